@@ -59,7 +59,7 @@ _KEPT = (
     "pytest_fakecloud.pytest_run.observation",
     "pytest_fakecloud.pytest_run.options",
     "pytest_fakecloud.pytest_run.outcomes",
-    "pytest_fakecloud.explore.every_failure",
+    "pytest_fakecloud.explore.guests.every_failure",
     "pytest_fakecloud.hints.missing_requests",
     "pytest_fakecloud.hints.mistakes",
     "pytest_fakecloud.kv.fake",

@@ -30,6 +30,8 @@ OF_EXPLORE = {
     "explore.guests.inputs": "explore.explore",
     "explore.guests.isolation": "",
     "explore.guests.ahead": "explore.explore",
+    "explore.guests.trust": "explore.explore",
+    "explore.guests.every_failure": "cloud.cloud",
     "explore.guests.trio_runs": "explore.patches",
     "explore.guests.celery_workers": "explore.patches",
     "explore.guests.polling": "explore.patches",
@@ -109,6 +111,8 @@ CALLS = {
     "broker.real_kafka": ["fakecloud.broker(engine='kafka://127.0.0.1:1')"],
     "explore.guests.inputs": ["fakecloud.explore(print, inputs={})"],
     "explore.guests.ahead": ["fakecloud.explore(print, processes=2)"],
+    "explore.guests.trust": ["fakecloud.explore(print, trust=True)"],
+    "explore.guests.every_failure": ["fakecloud.every_failure(print)"],
 }
 """Expressions that need each folder."""
 NAMES = {

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..core.journal import Results
-    from ..explore.every_failure import FailureOptions
     from ..explore.explore import Checks, ExploreOptions
+    from ..explore.guests.every_failure import FailureOptions
     from ..explore.programs import Functions
     from ..explore.result.exploration import Exploration
     from ..explore.result.failures import Failure
@@ -61,13 +61,13 @@ class Cloud(BaseCloud):
     ) -> Results[Failure]:
         """Explore the failures of each call of the code: every kind of fault, one call at a time.
 
-        ``explore.every_failure.every_failure`` describes the options ``services``, ``faults`` and
+        ``explore.guests.every_failure.every_failure`` describes the options ``services``, ``faults`` and
         ``status``. Returns the trials with a failing call. Raises ``BrokenPromiseError`` if one of them
         broke the promise.
         """
         __tracebackhide__ = True
         with importing("every_failure()"):
-            from ..explore.every_failure import every_failure
+            from ..explore.guests.every_failure import every_failure
 
         return every_failure(self, run, check, **options)
 

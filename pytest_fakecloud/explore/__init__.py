@@ -1,1 +1,14 @@
-"""Exploration of interleavings and failures: find the smallest schedule that breaks a promise."""
+"""Exploration: running code under many schedules, to find the smallest one that breaks a promise.
+
+The way from ``explore.explore()`` to the story of a failure::
+
+    disturbances, schedule      what differs from the default: a schedule is a tuple of disturbances
+    search.explorer             takes the next plan from its sources, until a trial breaks the promise
+    search.player               plays a plan, and counts the trial:
+        world, simulation/          runs the code, one strand at a time: TrialLog, then Trial
+        judge                       calls the checks, and looks for anomalies: Verdict
+    search.shrinking            leaves disturbances out, and replaces them by simpler ones
+    result/                     finds the cause, and tells the story
+
+``trial`` has the values that these share. Each part of ``guests/`` can be deleted.
+"""

@@ -16,6 +16,7 @@ from ..queue.rest.app import PUBLISHING
 from ..reporting.lookups import Lookups
 from ..reporting.values import parsed
 from ..reporting.wording import summarise
+from .names import StrandName
 
 MESSAGES = frozenset({*PUBLISHING, "produce"})
 """Routes of other services by which a client sends a message."""
@@ -51,6 +52,15 @@ class Access:
         self.name = self.words[0]
         if self.is_write and self.call is None:
             _ = self.creates  # before the command changes the value of its key
+
+    @cached_property
+    def made_by(self) -> StrandName:
+        return StrandName.of(self.client)
+
+    @cached_property
+    def actor(self) -> str:
+        """The strand that made it, without the number of its start or attempt."""
+        return str(self.made_by.first)
 
     @property
     def text(self) -> str:
@@ -193,9 +203,3 @@ class Access:
             first = int(fields[0])
             return tuple(map(str, range(first, first + len(self.bound.with_role("value")))))
         return fields
-
-
-def root_of(client: str) -> str:
-    """Return the name of a client or delivery without the number of its attempt or restart."""
-    name, slash, number = client.rpartition("/")
-    return name if slash and number.isdigit() else client

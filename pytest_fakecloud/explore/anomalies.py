@@ -9,14 +9,13 @@ from functools import partial
 
 from ..core.errors import ContractError, shown, unknown_name
 from ..kv.table import kinds
-from .accesses import NUMBER, Access, root_of
+from .accesses import NUMBER, Access
+from .disturbances import CLOCK, DELAYS, PAUSES, with_role
 from .evidence import Evidence, effects_of, is_id, lasts
-from .schedule import CLOCK, DELAYS, PAUSES
+from .names import StrandName
 from .trial import Anomaly, Trial
 
-_SECOND_TIME = frozenset({
-    "lose_response", "duplicate", "crash_after_response", "fail", "redeliver", "rebalance", "crash",
-})  # fmt: skip
+_SECOND_TIME = with_role("repeat")
 """Kinds of disturbances after which code runs, or a request arrives, a second time."""
 _MOVES_OF_TIME = PAUSES | DELAYS
 """Kinds of disturbances that let time pass."""
@@ -74,13 +73,11 @@ def _repeated_effect(evidence: Evidence) -> Findings:
     if not before:
         return
     count: Counter[object] = Counter()
-    roots = {root_of(access.client) for access in evidence.plain.effects.accesses}
+    roots = {access.actor for access in evidence.plain.effects.accesses}
     end_us = (
         max(access.at_us for access in evidence.plain.effects.accesses) - evidence.plain.start_us
     )
-    usual = Counter(
-        (effect, root_of(access.client)) for effect, access in effects_of(evidence.plain)
-    )
+    usual = Counter((effect, access.actor) for effect, access in effects_of(evidence.plain))
     here: Counter[object] = Counter()
     is_again = any(disturbance.kind in _SECOND_TIME for disturbance in trial.fired)
     # A quota, a bucket or a window may allow more when time has passed.
@@ -89,14 +86,14 @@ def _repeated_effect(evidence: Evidence) -> Findings:
         for disturbance in trial.fired
     )
     for effect, access in effects_of(trial):
-        root = root_of(access.client)
+        root = access.actor
         count[effect] += 1
         here[effect, root] += 1
         is_new = 0 < before[effect] == count[effect] - 1
         # A client whose first attempt was refused something may get it here, or later than usual.
         is_second = here[effect, root] > max(1, usual[effect, root])
         is_later = access.at_us - trial.start_us > end_us
-        is_attempt = is_again and (access.client.startswith("delivery") or "/" in access.client)
+        is_attempt = is_again and (access.made_by.is_delivery or access.made_by.attempt > 1)
         is_attempt = is_attempt and (is_second or root not in roots)
         is_relative = access.is_relative and not is_allowed and (is_second or not is_later)
         is_more = is_attempt or is_relative
@@ -115,7 +112,7 @@ def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
     or a client has taken it.
     """
     client = evidence.disturbed
-    if client.startswith("delivery") is not of_delivery or not evidence.lost:
+    if StrandName.of(client).is_delivery is not of_delivery or not evidence.lost:
         return
     usual, here = _ends(evidence.plain, client), _ends(evidence.trial, client)
     if usual and not here:
@@ -136,7 +133,7 @@ def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
 
 def _ends(trial: Trial, client: str) -> list[Access]:
     """Return the accesses by which a client and its restarts took work for good."""
-    own = [access for access in trial.effects.accesses if root_of(access.client) == client]
+    own = [access for access in trial.effects.accesses if access.actor == client]
     # A script that notes elsewhere what it takes loses nothing.
     noted_units = {
         access.unit for access in own if access.changes and access.name not in kinds.CONSUMES
@@ -152,10 +149,11 @@ def _ends(trial: Trial, client: str) -> list[Access]:
 def _partial_update(evidence: Evidence) -> Findings:
     """A client that was disturbed has one of two effects on a server, and nobody has the other."""
     client = evidence.disturbed
-    if client in evidence.workers or client.startswith("delivery") or not evidence.lost:
+    is_started_again = client in evidence.workers or StrandName.of(client).is_delivery
+    if is_started_again or not evidence.lost:
         return
     plain, accesses = evidence.plain.effects.accesses, evidence.trial.effects.accesses
-    if any(access.name == "consume" for access in plain if root_of(access.client) == client):
+    if any(access.name == "consume" for access in plain if access.actor == client):
         return  # It is a worker.
     # Gaps between numbers that a counter gave out are no state.
     usual = {access.shape for at, access in enumerate(plain) if not is_id(access, plain, at)}

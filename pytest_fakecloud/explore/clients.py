@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -52,6 +52,12 @@ def functions_of(function: Callable[..., object]) -> Sequence[Callable[..., obje
     """Return the functions that a client calls, or the client itself if its input is not drawn."""
     source = getattr(getattr(function, "func", function), "__self__", function)
     return source.functions if isinstance(source, DrawnClient) else [function]
+
+
+def functions_of_all(programs: Sequence[Program]) -> Iterator[Callable[..., object]]:
+    """Yield the functions that the clients and workers of an exploration call."""
+    for program in programs:
+        yield from functions_of(program.function)
 
 
 def text_of_inputs(inputs: Inputs) -> str:

@@ -10,8 +10,9 @@ from typing import Any
 
 from ..core.touches import Touch
 from ..kv.table import kinds
-from .accesses import MESSAGES, Access, root_of
-from .schedule import DELAYS, PAUSES, Disturbance
+from .accesses import MESSAGES, Access
+from .disturbances import DELAYS, PAUSES, Disturbance, with_role
+from .names import actor_of
 from .serial import Serial
 from .trial import Trial
 
@@ -19,12 +20,9 @@ _SENDS = MESSAGES | {"upsert", "upsert-data"}
 """Routes of other services by which a client stores or sends something that stays."""
 OF_CONSUMERS = frozenset({"consume", "commit", "delete-consumer"})
 """Routes by which a consumer says where it is."""
-LOSSES = frozenset({
-    "respond", "drop", "lose_response", "crash", "partition", "rotate_token", "fail", "unreachable",
-    "crash_after_response",
-})  # fmt: skip
+LOSSES = with_role("loss")
 """Kinds of disturbances that can keep a client from having an effect."""
-_LOSSES_OF_ALL = frozenset({"rotate_token"})
+_LOSSES_OF_ALL = with_role("loss of all")
 """Those that can keep all clients from their effects."""
 PAUSES_OF_ALL = PAUSES - DELAYS
 """Kinds of disturbances that pause all clients, and so change no order."""
@@ -106,7 +104,7 @@ class Evidence:
             for disturbance in self.trial.fired
             if disturbance.kind not in LOSSES | {"numbers"}
         )
-        strand = losses[0].strand if root_of(losses[0].strand) in self.workers else ""
+        strand = losses[0].strand if actor_of(losses[0].strand) in self.workers else ""
         is_alone = all(
             disturbance.kind in PAUSES_OF_ALL and disturbance.strand == strand
             for disturbance in pauses
@@ -116,14 +114,14 @@ class Evidence:
     @cached_property
     def disturbed(self) -> str:
         """The client or delivery that the loss hit."""
-        return "" if self.loss is None else root_of(self.loss.strand)
+        return "" if self.loss is None else actor_of(self.loss.strand)
 
     @cached_property
     def has_gone_on(self) -> bool:
         """Whether the disturbed worker or delivery ended its work later, and will not start again."""
         if self.disturbed not in self.workers:
             return any(
-                root_of(delivery) == self.disturbed for delivery in self.trial.effects.acknowledged
+                actor_of(delivery) == self.disturbed for delivery in self.trial.effects.acknowledged
             )
         starts = [access.client for access in self.mine]
         is_dead = self.loss is not None and self.loss.kind == "crash" and self.loss.strand
@@ -132,11 +130,7 @@ class Evidence:
     @cached_property
     def mine(self) -> list[Access]:
         """The accesses of the disturbed client and of its restarts."""
-        return [
-            access
-            for access in self.trial.effects.accesses
-            if root_of(access.client) == self.disturbed
-        ]
+        return [access for access in self.trial.effects.accesses if access.actor == self.disturbed]
 
     @cached_property
     def changes(self) -> Counter[object]:
@@ -172,11 +166,9 @@ class Evidence:
         ):
             return ()
         roots = {
-            root_of(access.client)
-            for access in self.trial.effects.accesses
-            if "delivery" in access.client
+            access.actor for access in self.trial.effects.accesses if access.made_by.is_delivery
         }
-        if not roots <= set(map(root_of, self.trial.effects.acknowledged)):
+        if not roots <= set(map(actor_of, self.trial.effects.acknowledged)):
             return ()  # A dead letter waits for a person.
         later = [
             access
@@ -190,14 +182,12 @@ class Evidence:
             for access in later
         ):
             return ()
-        strange = (
-            command for command in self.commands if root_of(command.client) != self.disturbed
-        )
+        strange = (command for command in self.commands if command.actor != self.disturbed)
         others = {key for command in strange if command.changes for key in command.keys}
         return [
             effect
             for effect in self._missing()
-            if root_of(effect.client) == self.disturbed
+            if effect.actor == self.disturbed
             and not any(
                 effect.keys[0] in others and effect.keys[0] in other.keys and effect.meets(other)
                 for other in later
@@ -243,11 +233,7 @@ class Evidence:
         """
         if self.loss is None or self.loss.kind not in _LOSSES_OF_ALL:
             return False
-        own = [
-            access
-            for access in self.plain.effects.accesses
-            if root_of(access.client) == self.disturbed
-        ]
+        own = [access for access in self.plain.effects.accesses if access.actor == self.disturbed]
         sources = {key for access in own for key in access.keys}
         missing = _writes_by_root(self.plain) - _writes_by_root(self.trial)
         writes = (key._replace(writes=True) for root, key in missing if root != self.disturbed)
@@ -260,10 +246,10 @@ class Evidence:
         if not _counts_one(access):
             return False
         first: dict[str, Access] = {}
-        root, counted = root_of(access.client), (access.name, access.keys, access.fields)
+        root, counted = access.actor, (access.name, access.keys, access.fields)
         for other in self.trial.effects.accesses:
             takes_work = other.name in OF_CONSUMERS | kinds.CONSUMES | kinds.MOVES
-            if other.changes and not takes_work and root_of(other.client) == root:
+            if other.changes and not takes_work and other.actor == root:
                 is_same = (other.name, other.keys, other.fields) == counted
                 if is_same or not _counts_one(other):
                     first.setdefault(other.client, other)
@@ -299,7 +285,7 @@ def lasts(access: Access, trial: Trial) -> bool:
 def _writes_by_root(trial: Trial) -> Counter[tuple[str, Touch]]:
     """Count the changes of each key or other subject by each client, worker or delivery."""
     return Counter(
-        (root_of(access.client), key)
+        (access.actor, key)
         for access in trial.effects.accesses
         if access.changes
         for key in access.keys

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypedDict, cast
 
-from ..core.errors import ContractError, brief, broken_promise, counted, importing, shown
-from ..core.journal import Results
+from ..core.errors import ContractError, brief, counted, importing, shown
 from ..core.timers import Duration, duration_us
 from ..queue.delivery.routes import parts_of
 from .anomalies import Allowed
 from .assertions import may_assert
-from .clients import functions_of, has_drawn_inputs, text_of_inputs
+from .clients import functions_of_all, has_drawn_inputs
+from .disturbances import KINDS, SWITCHES, Kind
+from .names import actor_of
 from .patches import explored
 from .programs import (
     Functions,
@@ -31,26 +31,23 @@ from .programs import (
 from .promises import Promises
 from .result.cause import find_cause
 from .result.changes import find_changes
-from .result.exploration import NO_FAILURES, BrokenPromiseError, Exploration
-from .result.failures import Failure
-from .result.story import line_text, lookups_of_trial, reason
-from .schedule import KINDS, SWITCHES, Kind, Schedule
+from .result.exploration import BrokenPromiseError, Exploration, Trust
+from .schedule import Schedule
 from .search.explorer import Explorer
 from .search.jobs import Jobs
-from .search.lost_writes import examine
 from .search.player import Player
-from .search.shrinking import ReplayResult, replay, smallest
-from .search.tally import SearchBudget, Tally, budget_of
+from .search.shrinking import replay, smallest
+from .search.tally import SearchBudget, Tally, budget_of, merged
+from .search.undisturbed import check_repeats, check_undisturbed, own_errors
 from .simulation.state import Subject
-from .trial import Line, Program, Trial
+from .trial import Plan, Program, Trial
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
+    from .world import World
 
 TRIALS = 1_000
 """Default budget: the number of trials of one ``explore()`` call."""
-_OF_ANOTHER_LOOP = re.compile("Event loop is closed|different (?:event )?loop")
-"""asyncio's errors for a connection or a lock that another event loop has used."""
 
 Checks = Callable[..., object] | Sequence[Callable[..., object]] | None
 """One check, a list of checks, or None."""
@@ -138,6 +135,13 @@ def explore(
     if setup is not None and not callable(setup):
         raise ContractError(f"setup={shown(setup)} is not a function")
     make_jobs = _jobs_in(processes)
+    examining: Callable[[World], AbstractContextManager[Any]] = contextlib.nullcontext
+    if trust:
+        with importing("trust="):
+            from .guests.trust import examining
+        # What trials write is noted in this process only.
+        make_jobs = _jobs_in(1)
+    trusted = Trust()
     replayed = schedule_to_replay(schedule, programs)
     # With a seed, a search is the same each time, so it does not begin with what failed last time.
     cache = cloud._cache if seed is None else None
@@ -145,48 +149,48 @@ def explore(
     replay = current_replay.get()
     if inputs is None and replay is not None:
         inputs = replay.inputs
-    input_search = None
+    drawn = None
     if inputs is not None or has_drawn_inputs(programs):
         with importing("inputs="):
             from .guests.inputs.search import InputSearch
-        input_search = InputSearch(programs, inputs, seed, is_replayed=replayed is not None)
+        drawn = InputSearch(programs, inputs, seed, is_replayed=replayed is not None)
     allowed = budget_of(budget)
     named_kinds = () if kinds is None else names_of("kinds", kinds)
-    with playing(
-        cloud,
-        programs,
-        check,
-        services=services,
-        kinds=kinds,
-        setup=setup,
-        seed=seed,
-        process_time=process_time,
-        patience=patience,
-        horizon=horizon,
-        allow=allow,
-    ) as player:
-        player.examines_promise = trust
-        player.tally.has_promise = bool(player.subject.promises.checks) or any(
-            may_assert(function)
-            for program in programs
-            for function in functions_of(program.function)
-        )
+    with (
+        playing(
+            cloud,
+            programs,
+            check,
+            services=services,
+            kinds=kinds,
+            setup=setup,
+            seed=seed,
+            process_time=process_time,
+            patience=patience,
+            horizon=horizon,
+            allow=allow,
+            anomalies_break=True,
+        ) as player,
+        examining(player.world) as examination,
+    ):
         if replayed is not None:
             player = player.with_inputs(inputs or {})
             replay_only(player, replayed)
         else:
             search = partial(_search, seed=seed, cache=cache, make_jobs=make_jobs)
-            if input_search is None:
-                undisturbed = search(player, allowed, None)
+            if drawn is None:
+                player, undisturbed = _search_all([(player, allowed)], search)
             else:
-                player, undisturbed = input_search.run(player, allowed, search)
+                parts, smaller = drawn.searches(player, allowed), partial(drawn.smallest, player)
+                player, undisturbed = _search_all(parts, search, smaller)
             _check_budget(player.tally, allowed)
             _check_covered(player, named_kinds)
             player.subject.promises.finish()
-            player.allowed.check_used()
-            if trust and player.tally.has_promise:
-                player.tally.trust = examine(player, undisturbed)
-    return Exploration(player.tally, named_kinds if named_kinds or replayed is not None else KINDS)
+            player.judge.allowed.check_used()
+            if trust and player.judge.has_promise:
+                trusted = examination.trust(player, undisturbed)
+    kinds_to_name = named_kinds if named_kinds or replayed is not None else [*KINDS]
+    return Exploration(player.tally, kinds_to_name, trusted)
 
 
 @contextlib.contextmanager
@@ -203,10 +207,12 @@ def playing(
     patience: Duration = "1h",
     horizon: Duration | None = None,
     allow: str | Iterable[str] = (),
+    anomalies_break: bool = False,
 ) -> Iterator[Player]:
     """Explore a cloud within the block; the player runs the programs under schedules.
 
-    ``explore()`` describes the arguments.
+    ``explore()`` describes the arguments. With ``anomalies_break``, an anomaly breaks a trial if neither
+    a check nor the code asserts anything.
     """
     if asyncio._get_running_loop() is not None:
         raise ContractError(
@@ -215,6 +221,7 @@ def playing(
         )
     promises, allowed_anomalies = Promises(check), Allowed(allow)
     possible = kinds_of(kinds)
+    asserts = bool(promises.checks) or any(map(may_assert, functions_of_all(programs)))
     with explored(cloud, programs, process_time=process_time, seed=seed) as world:
         subject = Subject(
             world,
@@ -226,8 +233,9 @@ def playing(
             kinds=possible,
             patience_us=duration_us(patience),
             horizon_us=None if horizon is None else duration_us(horizon),
+            setup=setup,
         )
-        yield Player(world, subject, setup, allowed_anomalies)
+        yield Player(world, subject, allowed_anomalies, has_promise=asserts or not anomalies_break)
 
 
 def _jobs_in(processes: int | Literal["auto"]) -> Callable[[Player, Trial], Jobs]:
@@ -244,22 +252,24 @@ def replay_only(player: Player, schedule: Schedule) -> None:
     __tracebackhide__ = True
     tally = player.tally
     tally.only_schedule = schedule
-    player.is_last = True
-    # Nothing else runs for a promise, nor after the trial whose calls are kept.
-    player.compares_orders = not tally.has_promise
-    if not tally.has_promise and [*schedule]:
-        player.play(Schedule())  # with which patterns compare the trial
-        player.play(schedule)
-        tally.coverage.kinds.clear()
-    trial = player.play(schedule, keep=True, stacks=True)
+    player.judge.is_last = True
+    if player.judge.has_promise:
+        player.judge.serial = None  # Nothing else runs.
+    elif schedule:
+        player.judged(Plan())  # with which patterns compare the trial
+        # The trials in one piece run for this one, and none runs after the trial that is kept.
+        player.judged(Plan(schedule))
+    trial = player.play(Plan.reported(schedule))
     missed = [disturbance for disturbance in schedule if disturbance not in trial.fired]
     if trial.broken is not None:
         trial = replace(trial, schedule=schedule.without(missed))
         raise _broken_schedule(player, trial) from trial.broken
     if missed:
-        workers = "|".join(re.escape(disturbance.strand) for disturbance in missed)
+        workers = {disturbance.strand for disturbance in missed}
         starts = sorted(
-            strand for strand in trial.strands if re.fullmatch(rf"({workers})/\d+", strand)
+            strand
+            for strand in trial.strands
+            if strand not in workers and actor_of(strand) in workers
         )
         again = f"{starts[0]} began after a failure, and counts its own calls. " if starts else ""
         raise ContractError(
@@ -270,60 +280,84 @@ def replay_only(player: Player, schedule: Schedule) -> None:
     tally.drawn = 1
 
 
+def _search_all(
+    parts: Iterable[tuple[Player, SearchBudget]],
+    search: Callable[[Player, SearchBudget], tuple[Trial, Trial | None]],
+    smaller: Callable[[Player, Trial], tuple[Player, Trial]] = lambda player, trial: (
+        player,
+        trial,
+    ),
+) -> tuple[Player, Trial]:
+    """Search with each drawn input, or once; raise ``BrokenPromiseError`` for the first failure, with
+    smaller inputs.
+
+    Returns the player with the input of most calls, whose tally is that of all searches, and its
+    undisturbed trial.
+    """
+    __tracebackhide__ = True
+    searched: list[tuple[Player, Trial]] = []
+    for player, budget in parts:
+        undisturbed, broken = search(player, budget)
+        searched.append((player, undisturbed))
+        if broken is not None:
+            tally = merged(player.tally for player, _ in searched)
+            is_undisturbed = broken is undisturbed
+            player, broken = smaller(player, broken)
+            player.tally = tally
+            if is_undisturbed:
+                check_undisturbed(player, broken)
+            raise_broken(player, broken)
+    tally = merged(player.tally for player, _ in searched)
+    player, undisturbed = max(searched, key=lambda search: len(search[1].call_lines))
+    player.tally = tally
+    return player, undisturbed
+
+
 def _search(
     player: Player,
     budget: SearchBudget,
-    before: Tally | None,
     *,
     seed: int | str,
     cache: Any,
     make_jobs: Callable[[Player, Trial], Jobs],
-    shrunk: Callable[[Player, Trial], tuple[Player, Trial]] = lambda player, trial: (player, trial),
-) -> Trial:
-    """Search for a schedule that breaks the promise; raise ``BrokenPromiseError`` if there is one.
+) -> tuple[Trial, Trial | None]:
+    """Search for a schedule that breaks the promise.
 
-    ``before`` is the tally of the searches with other inputs. Returns the undisturbed trial.
+    Returns the undisturbed trial, and the smallest failing trial that was found, if any.
     """
     __tracebackhide__ = True
-    undisturbed = player.play(Schedule(), notes=True, stacks=True, shows=True)
+    undisturbed = player.play(Plan.first())
     if player.subject.inputs:
-        if undisturbed.broken is not None and not _own_errors(undisturbed):
-            player, undisturbed = _shrunk(player, undisturbed, before, shrunk)
-            if undisturbed.fired:
-                raise _broken_schedule(player, undisturbed) from undisturbed.broken
-        elif not (undisturbed.calls or undisturbed.errors):
-            return undisturbed  # These inputs lead to no call; others may.
+        if undisturbed.broken is not None and not own_errors(undisturbed):
+            return undisturbed, undisturbed  # Smaller inputs may break the promise, too.
+        if not (undisturbed.calls or undisturbed.errors):
+            return undisturbed, None  # These inputs lead to no call; others may.
     check_undisturbed(player, undisturbed)
     check_repeats(player, undisturbed, "the second time")
     uses_other_services = any(line.call and line.call.service != "kv" for line in undisturbed.lines)
-    if not (player.tally.has_promise or undisturbed.effects.accesses or uses_other_services):
+    if not (player.judge.has_promise or undisturbed.effects.accesses or uses_other_services):
         raise ContractError(
             "nothing can fail: there is no check=, the code asserts nothing, and it reads and writes "
             "no data of a fake. Pass check=, a function that asserts what must hold after a trial"
         )
-    player.tally.coverage.kinds.clear()
-    if player.examines_promise:
-        player.world.note_unwritten(undisturbed)
     with contextlib.closing(make_jobs(player, undisturbed)) as jobs:
         broken = Explorer(player, jobs, undisturbed, budget, seed, cache).search()
-    if broken is None and not player.tally.has_promise and player.tally.anomalies:
-        player.is_last = True
+    if broken is None and not player.judge.has_promise and player.tally.anomalies:
+        player.judge.is_last = True
         # Trials that only show such a pattern have counted as held.
         player.outcomes.clear()
         shown_anomaly = next(iter(player.tally.anomalies.values()))
-        broken = smallest(player, player.play(shown_anomaly.schedule), undisturbed)
+        broken = smallest(player, player.play(Plan(shown_anomaly.schedule)), undisturbed)
     if broken is None:
         check_repeats(player, undisturbed, "after the search")
-        return undisturbed
-    if player.subject.inputs:
-        player, broken = _shrunk(player, broken, before, shrunk)
-    raise_broken(player, broken)
+    return undisturbed, broken
 
 
-def raise_broken(
-    player: Player, broken: Trial, failures: Results[Failure] = NO_FAILURES
-) -> NoReturn:
-    """Repeat a failing trial, and raise ``BrokenPromiseError`` with its story."""
+def raise_broken(player: Player, broken: Trial, **options: Any) -> NoReturn:
+    """Repeat a failing trial, and raise ``BrokenPromiseError`` with its story.
+
+    The options are those of the error.
+    """
     __tracebackhide__ = True
     replays = replay(player, broken)
     if replays.trial is None:
@@ -332,40 +366,19 @@ def raise_broken(
             f"{replays.total} further trials of it: the code depends on a state outside the fakes. "
             f"{'; '.join(['Reset that state in setup=', *broken.notes])}"
         )
-    raise _broken_schedule(player, replays.trial, replays, failures) from replays.trial.broken
+    raise _broken_schedule(
+        player, replays.trial, replays=replays, **options
+    ) from replays.trial.broken
 
 
-def _shrunk(
-    player: Player,
-    trial: Trial,
-    before: Tally | None,
-    shrunk: Callable[[Player, Trial], tuple[Player, Trial]],
-) -> tuple[Player, Trial]:
-    """Shrink inputs and schedule of a failing trial; the tally becomes that of all searches."""
-    tally = player.tally
-    if before is not None:
-        before.merge(tally)
-        tally = before
-    player, trial = shrunk(player, trial)
-    player.tally = tally
-    return player, trial
-
-
-def _own_errors(trial: Trial) -> list[tuple[str, BaseException]]:
-    """Return the exceptions of the code, by client, which are no failed assertions."""
-    return [(name, error) for name, error in trial.errors.items() if broken_promise(error) is None]
-
-
-def _broken_schedule(
-    player: Player,
-    trial: Trial,
-    replays: ReplayResult | None = None,
-    failures: Results[Failure] = NO_FAILURES,
-) -> BrokenPromiseError:
+def _broken_schedule(player: Player, trial: Trial, **options: Any) -> BrokenPromiseError:
     undisturbed = None
     if trial.fired and "stuck" not in trial.flags:
-        undisturbed = player.play(Schedule(), stacks=True)
-    play = partial(player.play, stacks=True)
+        undisturbed = player.play(Plan(stacks=True))
+
+    def play(schedule: Schedule) -> Trial:
+        return player.play(Plan(schedule, stacks=True))
+
     changes = find_changes(trial, undisturbed, play)
     cause = find_cause(trial, undisturbed, changes, play, player.world.state_of)
     return BrokenPromiseError(
@@ -375,101 +388,8 @@ def _broken_schedule(
         cause,
         changes=changes,
         inputs=player.subject.inputs,
-        replays=replays,
-        failures=failures,
+        **options,
     )
-
-
-def check_undisturbed(player: Player, trial: Trial) -> None:
-    __tracebackhide__ = True
-    inputs = player.subject.inputs
-    for name, error in _own_errors(trial):
-        # Raise the code's own error first, because it explains more than the broken promise.
-        error.add_note(
-            f"raised by {name} in the undisturbed trial, to which no disturbance was applied: "
-            f"{_advice(error)}"
-        )
-        if inputs:
-            error.add_note(f"inputs: {text_of_inputs(inputs)}")
-        raise error
-    if trial.broken is not None:
-        again = trial if "stuck" in trial.flags else player.play(Schedule(), keep=True, stacks=True)
-        shown_trial = again if again.broken is not None else trial
-        raise BrokenPromiseError(shown_trial, player.tally, inputs=inputs) from shown_trial.broken
-    if not trial.calls:
-        raise ContractError("the code made no call to any fake, so there is nothing to explore")
-
-
-def _advice(error: BaseException) -> str:
-    if isinstance(error, RuntimeError) and _OF_ANOTHER_LOOP.search(str(error)):
-        return "each client has an event loop of its own, so create its connections inside it"
-    return "catch it in the client if it is expected"
-
-
-def check_repeats(player: Player, first: Trial, when: str) -> None:
-    """Raise ``ContractError`` if another undisturbed trial makes other calls or gets other answers.
-
-    ``when`` completes the sentence, such as "the second time".
-    """
-    __tracebackhide__ = True
-    second = player.play(Schedule(), stacks=True)
-    # Without the process's time, arguments and answers contain wall-clock times.
-    has_content = player.world.process_time is not None
-    pairs = itertools.zip_longest(first.call_lines, second.call_lines)
-    for number, (line, other) in enumerate(pairs, 1):
-        if not (line and other and _content(line, has_content) == _content(other, has_content)):
-            was = f"was '{_call_text(line, first)}'" if line else "did not exist"
-            now = f"'{_call_text(other, second)}'" if other else "there was none"
-            if line and other and was == f"was {now}":
-                now = f"the same except for {_difference(line, other)},"
-            difference = (
-                f"call {number} {was}, and {'was ' if other and not line else ''}{now} {when}"
-            )
-            raise _remembers(difference, dict.fromkeys((*first.notes, *second.notes)))
-    if first.broken is None and second.broken is not None:
-        raise _remembers(f"the promise held, and was broken {when} ({reason(second.broken)})", {})
-
-
-def _remembers(difference: str, notes: Iterable[str]) -> ContractError:
-    text = (
-        f"two trials in which no disturbance was applied differ: {difference}. The code remembers an "
-        "earlier trial, for example in a cache, a counter or a client that it keeps, or depends on "
-        "something outside the fakes: create it within the explored functions, or reset it in setup="
-    )
-    return ContractError("; ".join([text, *notes]))
-
-
-def _content(line: Line, has_content: bool) -> tuple[object, ...]:
-    call = line.call
-    assert call is not None
-    key = line.strand, call.fake, call.route
-    if not has_content:
-        return key
-    # Compare bytes, because a body that the journal has cut refuses comparisons.
-    sent, answer = bytes(call.request_body), bytes(call.response_body)
-    return *key, call.method, call.target, sent, call.status, call.outcome, answer
-
-
-def _difference(line: Line, other: Line) -> str:
-    """Describe the first difference of two calls whose lines in a story are alike."""
-    assert line.call is not None
-    assert other.call is not None
-    for part in ("target", "request_body", "status", "outcome", "response_body"):
-        before, after = getattr(line.call, part), getattr(other.call, part)
-        if isinstance(before, bytes):
-            before, after = bytes(before), bytes(after)
-            pairs = enumerate(zip(before, after, strict=False))
-            at = next((at for at, (one_byte, other_byte) in pairs if one_byte != other_byte), 0)
-            before, after = before[max(0, at - 20) : at + 60], after[max(0, at - 20) : at + 60]
-        if before != after:
-            return (
-                f"its {part.replace('_', ' ')}, which had {shown(before)} and then {shown(after)}"
-            )
-    return "its route"
-
-
-def _call_text(line: Line, trial: Trial) -> str:
-    return f"{line.strand}: {line_text(line, lookups_of_trial(trial))}"
 
 
 def _check_budget(tally: Tally, budget: SearchBudget) -> None:
@@ -501,7 +421,7 @@ def _check_covered(player: Player, named_kinds: Sequence[str]) -> None:
     if missing:
         raise ContractError(
             f"{', '.join(missing)} cannot happen in this code: leave it out of kinds=; "
-            f"the possible kinds are: {', '.join(sorted(kinds, key=KINDS.index))}"
+            f"the possible kinds are: {', '.join(kind for kind in KINDS if kind in kinds)}"
         )
     handlers = [
         route

@@ -17,7 +17,7 @@ from ..core.touches import ALL, Touch
 from ..inspect.data import state_of
 from ..kv.reply import python_value
 from ..kv.touches import KEY_OF_DB, key_of_touch
-from .schedule import HOLD_US, Kind
+from .disturbances import HOLD_US, Kind
 from .simulation.connections import Connections, MemoryLink
 from .trial import DueDelivery
 

@@ -7,7 +7,6 @@ new fingerprint then explores states, and not the instants at which they were re
 
 from __future__ import annotations
 
-import functools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +19,7 @@ from ..inspect.data import State, state_of
 from ..kv.reply import python_value
 from ..kv.touches import text_of
 from .fakes import Fakes
+from .names import actor_of
 
 _Subject: TypeAlias = tuple[str, str, str]
 """A key, or a whole fake: the fields of a ``Touch`` that say what is accessed."""
@@ -91,7 +91,7 @@ class Fingerprints:
                 self._calls.clear()
         if not place:
             self._calls[strand] += 1
-        return hash((self._data, _program(strand), place or self._calls[strand]))
+        return hash((self._data, actor_of(strand), place or self._calls[strand]))
 
     def left(self) -> tuple[dict[_Subject, str], dict[_Subject, str]]:
         """Return what differs from the beginning of the trial, by key and record; apart from it, what
@@ -234,9 +234,3 @@ def _time_us(match: re.Match[str]) -> int:
     if match["date"]:
         return instant_us(datetime.fromisoformat(match["date"]).replace(tzinfo=UTC))
     return int(match["time"]) * _UNITS_US[len(match["time"])]
-
-
-@functools.lru_cache(maxsize=1_000)
-def _program(strand: str) -> str:
-    """Return the name of a strand without the numbers of its restarts or retries."""
-    return re.sub(r"/\d+", "", strand)

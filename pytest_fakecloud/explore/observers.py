@@ -1,6 +1,4 @@
-"""What pytest has collected about the trials of an exploration: log records, warnings and
-output.
-"""
+"""What the journal and pytest have collected about a trial: calls, log records, warnings and output."""
 
 from __future__ import annotations
 
@@ -8,17 +6,44 @@ import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from .trial import Plan
+
+if TYPE_CHECKING:
+    from ..core.recorder import Recorder
 
 
-def mark() -> Callable[[], None]:
-    """Return a function that makes pytest forget what it has collected since then.
+class Observers:
+    """Forgets each trial of an exploration: its calls, and what pytest has collected about it.
 
-    Each trial of an exploration has its own log records, warnings and output, so that a report
-    shows those of the failing schedule only, as it does with the calls of the journal. A test that
-    passes shows those of the undisturbed trial.
+    A report shows the log records, warnings and output of the failing schedule only, as it does with
+    the calls of the journal. A test that passes shows those of the undisturbed trial.
     """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._forget_shown: Callable[[], object] = lambda: None
+
+    @contextmanager
+    def of_trial(self, plan: Plan) -> Iterator[None]:
+        """Forget the trial in the block, unless its plan says otherwise."""
+        if plan.keeps:
+            self._forget_shown()
+        number, forget = self._recorder.reserve(), _mark()
+        if plan.shows:
+            self._forget_shown = forget
+        yield
+        if not plan.keeps:
+            self._recorder.forget_since(number)
+            if not plan.shows:
+                forget()
+
+
+def _mark() -> Callable[[], None]:
+    """Return a function that makes pytest forget what it has collected since then."""
     cuts = [*_cuts_of_logs(), *_cuts_of_warnings(), *_cuts_of_output()]
 
     def forget() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -16,7 +15,9 @@ from ..cloud.base import BaseCloud
 from ..cloud.fake import Fake
 from ..core.errors import ContractError, brief, shown, unknown_name
 from ..core.field_types import has_not_run
-from .schedule import CLOCK, KINDS, RANDOM, SWITCHES, Kind, Schedule
+from .disturbances import CLOCK, KINDS, RANDOM, SWITCHES, Kind
+from .names import StrandName, is_program_name
+from .schedule import Schedule
 from .trial import Program
 
 Functions = (
@@ -44,7 +45,7 @@ def programs_of(run: Functions, workers: Functions) -> list[Program]:
 def _programs(what: str, functions: Functions, is_worker: bool) -> list[Program]:
     named = named_functions(what, functions)
     for name, _ in named:
-        if not isinstance(name, str) or not name or any(c in " ,./" or c.isspace() for c in name):
+        if not is_program_name(name):
             raise ContractError(f"{shown(name)} is not a valid client name: pass a single word")
     return [Program(name, function, is_worker) for name, function in named]
 
@@ -136,10 +137,10 @@ def _check_names(schedule: Schedule, programs: Sequence[Program]) -> None:
             if disturbance.kind in SWITCHES
             else (disturbance.strand,)
         ):
-            root = re.split(r"[/:+]", name)[0]
-            if root not in (*clients, CLOCK, RANDOM) and not re.fullmatch(r"delivery\d+", root):
+            parsed = StrandName.of(name)
+            if parsed.program not in (*clients, CLOCK, RANDOM) and not parsed.is_delivery:
                 raise ContractError(
-                    f"{shown(str(disturbance))}: {unknown_name('client', root, clients)}"
+                    f"{shown(str(disturbance))}: {unknown_name('client', parsed.program, clients)}"
                 )
 
 

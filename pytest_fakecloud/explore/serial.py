@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias
 
@@ -16,59 +17,75 @@ from ..core.errors import counted, cut
 from ..core.touches import Touch
 from ..kv.table import kinds
 from ..kv.touches import KEY_OF_DB
-from .accesses import Access, root_of
+from .accesses import Access
+from .disturbances import CLOCK, SWITCHES
 from .fingerprint import varied
-from .schedule import CLOCK, SWITCHES
-from .trial import Pieces, Place, Program, Step, Trial
+from .names import StrandName
+from .trial import Begin, Place, Plan, Program, Step, Trial
 
 MOST_PIECES = 100
 """Maximum number of trials in one piece; a program that has more orders of strands is not judged."""
 _LONGEST = 120
 """Maximum number of characters of data in words."""
 
-Play: TypeAlias = Callable[["InOnePiece", Collection[str]], Trial | None]
+Play: TypeAlias = Callable[[Plan, Collection[str]], Trial | None]
 """Plays a trial in one piece without some of the clients; returns None if the code cannot run so."""
 _Left: TypeAlias = Mapping[tuple[str, ...], str]
 """What a trial leaves, by what it is: keys, records, messages and results."""
 
 
-class InOnePiece:
-    """A strategy that runs each strand to its end before another one begins.
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """An order of strands, each of which runs to its end before another one begins.
 
     ``choices`` are the indexes of the strands that run where several can; 0 from then on. What a strand
-    writes before it has read data depends on nothing, so others may also run between these writes.
+    writes before it has read data depends on nothing, so others may also run between these writes, if
+    pieces begin at the first read.
     """
 
-    places: frozenset[Place] = frozenset({"switch", "wake"})
-    records, moves_time = True, False
+    begin: Begin
+    choices: tuple[int, ...] = ()
 
-    def __init__(self, choices: Sequence[int] = (), *, pieces: Pieces) -> None:
-        self.pieces = pieces
-        self._planned = choices
-        self.choices: list[int] = []
-        self._numbers: list[int] = []
+    def strategy(self) -> InOnePiece:
+        return InOnePiece(self)
+
+    def next(self, trial: Trial) -> Pieces | None:
+        """Return the order that follows the one in which a trial ran; None after the last one."""
+        made: list[tuple[int, int]] = [*trial.lesson]
+        while made and made[-1][0] + 1 >= made[-1][1]:
+            made.pop()
+        if not made:
+            return None
+        *earlier, last = (choice for choice, _ in made)
+        return Pieces(self.begin, (*earlier, last + 1))
+
+
+class InOnePiece:
+    """A strategy that runs each strand to its end before another one begins."""
+
+    places: frozenset[Place] = frozenset({"switch", "wake"})
+    moves_time = False
+
+    def __init__(self, order: Pieces) -> None:
+        self.pieces = order.begin
+        self._choices = order.choices
+        self._made: list[tuple[int, int]] = []
+        """The choices so far, each with the number of strands that could run."""
         self._latest = ""
 
     def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str:
-        goes_on = self.pieces == "start" or len({*map(client_of, options)}) == 1
+        programs = {StrandName.of(option).program for option in options}
+        goes_on = self.pieces == "start" or len(programs) == 1
         if self._latest not in options or not goes_on:
-            at = len(self.choices)
-            self.choices.append(self._planned[at] if at < len(self._planned) else 0)
-            self._numbers.append(len(options))
-            self._latest = options[self.choices[-1]]
+            at = len(self._made)
+            choice = self._choices[at] if at < len(self._choices) else 0
+            self._made.append((choice, len(options)))
+            self._latest = options[choice]
         return self._latest
 
-    def lesson(self, trial: Trial) -> None:
-        return None
-
-    def next(self) -> InOnePiece | None:
-        """Return the strategy for the next order of strands; None after the last one."""
-        choices = [*self.choices]
-        while choices and choices[-1] + 1 >= self._numbers[len(choices) - 1]:
-            choices.pop()
-        if not choices:
-            return None
-        return InOnePiece([*choices[:-1], choices[-1] + 1], pieces=self.pieces)
+    def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> Sequence[tuple[int, int]]:
+        """Return the choices that the trial has made, from which the next order follows."""
+        return self._made
 
 
 class Serial:
@@ -78,7 +95,7 @@ class Serial:
         self._play = play
         self._programs = frozenset(program.name for program in programs)
         self._clients = frozenset(program.name for program in programs if not program.is_worker)
-        self._pieces: dict[tuple[frozenset[str], Pieces], list[Trial] | None] = {}
+        self._pieces: dict[tuple[frozenset[str], Begin], list[Trial] | None] = {}
         """The trials in one piece without some of the clients, from the start or from the first read on;
         None if not all orders can be played.
         """
@@ -90,7 +107,7 @@ class Serial:
         idle = self._idle(trial)
         closest: list[tuple[str, str]] = []
         nobody = frozenset[str]()
-        ways: list[tuple[frozenset[str], Pieces]] = [
+        ways: list[tuple[frozenset[str], Begin]] = [
             (nobody, "start"), (idle, "start"), (nobody, "read"), (idle, "read")
         ]  # fmt: skip
         for way in dict.fromkeys(ways):
@@ -105,20 +122,20 @@ class Serial:
                     closest = differences
         yield from closest
 
-    def _in_one_piece(self, absent: frozenset[str], begin: Pieces) -> Sequence[Trial] | None:
+    def _in_one_piece(self, absent: frozenset[str], begin: Begin) -> Sequence[Trial] | None:
         if (absent, begin) not in self._pieces:
             self._pieces[absent, begin] = self._played(absent, begin)
         return self._pieces[absent, begin]
 
-    def _played(self, absent: frozenset[str], begin: Pieces) -> list[Trial] | None:
+    def _played(self, absent: frozenset[str], begin: Begin) -> list[Trial] | None:
         pieces: list[Trial] = []
-        strategy: InOnePiece | None = InOnePiece(pieces=begin)
-        while strategy is not None:
-            trial = self._play(strategy, absent) if len(pieces) < MOST_PIECES else None
+        order: Pieces | None = Pieces(begin)
+        while order is not None:
+            trial = self._play(Plan(orders=order), absent) if len(pieces) < MOST_PIECES else None
             if trial is None or {"redundant", "stuck", "numbers"} & trial.flags:
                 return None
             pieces.append(trial)
-            strategy = strategy.next()
+            order = order.next(trial)
         return pieces
 
     def _idle(self, trial: Trial) -> frozenset[str]:
@@ -126,7 +143,7 @@ class Serial:
         changed = {*trial.effects.left, *trial.effects.left_with_ttl}
         indexes = {fake for fake, kind, _ in changed if not kind.startswith(KEY_OF_DB)}
         busy = {
-            client_of(access.client)
+            access.made_by.program
             for access in trial.effects.accesses
             if access.is_message
             or (_has_written(access) and any(_is_of(key, changed, indexes) for key in access.keys))
@@ -144,18 +161,14 @@ def _is_of(key: Touch, changed: Collection[tuple[str, str, str]], indexes: Colle
     return key[:3] in changed or key.fake in indexes
 
 
-def client_of(strand: str) -> str:
-    """Return the name of the client, worker or delivery to which a strand belongs."""
-    return root_of(strand.partition(":")[0].partition("+")[0])
-
-
 def _is_judged(trial: Trial) -> bool:
     """Return whether only orders differ in a trial, and strands have run between each other's calls."""
-    if trial.notes or trial.flags & {"stuck", "numbers", "left out"}:
+    if trial.notes or trial.flags & {"stuck", "numbers"}:
         return False
     if any(fired.kind not in SWITCHES or fired.detail == CLOCK for fired in trial.fired):
         return False
-    turns = [name for name, _ in groupby(client_of(a.client) for a in trial.effects.accesses)]
+    accesses = trial.effects.accesses
+    turns = [name for name, _ in groupby(accesses, lambda access: access.made_by.program)]
     return len(turns) > len({*turns})
 
 
@@ -213,7 +226,7 @@ def _invalidated(trial: Trial) -> set[tuple[str, str, str]]:
         if access.call is None and access.is_write:
             roles = deleters if access.name in kinds.DELETIONS else writers
             for key in access.keys:
-                roles.setdefault(key, set()).add(root_of(access.client))
+                roles.setdefault(key, set()).add(access.actor)
     return {
         key[:3]
         for key, roots in deleters.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from ..cloud.base import BaseCloud
@@ -15,15 +15,17 @@ from ..queue.delivery.routes import Url
 from ..queue.fake import Queue
 from ..queue.model import Message
 from .accesses import Access
+from .disturbances import Disturbance, Kind
 from .footprint import Footprint
-from .schedule import RANDOM, Disturbance, Kind, Schedule
+from .names import StrandName
+from .schedule import UNDISTURBED, Schedule
 
 Choices: TypeAlias = tuple[tuple[Kind, str], ...]
 """The disturbances that are possible at a point, each as its kind and its detail."""
 Place = Literal["switch", "late", "wake"]
 """Where a strand gave up its turn: before a call, before its answer, or before it wakes up."""
 
-Pieces = Literal["", "start", "read"]
+Begin = Literal["", "start", "read"]
 """From where on no other client, worker or delivery runs before one ends: from nowhere, from its start,
 or from the first data that it reads.
 """
@@ -42,34 +44,51 @@ class Strategy(Protocol):
     """Decides which strand runs next where the schedule contains no disturbance.
 
     ``pick()`` raises ``Redundant`` to end a trial that would repeat a known order. ``lesson()``
-    returns what a search learns from a trial, also from one that has been ended.
+    returns what a search learns from the steps of a trial, also of one that has been ended. ``is_cut``
+    is the flag ``cut``.
     """
 
     places: frozenset[Place]
-    records: bool
     moves_time: bool
-    pieces: Pieces
+    pieces: Begin
 
     def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str: ...
 
-    def lesson(self, trial: Trial) -> Any: ...
+    def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> Any: ...
+
+
+class Orders(Protocol):
+    """A value from which each trial makes its strategy."""
+
+    def strategy(self) -> Strategy: ...
 
 
 @dataclass(frozen=True, slots=True)
-class TrialPlan:
-    """The schedule and the strategy of one trial, and what the trial records.
+class Plan:
+    """What one trial plays, and what it records.
 
-    ``stacks``: the application's lines that make each call; ``notes``: where disturbances are
-    possible; ``state``: the data that the trial leaves. ``left_out``: the strand and the point of the
-    call whose effect on its fake is undone, if any.
+    ``orders`` decide where the schedule says nothing; by default, the first strand that can run goes on.
+    ``notes``: where disturbances are possible. ``stacks``: the application's lines that make each call.
+    ``keeps``: the data that the trial leaves, and its calls in the journal. ``shows``: its log, warnings
+    and output, until the next trial that is kept.
     """
 
-    schedule: Schedule
-    strategy: Strategy | None = None
+    schedule: Schedule = UNDISTURBED
+    orders: Orders | None = None
+    notes: bool = False
     stacks: bool = False
-    notes: bool = True
-    state: bool = False
-    left_out: tuple[str, int] | None = None
+    keeps: bool = False
+    shows: bool = False
+
+    @classmethod
+    def first(cls) -> Plan:
+        """Return the plan of the trial without disturbances with which others are compared."""
+        return cls(notes=True, stacks=True, shows=True)
+
+    @classmethod
+    def reported(cls, schedule: Schedule) -> Plan:
+        """Return the plan of a trial that a report shows."""
+        return cls(schedule, stacks=True, keeps=True)
 
 
 class DueDelivery:
@@ -79,9 +98,8 @@ class DueDelivery:
         self.queue = queue
         self.message = message
         self.timer = timer
-        attempt = len(message.attempts) + 1
-        self.first_name = f"delivery{ordinal}"
-        self.name = self.first_name + (f"/{attempt}" if attempt > 1 else "")
+        name = StrandName.of_delivery(ordinal, len(message.attempts) + 1)
+        self.first_name, self.name = str(name.first), str(name)
 
 
 class Point(NamedTuple):
@@ -277,17 +295,21 @@ class Verdict:
     """The calls that the checks at the end made, if the trial records stacks."""
 
 
-Flag = Literal["redundant", "stuck", "cut", "timers", "numbers", "overlap", "left out"]
+Flag = Literal["redundant", "stuck", "cut", "timers", "numbers", "overlap"]
 """A fact about a trial.
 
 ``redundant``: its strategy ended it, so it has no result. ``stuck``: a strand waited forever.
 ``cut``: the limit of clock moves kept an order from being tried. ``timers``: the clock could have
 moved while a strand could run, here or in another order. ``numbers``: the code drew random numbers.
-``overlap``: another strand made a call while the last disturbance delayed a strand. ``left out``: the
-effect of a call was undone that had changed the data of its fake.
+``overlap``: another strand made a call while the last disturbance delayed a strand.
 """
 Handler: TypeAlias = tuple[str, Url]
 """A destination handler: the kind and the prefix of its route."""
+
+
+Kept: TypeAlias = tuple[BaseCloud, Snapshot]
+"""A cloud, with the data of its fakes."""
+NO_EFFECTS = Effects()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -312,37 +334,13 @@ class Trial:
     strands: Mapping[str, StrandRecord] = field(default_factory=dict)
     handlers: Mapping[Handler, bool] = field(default_factory=dict)
 
-    effects: Effects = Effects()
-    state: tuple[BaseCloud, Snapshot] | None = None
+    effects: Effects = NO_EFFECTS
+    state: Kept | None = None
     notes: tuple[str, ...] = ()
     wording: Wording = Wording()
 
     flags: Set[Flag] = frozenset()
     lesson: Any = None
-
-    def without_details(self) -> Trial:
-        """Return the trial without its story and its accesses, as a search keeps it."""
-        return replace(
-            self,
-            verdict=Verdict(self.verdict.broken),
-            lines=(),
-            steps=(),
-            strands={name: replace(strand, error=None) for name, strand in self.strands.items()},
-            effects=Effects(),
-            wording=Wording(),
-        )
-
-    def with_series(self, number: int) -> Trial:
-        """Return the trial of code that drew random numbers, of a series other than the usual one if
-        not 0.
-        """
-        flags: Set[Flag] = {*self.flags, "numbers"}
-        if not number:
-            return replace(self, flags=flags)
-        words = f"draws other random numbers, of series {number}"
-        line = Line(self.start_us, "the code", words, is_disturbance=True)
-        numbers = Disturbance(RANDOM, number, "numbers")
-        return replace(self, flags=flags, fired=(numbers, *self.fired), lines=(line, *self.lines))
 
     @property
     def broken(self) -> BaseException | None:

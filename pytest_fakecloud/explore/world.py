@@ -10,10 +10,9 @@ import inspect
 import math
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import WeakSet
@@ -26,7 +25,7 @@ from ..core.errors import ContractError, ServiceError
 from ..core.exits import Exits
 from ..core.registry import Registry
 from ..core.timers import to_datetime
-from ..core.touches import ALL, READS_CLOCK, Touch
+from ..core.touches import READS_CLOCK, Touch
 from ..http.app import EXPLORATION
 from ..http.messages import AnyResponse, Proceed, Request
 from ..kv.touches import key_of_touch, touch_of_key
@@ -34,18 +33,18 @@ from ..process.inprocess import origins
 from ..process.shortcut import Shortcut
 from ..queue.delivery.destinations import route_context_of, route_to
 from ..queue.model import DeliveryInterceptor
+from .disturbances import SWITCHES
 from .fakes import HORIZON_US, Fakes
-from .footprint import command_line, touches_of_request
+from .footprint import command_line
 from .programs import check_has_run, current_observer
 from .randomness import Randomness
 from .simulation.clock import MOST_TIMERS
 from .simulation.scheduler import Simulation
 from .simulation.sockets import OwnLoop, SocketHooks
-from .simulation.state import Subject, TrialHistory
+from .simulation.state import Subject, TrialHistory, TrialState
 from .simulation.strands import Strand, carried_source
 from .simulation.turns import ABANDONED, Threads
-from .trial import Effects, Trial, TrialPlan
-from .trust import Reads
+from .trial import Effects, Plan, Trial
 
 if TYPE_CHECKING:
     from ..cloud.fake import Fake
@@ -79,9 +78,6 @@ class World(Fakes):
         self._moving = threading.RLock()
         # The trials of a search repeat the same commands.
         self.command_line = lru_cache(maxsize=256)(command_line)
-        self.reads = Reads(self.fakes, self.keyspaces)
-        self.unwritten: set[Touch] = set()
-        """The keys that a promise read, and that no trial has written so far."""
         self.free_locks: Sequence[Callable[[], None]] = ()
         """Free the replaced locks that were free, before each trial: a crash may leave them
         held.
@@ -97,49 +93,48 @@ class World(Fakes):
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "fakecloud-explore")
         self.connections.after_fork()
 
-    def play(
-        self, subject: Subject, plan: TrialPlan, setup: Callable[[], object] | None = None
-    ) -> tuple[Trial, TrialHistory]:
+    def play(self, subject: Subject, plan: Plan) -> tuple[Trial, TrialHistory]:
         """Play one trial from the baseline of the fakes; return it, with its history for checks."""
         self.reset()
         self.randomness.begin(plan.schedule.series)
-        if setup is not None:
+        if subject.setup is not None:
             with self.setting_up():
-                check_has_run(self.awaited(setup()), "setup=")
+                check_has_run(self.awaited(subject.setup()), "setup=")
             self.randomness.mark()
         simulation = Simulation(subject, plan)
-        trial = self.run(simulation)
-        if "redundant" in trial.flags:
-            return trial, simulation.history
+        self.run(simulation)
+        log = simulation.state.log
+        if "redundant" in log.flags:
+            return simulation.frozen(), simulation.history
         if self.randomness.has_drawn():
-            trial = trial.with_series(plan.schedule.series)
+            log.draws_numbers(plan.schedule.series)
         else:
-            trial = replace(trial, schedule=plan.schedule.with_series(0))
-        state = (self.cloud, self.cloud.snapshot()) if plan.state else None
-        effects = self._with_remains(trial.effects, *simulation.state.fingerprints.left())
-        return replace(trial, effects=effects, state=state), simulation.history
+            log.schedule = plan.schedule.with_series(0)
+        state = (self.cloud, self.cloud.snapshot()) if plan.keeps else None
+        return simulation.frozen(self._effects(simulation.state), state), simulation.history
 
-    def run(self, simulation: Simulation) -> Trial:
+    def run(self, simulation: Simulation) -> None:
         """Run a simulation on the present data of the fakes."""
         for free in self.free_locks:
             free()
         token = current_observer.set(simulation.observing)
         self.simulation = simulation
         try:
-            trial = simulation.play()
+            simulation.play()
         finally:
             self.simulation = None
             current_observer.reset(token)
         self.check_queues()
-        return trial
 
-    def _with_remains(
-        self, effects: Effects, left: Mapping[Any, str], left_with_ttl: Mapping[Any, str]
-    ) -> Effects:
-        """Add what is left of the keys that a trial has accessed, before a check changes them."""
+    def _effects(self, state: TrialState) -> Effects:
+        """Return what a trial has done to the data of the fakes, before a check changes them."""
+        log = state.log
+        # Only trials in which nothing but the order of calls differs are compared by what they leave.
+        has_only_orders = all(disturbance.kind in SWITCHES for disturbance in log.fired)
+        left, left_with_ttl = state.fingerprints.left() if has_only_orders else ({}, {})
         remaining: dict[Touch, bool] = {}
         pending: set[Touch] = set()
-        for access in effects.accesses:
+        for access in log.accesses:
             for key in access.keys:
                 keyspace, name = self.keyspaces.get((key.fake, key.kind)), key_of_touch(key)
                 if keyspace is not None and name in keyspace.values:
@@ -147,27 +142,7 @@ class World(Fakes):
                     groups: dict[Any, Any] = getattr(keyspace.values[name], "groups", {})
                     if any(group.pending for group in groups.values()):
                         pending.add(key)
-        return Effects(
-            effects.accesses, remaining, left, left_with_ttl, pending, effects.acknowledged
-        )
-
-    def note_unwritten(self, trial: Trial) -> None:
-        """Note the keys that the promise read but that the undisturbed trial did not write."""
-        by_name = (
-            touch for touch in self.reads.touches if touch.kind[:3] == "key" and touch.name != ALL
-        )
-        self.unwritten = set(by_name)
-        for step in trial.steps:
-            self.note_written(step.footprint.touches)
-
-    def note_written(self, touches: Iterable[Touch]) -> None:
-        if self.unwritten:
-            writes = [touch for touch in touches if touch.writes]
-            self.unwritten = {
-                touch
-                for touch in self.unwritten
-                if not any(write.conflicts(touch) for write in writes)
-            }
+        return Effects(log.accesses, remaining, left, left_with_ttl, pending, log.acknowledged)
 
     def sockets(self) -> SocketHooks | None:
         return None if self.simulation is None else self.simulation.sockets
@@ -410,7 +385,6 @@ def _serve_in_turn(world: World, fake: Fake, request: Request, proceed: Proceed)
     """Have the simulation serve a call at its turn, with the disturbances of the schedule."""
     simulation = world.simulation
     if simulation is None:
-        world.reads.add(touch.read for touch in touches_of_request(fake, request))
         return proceed()
     # A connection over a socket of the system is served by a thread that serves others, too.
     core_of(fake).app.step_aside()
@@ -430,15 +404,13 @@ def _pause_in_pipeline(world: World) -> None:
 def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list[bytes]) -> None:
     """Record the data and the idle time of a command that an engine is about to run."""
     simulation, database = world.simulation, session.db.index
+    if simulation is None:
+        return
     line = world.command_line(fake, database, len(session.engine.databases), spec, tuple(argv))
     touches = line.touches
     if spec.name == "EXEC":
         watched = (touch_of_key(fake, database, key, False) for _, key, _ in session.watched)
         touches = (*touches, *watched)
-    if simulation is None:
-        world.reads.add(touches)
-        return
-    world.note_written(touches)
     simulation.state.touch(touches)
     if session.interface == "local":
         simulation.calls.add_command_of_test(argv)

@@ -10,7 +10,7 @@ from upstash_redis.errors import UpstashError
 from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.explore.explore import playing
 from pytest_fakecloud.explore.programs import programs_of
-from pytest_fakecloud.explore.schedule import Schedule
+from pytest_fakecloud.explore.trial import Plan
 
 DATA = (
     "SET s 1", "HSET h f 1", "SADD m a", "ZADD z 1 a", "ARSET a 0 x", "RPUSH l x", "JSON.SET j $ 1",
@@ -44,5 +44,5 @@ def test_a_command_that_leaves_its_keys_as_they_were_changes_nothing(
             redis.execute([word.replace("#", " ") for word in line.split()])
 
     with playing(cloud, programs_of(run, ()), None) as player:
-        trial = player.play(Schedule())
+        trial = player.play(Plan())
     assert any(access.changes for access in trial.effects.accesses) is changes

@@ -18,6 +18,7 @@ from pytest_fakecloud.explore.anomalies import LAST, PATTERNS
 from pytest_fakecloud.explore.explore import TRIALS, playing
 from pytest_fakecloud.explore.programs import programs_of
 from pytest_fakecloud.explore.schedule import Schedule
+from pytest_fakecloud.explore.trial import Plan
 
 from ..docs.blocks import DOCS
 from .bugs import Make, Scenario, events, reads, ten, work
@@ -997,8 +998,8 @@ def test_an_anomaly_shows_commands_as_the_story_does(cloud: Cloud, kv: KVServer)
 def test_trials_in_one_piece_leave_the_data_of_the_judged_trial(cloud: Cloud, kv: KVServer) -> None:
     redis = filled(kv)
     with playing(cloud, programs_of(add_view(redis), ()), None) as player:
-        player.play(Schedule())
-        trial = player.play(Schedule.parse("ann.2 switch bob"))
+        player.play(Plan())
+        trial = player.play(Plan(Schedule.parse("ann.2 switch bob")))
         assert [anomaly.name for anomaly in trial.verdict.anomalies] == ["not serializable"]
         assert kv.value("views") == "2"
 

@@ -47,11 +47,11 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def trials(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The disturbances, calls and points of each trial, in order."""
-    play = Simulation.play
+    frozen = Simulation.frozen
     results: list[Any] = []
 
-    def noted(simulation: Simulation) -> Trial:
-        trial = play(simulation)
+    def noted(simulation: Simulation, *arguments: Any) -> Trial:
+        trial = frozen(simulation, *arguments)
         calls = [
             (line.strand, line.at_us, line.words if line.call is None else line.call.request_body)
             for line in trial.lines
@@ -60,7 +60,7 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         results.append((list(map(str, trial.fired)), calls, points, list(map(repr, trial.errors))))
         return trial
 
-    monkeypatch.setattr(Simulation, "play", noted)
+    monkeypatch.setattr(Simulation, "frozen", noted)
     return results
 
 

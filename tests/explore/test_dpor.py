@@ -17,14 +17,14 @@ from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 
 from pytest_fakecloud import Cloud, DeliveredRequest, History, KVServer, always, observed
+from pytest_fakecloud.explore.disturbances import SWITCHES
 from pytest_fakecloud.explore.patches import explored
 from pytest_fakecloud.explore.promises import Promises
-from pytest_fakecloud.explore.schedule import SWITCHES, Schedule
 from pytest_fakecloud.explore.search.dpor import Branch, Interleavings, decided_places
 from pytest_fakecloud.explore.simulation.scheduler import Simulation
 from pytest_fakecloud.explore.simulation.state import Subject
 from pytest_fakecloud.explore.simulation.turns import Threads
-from pytest_fakecloud.explore.trial import Pieces, Place, Program, Step, Trial, TrialPlan
+from pytest_fakecloud.explore.trial import Begin, Place, Plan, Program, Step, Trial
 
 from ..budget import cases
 from .conftest import expects
@@ -37,8 +37,7 @@ Clients = Mapping[str, Callable[[], object]]
 class Everything:
     """A strategy that runs every interleaving, for comparison with the reduction."""
 
-    records = True
-    pieces: Pieces = ""
+    pieces: Begin = ""
 
     def __init__(self, *, late: bool, moves_time: bool = False) -> None:
         self.moves_time = moves_time
@@ -47,7 +46,10 @@ class Everything:
         self._depth = 0
         self._begun = False
 
-    def lesson(self, trial: Trial) -> None:
+    def strategy(self) -> Everything:
+        return self
+
+    def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> None:
         """Learn nothing from a trial."""
 
     def learn(self, trial: Trial) -> None:
@@ -79,14 +81,16 @@ class Everything:
 class Reduced:
     """A strategy that runs each distinct interleaving once."""
 
-    records = True
-    pieces: Pieces = ""
+    pieces: Begin = ""
 
     def __init__(self, *, late: bool, moves_time: bool = False) -> None:
         self.tree = Interleavings(Branch(late=late, moves_time=moves_time))
         self.moves_time = moves_time
         self.places = decided_places(late=late)
         self._interleaving = self.tree.root.strategy()
+
+    def strategy(self) -> Reduced:
+        return self
 
     def next(self) -> bool:
         """Prepare the next trial; return False when there is none."""
@@ -99,9 +103,9 @@ class Reduced:
         """Return the name of the strand to run next."""
         return self._interleaving.pick(steps, options, place)
 
-    def lesson(self, trial: Trial) -> Any:
+    def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> Any:
         """Find the races of the trial."""
-        return self._interleaving.lesson(trial)
+        return self._interleaving.lesson(steps, is_cut=is_cut)
 
     def learn(self, trial: Trial) -> None:
         """Learn the races of a trial."""
@@ -126,8 +130,9 @@ def outcomes(
             while strategy.next():
                 world.reset()
                 memory.clear()
-                simulation = Simulation(subject, TrialPlan(Schedule(), strategy))
-                trial = world.run(simulation)
+                simulation = Simulation(subject, Plan(orders=strategy))
+                world.run(simulation)
+                trial = simulation.frozen()
                 strategy.learn(trial)
                 if "redundant" in trial.flags:
                     continue

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import pytest
@@ -33,7 +33,7 @@ from pytest_fakecloud import (
     replay_schedule,
 )
 from pytest_fakecloud.cloud.base import use_in_fixtures
-from pytest_fakecloud.explore.schedule import KINDS, TRIED
+from pytest_fakecloud.explore.disturbances import KINDS, TRIED, Kind
 from pytest_fakecloud.explore.simulation import calls as calls_module
 from pytest_fakecloud.explore.simulation import clock as clock_module
 from pytest_fakecloud.explore.simulation import scheduler
@@ -420,7 +420,8 @@ def test_explore_is_awaitable_in_trio(cloud: Cloud, kv: KVServer) -> None:
 
 def test_every_kind_is_tried_and_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "exploration.md").read_text("utf-8")
-    assert sorted(TRIED) == sorted(KINDS)
+    assert get_args(Kind) == tuple(KINDS)
+    assert [KINDS[kind].turn for kind in TRIED] == [*range(len(KINDS))]
     table = page.partition("| Disturbance | What happens |")[2].partition("\n\n")[0]
     assert [kind for kind in KINDS if f" {kind}" not in table] == []
 

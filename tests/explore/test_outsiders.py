@@ -577,9 +577,9 @@ def test_schedules(fakecloud, kv_server, monkeypatch):
     path = "/asynchronous" if kind == "asynchronous" else "/plain"
     played, play = [], Player.play
 
-    def noted(player, schedule, **options):
-        played[-1].append(str(schedule))
-        return play(player, schedule, **options)
+    def noted(player, plan):
+        played[-1].append(str(plan.schedule))
+        return play(player, plan)
 
     def check():
         assert kv_server.value("n") != "7"

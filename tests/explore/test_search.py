@@ -24,6 +24,7 @@ from pytest_fakecloud.explore.search.tally import Coverage
 from pytest_fakecloud.explore.simulation.connections import Connections
 from pytest_fakecloud.explore.simulation.log import TrialLog
 from pytest_fakecloud.explore.simulation.sockets import OwnLoop
+from pytest_fakecloud.explore.trial import Plan
 
 from .conftest import failure, holds
 
@@ -257,9 +258,9 @@ def test_a_disturbance_is_replaced_by_one_that_is_easier_to_explain(
         assert ends == [True, True, True]
 
     with playing(cloud, programs_of(run, ()), check, kinds=kinds, setup=ends.clear) as player:
-        undisturbed = player.play(Schedule(), notes=True)
+        undisturbed = player.play(Plan(notes=True))
         assert undisturbed.broken is None
-        trial = player.play(Schedule.parse(found))
+        trial = player.play(Plan(Schedule.parse(found)))
         assert trial.broken is not None
         assert str(smallest(player, trial, undisturbed).schedule) == plainest
 
@@ -284,8 +285,8 @@ def test_a_plainer_disturbance_can_make_another_one_needless(cloud: Cloud, kv: K
 
     kinds: Any = ("rotate_token", "respond", "drop")
     with playing(cloud, programs_of(run, ()), check, kinds=kinds) as player:
-        undisturbed = player.play(Schedule(), notes=True)
-        trial = player.play(Schedule.parse("run.1 rotate_token, run.2 respond"))
+        undisturbed = player.play(Plan(notes=True))
+        trial = player.play(Plan(Schedule.parse("run.1 rotate_token, run.2 respond")))
         assert len(trial.fired) == 2
         assert str(smallest(player, trial, undisturbed).schedule) == "run.3 drop"
 
@@ -297,7 +298,7 @@ def test_a_success_of_a_handler_is_remembered_after_many_failures() -> None:
         log = TrialLog(Schedule(), 0)
         for succeeded in outcomes:
             log.handled(handler, succeeded=succeeded)
-        coverage.add(log.frozen(results={}, errors={}, ids={}))
+        coverage.add(Coverage.of(log.frozen(results={}, errors={}, ids={})))
     assert coverage.succeeded == {handler: True}
 
 

@@ -11,6 +11,7 @@ played again in the search's process.
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import multiprocessing
 import os
@@ -22,14 +23,14 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from multiprocessing.connection import Connection
 
 from ...core.errors import ContractError, shown
-from ..schedule import Schedule
 from ..search.dpor import Branch, Interleavings
-from ..search.jobs import Job, Jobs, perform
+from ..search.jobs import Jobs
 from ..search.player import Player
-from ..trial import Trial
+from ..trial import NO_EFFECTS, Plan, Trial, Verdict, Wording
 
 CAN_FORK = sys.platform.startswith("linux")
 """Whether a process with threads can be forked safely: libraries of macOS do not allow that."""
@@ -94,18 +95,18 @@ class Ahead(Jobs):
         self._offers: socket.socket | None = None
         self._taken: socket.socket | None = None
         """The other end of ``_offers``, from which the processes take what they play."""
-        self._offered: set[Job] = set()
-        """The jobs that have been offered, and are not done yet."""
-        self._played: dict[Job, Trial | None] = {}
+        self._offered: set[Plan] = set()
+        """The plans that have been offered, and are not done yet."""
+        self._played: dict[Plan, Trial | None] = {}
 
-    def through(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Yield jobs, and play them and those that follow, which must not depend on earlier outcomes."""
-        coming: deque[Job] = deque()
-        source = iter(jobs)
+    def through(self, plans: Iterable[Plan]) -> Iterator[Plan]:
+        """Yield plans, and play them and those that follow, whatever the earlier outcomes are."""
+        coming: deque[Plan] = deque()
+        source = iter(plans)
         window = self.processes * _WINDOW
         while True:
-            while len(coming) <= window and (job := next(source, None)) is not None:
-                coming.append(job)
+            while len(coming) <= window and (plan := next(source, None)) is not None:
+                coming.append(plan)
             if not coming:
                 return
             self.offer(coming)
@@ -114,49 +115,49 @@ class Ahead(Jobs):
     def below(self, tree: Interleavings) -> Iterator[Branch]:
         """Yield the branches of a tree, and play parts of it; the caller learns from each branch."""
         while (branch := tree.next()) is not None:
-            following = itertools.islice(tree.upcoming(), self.processes)
-            self.offer(Job(Schedule(), plan=plan) for plan in (branch, *following))
+            coming = itertools.islice(tree.upcoming(), self.processes)
+            self.offer(Plan(orders=following) for following in (branch, *coming))
             yield branch
 
-    def offer(self, jobs: Iterable[Job]) -> None:
-        """Let the processes, if there are any, play jobs that have not been offered yet."""
+    def offer(self, plans: Iterable[Plan]) -> None:
+        """Let the processes, if there are any, play plans that have not been offered yet."""
         while self._missing:
             self._start()
         if not self._processes:
             return
         assert self._offers is not None
-        for job in jobs:
-            if job in self._played or (job.plan is None and job.schedule in self._player.outcomes):
+        for plan in plans:
+            if plan in self._played or (
+                plan.orders is None and plan.schedule in self._player.outcomes
+            ):
                 continue
-            if self._part_with(job) is None:
+            if self._part_with(plan) is None:
                 with contextlib.suppress(OSError):  # It is offered again soon, or too long.
-                    self._offers.send(pickle.dumps(job))
-                    self._offered.add(job)
+                    self._offers.send(pickle.dumps(plan))
+                    self._offered.add(plan)
 
-    def play(self, job: Job) -> Trial:
-        """Return the trial of a job, which another process may have played already."""
-        trial = self.take(job)
+    def play(self, plan: Plan) -> Trial:
+        """Return the trial of a plan, which another process may have played already."""
+        trial = self.take(plan)
         if trial is None:
-            return perform(self._player, job)
-        if "redundant" not in trial.flags:
-            if job.plan is None:
-                self._player.outcomes[job.schedule] = None
-            self._player.tally.coverage.add(trial)
+            return self._player.play(plan)
+        self._player.count(trial, plan)
         return trial
 
-    def take(self, job: Job) -> Trial | None:
-        """Return a trial of another process, or None if the job has to be played in this one."""
+    def take(self, plan: Plan) -> Trial | None:
+        """Return a trial of another process, or None if the plan has to be played in this one."""
         self._receive(waits=False)
-        while job not in self._played and self._part_with(job) is not None:
+        while plan not in self._played and self._part_with(plan) is not None:
             self._receive(waits=True)
-        return self._played.pop(job, None)
+        return self._played.pop(plan, None)
 
-    def _part_with(self, job: Job) -> Job | None:
-        """Return the offer of a job, or of a part of a tree that contains its branch."""
-        if job in self._offered or job.plan is None:
-            return job if job in self._offered else None
+    def _part_with(self, plan: Plan) -> Plan | None:
+        """Return the offer of a plan, or of a part of a tree that contains its branch."""
+        if plan in self._offered:
+            return plan
         for offer in self._offered:
-            if offer.plan is not None and offer.plan.contains(job.plan):
+            tree, branch = offer.orders, plan.orders
+            if isinstance(tree, Branch) and isinstance(branch, Branch) and tree.contains(branch):
                 return offer
         return None
 
@@ -182,16 +183,16 @@ class Ahead(Jobs):
         for fileno, _ in poll.poll(None if waits else 0):
             process = by_fileno[fileno]
             try:
-                job, trial, is_done = process.recv()
+                plan, trial, is_done = process.recv()
             except (EOFError, OSError):
                 # The code has ended the process. Let it do that, or report it, in this one.
                 self._processes.pop(process).join()
                 self._offered.clear()
                 continue
             if is_done:
-                self._offered.discard(job)
+                self._offered.discard(plan)
             else:
-                self._played[job] = trial
+                self._played[plan] = trial
 
     def _start(self) -> None:
         self._missing -= 1
@@ -217,34 +218,38 @@ def _play_all(
     results: Connection,
     unused: Iterable[socket.socket | Connection],
 ) -> None:
-    """Play the offered jobs in a forked process, until the search ends."""
+    """Play the offered plans in a forked process, until the search ends."""
     for connection in unused:
         connection.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    player.after_fork()
+    # The child shares the position in a captured file of the parent, which reports the trials.
+    sys.stdout = sys.stderr = io.StringIO()
+    # The threads and the sockets of its parent are missing.
+    player.subject.threads.after_fork()
+    player.world.after_fork()
     with contextlib.suppress(OSError):
         while offer := offers.recv(_MOST_BYTES):
-            job = pickle.loads(offer)
-            for part in _parts(player, job):
+            plan = pickle.loads(offer)
+            for part in _parts(player, plan):
                 try:
                     results.send((*part, False))
                 except (TypeError, AttributeError, pickle.PicklingError):
                     results.send((part[0], None, False))
-            results.send((job, None, True))
+            results.send((plan, None, True))
     os._exit(0)  # without the finalizers of the test session
 
 
-def _parts(player: Player, job: Job) -> Iterator[tuple[Job, Trial | None]]:
-    """Play a job or, for a branch, also some of the branches below it; yield what is played."""
-    if job.plan is None:
-        yield job, _unremarkable(player, job)
+def _parts(player: Player, plan: Plan) -> Iterator[tuple[Plan, Trial | None]]:
+    """Play a plan or, for a branch, also some of the branches below it; yield what is played."""
+    if not isinstance(plan.orders, Branch):
+        yield plan, _unremarkable(player, plan)
         return
-    tree = Interleavings(job.plan)
+    tree = Interleavings(plan.orders)
     for _ in range(_MOST_BELOW):
         branch = tree.next()
         if branch is None:
             return
-        part = job._replace(plan=branch)
+        part = replace(plan, orders=branch)
         trial = _unremarkable(player, part)
         yield part, trial
         if trial is None:
@@ -252,13 +257,24 @@ def _parts(player: Player, job: Job) -> Iterator[tuple[Job, Trial | None]]:
         tree.learn(trial)
 
 
-def _unremarkable(player: Player, job: Job) -> Trial | None:
-    """Play a job; return what the search needs of it, or None if it has to play it itself."""
-    before = player.findings()
+def _unremarkable(player: Player, plan: Plan) -> Trial | None:
+    """Play a plan; return what the search needs of it, or None if it has to play it itself."""
+    before = _findings(player)
     try:
-        trial = perform(player, job)
+        trial = player.play(plan)
     except BaseException:
         return None
-    if trial.broken is not None or player.findings() != before:
+    if trial.broken is not None or _findings(player) != before:
         return None
-    return trial.without_details()
+    strands = {name: replace(strand, error=None) for name, strand in trial.strands.items()}
+    return replace(
+        trial, verdict=Verdict(), lines=(), steps=(), strands=strands, effects=NO_EFFECTS,
+        wording=Wording(),
+    )  # fmt: skip
+
+
+def _findings(player: Player) -> object:
+    """Return a value that changes if a trial shows something that no trial has shown before."""
+    promises = player.subject.promises
+    anomalies, unused = len(player.tally.anomalies), player.judge.allowed.unused()
+    return anomalies, unused, promises.reached(), promises.reads_order

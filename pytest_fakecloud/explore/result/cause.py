@@ -20,7 +20,9 @@ from typing import Literal, TypeAlias
 
 from ...core.touches import Touch
 from ...kv.report.calls import command_of
-from ..schedule import CLOCK, ORDERS, RANDOM, SWITCHES, Disturbance, Schedule
+from ..disturbances import CLOCK, ORDERS, RANDOM, SWITCHES, Disturbance
+from ..names import StrandName
+from ..schedule import Schedule
 from ..trial import Line, Trial
 from .changes import Change, calls_by_place, request_of
 
@@ -241,7 +243,8 @@ def _switch(first: Line, second: Line) -> Disturbance | None:
 
 def _is_part_of(strand: str, owner: str) -> bool:
     """Return whether a strand is a task or a thread of another."""
-    return strand.startswith((f"{owner}:", f"{owner}+"))
+    name = StrandName.of(strand)
+    return bool(name.part) and name.root == owner
 
 
 def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[_Conflict]:
@@ -268,7 +271,7 @@ def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[_Conflict]:
         yield from _conflicts_between(earlier, others, later, places)
         yield from _conflicts_before(others, later, places)
     # The conflicts between deliveries whose order the schedule changed, the last first.
-    delivered = [call for call in calls.values() if call.strand.startswith("delivery")]
+    delivered = [call for call in calls.values() if StrandName.of(call.strand).is_delivery]
     while delivered:
         late = delivered.pop()
         others = [call for call in delivered if call.strand != late.strand]
@@ -371,7 +374,7 @@ def _keyed(trial: Trial) -> Iterator[tuple[Line, list[_Key]]]:
     """
     for (strand, number), line in calls_by_place(trial).items():
         assert line.call is not None
-        if strand.startswith("delivery"):
+        if StrandName.of(strand).is_delivery:
             request = request_of(line.call)
             yield line, [(strand, number, request), ("delivery", number, request)]
         else:

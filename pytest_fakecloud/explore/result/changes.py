@@ -14,7 +14,8 @@ from typing import Literal
 
 from ...core.calls import Call
 from ...core.touches import Touch
-from ..schedule import Disturbance, Schedule
+from ..disturbances import Disturbance
+from ..schedule import Schedule
 from ..trial import Line, Trial
 
 _Place = tuple[str, int]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import FakecloudError, counted, shown
+from ...core.errors import FakecloudError, counted, did_you_mean, shown
 from ...core.journal import Results
 from ..clients import Inputs, replay_text, text_of_inputs
-from ..schedule import SWITCHES
+from ..disturbances import SWITCHES
 from ..search.shrinking import ReplayResult
 from ..search.tally import ShownAnomaly, Tally
 from ..trial import Trial
@@ -27,6 +28,43 @@ if TYPE_CHECKING:
 NO_FAILURES: Results[Failure] = Results()
 _MOST_LISTED = 20
 """Maximum number of trials of ``every_failure()`` that an error lists."""
+
+
+@dataclass
+class Trust:
+    """What the promise read, and how many lost writes it notices.
+
+    ``unwritten`` are the keys that it read and that neither it nor any trial wrote, ``written``
+    those that the undisturbed trial wrote. ``unnoticed`` are the writes whose loss it does not
+    notice, of the ``writes`` that were left out.
+    """
+
+    reads: str = ""
+    unwritten: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
+    writes: int = 0
+    unnoticed: tuple[str, ...] = ()
+    is_outside: bool = False
+    """Whether it reads nothing of the fakes."""
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of a verdict."""
+        if self.reads:
+            yield f"the promise read: {self.reads}"
+        if self.is_outside:
+            yield (
+                "the promise read nothing of the fakes: what memory, files and other servers hold is "
+                "outside of the exploration, and only setup= restores it"
+            )
+        if self.unwritten:
+            hints = [did_you_mean(key, self.written) for key in self.unwritten]
+            named = ", ".join(map("".join, zip(self.unwritten, hints, strict=True)))
+            is_meant = "" if hints[-1] else " (correct if it must not exist)"
+            yield f"no trial wrote a key that the promise read: {named}{is_meant}"
+        if self.writes:
+            noticed = self.writes - len(self.unnoticed)
+            missed = f"; not {', '.join(self.unnoticed)}" if self.unnoticed else ""
+            yield f"the promise notices {noticed} of {counted(self.writes, 'lost write')}{missed}"
 
 
 class Exploration:
@@ -47,7 +85,7 @@ class Exploration:
     summary.
     """
 
-    def __init__(self, tally: Tally, wanted: Sequence[str]) -> None:
+    def __init__(self, tally: Tally, wanted: Sequence[str], trust: Trust) -> None:
         self.tried = tally.tried
         self.orders, self.is_exhaustive = tally.orders, tally.is_exhaustive
         self.singles, self.all_singles = tally.singles, tally.all_singles
@@ -71,10 +109,9 @@ class Exploration:
         self.notes = tuple(covered.notes)
         self.inputs = tally.inputs
         self._alone = tally.alone
-        self.reads = tally.trust.reads
-        self.unwritten = tally.trust.unwritten
-        self.writes, self.unnoticed = tally.trust.writes, tally.trust.unnoticed
-        self._trust = tuple(tally.trust.lines())
+        self.reads, self.unwritten = trust.reads, trust.unwritten
+        self.writes, self.unnoticed = trust.writes, trust.unnoticed
+        self._trust = tuple(trust.lines())
         self.anomalies = tuple(
             f"{shown.anomaly}; {_replay(shown)}" for shown in tally.anomalies.values()
         )

@@ -11,6 +11,7 @@ from ...reporting.as_json import as_json, row_json
 from ...reporting.mask import Mask
 from ...reporting.model import AppliedFault, ReportRow
 from ...reporting.rows import rows
+from ..names import StrandName
 from ..trial import Line, Trial
 from .cause import Cause
 from .story import cause_text, reason
@@ -110,13 +111,13 @@ class _TrialPage:
         return {
             **row,
             **numbers,
-            "actor": _strand(line),
+            "actor": StrandName.of(line.strand).shown,
             "where": row["where"] or _place(line.source),
             "text": {**row["text"], "note": note},
         }
 
     def _row_of_line(self, line: Line, number: int) -> dict[str, Any]:
-        strand = _strand(line)
+        strand = StrandName.of(line.strand).shown
         disturbance = AppliedFault("disturbance", "disturbance of the schedule")
         row = ReportRow(
             number,
@@ -156,10 +157,6 @@ class _TrialPage:
             "text": self.mask.text(": ".join(sentences)),
         }
         page["findings"] = [finding, *page["findings"]]
-
-
-def _strand(line: Line) -> str:
-    return line.strand.removesuffix(":loop")
 
 
 def _place(source: str) -> dict[str, Any] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -19,7 +18,8 @@ from ...reporting.lookups import Lookups
 from ...reporting.values import visible
 from ...reporting.wording import summarise
 from ..anomalies import AnomalyError
-from ..schedule import PAUSES, Disturbance, Kind
+from ..disturbances import PAUSES, Disturbance, with_role
+from ..names import StrandName
 from ..trial import Line, Trial
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _without_repeats(
     repeated: dict[str, list[str]] = {}
     latest: dict[str, list[object]] = {}
     for start, lines in by_start.items():
-        worker, calls = start.partition("/")[0], _calls_of(lines)
+        worker, calls = StrandName.of(start).program, _calls_of(lines)
         has_disturbance = any(line.is_disturbance for line in lines)
         if (
             latest.get(worker) == calls
@@ -174,7 +174,7 @@ def _calls_of(lines: Sequence[Line]) -> list[object]:
 
 def _start_of(line: Line) -> str:
     """Return the strand that a line belongs to; each restart of a worker is a strand of its own."""
-    return line.strand.partition("+")[0].partition(":")[0]
+    return StrandName.of(line.strand).root
 
 
 def _entries(lines: Sequence[Line]) -> list[list[Line]]:
@@ -229,7 +229,7 @@ def _entry_text(entry: Sequence[Line], lookups: Lookups, shown: Container[Line])
             words += [line_text(line, lookups) for line in lines]
     if entry[0].breaks:
         return f"{entry[0].strand} {entry[0].words}"
-    return f"{entry[0].strand.removesuffix(':loop')}: {'; '.join(words)}"
+    return f"{StrandName.of(entry[0].strand).shown}: {'; '.join(words)}"
 
 
 def line_text(line: Line, lookups: Lookups, *, with_answer: bool = True) -> str:
@@ -275,9 +275,7 @@ def reason(error: BaseException | None) -> str:
 
 # -- the cause, and what each disturbance changed --------------------------------------------------
 
-_OF_A_FAKE: frozenset[Kind] = frozenset({
-    "rebalance", "redeliver", "rotate_token", "hold", "moved", "ask",
-})  # fmt: skip
+_OF_A_FAKE = with_role("of fake")
 """Kinds of disturbances that happen in a fake. Their lines are whole sentences."""
 
 
@@ -405,7 +403,7 @@ def _conflicting(calls: Sequence[Line]) -> Iterator[Line]:
 
 def _strand(line: Line) -> str:
     """Return the strand that made a call; a strand and its restarts are the same."""
-    return re.sub(r"/\d+|:loop$", "", line.strand)
+    return StrandName.of(line.strand).first.shown
 
 
 def _with_telling_answers(trial: Trial, undisturbed: Trial | None) -> Iterator[Line]:

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from ..disturbances import CLOCK
 from ..footprint import Footprint
-from ..schedule import CLOCK
-from ..trial import Pieces, Place, Redundant, Step, Trial
+from ..trial import Begin, Place, Redundant, Step, Trial
 
 
 def decided_places(*, late: bool) -> frozenset[Place]:
@@ -176,8 +176,7 @@ class Interleavings:
 class Interleaving:
     """A strategy that begins with the decisions of a branch, and then makes no step that sleeps."""
 
-    records = True
-    pieces: Pieces = ""
+    pieces: Begin = ""
 
     def __init__(self, branch: Branch) -> None:
         self.places = decided_places(late=branch.late)
@@ -226,9 +225,9 @@ class Interleaving:
             }
         return asleep
 
-    def lesson(self, trial: Trial) -> Lesson:
+    def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> Lesson:
         """Find the races of the trial."""
-        steps, repeated = trial.steps, self._repeated
+        repeated = self._repeated
         decisions = [*self._branch.decisions[:repeated], *self._decisions]
         by_step = {decision.step: index for index, decision in enumerate(decisions)}
         before = _happens_before(steps)
@@ -249,7 +248,7 @@ class Interleaving:
             tuple(self._sleeps),
             tuple(effects),
             tuple(reversals),
-            not self._has_strayed and "cut" not in trial.flags,
+            not self._has_strayed and not is_cut,
         )
 
 

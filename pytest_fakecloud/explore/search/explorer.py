@@ -15,16 +15,17 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core.timers import monotonic
-from ..clients import functions_of
-from ..schedule import SWITCHES, Schedule
-from ..trial import Trial
+from ..clients import functions_of_all
+from ..disturbances import SWITCHES
+from ..schedule import Schedule
+from ..trial import Plan, Trial
 from .dpor import Branch, Interleavings
 from .extend import Frontier
-from .jobs import Job, Jobs
+from .jobs import Jobs
 from .player import Player
 from .shrinking import smallest
 from .singles import singles
@@ -115,10 +116,7 @@ class Explorer:
         player = self._player
         try:
             subject = player.subject
-            functions = [
-                *itertools.chain(*(functions_of(program.function) for program in subject.programs)),
-                *subject.promises.checks,
-            ]
+            functions = [*functions_of_all(subject.programs), *subject.promises.checks]
             inputs = repr(subject.inputs) if subject.inputs else ""
             key = key_of(functions, subject.kinds, subject.disturbed, inputs)
             store = Store(self._cache, key)
@@ -140,7 +138,7 @@ class Explorer:
         if not schedule:
             return None
         self._tally.drawn += 1
-        trial = self._player.play(schedule)
+        trial = self._player.play(Plan(schedule))
         if trial.broken is not None and len(trial.fired) == len(schedule):
             return trial
         store.save(Schedule())
@@ -164,7 +162,7 @@ class Explorer:
             first, others = singles(self._undisturbed, self._chance)
         likely, extending = self._run_singles(first), self._run_extensions()
         beside = [*orders, Source(extending, _EXTEND[0], _BEFORE_EXTENDING[0])]
-        if self._player.varies_numbers:
+        if self._varies_numbers():
             beside.append(Source(self._run_numbers([*first, *others])))
         weight = _FIRST_SINGLES * sum(source.weight for source in beside)
         source = Source(likely, weight, _HEAD_START)
@@ -236,7 +234,7 @@ class Explorer:
         tally, promises = self._tally, self._player.subject.promises
         had_read_order = promises.reads_order
         for branch in self._jobs.below(tree):
-            trial = self._jobs.play(Job(Schedule(), plan=branch))
+            trial = self._jobs.play(Plan(orders=branch))
             tree.learn(trial)
             if "redundant" in trial.flags:
                 yield None
@@ -246,7 +244,7 @@ class Explorer:
             yield trial
         tally.unfinished_order_searches -= 1
         # Each interleaving runs with the random numbers of the undisturbed trial.
-        is_one_of_many = self._player.varies_numbers
+        is_one_of_many = self._varies_numbers()
         is_exact = tree.is_exact and promises.reads_order == had_read_order
         tally.has_all_orders = is_exact and not tally.coverage.notes and not is_one_of_many
         late, moves_time = tree.root.late, tree.root.moves_time
@@ -261,14 +259,14 @@ class Explorer:
     # -- disturbances ----------------------------------------------------------------------------------
 
     def _run_singles(self, schedules: Iterable[Schedule]) -> Iterator[Trial]:
-        jobs = (Job(schedule, notes=True) for schedule in schedules)
-        for job in self._jobs.through(jobs):
-            varied = job._replace(schedule=self._player.varied(job.schedule))
+        plans = (Plan(schedule, notes=True) for schedule in schedules)
+        for plan in self._jobs.through(plans):
+            varied = replace(plan, schedule=self._varied(plan.schedule))
             trial = self._jobs.play(varied)
-            if varied != job and job.schedule[0] not in trial.fired and trial.broken is None:
+            if varied != plan and plan.schedule[0] not in trial.fired and trial.broken is None:
                 # Other random numbers have led the code past the point of the disturbance.
                 self._tally.drawn += 1
-                trial = self._player.play(job.schedule, notes=True)
+                trial = self._player.play(plan)
             self._tally.singles += 1
             self._frontier.learn(trial)
             yield trial
@@ -276,22 +274,24 @@ class Explorer:
     def _run_extensions(self) -> Iterator[Trial | None]:
         """Run schedules that add a disturbance to an earlier one."""
         tally, outcomes = self._tally, self._player.outcomes
-        while jobs := self._extensions() or tally.singles < tally.all_singles:
-            if jobs is True:
-                yield None
-                continue
-            for job in self._jobs.through(jobs):
-                if job.schedule not in outcomes:
+        while True:
+            plans = self._extensions()
+            if not plans and tally.singles >= tally.all_singles:
+                return
+            if not plans:
+                yield None  # A further single disturbance may lead to a trial that can be extended.
+            for plan in self._jobs.through(plans):
+                if plan.schedule not in outcomes:
                     tally.extended += 1
-                    trial = self._jobs.play(job)
+                    trial = self._jobs.play(plan)
                     self._frontier.learn(trial)
                     yield trial
 
-    def _extensions(self) -> list[Job]:
+    def _extensions(self) -> list[Plan]:
         """Return the next schedules that extend trials, which several processes can run together."""
         schedules = iter(self._frontier.next, None)
         new = (schedule for schedule in schedules if schedule not in self._player.outcomes)
-        return [Job(schedule, notes=True) for schedule in itertools.islice(new, _EXTENDED_AHEAD)]
+        return [Plan(schedule, notes=True) for schedule in itertools.islice(new, _EXTENDED_AHEAD)]
 
     def _run_numbers(self, schedules: Sequence[Schedule]) -> Iterator[Trial]:
         """Run the code with other random numbers, alone and with each of the schedules, in turn."""
@@ -299,4 +299,13 @@ class Explorer:
         pairs = ((alone, schedule) for schedule in schedules or [alone])
         for schedule in itertools.cycle(itertools.chain(*pairs)):
             self._tally.drawn += 1
-            yield self._jobs.play(Job(self._player.varied(schedule)))
+            yield self._jobs.play(Plan(self._varied(schedule)))
+
+    def _varied(self, schedule: Schedule) -> Schedule:
+        """Return a schedule with random numbers of its own, if the code draws any."""
+        if not self._varies_numbers() or schedule.series:
+            return schedule
+        return schedule.with_series(self._tally.tried + 1)
+
+    def _varies_numbers(self) -> bool:
+        return "numbers" in self._kinds and self._tally.coverage.draws_numbers

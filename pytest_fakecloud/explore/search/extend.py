@@ -10,27 +10,17 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
-from ..schedule import (
-    DELAY,
-    DELAYS,
-    DUE,
-    EDGE,
-    MOST_DISTURBANCES,
-    TRIED,
-    WINDOWS,
-    Disturbance,
-    Kind,
-    Schedule,
-)
+from ..disturbances import DELAY, DELAYS, DUE, EDGE, KINDS, WINDOWS, Disturbance, Kind, with_role
+from ..names import StrandName
+from ..schedule import MOST_DISTURBANCES, Schedule
 from ..trial import Point, Trial
 from .tally import Tally
 
-_LASTING = frozenset({"hold", "rotate_token"})
+_LASTING = with_role("lasting")
 """Kinds of disturbances that begin a disturbance that a timer ends."""
 _NEXT = 2
 """Number of calls after a slow answer at which the same strand is delayed again."""
@@ -145,7 +135,7 @@ class _Level:
             # A likely disturbance is meant to meet another one, not to reach a state by itself.
             weight = _LIKELY if why in ("likely", "aligned") else likelihood(kind)
             weight *= _REPEATED if why == "repeated" else 1
-            return (self._turns[arm] + 1) / weight, TRIED.index(kind)
+            return (self._turns[arm] + 1) / weight, KINDS[kind].turn
 
         arm = min((arm for arm, waiting in self._waiting.items() if waiting), key=rank)
         self._turns[arm] += 1
@@ -207,9 +197,6 @@ def _ends_of_spans(last: Disturbance, after: Iterable[Point]) -> Iterator[Distur
                 yield other
 
 
-_REDELIVERY = re.compile(r"delivery\d+/2")
-
-
 def _around_redeliveries(trial: Trial) -> Iterator[_Added]:
     """Align a message that is delivered again with the work of others: a call in the middle of the
     retry is delayed, and in the meantime another message, which was unreachable before, is delivered
@@ -222,7 +209,7 @@ def _around_redeliveries(trial: Trial) -> Iterator[_Added]:
         return
     begins: dict[str, int] = {}
     for point in trial.points:
-        if _REDELIVERY.fullmatch(point.strand):
+        if _is_redelivery(point.strand):
             begins.setdefault(point.strand, point.at_us)
     lates = {name: [*_late_starts(trial, name, at_us)] for name, at_us in begins.items()}
     for point in trial.points:
@@ -240,6 +227,12 @@ def _around_redeliveries(trial: Trial) -> Iterator[_Added]:
                 yield (late,)
 
 
+def _is_redelivery(strand: str) -> bool:
+    """Return whether a strand is the second attempt to deliver a message."""
+    name = StrandName.of(strand)
+    return name.is_delivery and name.attempt == 2 and not name.part
+
+
 def _is_late_start(disturbance: Disturbance) -> bool:
     """Return whether a disturbance lets a client or a message begin its work later."""
     is_lost_once = disturbance.kind == "unreachable" and disturbance.detail == "1"
@@ -249,7 +242,8 @@ def _is_late_start(disturbance: Disturbance) -> bool:
 def _late_starts(trial: Trial, again: str, at_us: int) -> Iterator[Disturbance]:
     """Yield disturbances by which others begin their work while a message is delivered again."""
     for point in trial.points:
-        if point.number or point.strand == again.partition("/")[0] or "/" in point.strand:
+        name = StrandName.of(point.strand)
+        if point.number or name.program == StrandName.of(again).program or name.attempt > 1:
             continue
         for kind, detail in point.choices:
             if kind == "unreachable" and detail == "1":

@@ -12,8 +12,9 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ..schedule import EDGE, ORDERS, SWITCHES, TRIED, Disturbance, Kind, Schedule
-from ..trial import Point, Trial
+from ..disturbances import KINDS, ORDERS, SWITCHES, TRIED, Disturbance, Kind
+from ..schedule import Schedule
+from ..trial import Plan, Point, Trial
 from .player import Player
 
 _Breaks: TypeAlias = Callable[[Schedule], Schedule | None]
@@ -39,7 +40,7 @@ def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
 
     def breaks(schedule: Schedule) -> Schedule | None:
         if schedule not in player.outcomes:
-            player.play(schedule)
+            player.play(Plan(schedule))
         return player.outcomes[schedule]
 
     # Each trial that is stuck takes seconds, so it is not replaced by a plainer one.
@@ -48,7 +49,9 @@ def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
         return trial
     best, tried = minimal(trial.schedule, breaks), 0
     while True:
-        again = trial if best == trial.schedule and is_stuck else player.play(best, notes=True)
+        again = (
+            trial if best == trial.schedule and is_stuck else player.play(Plan(best, notes=True))
+        )
         if again.broken is None:
             return trial
         if is_stuck:
@@ -96,14 +99,14 @@ def _rank(schedule: Schedule) -> tuple[int, list[tuple[int, int, int]]]:
 def _rank_of(disturbance: Disturbance) -> tuple[int, int, int]:
     is_number = disturbance.detail.isdigit()
     detail = int(disturbance.detail) if is_number else bool(disturbance.detail)
-    return TRIED.index(disturbance.kind), detail, disturbance.point
+    return KINDS[disturbance.kind].turn, detail, disturbance.point
 
 
 def _replacements(trial: Trial, undisturbed: Trial, kinds: Collection[Kind]) -> Iterator[Schedule]:
     """Yield schedules in which one disturbance is plainer, or a single switch stands for several."""
     for disturbance in trial.fired:
         for plainer in itertools.chain(
-            (simpler for simpler in _simpler(disturbance) if simpler.kind in kinds),
+            (simpler for simpler in disturbance.simpler() if simpler.kind in kinds),
             _plainer(disturbance, trial, undisturbed),
         ):
             yield Schedule(
@@ -111,21 +114,6 @@ def _replacements(trial: Trial, undisturbed: Trial, kinds: Collection[Kind]) -> 
             )
     if len(trial.fired) > 1:
         yield from _single_switches(trial, undisturbed)
-
-
-def _simpler(disturbance: Disturbance) -> Iterator[Disturbance]:
-    """Yield disturbances that are easier to explain and have the same effect, or a smaller one."""
-    strand, point, kind, detail = disturbance
-    if kind in ("past", "nearly") and detail != EDGE:
-        yield Disturbance(strand, point, "jump", detail)
-    if kind in ("jump", "past", "nearly") and detail:
-        yield Disturbance(strand, point, kind)
-    if kind == "slow":
-        yield Disturbance(strand, point + 1, "delay", detail)
-    if kind == "late":
-        yield Disturbance(strand, point + 1, "switch", detail)
-    if kind in ("fail", "unreachable") and detail not in ("", "1"):
-        yield Disturbance(strand, point, kind, str(int(detail) - 1))
 
 
 def _plainer(disturbance: Disturbance, trial: Trial, undisturbed: Trial) -> Iterator[Disturbance]:
@@ -142,7 +130,7 @@ def _plainer(disturbance: Disturbance, trial: Trial, undisturbed: Trial) -> Iter
     own = [point for point in points if point.strand == disturbance.strand]
     others = [point for point in points if point.strand != disturbance.strand]
     near = own[:_NEXT_POINTS] + others[:_NEXT_POINTS]
-    kinds = TRIED[: TRIED.index(disturbance.kind)]
+    kinds = TRIED[: KINDS[disturbance.kind].turn]
     for kind, point in itertools.product([kind for kind in kinds if kind not in ORDERS], near):
         yield from (instead for instead in point.disturbances() if instead.kind == kind)
 
@@ -183,9 +171,9 @@ def replay(player: Player, trial: Trial) -> ReplayResult:
     # Replay a stuck trial only once, because each replay takes seconds and leaves threads behind.
     total = 1 if "stuck" in trial.flags else REPLAYS
     failing, failed = None, 0
-    for number in range(total):
-        is_last = number == total - 1
-        again = player.play(trial.schedule, keep=is_last, stacks=is_last)
+    schedule = trial.schedule
+    for plan in (*[Plan(schedule)] * (total - 1), Plan.reported(schedule)):
+        again = player.play(plan)
         if again.broken is not None:
             failing, failed = again, failed + 1
     return ReplayResult(failing, failed, total)

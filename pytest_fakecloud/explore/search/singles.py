@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from ...core.touches import READS_CLOCK
+from ..disturbances import EDGE, KINDS, SWITCHES, Disturbance
 from ..footprint import Footprint
-from ..schedule import EDGE, SWITCHES, TRIED, Disturbance, Schedule
+from ..schedule import Schedule
 from ..trial import Trial
 
 _Schedules: TypeAlias = list[Schedule]
@@ -102,7 +103,7 @@ def _in_turn(disturbances: Iterable[Disturbance]) -> list[Schedule]:
     by_kind: dict[tuple[int, str], list[Disturbance]] = {}
     for disturbance in disturbances:
         detail = "" if disturbance.kind in SWITCHES else disturbance.detail
-        by_kind.setdefault((TRIED.index(disturbance.kind), detail), []).append(disturbance)
+        by_kind.setdefault((KINDS[disturbance.kind].turn, detail), []).append(disturbance)
     rounds = itertools.zip_longest(*(by_kind[kind] for kind in sorted(by_kind)))
     return [
         Schedule([disturbance])

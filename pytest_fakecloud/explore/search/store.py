@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...core.errors import ContractError
-from ..schedule import Kind, Schedule
+from ..disturbances import Kind
+from ..schedule import Schedule
 
 
 class Store:

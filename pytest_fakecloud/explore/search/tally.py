@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -12,7 +12,6 @@ from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
 from ..schedule import Schedule
 from ..trial import Anomaly, Point, Trial
-from ..trust import Trust
 
 _LEAST_TRIALS = 10
 """Minimum number of trials with each of several inputs."""
@@ -87,30 +86,30 @@ class Coverage:
     """Whether any call succeeded, for each destination handler that was called."""
     notes: dict[str, None] = field(default_factory=dict)
 
-    def add(self, trial: Trial) -> None:
-        for name, strand in trial.strands.items():
-            least, most = self.calls.get(name, (strand.calls, strand.calls))
-            self.calls[name] = min(least, strand.calls), max(most, strand.calls)
-        self.points.update((Point(*point.place), None) for point in trial.points)
-        self.attempted.update(disturbance.kind for disturbance in trial.schedule)
-        self.kinds.update(disturbance.kind for disturbance in trial.fired)
-        for handler, has_succeeded in trial.handlers.items():
-            self.succeeded[handler] = self.succeeded.get(handler, False) or has_succeeded
-        self.notes.update(dict.fromkeys(trial.notes))
-        self.draws_numbers = self.draws_numbers or "numbers" in trial.flags
+    @classmethod
+    def of(cls, trial: Trial) -> Coverage:
+        return cls(
+            {name: (strand.calls, strand.calls) for name, strand in trial.strands.items()},
+            {Point(*point.place): None for point in trial.points},
+            "numbers" in trial.flags,
+            {disturbance.kind for disturbance in trial.schedule},
+            Counter(disturbance.kind for disturbance in trial.fired),
+            dict(trial.handlers),
+            dict.fromkeys(trial.notes),
+        )
 
-    def merge(self, other: Coverage) -> None:
-        """Add the trials of another search."""
+    def add(self, other: Coverage) -> None:
+        """Add what other trials have covered."""
         for name, calls in other.calls.items():
             least, most = self.calls.get(name, calls)
             self.calls[name] = min(least, calls[0]), max(most, calls[1])
         self.points.update(other.points)
+        self.draws_numbers = self.draws_numbers or other.draws_numbers
         self.attempted |= other.attempted
         self.kinds.update(other.kinds)
         for handler, has_succeeded in other.succeeded.items():
             self.succeeded[handler] = self.succeeded.get(handler, False) or has_succeeded
         self.notes.update(other.notes)
-        self.draws_numbers = self.draws_numbers or other.draws_numbers
 
     @property
     def possible(self) -> set[str]:
@@ -156,7 +155,6 @@ class Tally:
     """The only schedule to run, if the caller passed one."""
     seconds: float = 0.0
     seed: int | str = 0
-    trust: Trust = field(default_factory=Trust)
     has_promise: bool = True
     """Whether anything is asserted; without a promise, an anomaly breaks a trial."""
     alone: str = ""
@@ -170,6 +168,13 @@ class Tally:
     def tried(self) -> int:
         """The number of trials, without the undisturbed one."""
         return self.orders + self.singles + self.extended + self.drawn
+
+    def add(self, trial: Trial, inputs: Mapping[str, Any]) -> None:
+        """Add what a trial with these drawn inputs has covered, and the anomalies that it shows."""
+        for anomaly in trial.verdict.anomalies:
+            shown_anomaly = ShownAnomaly(anomaly, Schedule(trial.fired), inputs)
+            self.anomalies.setdefault((anomaly.name, anomaly.subject), shown_anomaly)
+        self.coverage.add(Coverage.of(trial))
 
     def merge(self, other: Tally) -> None:
         """Add the numbers of a search with other inputs."""
@@ -185,9 +190,17 @@ class Tally:
         self.all_singles += other.all_singles
         self.extended += other.extended
         self.drawn += other.drawn
-        self.coverage.merge(other.coverage)
+        self.coverage.add(other.coverage)
         self.seconds += other.seconds
         self.alone = self.alone or other.alone
         for subject, shown_anomaly in other.anomalies.items():
             self.anomalies.setdefault(subject, shown_anomaly)
         self.inputs += other.inputs
+
+
+def merged(tallies: Iterable[Tally]) -> Tally:
+    """Return the numbers of searches with several inputs, in the tally of the first."""
+    first, *others = tallies
+    for tally in others:
+        first.merge(tally)
+    return first

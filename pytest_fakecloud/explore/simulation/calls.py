@@ -15,17 +15,16 @@ from ...core.errors import ContractError, Crash, ServiceError, listed, report_fa
 from ...faults.answers import lost
 from ...faults.plan import injector_of
 from ...http.messages import Answer, AnyResponse, ConnectionEffect, Proceed, Request
-from ...inspect.data import state_of
 from ...kv.command_fields import only_prepares
 from ...kv.errors import CLUSTER_DOWN
 from ...kv.faults import happen_to_nodes, possible_faults, served_slot, target_of
 from ...kv.report.calls import SEVERAL, command_of
 from ...kv.touches import text_of
 from ..accesses import Access
+from ..disturbances import DELAY, FAULTS, HOLD_US, KINDS, PARTITION, PAUSES, SLOW, Disturbance, Kind
 from ..fakes import ROTATED_US
 from ..fingerprint import content_of
 from ..footprint import CommandLine, times_in, touches_of_request
-from ..schedule import DELAY, FAULTS, HOLD_US, PARTITION, PAUSES, SLOW, Disturbance, Kind
 from ..trial import Choices, Line
 from .clock import TrialClock
 from .state import TrialState, seconds
@@ -43,14 +42,6 @@ T = TypeVar("T")
 _TurnsToYield = Generator[None, None, None]
 """A generator that yields wherever the strand must give up its turn."""
 _AT_CALLS: tuple[Kind, ...] = ("respond", "drop", "lose_response", "crash")
-_FAULT_WORDS: dict[str, str] = {
-    "respond": "is rejected with {}",
-    "drop": "is lost before it arrives",
-    "lose_response": "succeeds, but its answer is lost",
-    "duplicate": "arrives twice",
-    "failover": "is lost, because its node fails and a replica takes over",
-    "cluster_down": "is rejected, because the cluster is down",
-}
 
 
 class Calls:
@@ -323,20 +314,9 @@ class Calls:
             line.is_disturbance, line.words = True, f"does not reach {fake.name}"
             return ConnectionEffect("drop")
         try:
-            if (strand.name, point) == self._state.plan.left_out:
-                return self._serve_without_effect(fake, proceed, line)
             return self._serve_faulted(fault, fake, request, proceed, line) if fault else proceed()
         finally:
             self.note_changes()
-
-    def _serve_without_effect(self, fake: Fake, proceed: Proceed, line: Line) -> AnyResponse:
-        """Process a call, and restore the data of its fake if the call alone has changed them."""
-        before, saved = state_of(fake), fake.snapshot()
-        response = proceed()
-        if self._log.lines[-1] is line and state_of(fake) != before:
-            self._log.flags.add("left out")
-            fake.restore(saved)
-        return response
 
     def _add_line(self, strand: Strand, request: Request, point: int = 0) -> Line:
         line = self._state.add_line(strand.name, call=request.call)
@@ -383,27 +363,26 @@ class Calls:
     ) -> bool:
         """Apply a disturbance that precedes a call; return whether it was possible."""
         disturbances = self._fakes.disturbances
-        text = ""
+        words, text = KINDS[disturbance.kind].words, ""
         if disturbance.kind == "crash":
             strand.root.crashed = strand.crashed = True
-            text = "crashes"
+            text = words
         elif disturbance.kind == "rotate_token":
             disturbances.rotate(fake)
-            after = seconds(ROTATED_US)
-            text = f"the token of {fake.name} is rotated; the code has the new one after {after}"
+            text = words.format(fake.name, seconds(ROTATED_US))
         elif disturbance.kind == "hold" and fake.fixture == "vector_index":
             disturbances.hold(fake)
-            text = f"changes of {fake.name} stay pending for {seconds(HOLD_US)}"
+            text = words.format(fake.name, seconds(HOLD_US))
         elif disturbance.kind == "partition":
             span = int(disturbance.detail or PARTITION)
             self._cut[strand.root.title, fake.name] = self._fakes.now_us() + span * 1_000_000
-            text = f"is cut off from {fake.name} for {span} s"
+            text = words.format(fake.name, span)
         elif disturbance.kind in ("rebalance", "redeliver"):
-            text = _disturb_group(disturbance.kind, fake, request.params.get("group"))
+            group = request.params.get("group")
+            text = words.format(group) if _disturb_group(disturbance.kind, fake, group) else ""
         elif disturbance.kind in _faults_of_nodes(fake, request):
             slot, target = disturb_nodes(disturbance.kind, session_of(fake, request), request)
-            moving = "moves" if disturbance.kind == "moved" else "is moving"
-            text = f"slot {slot} of {fake.name} {moving} to {target.address}"
+            text = words.format(slot, fake.name, target.address)
         if text:
             self._state.add_line(strand.name, text, is_disturbance=True)
         return bool(text)
@@ -412,7 +391,7 @@ class Calls:
         self, fault: Disturbance, fake: Fake, request: Request, proceed: Proceed, line: Line
     ) -> AnyResponse:
         status = int(fault.detail or 503) if fault.kind == "respond" else 503
-        line.is_disturbance, line.words = True, _FAULT_WORDS[fault.kind].format(status)
+        line.is_disturbance, line.words = True, KINDS[fault.kind].words.format(status)
         request.call.faults = ({"kind": fault.kind, "description": fault.kind},)
         if fault.kind == "drop":
             return ConnectionEffect("drop")
@@ -498,22 +477,18 @@ def _loading(session: Session) -> Answer:
     return Answer(text.encode(), 400, (), "text/plain")  # The port makes an error reply of it.
 
 
-def _disturb_group(kind: str, broker: Any, group: str | None) -> str:
-    """Disturb a consumer group; return a description, or an empty string if it was impossible."""
+def _disturb_group(kind: str, broker: Any, group: str | None) -> bool:
+    """Disturb a consumer group; return whether that was possible."""
     if broker.fixture != "broker" or not group:
-        return ""
+        return False
     try:
         consumer_group = broker.group(group)
+        if kind == "redeliver":
+            return bool(broker.faults.redeliver(group))
     except ContractError:
-        return ""  # No consumer has joined the group yet.
-    if kind == "rebalance":
-        consumer_group.rebalance()
-        return f"{group} rebalances"
-    try:
-        again = broker.faults.redeliver(group)
-    except ContractError:
-        return ""  # There have been no deliveries yet.
-    return f"the last commit of {group} is lost" if again else ""
+        return False  # No consumer has joined the group yet, or there have been no deliveries.
+    consumer_group.rebalance()
+    return True
 
 
 def _lost_records(answer: AnyResponse) -> str:

@@ -19,8 +19,20 @@ from ...core.errors import ContractError, Crash
 from ...core.signals import Signal
 from ...core.touches import READS_CLOCK, Touch
 from ...kv.touches import touch_of_key
+from ..disturbances import (
+    CLOCK,
+    DELAY,
+    DELAYS,
+    DUE,
+    EDGE,
+    JUMPS,
+    KINDS,
+    PAUSES,
+    TICKS,
+    Disturbance,
+    Kind,
+)
 from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
-from ..schedule import CLOCK, DELAY, DELAYS, DUE, EDGE, JUMPS, PAUSES, TICKS, Disturbance, Kind
 from ..trial import Choices, DueDelivery, Step
 from .state import OF_FAKES, TrialState, seconds
 from .strands import Gate, Strand, Waiting, Why, pause
@@ -303,9 +315,7 @@ class TrialClock:
             other.paused_us += span_us
         # What is due is done first, so that the strand can be switched to in the middle of it.
         strand.yields_to_others = disturbance.detail == DUE
-        words = f"pauses for {seconds(span_us)} before its call"
-        if disturbance.kind == "slow":
-            words = f"receives its answer {seconds(span_us)} later"
+        words = KINDS[disturbance.kind].words.format(seconds(span_us))
         if is_for_all:
             self._state.all_paused_until_us = until_us
             strand.yields_to_others = True

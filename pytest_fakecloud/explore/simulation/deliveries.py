@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from ...core.errors import broken_promise, counted, shown
 from ...queue.delivery.routes import parts_of
 from ...queue.model import SUCCESS, Outcome
-from ..schedule import AT_DELIVERIES, Disturbance, Kind
+from ..disturbances import KINDS, Disturbance, Kind, with_role
 from ..trial import Choices, DueDelivery
 from .state import TrialState
 from .strands import Strand
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _Loss = Literal["unreachable", "unheard"]
 """A lost delivery: its destination is not reached, or the answer of its destination is lost."""
-_DELIVERY_KINDS: tuple[Kind, ...] = (*AT_DELIVERIES, "fail", "unreachable")
-"""The disturbances that are possible at the start of a delivery."""
+_AT_DELIVERIES: tuple[Kind, ...] = ("duplicate", "crash_after_response")
+"""Faults of one delivery."""
 
 
 class DeliveryStrands:
@@ -41,7 +41,7 @@ class DeliveryStrands:
         disturbances = [
             disturbance
             for disturbance in self._state.schedule.at(due.name, 0)
-            if disturbance.kind in _DELIVERY_KINDS
+            if disturbance.kind in with_role("delivery")
         ]
         self._plan(due, disturbances)
         self._state.touch_message(due)
@@ -62,7 +62,7 @@ class DeliveryStrands:
     def _plan(self, due: DueDelivery, disturbances: Sequence[Disturbance]) -> None:
         """Store the faults of a delivery and of the deliveries that retry it."""
         kinds = (disturbance.kind for disturbance in disturbances)
-        self.faults[due.message.id] = tuple(kind for kind in kinds if kind in AT_DELIVERIES)
+        self.faults[due.message.id] = tuple(kind for kind in kinds if kind in _AT_DELIVERIES)
         for disturbance in disturbances:
             if disturbance.kind not in ("fail", "unreachable"):
                 continue
@@ -100,18 +100,13 @@ def _delivery_words(due: DueDelivery, disturbances: Sequence[Disturbance]) -> st
     url = due.message.url
     words = f"is delivered to {url if isinstance(url, str) else shown(url)}"
     for disturbance in disturbances:
+        words += KINDS[disturbance.kind].of_delivery
         count = int(disturbance.detail or 0)
-        if disturbance.kind == "duplicate":
-            words += " twice"
-        elif disturbance.kind == "crash_after_response":
-            words += "; the queue loses the answer"
-        elif disturbance.kind == "unreachable":
-            words += ", which is unreachable" + f" {count} times" * (count > 1)
-        elif disturbance.kind == "fail":
-            words += "; the answer is lost"
-            if count > 1:
-                verb = "fails" if count == 2 else "fail"
-                words += f", and {counted(count - 1, 'more attempt')} {verb}"
+        if disturbance.kind == "unreachable" and count > 1:
+            words += f" {count} times"
+        elif disturbance.kind == "fail" and count > 1:
+            verb = "fails" if count == 2 else "fail"
+            words += f", and {counted(count - 1, 'more attempt')} {verb}"
     return words
 
 
@@ -119,7 +114,7 @@ def _delivery_disturbances(due: DueDelivery) -> Choices:
     """Return the disturbances of a delivery: a loss of one attempt, of all retries, and of all
     attempts.
     """
-    disturbances: list[tuple[Kind, str]] = [(kind, "") for kind in AT_DELIVERIES]
+    disturbances: list[tuple[Kind, str]] = [(kind, "") for kind in _AT_DELIVERIES]
     retries = due.message.max_retries - due.message.retried
     if retries > 1:
         disturbances.append(("fail", str(retries)))

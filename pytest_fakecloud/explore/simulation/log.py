@@ -8,8 +8,22 @@ from dataclasses import dataclass, field
 
 from ...core.calls import Call
 from ..accesses import Access
-from ..schedule import DELAY, DELAYS, DUE, Disturbance, Schedule
-from ..trial import Effects, Flag, Handler, Line, Point, Step, StrandRecord, Trial, Verdict, Wording
+from ..disturbances import DELAY, DELAYS, DUE, KINDS, RANDOM, Disturbance
+from ..schedule import Schedule
+from ..trial import (
+    NO_EFFECTS,
+    Effects,
+    Flag,
+    Handler,
+    Kept,
+    Line,
+    Point,
+    Step,
+    StrandRecord,
+    Trial,
+    Verdict,
+    Wording,
+)
 
 
 @dataclass(slots=True)
@@ -51,6 +65,14 @@ class TrialLog:
         """Note a call of a destination handler."""
         self.handlers[handler] = self.handlers.get(handler, False) or succeeded
 
+    def draws_numbers(self, series: int) -> None:
+        """Note that the code has drawn random numbers, of a series other than the usual one if not 0."""
+        self.flags.add("numbers")
+        if series:
+            words = KINDS["numbers"].words.format(series)
+            self.lines.insert(0, Line(self.start_us, "the code", words, is_disturbance=True))
+            self.fired.insert(0, Disturbance(RANDOM, series, "numbers"))
+
     def postpone(self, line: Line, now_us: int) -> None:
         """Move the line of a call that has waited to the time of its answer."""
         at = self.lines.index(line)
@@ -67,6 +89,9 @@ class TrialLog:
         errors: Mapping[str, BaseException],
         ids: Mapping[str, str],
         sources: Sequence[str] = (),
+        effects: Effects = NO_EFFECTS,
+        state: Kept | None = None,
+        lesson: object = None,
     ) -> Trial:
         """Return the trial, with what its strands returned, and the exceptions that ended them.
 
@@ -90,10 +115,12 @@ class TrialLog:
                 for name in names
             },
             self.handlers,
-            Effects(self.accesses, acknowledged=self.acknowledged),
+            effects,
+            state,
             notes=tuple(self._notes),
             wording=Wording(ids, self.silent_calls, self.idle_restarts),
             flags=frozenset(self.flags),
+            lesson=lesson,
         )
 
     def _has_overlap(self) -> bool:

@@ -9,15 +9,15 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ...core.errors import ContractError, broken_promise, ends_the_test
+from ..disturbances import CLOCK, KINDS, Disturbance, Kind
 from ..footprint import MEMORY, Footprint
+from ..names import StrandName
 from ..programs import check_has_run
-from ..schedule import CLOCK, Disturbance, Kind
-from ..trial import DueDelivery, Place, Redundant, Step, Trial, TrialPlan
+from ..trial import NO_EFFECTS, DueDelivery, Effects, Kept, Place, Plan, Redundant, Step, Trial
 from .calls import Calls
 from .clock import MOST_STEPS, ClockMove, Option, TrialClock
 from .deliveries import DeliveryStrands
@@ -48,18 +48,18 @@ class Simulation:
     and the fakes calls the public parts.
     """
 
-    def __init__(self, subject: Subject, plan: TrialPlan) -> None:
+    def __init__(self, subject: Subject, plan: Plan) -> None:
         self.state = state = TrialState(subject, plan)
         self._log = state.log
         self.history = state.history
         self.turns = state.turns
         self._fakes = subject.fakes
-        self._strategy = plan.strategy
-        places = plan.strategy.places if plan.strategy is not None else subject.kinds
+        self._strategy = strategy = plan.orders.strategy() if plan.orders is not None else None
+        places = strategy.places if strategy is not None else subject.kinds
         is_late = "late" in places or any(
             disturbance.kind == "late" for disturbance in plan.schedule
         )
-        moves_time = plan.strategy is not None and plan.strategy.moves_time
+        moves_time = strategy is not None and strategy.moves_time
         self.clock = TrialClock(state, moves_time=moves_time)
         self.deliveries = DeliveryStrands(state)
         self.sockets = SocketHooks(state, self.clock)
@@ -74,7 +74,7 @@ class Simulation:
         self._starts: dict[tuple[object, ...], set[int]] = {}
         """The starts of workers that left the same records, by program and backlog."""
 
-    def play(self) -> Trial:
+    def play(self) -> None:
         """Run all strands to their end, and check the promises that apply to every step."""
         try:
             self.clock.delay_starts()
@@ -91,9 +91,6 @@ class Simulation:
         if "redundant" not in self._log.flags:
             self._end()
         self.calls.note_changes()
-        trial = self._frozen()
-        strategy = self._strategy
-        return trial if strategy is None else replace(trial, lesson=strategy.lesson(trial))
 
     def _end(self) -> None:
         """Complete the steps and the history of a trial that has run to its end."""
@@ -109,14 +106,19 @@ class Simulation:
             if strand.error is not None:
                 log.breaks(broken_promise(strand.error))
 
-    def _frozen(self) -> Trial:
-        strands = self.state.strands
-        lines = self._log.lines if self.state.plan.stacks else ()
-        return self._log.frozen(
+    def frozen(self, effects: Effects = NO_EFFECTS, state: Kept | None = None) -> Trial:
+        """Return the trial that has ended, with its effects on the fakes and the data that it left."""
+        strands, log, strategy = self.state.strands, self._log, self._strategy
+        lines = log.lines if self.state.plan.stacks else ()
+        is_cut = "cut" in log.flags
+        return log.frozen(
             results={name: repr(result) for name, result in self.history.results.items()},
             errors={strand.title: strand.error for strand in strands if strand.error is not None},
             ids=self._fakes.deliveries.names(),
             sources=distinct_places([line.lines for line in lines]),
+            effects=effects,
+            state=state,
+            lesson=None if strategy is None else strategy.lesson(log.steps, is_cut=is_cut),
         )
 
     def _sort_by_client(self, outcomes: dict[str, Any]) -> None:
@@ -291,12 +293,9 @@ class Simulation:
         self._log.fired.append(disturbance)
         if disturbance.detail == CLOCK:
             return
-        other = disturbance.strand.removesuffix(":loop")
-        when = {
-            "switch": "before {} continues" if disturbance.point else "before {} starts",
-            "late": "before {} receives its answer",
-            "wake": "before {} continues",
-        }[disturbance.kind]
+        other = StrandName.of(disturbance.strand).shown
+        is_start = disturbance.kind == "switch" and not disturbance.point
+        when = "before {} starts" if is_start else KINDS[disturbance.kind].words
         chosen = next(
             (strand for strand in self.state.strands if strand.name == disturbance.detail), None
         )
@@ -465,7 +464,7 @@ class Simulation:
         target = getattr(thread, "_target", None)
         name = getattr(target, "__name__", "").strip("_")
         name = name if name.isidentifier() else "thread"
-        name = self.state.new_name(f"{parent.root.title}+{name}")
+        name = self.state.new_name(StrandName.of(parent.root.title).thread(name))
         self.state.created_by[name] = len(self._log.steps) - 1
         child = Strand(name, "thread", parent=parent, thread=-1, is_daemon=thread.daemon)
         child.starting = thread
@@ -596,7 +595,7 @@ class Simulation:
     def _start_again(self, strand: Strand, *, failed: bool = False) -> Strand:
         """Add the worker's next start; one that failed pauses first."""
         before = strand.work.starts
-        name = f"{_program(strand)}/{before + 1}"
+        name = str(StrandName(_program(strand), before + 1))
         again = self.state.add(Strand(name, "worker", strand.body, work=Work(before + 1, failed)))
         if failed:
             # Double the pause before each restart, as process managers do.
@@ -644,4 +643,4 @@ def _place_of(option: Option) -> tuple[Place, int]:
 
 def _program(worker: Strand) -> str:
     """Return the name of the program that a worker runs, which is the name of its first start."""
-    return worker.title.partition("/")[0]
+    return StrandName.of(worker.title).program

@@ -18,6 +18,7 @@ from ...core.frames import stack_of
 from ...core.libraries import is_library
 from ...core.touches import READS_CLOCK
 from ..fakes import Fakes
+from ..names import StrandName
 from .clock import TrialClock
 from .connections import Connections, MemoryLink, wait_for_news
 from .state import TrialState
@@ -235,7 +236,7 @@ class SocketHooks:
             main = Strand(host.title, "task", parent=host, points=host.points)
             main.state = "running"
             self._state.add(main)
-            host.loop.main_task, host.name = main, f"{host.title}:loop"
+            host.loop.main_task, host.name = main, StrandName.of(host.title).loop()
             for task in asyncio.all_tasks(loop):
                 self._state.tasks[task] = main
 

@@ -22,12 +22,14 @@ from ...core.frames import stack_of
 from ...core.touches import ALL, Touch
 from ...process.clocks import INFRASTRUCTURE, module_of
 from ...queue.touches import touches_of_delivery
+from ..disturbances import SWITCHES, Disturbance, Kind
 from ..fakes import Fakes
 from ..fingerprint import Fingerprints
 from ..footprint import CHECKS_PROMISE
+from ..names import StrandName
 from ..promises import Promises
-from ..schedule import SWITCHES, Disturbance, Kind, Schedule
-from ..trial import Choices, DueDelivery, History, Line, Operation, Place, Point, Program, TrialPlan
+from ..schedule import Schedule
+from ..trial import Choices, DueDelivery, History, Line, Operation, Place, Plan, Point, Program
 from .log import TrialLog
 from .strands import Gate, Sources, Strand, application_frame, carried_strand, pause
 from .turns import Threads, Turns, is_of_a_strand, wakings
@@ -210,18 +212,20 @@ class Subject:
     outsiders: Outsiders = field(default_factory=Outsiders)
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """The drawn inputs that the programs run with, by name."""
+    setup: Callable[[], object] | None = None
+    """What the caller wants to be called before each trial."""
 
 
 class TrialState:
     """The strands of one trial, and the record of it for its story, the search and the promise."""
 
-    def __init__(self, subject: Subject, plan: TrialPlan) -> None:
+    def __init__(self, subject: Subject, plan: Plan) -> None:
         self.fakes = subject.fakes
         self.plan = plan
         self.schedule = plan.schedule
         self.subject = subject
         self.outsiders = subject.outsiders
-        self.has_steps = plan.stacks or (plan.strategy is not None and plan.strategy.records)
+        self.has_steps = plan.stacks or plan.orders is not None
         self.fingerprints = Fingerprints(subject.fakes)
         self.aside_depth = 0
         """Number of blocks of ``aside()`` that are in progress."""
@@ -310,7 +314,7 @@ class TrialState:
         if strand is None:
             name = str(getattr(task.get_coro(), "__name__", ""))
             name = name if name.isidentifier() else "task"
-            name = self.new_name(f"{host.root.title}:{name}")
+            name = self.new_name(StrandName.of(host.root.title).task(name))
             strand = self.add(Strand(name, "task", parent=host))
             strand.state = "running"
             self.tasks[task] = strand

@@ -78,11 +78,6 @@ class CommandSpec:
                 "it has the flag readonly, but also the flag write, or a key with update, insert or "
                 "delete; remove one of them"
             )
-        if self.effects.reply and not (self.readonly and self.keys):
-            raise ValueError(
-                f"it is no read of keys, so {self.effects.reply!r} says nothing; remove it, or add the "
-                "flag readonly and a key"
-            )
         if self.repetition and not self.changes_keys:
             raise ValueError(
                 f"it changes no keys, so {self.repetition!r} says nothing; remove it, or add the flag "

@@ -185,26 +185,9 @@ def unreported_changes(snapshot: Snapshot, reported: set[bytes]) -> Iterator[str
 
 def shown_by(snapshot: Snapshot) -> Iterator[str]:
     """Yield what the line shows of its command, for tests that look at all lines of a command."""
-    yield from _shown_by_reply(snapshot)
     yield from _shown_by_values(snapshot)
     if any(returned and not named for named, returned in _gone(snapshot)):
         yield "effect takes"
-
-
-def _shown_by_reply(snapshot: Snapshot) -> Iterator[str]:
-    """Yield what a reply can be: a size, the number of keys, data, or names or values of a hash."""
-    reply, before = snapshot.reply, snapshot.before
-    values = [value for value in before.values() if value is not None]
-    has_sizes = values and all(isinstance(value, bytes | dict) for value in values)
-    if has_sizes and type(reply) is int and reply > 1:
-        yield "a size" if reply in map(len, values) else "no size"
-        keys = [word for word in snapshot.line if before.get(word) is not None]
-        yield "the number of keys" if reply == len(keys) else "no number of keys"
-    if texts_in(reply) & texts_in(values):
-        yield "data"
-    for value in values if snapshot.spec.group == "hash" else ():
-        if texts := texts_in(reply) & texts_in(value):
-            yield "names of fields" if texts <= value.keys() else "values of fields"
 
 
 def _shown_by_values(snapshot: Snapshot) -> Iterator[str]:

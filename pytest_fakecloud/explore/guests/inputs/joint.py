@@ -9,11 +9,12 @@ from time import process_time
 from ....core.errors import broken_promise
 from ....core.timers import monotonic
 from ...clients import Inputs
-from ...schedule import Disturbance, Schedule
+from ...disturbances import Disturbance
+from ...schedule import Schedule
 from ...search.player import Player
 from ...search.shrinking import smallest
 from ...search.singles import singles
-from ...trial import Trial
+from ...trial import Plan, Trial
 from .drawing import Drawing, Source, inputs_with_operations, number_of_operations, shrunk_inputs
 
 SECONDS = 10.0
@@ -62,7 +63,7 @@ class JointShrinking:
             if self._player.subject.inputs == inputs:
                 break
             # Fewer disturbances may need fewer operations, so both are shrunk again.
-            undisturbed = self._player.play(Schedule(), notes=True)
+            undisturbed = self._player.play(Plan(notes=True))
             self._trial = smallest(self._player, self._trial, undisturbed)
 
     def _draw_fewer_operations(self) -> bool:
@@ -109,7 +110,7 @@ class JointShrinking:
         try:
             if not self._has_time():
                 return False
-            trial = player.play(Schedule(), notes=True)
+            trial = player.play(Plan(notes=True))
             if any(broken_promise(error) is None for error in trial.errors.values()):
                 return False  # The code rejects these inputs.
             candidates = iter(schedules(trial))
@@ -117,7 +118,7 @@ class JointShrinking:
                 schedule = next(candidates, None)
                 if schedule is None:
                     return False
-                trial = player.play(schedule)
+                trial = player.play(Plan(schedule))
         except Exception:
             return False  # The check cannot handle these inputs.
         if trial.broken is None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ....core.errors import ContractError
-from ...clients import Inputs
 from ...search.player import Player
-from ...search.tally import SearchBudget, Tally
+from ...search.tally import SearchBudget
 from ...trial import Program, Trial
 from .drawing import Drawing, check_inputs, distinct_inputs, sources_of
 from .joint import JointShrinking
@@ -43,41 +41,25 @@ class InputSearch:
                 "failure has printed it"
             )
 
-    def run(
-        self, player: Player, budget: SearchBudget, search: Callable[..., Trial]
-    ) -> tuple[Player, Trial]:
-        """Search with one input after the other, and divide the budget among them.
-
-        Returns the player with the input of most calls, whose tally is that of all inputs, and its
-        undisturbed trial.
-        """
-        __tracebackhide__ = True
-        player_for = player.with_inputs
-        shrunk = partial(self._shrunk, player_for)
+    def searches(
+        self, player: Player, budget: SearchBudget
+    ) -> Iterator[tuple[Player, SearchBudget]]:
+        """Yield a player for each input, and its part of the budget."""
         if self._only is None:
             inputs = distinct_inputs(self._sources, self._drawing)
         else:
             inputs = iter([self._only])
         first_inputs = list(itertools.islice(inputs, INPUTS))
-        total: Tally | None = None
-        searched: list[tuple[Player, Trial]] = []
-        for values in itertools.chain(first_inputs, inputs):
-            used = 0 if total is None else total.tried
-            if searched and budget.remaining(used) <= 0:
-                break
-            player = player_for(values)
-            part = budget.for_inputs(used, len(first_inputs)) if values else budget
-            searched.append((player, search(player, part, total, shrunk=shrunk)))
-            if total is None:
-                total = player.tally
-            else:
-                total.merge(player.tally)
-        assert total is not None
-        player, undisturbed = max(searched, key=lambda search: len(search[1].call_lines))
-        player.tally = total
-        return player, undisturbed
+        used = 0
+        for number, values in enumerate(itertools.chain(first_inputs, inputs)):
+            if number and budget.remaining(used) <= 0:
+                return
+            part = player.with_inputs(values)
+            yield part, budget.for_inputs(used, len(first_inputs)) if values else budget
+            used += part.tally.tried
 
-    def _shrunk(
-        self, player_for: Callable[[Inputs], Player], player: Player, trial: Trial
-    ) -> tuple[Player, Trial]:
-        return JointShrinking(player, trial, player_for, self._sources, self._drawing).smallest()
+    def smallest(self, player: Player, failing: Player, trial: Trial) -> tuple[Player, Trial]:
+        """Return the smallest failing trial that was found, and the player with its inputs."""
+        return JointShrinking(
+            failing, trial, player.with_inputs, self._sources, self._drawing
+        ).smallest()

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypedDict, cast
 
-from ..core.errors import ContractError, shown
-from ..core.journal import Results
-from .clients import has_drawn_inputs
-from .explore import Checks, check_repeats, check_undisturbed, playing, raise_broken, replay_only
-from .programs import names_of, programs_of, schedule_to_replay
-from .result.failures import FAILURES, Failure, FailureName
-from .schedule import Disturbance, Schedule
-from .search.player import Player
-from .trial import Trial
+from ...core.errors import ContractError, shown
+from ...core.journal import Results
+from ..clients import has_drawn_inputs
+from ..disturbances import Disturbance
+from ..explore import Checks, playing, raise_broken, replay_only
+from ..programs import names_of, programs_of, schedule_to_replay
+from ..result.failures import FAILURES, Failure, FailureName
+from ..schedule import Schedule
+from ..search.player import Player
+from ..search.undisturbed import check_repeats, check_undisturbed
+from ..trial import Plan, Trial
 
 if TYPE_CHECKING:
-    from ..cloud.base import BaseCloud
+    from ...cloud.base import BaseCloud
 
 
 class FailureOptions(TypedDict, total=False):
@@ -73,15 +75,15 @@ def every_failure(
         if replayed is not None:
             replay_only(player, replayed)
             return Results()
-        undisturbed = player.play(Schedule(), notes=True, stacks=True, shows=True)
+        undisturbed = player.play(Plan.first())
         check_undisturbed(player, undisturbed)
         check_repeats(player, undisturbed, "the second time")
         failures = Results(_fail_each_call(player, undisturbed, names, status))
         player.subject.promises.finish()
         broken = failures.where(held=False)
         if broken:
-            trial = player.play(Schedule.parse(broken[0].schedule))
-            raise_broken(player, trial, failures)
+            trial = player.play(Plan(Schedule.parse(broken[0].schedule)))
+            raise_broken(player, trial, failures=failures)
     return failures
 
 
@@ -93,12 +95,9 @@ def _fail_each_call(
     ]
     if not points:
         names = ", ".join(sorted(player.subject.disturbed)) or "any fake"
-        is_of_nodes = not {"respond", "drop", "lose_response"}.intersection(faults)
-        made = (
-            "command with keys over the Redis protocol to a cluster among"
-            if is_of_nodes
-            else "call to"
-        )
+        made = "call to"
+        if not {"respond", "drop", "lose_response"}.intersection(faults):
+            made = "command with keys over the Redis protocol to a cluster among"
         raise ContractError(f"the code made no {made} {names}, so there is nothing to fail")
     failures = []
     for fault in faults:
@@ -107,15 +106,9 @@ def _fail_each_call(
             if fault not in [kind for kind, _ in point.choices]:
                 continue  # a fault of clusters, at another call
             disturbance = Disturbance(point.strand, point.number, fault, detail)
-            trial = player.play(Schedule([disturbance]))
-            call = next(
-                (
-                    line.call
-                    for line in trial.call_lines
-                    if (line.strand, line.point) == (point.strand, point.number)
-                ),
-                None,
-            )
+            trial = player.play(Plan(Schedule([disturbance])))
+            places = {(line.strand, line.point): line.call for line in reversed(trial.call_lines)}
+            call = places.get((point.strand, point.number))
             if call is None or disturbance not in trial.fired:
                 raise ContractError(
                     f"{disturbance} was to fail, but a further trial did not make this call: each trial "
