@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from ..core.errors import ContractError, brief
 from .errors import CommandError, one_line
 from .syntax import format_double, parse_int
-from .values.types import type_name
+from .values.types import String, type_name
 
 
 class _Text:
@@ -197,7 +197,7 @@ def to_json(reply: Reply, base64: bool = False) -> Any:
     Each byte that is not UTF-8 becomes one U+FFFD. ``base64`` encodes every string except the literal OK
     reply, numbers and error texts, as the vendor documents.
     """
-    if isinstance(reply, bytes | bytearray):
+    if isinstance(reply, String):
         return (
             b2a_base64(reply, newline=False).decode()
             if base64
@@ -228,7 +228,7 @@ def size_of(reply: Reply) -> int:
     size, items = 0, [reply]
     while items:
         item = items.pop()
-        if isinstance(item, bytes | bytearray):
+        if isinstance(item, String):
             size += len(item)
         elif isinstance(item, list):
             items += item
@@ -238,8 +238,10 @@ def size_of(reply: Reply) -> int:
 def to_resp(reply: Reply, version: int = 2) -> bytes:
     """Encode a reply in the Redis protocol, version 2 or 3."""
     parts: list[bytes] = []
-    write = _write if isinstance(reply, list) else _write_one
-    write(parts.append, reply, version >= 3)
+    if isinstance(reply, list):
+        _write(parts.append, reply, version >= 3)
+    else:
+        _write_one(parts.append, reply, version >= 3)
     return b"".join(parts)
 
 
@@ -262,7 +264,7 @@ def _write(put: Callable[[bytes], None], reply: Reply, resp3: bool) -> None:
 
 
 def _write_one(put: Callable[[bytes], None], reply: Reply, resp3: bool) -> None:
-    if isinstance(reply, bytes | bytearray):
+    if isinstance(reply, String):
         if resp3 and isinstance(reply, Attributed):
             put(b"|%d\r\n" % (len(reply.attribute) // 2))
             for item in reply.attribute:
@@ -401,7 +403,7 @@ def word_pairs(flat: list[bytes]) -> list[tuple[Word, Word]]:
 def plain(reply: Reply) -> KVReply:
     if isinstance(reply, list):
         return [plain(item) for item in reply]
-    if isinstance(reply, bytes | bytearray):
+    if isinstance(reply, String):
         return word(reply)
     shown: KVReply = to_json(reply)
     return shown
@@ -411,7 +413,7 @@ def python_value(value: Any) -> KVValue:
     """Convert a stored value to plain Python; None stays None."""
     if value is None:
         return None
-    if isinstance(value, bytes | bytearray):
+    if isinstance(value, String):
         return word(value)
     if isinstance(value, Converted):
         return value.python

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from .. import errors
 from ..algorithms.glob import matcher
-from ..engine.keyspace import Keyspace, String
+from ..engine.keyspace import Keyspace
 from ..engine.sessions import Session
 from ..errors import CommandError, Template
 from ..reply import NIL_ARRAY, Blocked, Reply, Verbatim
@@ -24,6 +24,7 @@ from ..table.synopsis import TO_THE_END
 from ..table.ttl import TTL_OPTIONS
 from ..table.versions import ALL_KEYS_AGAIN
 from ..values.containers import HashValue, SetValue
+from ..values.types import String
 from ..values.zset import SortedSet
 
 T = TypeVar("T")
@@ -294,7 +295,7 @@ def meets(comparison: bytes, operand: bytes, value: object) -> bool:
         raise CommandError(errors.BAD_DIGEST)
     if value is None:
         return comparison in (b"IFNE", b"IFDNE")
-    if not isinstance(value, bytes | bytearray):
+    if not isinstance(value, String):
         raise CommandError(errors.WRONGTYPE)
     is_equal = digest(value) == operand.lower() if of_digest else value == operand
     return is_equal == (comparison in (b"IFEQ", b"IFDEQ"))

@@ -11,12 +11,12 @@ from operator import and_, or_, xor
 from typing import NamedTuple
 
 from .. import errors
-from ..engine.keyspace import String
 from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import Reply
 from ..syntax import parse_int, try_int
 from ..table.registry import Args, command, variant
+from ..values.types import String
 from .arguments import choice, inclusive_range, is_first, parse_bounds, parse_options
 from .string import grow
 

@@ -17,7 +17,6 @@ from math import inf
 
 from ...core.budget import spend
 from .. import errors
-from ..engine.keyspace import String
 from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import OK, Map, Reply
@@ -33,6 +32,7 @@ from ..syntax import (
 )
 from ..table.registry import Args, command, variant
 from ..values.measures import UnpackedInteger
+from ..values.types import String
 from .arguments import (
     COMPARISONS,
     arity_error,
@@ -121,7 +121,7 @@ def string_reply(value: object) -> bytes | None:
     """Return a string as a reply, or None for anything else. A ``bytearray`` is copied, because later
     commands change it.
     """
-    return bytes(value) if isinstance(value, bytes | bytearray) else None
+    return bytes(value) if isinstance(value, String) else None
 
 
 @variant("SETEX", "Set the string value of a key and its TTL in seconds.")
@@ -484,7 +484,7 @@ def lcs(session: Session, args: Args) -> Reply:
     """Return the longest common subsequence of two strings, its length, or the ranges it matches."""
     stored = map(session.db.lookup, args[:2])
     values = [b"" if value is None else value for value in stored]
-    if not all(isinstance(value, bytes | bytearray) for value in values):
+    if not all(isinstance(value, String) for value in values):
         raise CommandError(errors.LCS_NOT_STRINGS)
     lcs_options = {
         word: parse_int(numbers[0]) if numbers else 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ..errors import WRONGTYPE, CommandError
 from ..values.containers import ExpiryTimes, HashValue, QuickList, ScanOrder, SetValue
-from ..values.types import type_name
+from ..values.types import String, type_name
 from ..values.zset import SortedSet
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ..search.index import Indexes
     from .execution import Execution
 
-String = bytes | bytearray
 T = TypeVar("T")
 
 _CONTENT = (
@@ -219,7 +218,7 @@ class Keyspace:
     def string(self, key: bytes) -> String | None:
         """Return the string under a key, or None; raise WRONGTYPE for a value of another type."""
         value = self.lookup(key)
-        if value is None or isinstance(value, bytes | bytearray):
+        if value is None or isinstance(value, String):
             return value
         raise CommandError(WRONGTYPE)
 

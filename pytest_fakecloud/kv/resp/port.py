@@ -157,8 +157,8 @@ class PortConnection:
         """
         self._in_exec: ExecMessages | None = None
         """The messages in the reply to the running EXEC; None without any."""
-        self._executing: int | None = None
-        """The thread that is running a command of this connection, or None."""
+        self._is_executing = False
+        """Whether the connection's thread is running a command."""
         app.clients.add(self)
 
     # -- the thread that serves the connection -----------------------------------------------------
@@ -267,11 +267,11 @@ class PortConnection:
 
     def _run(self, line: list[bytes]) -> Reply:
         """Run a command, and wait if it blocks; return its reply."""
-        self._executing = threading.get_ident()
+        self._is_executing = True
         try:
             result = self.engine.reply_to(self.session, line, self.signal)
         finally:
-            self._executing = None
+            self._is_executing = False
         return self._wait(result) if isinstance(result, Waiter) else result
 
     def _answer(self, reply: Reply) -> Answer:
@@ -378,11 +378,8 @@ class PortConnection:
             return "next"
         # An invalidation or a line of MONITOR that the client's own command causes follows the reply to
         # it, but not the invalidation of a key that was evicted before the command.
-        return "behind" if self._is_executing() else "next"
-
-    def _is_executing(self) -> bool:
-        """Return whether the calling thread is running a command of this connection."""
-        return self._executing == threading.get_ident()
+        is_own = self._is_executing and self.connection.worker == threading.get_ident()
+        return "behind" if is_own else "next"
 
     def _encoded(self, message: list[Any]) -> bytes:
         if isinstance(message, Push):
