@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -182,7 +182,7 @@ class Rewinder:
 
     def versions(self, fake: Fake, section: str, item: str = "") -> list[Version]:
         """Return the versions of an item, or of a whole section, oldest first, as far as the journal and
-        checkpoints reach.
+        checkpoints reach. Raises ``Unknown`` if nothing of it is known.
         """
 
         def read(fake: Fake) -> Item | None:
@@ -195,27 +195,34 @@ class Rewinder:
         previous, usable = 0, self._usable(fake)
         if not usable:
             raise Unknown(_too_old(fake))
+        unknown: Unknown | None = None
         for checkpoint, following in zip(usable, [*usable[1:], None], strict=True):
             end = None if following is None else following.number
-            with self._playing(fake, checkpoint) as playing:
-                copy = playing.player.copies[fake.name].fake
-                value = read(copy)
-                if not versions or versions[-1].fields != value:
-                    number, at_us = self._restored(
-                        fake, previous, checkpoint.number, checkpoint.at_us
-                    )
-                    versions.append(Version(number, at_us, value))
-                previous = checkpoint.number
-                works = playing.works(end)
-                size = 1 if item_reader(copy, section, item) else _size(copy)
-                whole = len(works) * size <= MOST_COMPARED
-                for work in works:
-                    playing.perform(work)
-                    if whole or not item or _names(work.entry, item):
-                        value = read(copy)
-                        if versions[-1].fields != value:
-                            number, at_us = work.entry.number, work.entry.at_us
-                            versions.append(Version(number, at_us, value))
+            # What cannot be replayed is unknown up to the next checkpoint only.
+            try:
+                with self._playing(fake, checkpoint) as playing:
+                    copy = playing.player.copies[fake.name].fake
+                    value = read(copy)
+                    if not versions or versions[-1].fields != value:
+                        number, at_us = self._restored(
+                            fake, previous, checkpoint.number, checkpoint.at_us
+                        )
+                        versions.append(Version(number, at_us, value))
+                    previous = checkpoint.number
+                    works = playing.works(end)
+                    size = 1 if item_reader(copy, section, item) else _size(copy)
+                    whole = len(works) * size <= MOST_COMPARED
+                    for work in works:
+                        playing.perform(work)
+                        if whole or not item or _names(work.entry, item):
+                            value = read(copy)
+                            if versions[-1].fields != value:
+                                number, at_us = work.entry.number, work.entry.at_us
+                                versions.append(Version(number, at_us, value))
+            except Unknown as error:
+                unknown, previous = error, checkpoint.number
+        if unknown is not None and not versions:
+            raise unknown
         current = read(fake)
         if versions[-1].fields != current:
             now_us = context_of(self._cloud).clock.now_us()
@@ -269,7 +276,7 @@ class Rewinder:
     def _playing(self, fake: Fake, checkpoint: Checkpoint) -> _Playing:
         if reason := journal.obstacle(fake):
             raise Unknown(reason)
-        return _Playing(self._cloud, fake, checkpoint)
+        return _Playing(self._cloud, fake, checkpoint, self.note_change)
 
 
 class ReplayedData(NamedTuple):
@@ -282,8 +289,16 @@ class ReplayedData(NamedTuple):
 class _Playing:
     """A replay of the entries of one fake after a checkpoint, for a with-block."""
 
-    def __init__(self, cloud: BaseCloud, fake: Fake, checkpoint: Checkpoint) -> None:
+    def __init__(
+        self,
+        cloud: BaseCloud,
+        fake: Fake,
+        checkpoint: Checkpoint,
+        note_inexact: Callable[[], object],
+    ) -> None:
         self._cloud, self._fake, self._checkpoint = cloud, fake, checkpoint
+        self._note_inexact = note_inexact
+        """Has the data copied, so that what follows the next call is known again."""
         self._reasons: dict[str, str] = {}
         ids = Ids(checkpoint.seed, checkpoint.streams)
         self.player = journal.Player(cloud, to_datetime(checkpoint.at_us), self._reasons, ids)
@@ -331,6 +346,7 @@ class _Playing:
     def check(self) -> None:
         """Raise ``Unknown`` if the replay was not exact."""
         if self._fake.name not in self.player.copies:
+            self._note_inexact()
             raise Unknown(self._reasons.get(self._fake.name, "it cannot be replayed"))
 
 

@@ -419,6 +419,38 @@ def test_a_random_reply_of_the_port_does_not_end_the_replay(cloud: Cloud) -> Non
     replayed(cloud)
 
 
+PUBLISHES = {
+    "a request": lambda rest, port: rest.publish("news", "tea"),
+    "a pipeline": lambda rest, port: rest.pipeline().publish("news", "tea").set("b", "1").exec(),
+    "a script over REST": lambda rest, port: rest.eval(
+        "return redis.call('publish', 'news', 'tea')"
+    ),
+    "a command": lambda rest, port: port.publish("news", "tea"),
+    "a transaction": lambda rest, port: (
+        port.pipeline().set("b", 1).publish("news", "tea").execute()
+    ),
+    "a script": lambda rest, port: port.eval("return redis.call('publish', 'news', 'tea')", 0),
+    "a count": lambda rest, port: port.pubsub_numsub("news"),
+}
+
+
+@pytest.mark.parametrize("publish", PUBLISHES.values(), ids=PUBLISHES)
+def test_an_answer_about_subscribers_does_not_end_the_replay(
+    cloud: Cloud, publish: Callable[[Any, Any], object]
+) -> None:
+    kv = cloud.kv_server()
+    with redis.Redis.from_url(kv.database_url) as port:
+        subscriber = port.pubsub()
+        subscriber.subscribe("news")
+        assert subscriber.get_message(timeout=9)
+        cloud.journal.clear()  # The replay begins with the data, and without the subscriber.
+        with kv.client() as rest:
+            publish(rest, port)
+            rest.set("a", "1")
+        subscriber.close()
+    replayed(cloud)
+
+
 def test_a_wait_that_ends_differently_ends_only_the_replay_of_its_fake(cloud: Cloud) -> None:
     first, second = cloud.kv_server(), cloud.kv_server(name="second")
     with redis.Redis.from_url(first.database_url) as client:

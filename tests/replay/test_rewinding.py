@@ -1,0 +1,35 @@
+"""What is known of data when a part of the journal cannot be replayed."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.replay.rewinding import Rewinder, Unknown
+
+
+def test_what_cannot_be_replayed_is_unknown_up_to_the_next_copy_only(cloud: Cloud) -> None:
+    rewinder = Rewinder(cloud)
+    kv = cloud.kv_server()
+    with kv.client() as client:
+        client.set("a", "1")
+        client.set("a", "2")
+        inexact = cloud.journal.calls().last
+        inexact.response_body = b"other"
+        client.set("a", "3")
+        last = cloud.journal.calls().last.number
+        with pytest.raises(Unknown, match=f"call {inexact.number} received a different answer"):
+            rewinder.changes(last)
+        client.set("a", "4")
+        client.set("a", "5")
+    fourth, fifth = [call.number for call in cloud.journal.calls()][-2:]
+    (change,) = rewinder.changes(fifth)
+    assert change.before is not None and change.after is not None
+    assert (change.before["value"], change.after["value"]) == ("4", "5")
+    values = [
+        (version.number, version.fields["value"])
+        for version in rewinder.versions(kv, "keys", "a")
+        if version.fields is not None
+    ]
+    assert values == [(inexact.number - 1, "1"), (0, "3"), (fourth, "4"), (fifth, "5")]
+    rewinder.close()
