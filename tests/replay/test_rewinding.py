@@ -24,7 +24,8 @@ def test_what_cannot_be_replayed_is_unknown_up_to_the_next_copy_only(cloud: Clou
         client.set("a", "5")
     fourth, fifth = [call.number for call in cloud.journal.calls()][-2:]
     (change,) = rewinder.changes(fifth)
-    assert change.before is not None and change.after is not None
+    assert change.before is not None
+    assert change.after is not None
     assert (change.before["value"], change.after["value"]) == ("4", "5")
     values = [
         (version.number, version.fields["value"])
