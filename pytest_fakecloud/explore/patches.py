@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
@@ -31,7 +31,6 @@ from ..core.errors import ContractError, Crash, if_installed, shown
 from ..core.exits import Exits, exiting
 from ..core.frames import is_own, stack_of
 from ..core.libraries import is_library
-from ..core.signals import Signal
 from ..core.threads import DaemonThread, start_thread
 from ..process.clocks import (
     RealClock,
@@ -42,13 +41,16 @@ from ..process.clocks import (
     sleeps_of,
 )
 from ..process.process_time import ProcessTime
-from ..process.replace import Everywhere, swap
+from ..process.replace import Everywhere, Function, swap
 from .clients import functions_of
+from .interceptors import watch
+from .simulation.current_thread import carried_strand
 from .simulation.scheduler import Simulation
 from .simulation.sockets import SOCKET_METHODS, OwnLoop, Sockets
-from .simulation.strands import Strand, carried_strand, innermost
+from .simulation.stacks import innermost
+from .simulation.strands import Strand
 from .trial import Program
-from .world import World, watch, without_patching
+from .world import World, without_patching
 
 _EXIT_ADVICE = "explore() sees only this process and keeps it alive. Replace that call in the test"
 # Keep the originals, because explore() replaces the names.
@@ -111,7 +113,7 @@ def explored(
         swap(exits, context_of(cloud).recorder.shared, "find_stack", None)
         # redis-py reads its version from its metadata file for each new connection.
         swap(exits, importlib.metadata, "version", functools.cache(importlib.metadata.version))
-        _let_time_follow(world, exits, clocks=process_time is not False)
+        functions = _let_time_follow(world, exits, clocks=process_time is not False)
         new_event_loop = _new_event_loop(world)
         for module in (asyncio, asyncio.events):
             swap(exits, module, "new_event_loop", new_event_loop)
@@ -130,7 +132,7 @@ def explored(
             swap(exits, owner, name, value)
         # Silence this logger, because it would report a pool's threads that the end of the trial stops.
         swap(exits, logging.getLogger("concurrent.futures"), "disabled", True)
-        replacements = _Replacements(world, exits)
+        replacements = _Replacements(world, exits, functions)
         for program in programs:
             for function in functions_of(program.function):
                 replacements.visit(function, _DEPTH)
@@ -147,21 +149,7 @@ def _stop_time(world: World, exits: Exits) -> None:
         exits.callback(clock.resume)
     clock.freeze()
     swap(exits, clock, "wait_cap", 0)
-    real_wait = clock.wait
-
-    def wait(signal: Signal, poll: Callable[[], Any], deadline_us: int) -> Any:
-        if world.simulation is not None:
-            return world.simulation.clock.wait(real_wait, signal, poll, deadline_us)
-        stream = world.connections.streams.get(threading.get_ident())
-        if stream is not None:
-            return stream.look(poll, lambda: signal.closed or world.now_us() >= deadline_us)
-        if world.connections.step_back() is None:
-            result = world.wait_for_poll(poll, deadline_us)
-            if result is not None:
-                return result
-        return real_wait(signal, poll, deadline_us)
-
-    swap(exits, clock, "wait", wait)
+    swap(exits, clock, "wait", partial(world.waits.of_command, clock.wait))
 
 
 def _steer_process(world: World, exits: Exits, wanted: bool | None) -> None:
@@ -175,16 +163,19 @@ def _steer_process(world: World, exits: Exits, wanted: bool | None) -> None:
         world.process_time.start()
 
 
-def _let_time_follow(world: World, exits: Exits, *, clocks: bool) -> None:
-    """Make sleeps of explored code pass fake time, and optionally ``clocks`` show it."""
+def _let_time_follow(world: World, exits: Exits, *, clocks: bool) -> dict[int, Function]:
+    """Make sleeps of explored code pass fake time, and optionally ``clocks`` show it; return what
+    replaces each function, by the ID of the original.
+    """
     policy = _ExploredTime(world)
     everywhere = Everywhere(keeps_originals)
     exits.callback(everywhere.restore)
     pairs = [*sleeps_of(policy), *(clocks_of(policy) if clocks else ())]
-    world.functions = {id(original): ours for original, ours in pairs}
+    functions = {id(original): ours for original, ours in pairs}
     # Clear it first, because ``restore()`` searches all modules if anything holds a replacement.
-    exits.callback(world.functions.clear)
+    exits.callback(functions.clear)
     everywhere.add(pairs)
+    return functions
 
 
 class _ExploredTime:
@@ -195,19 +186,19 @@ class _ExploredTime:
 
     def sleep(self, seconds: float, really: Callable[[float], None], caller: FrameType) -> None:
         is_span = isinstance(seconds, int | float) and seconds >= 0
-        if not is_span or not self._world.sleep(seconds):
+        if not is_span or not self._world.waits.sleep(seconds):
             really(seconds)
 
     async def sleep_in_asyncio(
         self, delay: float, result: Any, really: Callable[..., Awaitable[Any]], caller: FrameType
     ) -> Any:
         is_own = isinstance(asyncio.get_running_loop(), OwnLoop)
-        is_passed = not is_own and await self._world.sleep_in_loop(delay)
+        is_passed = not is_own and await self._world.waits.sleep_in_loop(delay)
         return await really(0 if is_passed else delay, result)
 
     def read(self, clock: RealClock, caller: FrameType) -> Any:
         world, use = self._world, _use_of_clocks(module_of(caller))
-        if use == "real" or not world.shows_fake_time():
+        if use == "real" or not world.current_thread.is_own():
             return clock.read()
         if use == "noted":
             world.note_clock_read()
@@ -262,7 +253,7 @@ def _new_event_loop(world: World) -> Callable[[], asyncio.AbstractEventLoop]:
     def new_event_loop() -> asyncio.AbstractEventLoop:
         # A loop of a fake, such as that of an ASGI application, is not explored. Its code sleeps in fake
         # time, as in a loop that has started before.
-        is_explored = world.runs_in_fake_time() and not _is_of_a_fake(sys._getframe(1))
+        is_explored = world.current_thread.is_own() and not _is_of_a_fake(sys._getframe(1))
         return world.new_loop() if is_explored else really()
 
     return new_event_loop
@@ -286,7 +277,9 @@ def _check_sockets() -> None:
 
 
 def _socket_patches(world: World) -> Iterator[_Patch]:
-    sockets = Sockets(world.connections, world.sockets, world.is_own_thread, world.wait_in_check)
+    sockets = Sockets(
+        world.connections, world.sockets, lambda: world.current_thread.is_own(), world.waits.until
+    )
 
     def method(name: str) -> Callable[..., Any]:
         ours, original = getattr(sockets, name), getattr(socket.socket, name)
@@ -373,11 +366,11 @@ def _thread_patches(world: World) -> Iterator[_Patch]:
         if (here := world.here()) is not None:
             start(*here, thread)
             return
-        if world.simulation is not None and world.simulation.state.carried() is not None:
+        if world.current_thread.carried() is not None:
             # Threads that begin in one which is not explored work for the same strand.
             _run_within(thread, copy_context().run)
-        if threading.get_ident() in world.waiting_threads and not _is_thread_of_a_fake(thread):
-            _run_within(thread, world.run_in_check)
+        if world.current_thread.is_of_check() and not _is_thread_of_a_fake(thread):
+            _run_within(thread, world.waits.run_in_check)
         real_start(thread)
 
     def join(
@@ -404,8 +397,8 @@ def _thread_patches(world: World) -> Iterator[_Patch]:
     def submit(pool: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         # An event loop that is not explored, such as that of an ASGI application, runs functions in
         # threads whose contexts do not name the strand for which they work.
-        strand = None if world.simulation is None else world.simulation.state.carried()
-        if strand is None or world.is_here():
+        strand = world.current_thread.carried()
+        if strand is None or world.current_thread.is_explored():
             return real_submit(pool, function, *args, **kwargs)
 
         def work() -> Any:
@@ -530,7 +523,7 @@ class _SharedLock:
         simulation = self._world.simulation
         # Skip a thread that just starts, because it may do so in a step of another strand. Include
         # the strands that the end of a trial stops: a strand that waited depends on their order.
-        if simulation is not None and simulation.state.is_here():
+        if simulation is not None and self._world.current_thread.is_explored():
             simulation.state.touch_lock(self.name)
 
     def locked(self) -> bool:
@@ -564,10 +557,10 @@ class _LockOfCheck(_SharedLock):
         if not blocking or timeout <= 0 or self._real.acquire(False):
             return super().acquire(blocking, timeout)
         # Another thread that runs may end the wait, which real time alone can show.
-        patience = self._world.patience_with_threads(timeout)
+        patience = self._world.waits.patience_with_threads(timeout)
         if patience and self._real.acquire(True, patience):
             return True
-        self._world.wait_in_check(self._is_free, timeout)
+        self._world.waits.until(self._is_free, timeout)
         return bool(self._real.acquire(False))
 
     __enter__ = acquire
@@ -594,7 +587,7 @@ def _lock_patches(world: World) -> Iterator[_Patch]:
         real: Callable[[], Any], create_explored: Callable[[Strand], Any]
     ) -> Callable[[], Any]:
         def create() -> Any:
-            strand = world.creator()
+            strand = world.current_thread.creating_for()
             return (
                 real()
                 if strand is None or _is_of_a_fake(sys._getframe(1))
@@ -612,7 +605,7 @@ def _lock_patches(world: World) -> Iterator[_Patch]:
     lock_in_strands = in_strands(_allocate, shared_lock)
 
     def lock() -> Any:
-        if world.is_waiting_check() and not _is_of_a_fake(sys._getframe(1)):
+        if world.current_thread.is_of_check() and not _is_of_a_fake(sys._getframe(1)):
             return _LockOfCheck(world, "check")
         return lock_in_strands()
 
@@ -630,7 +623,7 @@ def _lock_patches(world: World) -> Iterator[_Patch]:
 
     def monotonic() -> float:
         """Return the time with which ``threading`` and ``queue`` measure their time-outs."""
-        if world.cooperating() is None and not world.is_waiting_check():
+        if world.current_thread.cooperating() is None and not world.current_thread.is_of_check():
             return _monotonic()
         return world.elapsed_us() / 1e6
 
@@ -658,9 +651,10 @@ class _Replacements:
     them back when ``exits`` is closed.
     """
 
-    def __init__(self, world: World, exits: Exits) -> None:
+    def __init__(self, world: World, exits: Exits, functions: Mapping[int, Function]) -> None:
         self._world = world
         self._exits = exits
+        self._functions = functions
         self.locks: dict[int, _SharedLock] = {}
         self._seen: dict[int, int] = {}
         """The greatest depth with which each object was visited, by ``id()``."""
@@ -721,11 +715,11 @@ class _Replacements:
     def _visit_held(self, value: Any, depth: int, put: Callable[[Any], None]) -> None:
         """Replace a value that is held by another one, or visit it if ``depth`` allows that."""
         is_replaced = isinstance(value, _LOCK | _REENTRANT_LOCK)
-        if depth or is_replaced or id(value) in self._world.functions:
+        if depth or is_replaced or id(value) in self._functions:
             self._replace(value, depth - 1, put)
 
     def _replace(self, value: Any, depth: int, put: Callable[[Any], None]) -> None:
-        function = self._world.functions.get(id(value))
+        function = self._functions.get(id(value))
         if function is not None:
             self._exits.callback(put, value)
             put(function)

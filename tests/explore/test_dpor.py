@@ -21,9 +21,9 @@ from pytest_fakecloud.explore.patches import explored
 from pytest_fakecloud.explore.promises import Promises
 from pytest_fakecloud.explore.schedule import SWITCHES, Schedule
 from pytest_fakecloud.explore.search.dpor import Branch, Interleavings, decided_places
+from pytest_fakecloud.explore.simulation.pool import Threads
 from pytest_fakecloud.explore.simulation.scheduler import Simulation
 from pytest_fakecloud.explore.simulation.state import Subject
-from pytest_fakecloud.explore.simulation.turns import Threads
 from pytest_fakecloud.explore.trial import Pieces, Place, Program, Step, Trial, TrialPlan
 
 from ..budget import cases

@@ -19,8 +19,8 @@ from ..observers import mark
 from ..promises import Promises
 from ..schedule import Schedule
 from ..serial import InOnePiece, Serial
+from ..simulation.stacks import without_library_frames
 from ..simulation.state import Subject, TrialHistory, add_schedule
-from ..simulation.strands import without_library_frames
 from ..trial import Anomaly, History, Line, Strategy, Trial, TrialPlan, Verdict
 from ..world import World
 from .tally import ShownAnomaly, Tally

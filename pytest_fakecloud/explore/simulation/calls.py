@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import sys
-import threading
 from collections.abc import Callable, Collection, Generator, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,9 +27,9 @@ from ..footprint import CommandLine, times_in, touches_of_request
 from ..schedule import DELAY, FAULTS, HOLD_US, PARTITION, PAUSES, SLOW, Disturbance, Kind
 from ..trial import Choices, Line
 from .clock import TrialClock
+from .stacks import Source, carried_source, describe_places, source_of
 from .state import TrialState, seconds
-from .strands import Source, Strand, carried_source, source_of
-from .turns import describe_places
+from .strands import Strand
 
 if TYPE_CHECKING:
     from ...kv.engine.replication import Node
@@ -61,6 +60,8 @@ class Calls:
         self._fakes = state.fakes
         self._log = state.log
         self._turns = state.turns
+        self._current_thread = state.current_thread
+        self._outside_calls = state.outside_calls
         self._clock = clock
         self._late = late
         self._cut: dict[tuple[str, str], int] = {}
@@ -71,42 +72,37 @@ class Calls:
 
     def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
         """Return the strand that makes a call, and whether its own thread handles the call."""
-        strand = self._state.here()
+        strand = self._current_thread.strand()
         if strand is not None:
             return strand, True
         if request.client is not None:
             owner = self._state.owners.get(request.client[1])
             if owner is not None and owner.state != "ended":
                 return owner, False
-        return self._state.working_for(), False
+        return self._current_thread.working_for(), False
 
     def at_call(self, fake: Fake, request: Request, proceed: Proceed) -> AnyResponse:
         """Handle a request at its endpoint, in the strand's own thread or in the fake's."""
-        if self._state.aside_depth:
+        if self._current_thread.is_aside():
             return proceed()
-        is_left_over = self._turns.here() is None and self._state.is_left_over()
-        if is_left_over or (request.client and request.client[1] in self._state.left_ports):
+        outside = self._outside_calls.of_call(-1 if request.client is None else request.client[1])
+        if "left over" in outside:
             self._log.note("not explored: late calls for a request of an earlier trial")
             return ConnectionEffect("drop")
         strand, is_own_thread = self._strand_of(request)
-        port = request.client[1] if request.client is not None else -1
-        is_outside = port in self._state.outside_ports or (
-            not is_own_thread and self._state.note_outsider()
-        )
-        is_helped = port in self._state.helped_ports or self._state.carried() is not None
         if strand is None and not self._turns.has_ended:
             return proceed()
         try:
             if strand is None:
                 raise Crash
-            if self._turns.has_ended or strand.root.crashed:
-                self._turns.crash(strand)
+            self._turns.check_alive(strand)
             if _is_silent(fake, request):
                 if self._state.plan.stacks:
                     self._log.silent_calls.append(request.call)
                 return proceed()
-            if is_outside or (is_helped and not is_own_thread and not strand.real_waits):
-                self._state.note_use_of_outsiders(strand)
+            is_helped = "helper" in outside and not is_own_thread and not strand.real_waits
+            if "outsider" in outside or is_helped:
+                self._outside_calls.note_use(strand)
                 return self._serve_without_turn(strand, fake, request, proceed)
             return self._serve_in_turn(strand, is_own_thread, fake, request, proceed)
         except Crash:
@@ -119,13 +115,11 @@ class Calls:
         self, strand: Strand, is_own_thread: bool, fake: Fake, request: Request, proceed: Proceed
     ) -> AnyResponse:
         """Process a call between the points before and after it, at which other strands may run."""
-        me, serving = threading.get_ident(), self._state.serving
         # Another thread may make this call for a waiting strand, or for one that has another call in
         # progress. The strand then has no turn to yield.
-        is_second = not is_own_thread and strand in serving.values()
+        is_second = not is_own_thread and self._current_thread.is_served(strand)
         has_turn = strand.state == "running" and not is_second
-        serving[me] = strand
-        try:
+        with self._current_thread.serves(strand):
             if is_own_thread and strand.turn.exchange:
                 return self._serve(strand, strand.turn.exchange, fake, request, proceed)
             if not has_turn:
@@ -138,8 +132,6 @@ class Calls:
                 for _ in self._receive(strand, point):
                     self._clock.take_turn(strand, is_own_thread)
             return response
-        finally:
-            serving.pop(me, None)
 
     def _serve_without_turn(
         self, strand: Strand, fake: Fake, request: Request, proceed: Proceed
@@ -150,10 +142,10 @@ class Calls:
 
     async def exchange(self, fake: Fake, exchange: Callable[[], T]) -> T:
         """Make an asynchronous request; let other tasks and strands run before and after it."""
-        strand = self._state.here()
+        strand = self._current_thread.strand()
         if strand is None or strand.role != "task":
             return exchange()
-        self._state.check_alive(strand)
+        self._turns.check_alive(strand)
         point = self._next_point(strand)
         for _ in self._approach(strand, point, fake, None):
             await self._clock.take_turn_async(strand)
@@ -229,17 +221,18 @@ class Calls:
         if not self._state.plan.stacks:
             return
         strand, _ = self._strand_of(request)
-        if strand is not None and not self._state.aside_depth and not self._turns.has_ended:
-            self._add_line(strand, request)
+        if strand is None or self._current_thread.is_aside() or self._turns.has_ended:
+            return
+        self._add_line(strand, request)
 
     def add_command_of_test(self, argv: Sequence[bytes]) -> None:
         """Add a command that the test itself executes to the story, before the one it interrupts."""
-        strand = self._state.serving.get(threading.get_ident()) or self._state.here()
-        if strand is None or self._state.aside_depth or self._turns.has_ended:
+        strand = self._current_thread.executing()
+        if strand is None:
             return
         lines, interrupted = self._log.lines, strand.line
         self._state.add_line("test", " ".join(map(text_of, argv)))
-        is_served = strand in self._state.serving.values()
+        is_served = self._current_thread.is_served(strand)
         call = None if interrupted is None else interrupted.call
         if is_served and interrupted and call and call.route not in SEVERAL:
             lines.insert(lines.index(interrupted), lines.pop())
@@ -247,8 +240,8 @@ class Calls:
     def note_access(self, session: Any, line: CommandLine) -> None:
         """Record a command with the values of its keys, for the search for anomalies."""
         self.note_changes()
-        strand = self._state.serving.get(threading.get_ident()) or self._state.here()
-        if strand is None or self._state.aside_depth or self._turns.has_ended or not line.keys:
+        strand = self._current_thread.executing()
+        if strand is None or not line.keys:
             return
         unit = strand.line if session.in_script else object()
         before = tuple(map(session.db.find, line.key_names))
@@ -274,10 +267,11 @@ class Calls:
             self._running = None
 
     def at_gap(self) -> None:
-        strand = self._state.serving.get(threading.get_ident()) or self._state.here()
-        if strand is None or self._turns.has_ended or self._fakes.clock.driving:
+        """Let other strands run between two commands of a pipeline, as at a call."""
+        strand = self._current_thread.executing()
+        if strand is None or self._fakes.clock.driving:
             return
-        is_own_thread = self._turns.here() is not None
+        is_own_thread = self._current_thread.is_explored()
         if strand.role == "task" and is_own_thread:
             return
         strand.points += 1

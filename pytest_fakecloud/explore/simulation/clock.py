@@ -22,9 +22,9 @@ from ...kv.accesses import touch_of_key
 from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
 from ..schedule import CLOCK, DELAY, DELAYS, DUE, EDGE, JUMPS, PAUSES, TICKS, Disturbance, Kind
 from ..trial import Choices, DueDelivery, Step
-from .state import OF_FAKES, TrialState, seconds
+from .stacks import describe_places
+from .state import TrialState, seconds
 from .strands import Gate, Strand, Waiting, Why, pause
-from .turns import describe_places
 
 MOST_STEPS = 20_000
 MOST_MOVES = 8
@@ -48,7 +48,6 @@ _CHECKS_OF_SLEEPERS = 500
 """Number of checks, a ``pause()`` apart, for which the clock waits for code that it has woken."""
 LOOK = 0.5
 """Wall-clock seconds between two checks of whether a strand has ended."""
-_Wait: TypeAlias = Callable[[Signal, Callable[[], Any], int], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +95,7 @@ class TrialClock:
         self._fakes = state.fakes
         self._log = state.log
         self._turns = state.turns
+        self._current_thread = state.current_thread
         self._connections = state.fakes.connections
         self.moves_time = moves_time
         """Whether the search orders the moves of the clock."""
@@ -380,10 +380,10 @@ class TrialClock:
     # -- waiting strands
 
     def sleep(self, seconds: float) -> bool:
-        strand = self._state.here()
-        if strand is None or self._state.aside_depth:
+        strand = self._current_thread.strand()
+        if strand is None:
             return False
-        self._state.check_alive(strand)
+        self._turns.check_alive(strand)
         if self._fakes.clock.driving or seconds <= 0:
             return True
         self.wait_for(strand, None, self._fakes.now_us() + math.ceil(seconds * 1e6), "sleep")
@@ -409,20 +409,11 @@ class TrialClock:
         self.take_turn(strand, is_own_thread)
 
     def wait(
-        self, real: _Wait, signal: Signal, poll: Callable[[], object], until_us: int
+        self, strand: Strand, signal: Signal, poll: Callable[[], object], until_us: int
     ) -> object:
-        """Wait until ``poll()`` returns something other than None, as a blocking call does."""
-        strand = self._state.serving.get(threading.get_ident())
-        if strand is None or self._state.aside_depth or self._fakes.clock.driving:
-            if (stream := self._connections.streams.get(threading.get_ident())) is not None:
-
-                def is_over() -> bool:
-                    is_late = self._fakes.now_us() >= until_us
-                    return is_late or signal.closed or self._turns.has_ended
-
-                return stream.look(poll, is_over)
-            self._connections.step_back()
-            return real(signal, poll, until_us)
+        """Let other strands run until ``poll()`` returns something other than None, for a strand whose
+        blocking call this thread handles.
+        """
         result: object = None
 
         def ready() -> bool:
@@ -432,7 +423,7 @@ class TrialClock:
             return result is not None or signal.closed
 
         if not ready() and self._fakes.now_us() < until_us:
-            is_own_thread = self._state.here() is strand
+            is_own_thread = self._current_thread.strand() is strand
             line = strand.line
             try:
                 self.wait_for(strand, ready, until_us, "wait", is_own_thread=is_own_thread)
@@ -440,18 +431,22 @@ class TrialClock:
                 if is_own_thread:
                     raise
             if ready() and line is not None and result is not None:
-                self._state.postpone(line)
+                self._log.postpone(line, self._fakes.now_us())
         return result
 
     def sleep_elsewhere(self, seconds: float) -> bool:
         """Sleep in a thread that is not explored but works for a strand, such as a worker thread of an
         ASGI application; return False for other threads.
         """
-        strand = self._strand_elsewhere()
+        strand = self._current_thread.sleeping_for()
         if strand is None:
             return False
         if not self._passes(strand, seconds):
-            gate, me, sleeping = Gate(), threading.get_ident(), self._state.outsiders.sleeping
+            gate, me, sleeping = (
+                Gate(),
+                threading.get_ident(),
+                self._state.subject.outsiders.sleeping,
+            )
 
             def wake() -> None:
                 sleeping.discard(me)
@@ -466,7 +461,7 @@ class TrialClock:
 
     async def sleep_in_loop(self, seconds: float) -> bool:
         """Like ``sleep_elsewhere()``, for a task of an event loop that is not explored."""
-        strand = self._strand_elsewhere()
+        strand = self._current_thread.sleeping_for()
         if strand is None:
             return False
         if not self._passes(strand, seconds):
@@ -482,14 +477,6 @@ class TrialClock:
             self._add_sleeper(strand, seconds, partial(loop.call_soon_threadsafe, end))
             await future
         return True
-
-    def _strand_elsewhere(self) -> Strand | None:
-        """Return the strand for which this thread works, if the thread itself is not explored."""
-        if self._state.aside_depth or self._turns.here() is not None or self._turns.has_ended:
-            return None
-        # A thread of the fakes runs the handler of a ``destination`` for the delivering strand.
-        is_of_fakes = threading.current_thread().name.startswith(OF_FAKES)
-        return self._state.carried() or (self._turns.current if is_of_fakes else None)
 
     def _passes(self, strand: Strand, seconds: float) -> bool:
         """Let time pass for a strand that waits for this thread in its turn; return False for one that
@@ -549,18 +536,18 @@ class TrialClock:
                 self._turns.yield_turn(strand)
             finally:
                 strand.turn.is_inline = False
-            self._state.check_alive(strand)
+            self._turns.check_alive(strand)
 
     def _await_loop(self, strand: Strand) -> None:
         """Wait for the turn of a task, whose event loop chooses the next strand when it is idle."""
-        self._state.check_alive(strand)
+        self._turns.check_alive(strand)
         link = self._connections.step_back()
         strand.turn.resume = None if link is None else link.resume
         has_turn = False
         while not has_turn and strand.state != "ended":
             has_turn = strand.gate.acquire(LOOK)
         strand.turn.resume = None
-        self._state.check_alive(strand)
+        self._turns.check_alive(strand)
         if strand.state == "ended":
             raise Crash
         strand.state = "running"
@@ -584,7 +571,7 @@ class TrialClock:
             strand.turn.future = None
             if strand.state != "ended":
                 strand.state = "running"
-        self._state.check_alive(strand)
+        self._turns.check_alive(strand)
 
     # -- the times at which the state of the fakes changes
 

@@ -22,9 +22,10 @@ from .calls import Calls
 from .clock import MOST_STEPS, ClockMove, Option, TrialClock
 from .deliveries import DeliveryStrands
 from .sockets import SocketHooks
+from .stacks import application_frame, describe_places, describe_stuck, distinct_places
 from .state import Subject, TrialState
-from .strands import Strand, Waiting, Work, application_frame, distinct_places, pause
-from .turns import MOST_CRASHES, describe_places, describe_stuck
+from .strands import Strand, Waiting, Work, pause
+from .turns import MOST_CRASHES
 
 _GRACE_CHECKS = 500
 """Number of checks, a ``pause()`` apart, before a waiting strand counts as stuck."""
@@ -54,6 +55,7 @@ class Simulation:
         self.history = state.history
         self.turns = state.turns
         self._fakes = subject.fakes
+        self._outsiders = subject.outsiders
         self._strategy = plan.strategy
         places = plan.strategy.places if plan.strategy is not None else subject.kinds
         is_late = "late" in places or any(
@@ -133,7 +135,7 @@ class Simulation:
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Iterator[Callable[[object], None]]:
         """Record a call of an observed function."""
-        strand = self.state.here() or self.turns.current
+        strand = self.state.current_thread.strand() or self.turns.current
         client = strand.root.title if strand is not None else ""
         operation = self.state.begin(client, name, args, kwargs)
         self.state.operations.append(operation)
@@ -177,8 +179,8 @@ class Simulation:
         trial with an error if one goes on.
         """
         try:
-            if self.state.outsiders:
-                self.state.outsiders.await_rest(lambda: self.turns.has_ended)
+            if self._outsiders:
+                self._outsiders.await_rest(lambda: self.turns.has_ended)
         except ContractError as error:
             self.turns.fail(error)  # The explored code could catch the exception.
 
@@ -359,10 +361,8 @@ class Simulation:
         """Wait or move the clock until something may run; return False at the end of the trial."""
         if not any(strand.is_stepped_over for strand in self.state.strands):
             # A thread from before may work for a strand, so the time must not pass meanwhile.
-            if self.state.outsiders:
-                self.state.outsiders.await_rest(
-                    lambda: self.turns.has_ended or bool(self._options())
-                )
+            if self._outsiders:
+                self._outsiders.await_rest(lambda: self.turns.has_ended or bool(self._options()))
                 if self._options():
                     return True
             return self.clock.pass_time() or not self._has_ended()
@@ -428,9 +428,10 @@ class Simulation:
         self._log.breaks(AssertionError(text))
 
     def stuck(self, strand: Strand) -> None:
-        self._report_stuck(
-            [strand for strand in self.state.strands if strand.is_stepped_over] or [strand]
-        )
+        """End the trial, because a strand is blocked and no other one can run."""
+        self._report_stuck([s for s in self.state.strands if s.is_stepped_over] or [strand])
+        strand.is_stepped_over = True
+        self.turns.end(None)
 
     def choose_meanwhile(self) -> Strand | None:
         """Return a strand that can run while another one is blocked, or None."""

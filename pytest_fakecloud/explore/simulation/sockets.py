@@ -20,9 +20,9 @@ from ...core.libraries import is_library
 from ..fakes import Fakes
 from .clock import TrialClock
 from .connections import Connections, MemoryLink, wait_for_news
+from .pool import is_of_a_strand
 from .state import TrialState
 from .strands import Strand, Waiting
-from .turns import is_of_a_strand
 
 _Method: TypeAlias = Callable[..., Any]
 _Wait: TypeAlias = Callable[[Callable[[], bool], float | None], bool]
@@ -165,35 +165,34 @@ class SocketHooks:
         self._fakes = state.fakes
         self._log = state.log
         self._turns = state.turns
+        self._current_thread = state.current_thread
         self._clock = clock
 
     # -- sockets
 
     def sends(self, sock: socket.socket, link: MemoryLink | None) -> None:
         """Called before a thread sends: note on whose behalf."""
-        if link is None or not self._state.is_here():
+        strand = None if link is None else self._current_thread.strand()
+        if link is None or strand is None:
             self._sends_elsewhere(sock)
             return
         self._state.sources.note(link.port)
-        strand = self._state.here()
-        if strand is None:
-            return
         if (self._turns.has_ended or strand.root.crashed) and any(
             # Python ignores exceptions in finalizers.
             frame.f_code.co_name == "__del__"
             for frame in stack_of(sys._getframe(1))
         ):
             raise ConnectionResetError("the process has ended")
-        self._state.check_alive(strand)
+        self._turns.check_alive(strand)
         if strand is not strand.host or strand.loop.running is None:
             self._state.owners[link.port] = strand
-            self._state.helped_ports.discard(link.port)
+            self._state.outside_calls.note_explored(link.port)
 
     def _sends_elsewhere(self, sock: socket.socket) -> None:
         """Called before a thread sends that is not explored, such as the loop of an ASGI application,
         or one on a connection that does not lead to a fake, or that began before the exploration.
         """
-        strand, port = self._state.here() or self._state.carried(), 0
+        strand, port = self._current_thread.strand() or self._current_thread.carried(), 0
         with contextlib.suppress(OSError, IndexError):
             port = sock.getsockname()[1]
             if strand is not None:
@@ -202,17 +201,17 @@ class SocketHooks:
         # The thread of a strand that has just ended wakes loops whose sleeps end by a socket pair, which
         # has no port.
         if port or not is_of_a_strand(threading.current_thread()):
-            self._state.note_outsider(port)
+            self._state.outside_calls.note_connection(port)
 
     def has_sent(self) -> None:
         """Called after a request was handled in this thread: end a strand that has crashed in it."""
-        strand = self._state.here() if self._state.is_here() else None
+        strand = self._current_thread.strand()
         if strand is not None:
-            self._state.check_alive(strand)
+            self._turns.check_alive(strand)
 
     def await_news(self, has_news: Callable[[], bool], timeout: float | None) -> bool:
         """Let other strands run until the client can read; return False for other threads."""
-        strand = self._state.here() if self._state.is_here() else None
+        strand = self._current_thread.strand()
         if strand is None:
             return False
         if timeout != 0 and not has_news():
@@ -220,13 +219,13 @@ class SocketHooks:
             self._clock.wait_for(strand, has_news, until, "answer")
             if not has_news():
                 raise TimeoutError("timed out")
-        self._state.check_alive(strand)
+        self._turns.check_alive(strand)
         return True
 
     # -- event loops
 
     def on_loop_start(self, loop: OwnLoop) -> None:
-        host = self._turns.here()
+        host = self._current_thread.host()
         if host is None or host.loop.running is loop:
             return
         host.loop.running = loop
@@ -240,7 +239,7 @@ class SocketHooks:
                 self._state.tasks[task] = main
 
     def on_loop_end(self, loop: OwnLoop) -> None:
-        host = self._turns.here()
+        host = self._current_thread.host()
         if host is None or host.loop.running is not loop:
             return
         host.loop.running = None
@@ -264,9 +263,13 @@ class SocketHooks:
     def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
         """Let other strands run while an event loop waits; return False if it is not explored here."""
         host = loop.strand
-        if host is None or self._state.aside_depth or self._turns.here() is not host:
+        if (
+            host is None
+            or self._current_thread.is_aside()
+            or self._current_thread.host() is not host
+        ):
             return False
-        self._state.check_alive(host)
+        self._turns.check_alive(host)
         if self._fakes.clock.driving:
             return True
         if loop.selector.has_strangers() and loop.selector.has_events(_SOON):
@@ -278,11 +281,11 @@ class SocketHooks:
         host.place = "wake"
         host.points = 0 if host.loop.main_task is None else host.loop.main_task.points
         self._turns.idle(host, Waiting("loop", loop.selector.has_events, wake_us))
-        self._state.check_alive(host)
+        self._turns.check_alive(host)
         return True
 
     def on_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
-        creator = self._state.here()
+        creator = self._current_thread.strand()
         if is_inner and creator is not None and creator.role == "task":
             self._state.tasks[task] = creator
 
