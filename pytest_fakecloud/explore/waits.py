@@ -10,9 +10,10 @@ from weakref import WeakSet
 
 from ..core.errors import ContractError
 from ..core.signals import Signal
-from ..core.timers import to_datetime
+from ..core.timers import monotonic, to_datetime
 from .fakes import HORIZON_US
 from .simulation.pool import ABANDONED
+from .simulation.strands import pause
 
 if TYPE_CHECKING:
     from .world import World
@@ -76,6 +77,21 @@ class Waits:
                 world.clock.move_to(to_datetime(target))
         return True
 
+    def for_news(self, has_news: Callable[[], bool], timeout: float | None) -> None:
+        """Wait until a client can read, unless the timeout is 0. Raises ``TimeoutError``."""
+        world, strand = self._world, self._world.current_thread.strand()
+        simulation = None if strand is None else world.simulation
+        if timeout != 0 and not has_news():
+            if simulation is not None and strand is not None:
+                until = None if timeout is None else world.now_us() + math.ceil(timeout * 1e6)
+                simulation.clock.wait_for(strand, has_news, until, "answer")
+            elif not self.until(has_news, timeout):
+                _wait_really(has_news, timeout)
+            if not has_news():
+                raise TimeoutError("timed out")
+        if simulation is not None and strand is not None:
+            simulation.turns.check_alive(strand)
+
     def run_in_check(self, run: Callable[[], object]) -> None:
         """Run the code of a thread that a check has started, whose waits move the clock, too."""
         of_checks, me = self._world.current_thread.of_checks, threading.get_ident()
@@ -137,3 +153,10 @@ class Waits:
                 "change the trial: read from the fakes, or wait in a check at the end of a trial, such "
                 "as eventually()"
             )
+
+
+def _wait_really(is_over: Callable[[], bool], seconds: float | None) -> None:
+    """Wait, in wall-clock time, until a condition is true or a time has passed."""
+    deadline = None if seconds is None else monotonic() + seconds
+    while not is_over() and (deadline is None or monotonic() <= deadline):
+        pause()

@@ -5,27 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import sys
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import lru_cache
-from typing import Any, NoReturn
+from functools import lru_cache, partial
+from typing import Any
 
 from ..cloud.base import BaseCloud
 from ..core.accesses import ALL, READS_CLOCK, Touch
-from ..core.errors import ContractError
 from ..kv.accesses import key_of_touch
+from ..process.replace import Function
 from .fakes import Fakes
 from .footprint import command_line
+from .process.loops import new_loop
+from .process.randomness import Randomness
 from .programs import check_has_run, current_observer
-from .randomness import Randomness
 from .simulation.clock import MOST_TIMERS
 from .simulation.current_thread import CurrentThread
 from .simulation.pool import Threads
 from .simulation.scheduler import Simulation
-from .simulation.sockets import OwnLoop, SocketHooks
 from .simulation.state import Subject, TrialHistory
 from .simulation.strands import Strand
 from .trial import Effects, Trial, TrialPlan
@@ -136,35 +134,15 @@ class World(Fakes):
                 if not any(write.conflicts(touch) for write in writes)
             }
 
-    def sockets(self) -> SocketHooks | None:
-        return None if self.simulation is None else self.simulation.sockets
-
-    def new_loop(self) -> OwnLoop:
-        """Create an event loop that runs on fake time. Ends a trial whose threads cannot have one."""
-        if (here := self.here()) is not None and threading.get_ident() not in sys._current_frames():
-            self._refuse_loop(*here)
-        # The loop of a promise is no part of the trial whose steps the promise checks.
-        hooks = _no_hooks if self.current_thread.is_in_promise() else self.sockets
-        return OwnLoop(self, hooks, self.waits.until)
-
-    def _refuse_loop(self, simulation: Simulation, strand: Strand) -> NoReturn:
-        """End a trial with an error, because a library such as gevent has replaced the threads."""
-        library = threading.get_ident.__module__.partition(".")[0]
-        simulation.turns.fail(
-            ContractError(
-                f"{strand.title} runs an event loop, but {library} has replaced the threads of this "
-                "process by its own, which share one thread of the system. explore() runs each client "
-                "in a thread, and only one event loop can run in a thread of the system. Let the "
-                f"clients be functions without an event loop, or {without_patching(library)}"
-            )
-        )
-
     def awaited(self, value: Any) -> Any:
         """Return a value or, if it is a coroutine, its result in a loop that runs on fake time."""
         if not inspect.iscoroutine(value):
             return value
         # A coroutine for which no loop can be created would warn that it was never awaited.
-        with contextlib.closing(value), asyncio.Runner(loop_factory=self.new_loop) as runner:
+        with (
+            contextlib.closing(value),
+            asyncio.Runner(loop_factory=partial(new_loop, self)) as runner,
+        ):
             return runner.run(value)
 
     def note_clock_read(self) -> None:
@@ -177,14 +155,13 @@ class World(Fakes):
         strand = self.current_thread.cooperating()
         return None if strand is None or self.simulation is None else (self.simulation, strand)
 
+    def in_strands(self, original: Function, replacement: Function) -> Function:
+        """Return a function that calls ``replacement(simulation, strand, …)`` in explored code only."""
 
-def without_patching(library: str) -> str:
-    """Return the advice for a library that has replaced parts of the standard library."""
-    return (
-        f"run this test in a process in which {library} replaces nothing: leave its patching out of "
-        "conftest.py and of the modules that the test imports"
-    )
+        def patched(*args: Any, **kwargs: Any) -> Any:
+            here = self.here()
+            return (
+                original(*args, **kwargs) if here is None else replacement(*here, *args, **kwargs)
+            )
 
-
-def _no_hooks() -> None:
-    return None
+        return patched

@@ -15,6 +15,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
+from ...process.replace import Patch
 from ..simulation.connections import Connections, MemoryLink, fileno_of
 
 # Keep the original, because explore() replaces the name. Windows has none of these.
@@ -27,9 +28,7 @@ _Await: TypeAlias = Callable[[Callable[[], bool], float | None], None]
 """Waits until a condition is true; raises ``TimeoutError`` if it is not after these seconds."""
 
 
-def polling_patches(
-    connections: Connections, await_news: _Await
-) -> Iterator[tuple[object, str, object]]:
+def polling_patches(connections: Connections, await_news: _Await) -> Iterator[Patch]:
     """Yield the functions of ``select`` that are replaced, as owner, name and value."""
     polling = Polling(connections, await_news)
     if hasattr(select, "poll"):

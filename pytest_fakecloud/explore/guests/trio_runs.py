@@ -9,13 +9,14 @@ from functools import partial
 from typing import Any
 
 from ...core.errors import ContractError
+from ...process.replace import Patch
 from ..world import World
 
 _PATIENCE = 0.05
 """Real seconds to wait for a socket or a thread before the clock moves, or is looked at again."""
 
 
-def trio_patches(world: World) -> Iterator[tuple[object, str, object]]:
+def trio_patches(world: World) -> Iterator[Patch]:
     """Yield the functions of trio that checks call instead, as owner, name and value."""
     trio = sys.modules.get("trio")
     if trio is None:

@@ -21,7 +21,7 @@ from ..trial import DueDelivery, Place, Redundant, Step, Trial, TrialPlan
 from .calls import Calls
 from .clock import MOST_STEPS, ClockMove, Option, TrialClock
 from .deliveries import DeliveryStrands
-from .sockets import SocketHooks
+from .loops import Loops
 from .stacks import application_frame, describe_places, describe_stuck, distinct_places
 from .state import Subject, TrialState
 from .strands import Strand, Waiting, Work, pause
@@ -64,7 +64,7 @@ class Simulation:
         moves_time = plan.strategy is not None and plan.strategy.moves_time
         self.clock = TrialClock(state, moves_time=moves_time)
         self.deliveries = DeliveryStrands(state)
-        self.sockets = SocketHooks(state, self.clock)
+        self.loops = Loops(state)
         self.calls = Calls(state, self.clock, late=is_late)
         self._noted: set[tuple[str, int, Kind]] = set()
         """The points that are recorded, at which other strands could run first."""
