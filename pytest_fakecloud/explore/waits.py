@@ -41,7 +41,7 @@ class Waits:
         if simulation is None:
             return self.until(lambda: False, seconds)
         self._check_promise(seconds)
-        return simulation.clock.sleep(seconds) or simulation.clock.sleep_elsewhere(seconds)
+        return simulation.waits.sleep(seconds)
 
     async def sleep_in_loop(self, seconds: float) -> bool:
         """Sleep in fake time in an event loop that is not explored; return False for other loops."""
@@ -49,7 +49,7 @@ class Waits:
         if simulation is None:
             return self.until(lambda: False, seconds)
         self._check_promise(seconds)
-        return await simulation.clock.sleep_in_loop(seconds)
+        return await simulation.waits.sleep_in_loop(seconds)
 
     def until(self, is_over: Callable[[], bool], seconds: float | None) -> bool:
         """Move the clock from event to event until ``is_over()`` is true or a time has passed, because
@@ -84,7 +84,7 @@ class Waits:
         if timeout != 0 and not has_news():
             if simulation is not None and strand is not None:
                 until = None if timeout is None else world.now_us() + math.ceil(timeout * 1e6)
-                simulation.clock.wait_for(strand, has_news, until, "answer")
+                simulation.waits.wait_for(strand, has_news, until, "answer")
             elif not self.until(has_news, timeout):
                 _wait_really(has_news, timeout)
             if not has_news():
@@ -112,7 +112,7 @@ class Waits:
         world, thread = self._world, self._world.current_thread
         strand = thread.serving()
         if world.simulation is not None and strand is not None and not world.clock.driving:
-            return world.simulation.clock.wait(strand, signal, poll, until_us)
+            return world.simulation.waits.wait(strand, signal, poll, until_us)
         stream = world.connections.streams.get(threading.get_ident())
         if stream is not None:
             return stream.look(

@@ -20,8 +20,8 @@ from .footprint import command_line
 from .process.loops import new_loop
 from .process.randomness import Randomness
 from .programs import check_has_run, current_observer
-from .simulation.clock import MOST_TIMERS
 from .simulation.current_thread import CurrentThread
+from .simulation.known_times import MOST_TIMERS
 from .simulation.pool import Threads
 from .simulation.scheduler import Simulation
 from .simulation.state import Subject, TrialHistory

@@ -65,7 +65,7 @@ class _SharedLock:
         while not (acquired := self._real.acquire(False)):
             if not blocking or (until is not None and self._world.now_us() >= until):
                 break
-            simulation.clock.wait_for(strand, self._is_free, until, "lock")
+            simulation.waits.wait_for(strand, self._is_free, until, "lock")
         simulation.state.touch_lock(self.name)
         return bool(acquired)
 

@@ -26,9 +26,11 @@ from ..fingerprint import content_of
 from ..footprint import CommandLine, times_in, touches_of_request
 from ..schedule import DELAY, FAULTS, HOLD_US, PARTITION, PAUSES, SLOW, Disturbance, Kind
 from ..trial import Choices, Line
-from .clock import TrialClock
+from .known_times import KnownTimes
+from .pauses import Pauses
 from .stacks import Source, carried_source, describe_places, source_of
 from .state import TrialState, seconds
+from .strand_waits import StrandWaits
 from .strands import Strand
 
 if TYPE_CHECKING:
@@ -55,14 +57,24 @@ _FAULT_WORDS: dict[str, str] = {
 class Calls:
     """Lets other strands run at the points of calls, and serves each call with its disturbances."""
 
-    def __init__(self, state: TrialState, clock: TrialClock, *, late: bool) -> None:
+    def __init__(
+        self,
+        state: TrialState,
+        known_times: KnownTimes,
+        pauses: Pauses,
+        waits: StrandWaits,
+        *,
+        late: bool,
+    ) -> None:
         self._state = state
         self._fakes = state.fakes
         self._log = state.log
         self._turns = state.turns
         self._current_thread = state.current_thread
         self._outside_calls = state.outside_calls
-        self._clock = clock
+        self._known_times = known_times
+        self._pauses = pauses
+        self._waits = waits
         self._late = late
         self._cut: dict[tuple[str, str], int] = {}
         """The time until which calls of a root strand do not reach a fake, by title and name."""
@@ -126,11 +138,11 @@ class Calls:
                 return self._serve_without_turn(strand, fake, request, proceed)
             point = self._next_point(strand)
             for _ in self._approach(strand, point, fake, request):
-                self._clock.take_turn(strand, is_own_thread)
+                self._waits.take_turn(strand)
             response = self._serve(strand, point, fake, request, proceed)
             if self._late or self._state.schedule.at(strand.name, point):
                 for _ in self._receive(strand, point):
-                    self._clock.take_turn(strand, is_own_thread)
+                    self._waits.take_turn(strand)
             return response
 
     def _serve_without_turn(
@@ -148,14 +160,14 @@ class Calls:
         self._turns.check_alive(strand)
         point = self._next_point(strand)
         for _ in self._approach(strand, point, fake, None):
-            await self._clock.take_turn_async(strand)
+            await self._waits.take_turn_async(strand)
         strand.turn.exchange = point
         try:
             response = exchange()
         finally:
             strand.turn.exchange = 0
         for _ in self._receive(strand, point):
-            await self._clock.take_turn_async(strand)
+            await self._waits.take_turn_async(strand)
         return response
 
     def _next_point(self, strand: Strand) -> int:
@@ -195,14 +207,14 @@ class Calls:
             disturbances = _possible_disturbances(fake.fixture, route, may_wait=may_wait)
             if request is not None:
                 disturbances += tuple((kind, "") for kind in _faults_of_nodes(fake, request))
-            self._clock.note_point(strand, disturbances)
+            self._pauses.note_point(strand, disturbances)
 
     def _pause(
         self, strand: Strand, disturbances: Sequence[Disturbance], kinds: Collection[str]
     ) -> _TurnsToYield:
         """Apply the pauses among the disturbances of a point; yield after each."""
         for disturbance in disturbances:
-            if disturbance.kind in kinds and self._clock.pause(strand, disturbance):
+            if disturbance.kind in kinds and self._pauses.pause(strand, disturbance):
                 self._log.fired.append(disturbance)
                 yield
 
@@ -271,16 +283,15 @@ class Calls:
         strand = self._current_thread.executing()
         if strand is None or self._fakes.clock.driving:
             return
-        is_own_thread = self._current_thread.is_explored()
-        if strand.role == "task" and is_own_thread:
+        if strand.role == "task" and self._current_thread.is_explored():
             return
         strand.points += 1
         if self._state.plan.notes:
-            self._clock.note_point(strand)
+            self._pauses.note_point(strand)
         for _ in self._pause(strand, self._state.schedule.at(strand.name, strand.points), PAUSES):
-            self._clock.take_turn(strand, is_own_thread)
+            self._waits.take_turn(strand)
         self._state.park(strand, "switch")
-        self._clock.take_turn(strand, is_own_thread)
+        self._waits.take_turn(strand)
 
     # -- the disturbances of a call
 
@@ -293,7 +304,7 @@ class Calls:
         root.work.last_call = self._served
         root.work.first_call = root.work.first_call or self._served
         if fake.fixture != "kv_server":  # which reports its commands
-            self._clock.note_data(times_in(request.body))
+            self._known_times.note_data(times_in(request.body))
         if fake.fixture == "broker" and request.route in ("consume", "commit"):
             group, instance = request.params.get("group"), request.params.get("instance")
             if group and instance:

@@ -21,9 +21,13 @@ from ..trial import DueDelivery, Place, Redundant, Step, Trial, TrialPlan
 from .calls import Calls
 from .clock import MOST_STEPS, ClockMove, Option, TrialClock
 from .deliveries import DeliveryStrands
+from .known_times import KnownTimes
 from .loops import Loops
+from .pauses import Pauses
+from .sleepers import Sleepers
 from .stacks import application_frame, describe_places, describe_stuck, distinct_places
 from .state import Subject, TrialState
+from .strand_waits import StrandWaits
 from .strands import Strand, Waiting, Work, pause
 from .turns import MOST_CRASHES
 
@@ -62,10 +66,14 @@ class Simulation:
             disturbance.kind == "late" for disturbance in plan.schedule
         )
         moves_time = plan.strategy is not None and plan.strategy.moves_time
-        self.clock = TrialClock(state, moves_time=moves_time)
+        self.known_times = known_times = KnownTimes(state.fakes)
+        self._pauses = pauses = Pauses(state, known_times)
+        self._sleepers = sleepers = Sleepers(state)
+        self.clock = TrialClock(state, known_times, pauses, sleepers, moves_time=moves_time)
+        self.waits = StrandWaits(state, self.clock, sleepers)
         self.deliveries = DeliveryStrands(state)
         self.loops = Loops(state)
-        self.calls = Calls(state, self.clock, late=is_late)
+        self.calls = Calls(state, known_times, pauses, self.waits, late=is_late)
         self._noted: set[tuple[str, int, Kind]] = set()
         """The points that are recorded, at which other strands could run first."""
         self._times: frozenset[int] = frozenset()
@@ -79,12 +87,12 @@ class Simulation:
     def play(self) -> Trial:
         """Run all strands to their end, and check the promises that apply to every step."""
         try:
-            self.clock.delay_starts()
+            self._pauses.delay_starts()
             self.turns.run(self)
         except Redundant:
             self._log.flags.add("redundant")
         finally:
-            self.clock.end_sleeps()
+            self._sleepers.end()
             self.state.cut(
                 lambda strand: strand.crashed or strand.host.crashed or strand.root.crashed
             )
@@ -413,7 +421,7 @@ class Simulation:
             for _ in range(_GRACE_CHECKS):
                 # A thread that is not explored may still release a waiting strand.
                 pause()
-                if self.turns.has_ended or self.clock.has_sleepers() or self._options():
+                if self.turns.has_ended or self._sleepers or self._options():
                     return False
             self._report_stuck(busy)
         for strand in self.state.strands:
