@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-import functools
-import json
 import sys
 from collections.abc import Callable, Collection, Generator, Sequence
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...cloud.fake import Fake, core_of
-from ...core.errors import ContractError, Crash, ServiceError, listed, report_failure
-from ...faults.answers import lost
-from ...faults.plan import injector_of
-from ...http.messages import Answer, AnyResponse, ConnectionEffect, Proceed, Request
+from ...core.errors import ContractError, Crash, report_failure
+from ...http.messages import AnyResponse, ConnectionEffect, Proceed, Request
 from ...inspect.data import state_of
 from ...kv.accesses import text_of
 from ...kv.command_fields import only_prepares
-from ...kv.errors import CLUSTER_DOWN
-from ...kv.faults import happen_to_nodes, possible_faults, served_slot, target_of
 from ...reporting.calls import SEVERAL, command_of
 from ..accesses import Access
-from ..fakes import ROTATED_US
 from ..fingerprint import content_of
 from ..footprint import CommandLine, times_in, touches_of_request
-from ..schedule import DELAY, FAULTS, HOLD_US, PARTITION, PAUSES, SLOW, Disturbance, Kind
-from ..trial import Choices, Line
+from ..schedule import PAUSES, Disturbance
+from ..trial import Line
+from .faults import Faults, faults_of_nodes, possible_disturbances, session_of
 from .known_times import KnownTimes
 from .pauses import Pauses
 from .stacks import Source, carried_source, describe_places, source_of
-from .state import TrialState, seconds
+from .state import TrialState
 from .strand_waits import StrandWaits
 from .strands import Strand
 
 if TYPE_CHECKING:
-    from ...kv.engine.replication import Node
-    from ...kv.engine.sessions import Session
+    pass
 
 
 MOST_POINTS = 2_000
@@ -43,15 +35,6 @@ MOST_POINTS = 2_000
 T = TypeVar("T")
 _TurnsToYield = Generator[None, None, None]
 """A generator that yields wherever the strand must give up its turn."""
-_AT_CALLS: tuple[Kind, ...] = ("respond", "drop", "lose_response", "crash")
-_FAULT_WORDS: dict[str, str] = {
-    "respond": "is rejected with {}",
-    "drop": "is lost before it arrives",
-    "lose_response": "succeeds, but its answer is lost",
-    "duplicate": "arrives twice",
-    "failover": "is lost, because its node fails and a replica takes over",
-    "cluster_down": "is rejected, because the cluster is down",
-}
 
 
 class Calls:
@@ -76,8 +59,7 @@ class Calls:
         self._pauses = pauses
         self._waits = waits
         self._late = late
-        self._cut: dict[tuple[str, str], int] = {}
-        """The time until which calls of a root strand do not reach a fake, by title and name."""
+        self._faults = Faults(state)
         self._served = 0
         self._running: tuple[Access, Any, Sequence[bytes], list[str]] | None = None
         """The latest command that writes, its database, and the contents of its keys before it."""
@@ -204,9 +186,9 @@ class Calls:
     ) -> None:
         if self._state.plan.notes and fake.name in self._state.subject.disturbed:
             route = "" if request is None else request.call.route
-            disturbances = _possible_disturbances(fake.fixture, route, may_wait=may_wait)
+            disturbances = possible_disturbances(fake.fixture, route, may_wait=may_wait)
             if request is not None:
-                disturbances += tuple((kind, "") for kind in _faults_of_nodes(fake, request))
+                disturbances += tuple((kind, "") for kind in faults_of_nodes(fake, request))
             self._pauses.note_point(strand, disturbances)
 
     def _pause(
@@ -293,8 +275,6 @@ class Calls:
         self._state.park(strand, "switch")
         self._waits.take_turn(strand)
 
-    # -- the disturbances of a call
-
     def _serve(
         self, strand: Strand, point: int, fake: Fake, request: Request, proceed: Proceed
     ) -> AnyResponse:
@@ -310,7 +290,7 @@ class Calls:
             if group and instance:
                 root.work.consumers.add((fake, group, instance))
         disturbances = self._state.schedule.at(strand.name, point)
-        fault = self._apply(disturbances, strand, fake, request) if disturbances else None
+        fault = self._faults.apply(disturbances, strand, fake, request) if disturbances else None
         self._log.calls[title] += 1
         app: Any = core_of(fake).app
         app.recorder.renumber(request.call, now)
@@ -324,13 +304,15 @@ class Calls:
             )
             access = Access(strand.name, line, words, subjects, (), writes, request.call, at_us=now)
             self._log.accesses.append(access)
-        if self._cut and self._cut.get((root.title, fake.name), 0) > now:
+        if self._faults.is_cut_off(strand, fake):
             line.is_disturbance, line.words = True, f"does not reach {fake.name}"
             return ConnectionEffect("drop")
         try:
             if (strand.name, point) == self._state.plan.left_out:
                 return self._serve_without_effect(fake, proceed, line)
-            return self._serve_faulted(fault, fake, request, proceed, line) if fault else proceed()
+            if fault is not None:
+                return self._faults.serve(fault, fake, request, proceed, line)
+            return proceed()
         finally:
             self.note_changes()
 
@@ -365,81 +347,6 @@ class Calls:
             lines = source_of(sys._current_frames().get(strand.host.thread))
         return lines
 
-    def _apply(
-        self, disturbances: Sequence[Disturbance], strand: Strand, fake: Fake, request: Request
-    ) -> Disturbance | None:
-        """Apply the disturbances before a call, and return the fault of the call, if any."""
-        fault = None
-        faults = (*_faults_of(request.call.route), *_faults_of_nodes(fake, request))
-        for disturbance in disturbances:
-            if disturbance.kind in FAULTS:
-                if disturbance.kind not in faults:
-                    continue
-                fault = disturbance
-            elif not self._apply_before(strand, disturbance, fake, request):
-                continue
-            self._log.fired.append(disturbance)
-            if strand.root.crashed:
-                raise Crash
-        return fault
-
-    def _apply_before(
-        self, strand: Strand, disturbance: Disturbance, fake: Any, request: Request
-    ) -> bool:
-        """Apply a disturbance that precedes a call; return whether it was possible."""
-        disturbances = self._fakes.disturbances
-        text = ""
-        if disturbance.kind == "crash":
-            strand.root.crashed = strand.crashed = True
-            text = "crashes"
-        elif disturbance.kind == "rotate_token":
-            disturbances.rotate(fake)
-            after = seconds(ROTATED_US)
-            text = f"the token of {fake.name} is rotated; the code has the new one after {after}"
-        elif disturbance.kind == "hold" and fake.fixture == "vector_index":
-            disturbances.hold(fake)
-            text = f"changes of {fake.name} stay pending for {seconds(HOLD_US)}"
-        elif disturbance.kind == "partition":
-            span = int(disturbance.detail or PARTITION)
-            self._cut[strand.root.title, fake.name] = self._fakes.now_us() + span * 1_000_000
-            text = f"is cut off from {fake.name} for {span} s"
-        elif disturbance.kind in ("rebalance", "redeliver"):
-            text = _disturb_group(disturbance.kind, fake, request.params.get("group"))
-        elif disturbance.kind in _faults_of_nodes(fake, request):
-            slot, target = disturb_nodes(disturbance.kind, session_of(fake, request), request)
-            moving = "moves" if disturbance.kind == "moved" else "is moving"
-            text = f"slot {slot} of {fake.name} {moving} to {target.address}"
-        if text:
-            self._state.add_line(strand.name, text, is_disturbance=True)
-        return bool(text)
-
-    def _serve_faulted(
-        self, fault: Disturbance, fake: Fake, request: Request, proceed: Proceed, line: Line
-    ) -> AnyResponse:
-        status = int(fault.detail or 503) if fault.kind == "respond" else 503
-        line.is_disturbance, line.words = True, _FAULT_WORDS[fault.kind].format(status)
-        request.call.faults = ({"kind": fault.kind, "description": fault.kind},)
-        if fault.kind == "drop":
-            return ConnectionEffect("drop")
-        if fault.kind in ("failover", "cluster_down"):
-            disturb_nodes(fault.kind, session_of(fake, request), request)
-            if fault.kind == "failover":
-                return ConnectionEffect("drop", reset=True)
-            return Answer(CLUSTER_DOWN, 400, (), "text/plain")  # The port makes a reply of it.
-        if fault.kind == "respond":
-            session = session_of(fake, request)
-            if session is not None:
-                return _loading(session)
-            return injector_of(fake.faults).answers.render(
-                ServiceError(status, HTTPStatus(status).phrase)
-            )
-        response = proceed()
-        if fault.kind == "lose_response":
-            return lost(response)
-        if request.call.route == "consume":
-            line.words += _lost_records(response)
-        return proceed()
-
 
 def _is_silent(fake: Fake, request: Request) -> bool:
     """Return whether a Redis command only sets up its connection, or is queued for EXEC."""
@@ -450,89 +357,3 @@ def _is_silent(fake: Fake, request: Request) -> bool:
     session = session_of(fake, request)
     is_queued = session is not None and session.is_queuing
     return is_queued and command_of(request.call) != "EXEC"
-
-
-@functools.cache
-def _possible_disturbances(fixture: str, route: str, *, may_wait: bool) -> Choices:
-    """Return the disturbances of a call, which may not have been sent yet, without pauses of
-    all strands.
-    """
-    disturbances: list[tuple[Kind, str]] = []
-    if fixture == "broker":
-        disturbances += [("rebalance", ""), ("redeliver", "")]
-    if fixture == "vector_index":
-        disturbances.append(("hold", ""))
-    disturbances += [(kind, "") for kind in _faults_of(route)]
-    if may_wait:
-        disturbances += [("delay", str(DELAY)), *(("slow", str(span)) for span in SLOW)]
-    return (*disturbances, ("rotate_token", ""), ("partition", str(PARTITION)))
-
-
-def _faults_of(route: str) -> tuple[Kind, ...]:
-    """Return the faults of a call that are possible on its transport."""
-    return _AT_CALLS if route == "database-port" else (*_AT_CALLS, "duplicate")
-
-
-def _faults_of_nodes(fake: Any, request: Request) -> tuple[Kind, ...]:
-    """Return the faults of nodes that are possible at a command of a cluster."""
-    if fake.fixture != "kv_server" or core_of(fake).app.node_faults is None:
-        return ()
-    session = session_of(fake, request)
-    return () if session is None else possible_faults(session, _line_of(request))
-
-
-def disturb_nodes(kind: Any, session: Any, request: Request) -> tuple[int, Node]:
-    """Let a fault happen to nodes that is possible at a command; return its slot and its node."""
-    line = _line_of(request)
-    slot, target = served_slot(session, line), target_of(kind, session)
-    assert slot is not None
-    happen_to_nodes(kind, session, line, slot, target)
-    return slot, target
-
-
-def _line_of(request: Request) -> list[bytes]:
-    return [word.encode("utf-8", "surrogatepass") for word in json.loads(request.body)]
-
-
-def _loading(session: Session) -> Answer:
-    """Return a server's answer while it loads its data; an open transaction is discarded."""
-    text = "LOADING Redis is loading the dataset in memory"
-    if session.transaction is not None:
-        session.discard_transaction()
-        text = f"EXECABORT Transaction discarded because of: {text}"
-    return Answer(text.encode(), 400, (), "text/plain")  # The port makes an error reply of it.
-
-
-def _disturb_group(kind: str, broker: Any, group: str | None) -> str:
-    """Disturb a consumer group; return a description, or an empty string if it was impossible."""
-    if broker.fixture != "broker" or not group:
-        return ""
-    try:
-        consumer_group = broker.group(group)
-    except ContractError:
-        return ""  # No consumer has joined the group yet.
-    if kind == "rebalance":
-        consumer_group.rebalance()
-        return f"{group} rebalances"
-    try:
-        again = broker.faults.redeliver(group)
-    except ContractError:
-        return ""  # There have been no deliveries yet.
-    return f"the last commit of {group} is lost" if again else ""
-
-
-def _lost_records(answer: AnyResponse) -> str:
-    """Describe the records of the first answer to a consume request that arrives twice."""
-    if not isinstance(answer, Answer) or answer.status != 200 or not isinstance(answer.body, bytes):
-        return ""
-    records = json.loads(answer.body)
-    places = [f"{record['topic']}-{record['partition']}@{record['offset']}" for record in records]
-    return f", and the first answer with {listed(places)} is lost" if places else ""
-
-
-def session_of(fake: Any, request: Request) -> Session | None:
-    """Return the session of a command's connection, or None for an HTTP request."""
-    if request.call.route != "database-port":
-        return None
-    clients = [*core_of(fake).app.clients]
-    return next((client.session for client in clients if client.client == request.client), None)

@@ -28,8 +28,9 @@ from .sleepers import Sleepers
 from .stacks import application_frame, describe_places, describe_stuck, distinct_places
 from .state import Subject, TrialState
 from .strand_waits import StrandWaits
-from .strands import Strand, Waiting, Work, pause
+from .strands import Strand, pause
 from .turns import MOST_CRASHES
+from .workers import MOST_STARTS, Workers
 
 _GRACE_CHECKS = 500
 """Number of checks, a ``pause()`` apart, before a waiting strand counts as stuck."""
@@ -37,10 +38,6 @@ _PATIENCE_CHECKS = 1_500
 """Number of these checks before a blocked strand counts as stuck, when no other can run."""
 _LATEST_STEPS = 1_000
 """Number of steps by which the strand is found that does not end."""
-MOST_STARTS = 12
-"""Maximum number of times that one worker is started."""
-MOST_RESTARTS_WITHOUT_PROGRESS = 3
-"""Maximum number of restarts of a worker while a group's committed offsets and lag stay the same."""
 
 
 class Simulation:
@@ -73,6 +70,7 @@ class Simulation:
         self.waits = StrandWaits(state, self.clock, sleepers)
         self.deliveries = DeliveryStrands(state)
         self.loops = Loops(state)
+        self._workers = Workers(state)
         self.calls = Calls(state, known_times, pauses, self.waits, late=is_late)
         self._noted: set[tuple[str, int, Kind]] = set()
         """The points that are recorded, at which other strands could run first."""
@@ -81,8 +79,6 @@ class Simulation:
         """The client, worker or delivery of the strand that ran last, unless the clock has moved."""
         self._last_begun: Strand | None = None
         """The client, worker or delivery that ran last, whether or not the clock has moved since."""
-        self._starts: dict[tuple[object, ...], set[int]] = {}
-        """The starts of workers that left the same records, by program and backlog."""
 
     def play(self) -> Trial:
         """Run all strands to their end, and check the promises that apply to every step."""
@@ -215,7 +211,7 @@ class Simulation:
         """Return what can run now; the first is the default. Restart a worker if nothing can run."""
         now = self._fakes.now_us()
         options = self._runnable(now)
-        if not options and (again := self._restarted(now)) is not None:
+        if not options and (again := self._workers.restarted(now)) is not None:
             options.append(again)
         return options
 
@@ -255,7 +251,7 @@ class Simulation:
         if self.state.all_paused_until_us <= now:
             options += self._fakes.deliveries.due(now)
         workers, last = groups["worker"], groups["last"]
-        if workers and (options or last or self._may_workers_begin(now)):
+        if workers and (options or last or self._workers.may_begin(now)):
             # A paused worker lets other workers start before it continues.
             paused = [strand for strand in last if strand.root.role == "worker"]
             last = [*(strand for strand in last if strand not in paused), *workers, *paused]
@@ -497,9 +493,9 @@ class Simulation:
         if strand.due is not None:
             self._report_delivery(strand.name, strand.due)
         if strand.crashed or (error is not None and broken_promise(error) is None):
-            self._leave_groups(strand)
+            self._workers.leave_groups(strand)
             if strand.role == "worker" and strand.work.starts < MOST_STARTS:
-                self._start_again(strand, failed=True)
+                self._workers.start_again(strand, failed=True)
 
     def abandons(self, strand: Strand) -> None:
         """Note that a crashed strand goes on, and end the tasks of its event loop."""
@@ -537,94 +533,6 @@ class Simulation:
                 said = f"{said}{again}"
             self.state.add_line(name, f"answered {said}")
 
-    # -- restarts of workers
-
-    def _may_workers_begin(self, now: int) -> bool:
-        # Start workers only if no delivery or sleep is pending, so that they have work to do.
-        if self._fakes.deliveries.next_us(after_us=now) is not None:
-            return False
-        return not any(
-            strand.state == "waiting"
-            and strand.waiting.wake_us is not None
-            and not strand.is_daemon
-            for strand in self.state.strands
-        )
-
-    def _restarted(self, now: int) -> Strand | None:
-        """Restart a worker that ended before all of its work existed; return its new strand or None."""
-        if not self._may_workers_begin(now):
-            return None
-        latest: dict[str, Strand] = {}
-        for strand in reversed(self.state.strands):
-            if strand.role == "worker":
-                latest.setdefault(_program(strand), strand)
-        for strand in reversed(latest.values()):  # the worker that started first comes first
-            if strand.state != "ended" or strand.work.starts >= MOST_STARTS:
-                continue
-            has_backlog = self._note_backlog(strand)
-            if has_backlog:
-                self._leave_groups(strand)
-            if has_backlog or self._may_have_missed_work(strand):
-                return self._start_again(strand)
-        return None
-
-    def _note_backlog(self, strand: Strand) -> bool:
-        """Note a start that left records; return whether another restart may change that."""
-        backlog = self._backlog(strand)
-        if not backlog:
-            return False
-        starts = self._starts.setdefault((_program(strand), backlog), set())
-        starts.add(strand.work.starts)
-        return len(starts) <= MOST_RESTARTS_WITHOUT_PROGRESS
-
-    def _may_have_missed_work(self, strand: Strand) -> bool:
-        """Return whether another strand may have created work after the worker looked for it."""
-        return any(
-            other.work.last_call > strand.work.first_call
-            and (other.role != "worker" or other.work.is_restart)
-            for other in self.state.strands
-            if other.root is other
-            and not (other.role == "worker" and _program(other) == _program(strand))
-        )
-
-    def _backlog(self, strand: Strand) -> tuple[object, ...]:
-        """Return the offsets and lag of each group that has not committed all records."""
-        groups = {(broker, group) for broker, group, _ in strand.work.consumers}
-        views = [
-            view._described()
-            for broker, group in groups
-            for view in broker.groups()
-            if view.name == group
-        ]
-        return tuple(
-            (view.name, tuple(view.committed.items()), view.total_lag)
-            for view in sorted(views, key=lambda view: view.name)
-            if view.total_lag
-        )
-
-    def _start_again(self, strand: Strand, *, failed: bool = False) -> Strand:
-        """Add the worker's next start; one that failed pauses first."""
-        before = strand.work.starts
-        name = f"{_program(strand)}/{before + 1}"
-        again = self.state.add(Strand(name, "worker", strand.body, work=Work(before + 1, failed)))
-        if failed:
-            # Double the pause before each restart, as process managers do.
-            pause_us = 1_000_000 * min(2 ** (before - 1), 30)
-            again.waiting = Waiting(wake_us=self._fakes.now_us() + pause_us)
-        else:
-            self._log.idle_restarts.add(name)
-        return again
-
-    def _leave_groups(self, strand: Strand) -> None:
-        for broker, group, instance in sorted(
-            strand.work.consumers, key=lambda consumer: consumer[1:]
-        ):
-            try:
-                broker.group(group).expire(instance)
-            except ContractError:
-                continue  # the consumer has already left
-            self.state.add_line(strand.name, f"the session of {instance} in {group} ended")
-
 
 def _group_of(strand: Strand, now: int) -> str:
     """Return ``last``, the state of a strand that has begun, or the role of a new strand; an empty
@@ -649,8 +557,3 @@ def _place_of(option: Option) -> tuple[Place, int]:
     if not isinstance(option, Strand) or option.state == "new":
         return "switch", 0
     return ("wake" if option.state == "waiting" else option.place), option.points
-
-
-def _program(worker: Strand) -> str:
-    """Return the name of the program that a worker runs, which is the name of its first start."""
-    return worker.title.partition("/")[0]
