@@ -22,7 +22,7 @@ _STUCK = 0.05
 
 
 class _PoolThread(DaemonThread):
-    """A thread that runs strands, one after the other."""
+    """A thread that runs a strand, and then waits for the next one."""
 
     def __init__(self, rest: Callable[[_PoolThread], None]) -> None:
         super().__init__("explore", self._work)
@@ -36,7 +36,7 @@ class _PoolThread(DaemonThread):
             if self.next is None:
                 return
             turns, strand = self.next
-            turns.run_strands(strand, lambda: self._rest(self))
+            turns.run_in_pool_thread(strand, lambda: self._rest(self))
 
 
 def is_of_a_strand(thread: threading.Thread) -> bool:

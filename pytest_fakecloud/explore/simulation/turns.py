@@ -247,7 +247,7 @@ class Turns:
     def _wake(self, chosen: Strand | None) -> None:
         if chosen is None or self.has_ended:
             return
-        if _needs_thread(chosen):
+        if chosen.state == "new" and not chosen.thread:
             chosen.state = "running"
             with self._lock:
                 self._live += 1
@@ -268,30 +268,12 @@ class Turns:
         else:
             chosen.gate.release()
 
-    def run_strands(self, strand: Strand, rest: Callable[[], None]) -> None:
-        """Run a strand in this thread, and then the strands that begin after it."""
-        chosen = None
-        try:
-            try:
-                chosen = self._run_successively(strand)
-            finally:
-                rest()  # This thread may be the next to be woken.
-            self._wake(chosen)
-        finally:
-            self._thread_is_done()
-
-    def _run_successively(self, strand: Strand) -> Strand | None:
-        """Run strands until the next one has a thread of its own; return that one, or None."""
-        while True:
-            with self._in_this_thread(strand):
-                self._context.copy().run(self._run_code, strand)
-            if self.has_ended or not self._passes_turn_on(strand):
-                return None
-            chosen = self._choose()
-            if chosen is None or not _needs_thread(chosen):
-                return chosen
-            chosen.state = "running"
-            strand = chosen
+    def run_in_pool_thread(self, strand: Strand, rest: Callable[[], None]) -> None:
+        """Run a strand in this thread of the pool, and then let the next one run."""
+        with self._in_this_thread(strand):
+            self._context.copy().run(self._run_code, strand)
+        rest()  # This thread may be the next to be woken.
+        self._pass_on(strand)
 
     def _thread_is_done(self) -> None:
         with self._lock:
@@ -336,7 +318,3 @@ class Turns:
         """End the trial and the calling strand with an error."""
         self.end(error)
         raise Crash
-
-
-def _needs_thread(strand: Strand) -> bool:
-    return strand.state == "new" and not strand.thread
