@@ -19,7 +19,6 @@ from ...core.libraries import is_library
 from ...core.threads import DaemonThread, start_thread
 from ...process.replace import Function, Patch
 from ..clients import functions_of
-from ..simulation.strands import Strand
 from ..trial import Program
 
 if TYPE_CHECKING:
@@ -71,9 +70,8 @@ class _SharedLock:
 
     def _acquire_outside(self, blocking: bool, timeout: float) -> bool:
         """Acquire the lock in a thread that is not explored, or at the end of a trial."""
-        simulation = self._world.simulation
-        turns = None if simulation is None else simulation.turns
-        if blocking and turns is not None and turns.has_ended and turns.here() is not None:
+        thread = self._world.current_thread
+        if blocking and thread.has_ended() and thread.host() is not None:
             if self._real.acquire(True, _ENDING):
                 return True
             raise Crash
@@ -142,42 +140,37 @@ class _SharedReentrantLock(_SharedLock):
 
 
 def lock_patches(world: World) -> Iterator[Patch]:
+    """Yield the functions that create locks and queues, as owner, name and value.
+
+    The versions of ``threading`` and ``queue`` in Python create the locks that are replaced here.
+    """
     real_rlock, real_queue = threading.RLock, queue.SimpleQueue
 
-    def in_strands(
-        real: Callable[[], Any], create_explored: Callable[[Strand], Any]
-    ) -> Callable[[], Any]:
-        def create() -> Any:
-            strand = world.current_thread.creating_for()
-            return (
-                real()
-                if strand is None or is_of_a_fake(sys._getframe(1))
-                else create_explored(strand)
-            )
+    def is_explored(frame: FrameType) -> bool:
+        return world.current_thread.creates_explored_locks() and not is_of_a_fake(frame)
 
-        return create
-
-    def shared_lock(strand: Strand) -> _SharedLock:
+    def lock() -> Any:
+        thread = world.current_thread
+        strand = thread.cooperating()
+        is_real = strand is None and not thread.is_of_check()
+        if is_real or is_of_a_fake(sys._getframe(1)):
+            return _allocate()
+        if strand is None:
+            return _LockOfCheck(world, "check")
         # Choose a name that is the same in every trial, because footprints of trials are compared.
         strand.locks_created += 1
         return _SharedLock(world, f"{strand.name}#{strand.locks_created}")
 
-    # The versions of ``threading`` and ``queue`` in Python create the locks that are replaced here.
-    lock_in_strands = in_strands(_allocate, shared_lock)
-
-    def lock() -> Any:
-        if world.current_thread.is_of_check() and not is_of_a_fake(sys._getframe(1)):
-            return _LockOfCheck(world, "check")
-        return lock_in_strands()
-
-    rlock = in_strands(real_rlock, lambda _: threading._PyRLock())  # type: ignore[attr-defined]
-    simple_queue = in_strands(real_queue, lambda _: queue._PySimpleQueue())  # type: ignore[attr-defined]
+    def rlock() -> Any:
+        is_real = not is_explored(sys._getframe(1))
+        return real_rlock() if is_real else threading._PyRLock()  # type: ignore[attr-defined]
 
     class SimpleQueue:
         """A class, because code also writes ``SimpleQueue[int]()``."""
 
         def __new__(cls) -> Any:
-            return simple_queue()
+            is_real = not is_explored(sys._getframe(1))
+            return real_queue() if is_real else queue._PySimpleQueue()  # type: ignore[attr-defined]
 
         def __class_getitem__(cls, item: Any) -> type:
             return cls

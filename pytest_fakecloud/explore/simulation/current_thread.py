@@ -42,7 +42,7 @@ class CurrentThread:
         """Number of blocks of ``aside()`` that are in progress."""
         self._served: dict[int, Strand] = {}
         """The strand whose call each thread handles, by the thread's identifier."""
-        self._setup: Strand | None = None
+        self._is_setting_up = False
 
     # -- explored code
 
@@ -165,13 +165,13 @@ class CurrentThread:
     @contextlib.contextmanager
     def setting_up(self) -> Iterator[None]:
         """Prepare a trial in the block: locks that this thread creates are for explored code."""
-        self._setup = Strand("setup", "client")
+        self._is_setting_up = True
         try:
             yield
         finally:
-            self._setup = None
+            self._is_setting_up = False
 
-    def creating_for(self) -> Strand | None:
-        """Return the strand for which this thread creates locks, or None like ``cooperating()``."""
-        is_setup = self._setup is not None and threading.get_ident() == self._owner
-        return self._setup if is_setup else self.cooperating()
+    def creates_explored_locks(self) -> bool:
+        """Return whether the locks that this thread creates are for explored code."""
+        is_setup = self._is_setting_up and threading.get_ident() == self._owner
+        return is_setup or self.cooperating() is not None
