@@ -22,9 +22,10 @@ from .process.randomness import Randomness
 from .programs import check_has_run, current_observer
 from .simulation.current_thread import CurrentThread
 from .simulation.known_times import MOST_TIMERS
+from .simulation.operations import TrialHistory
 from .simulation.pool import Threads
 from .simulation.scheduler import Simulation
-from .simulation.state import Subject, TrialHistory
+from .simulation.state import Subject
 from .simulation.strands import Strand
 from .trial import Effects, Trial, TrialPlan
 from .trust import Reads
@@ -58,8 +59,9 @@ class World(Fakes):
         """Threads for strands."""
 
     def after_fork(self) -> None:
-        """Let clients reach the copies of the fakes in a forked process."""
+        """Let clients reach the copies of the fakes in a forked process, which lacks the threads."""
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "fakecloud-explore")
+        self.threads.after_fork()
         self.connections.after_fork()
 
     def play(
@@ -88,7 +90,7 @@ class World(Fakes):
         """Run a simulation on the present data of the fakes."""
         for free in self.free_locks:
             free()
-        token = current_observer.set(simulation.observing)
+        token = current_observer.set(simulation.state.operations.observing)
         self.simulation, self.current_thread = simulation, simulation.state.current_thread
         try:
             trial = simulation.play()

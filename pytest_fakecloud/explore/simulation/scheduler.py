@@ -7,19 +7,16 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 from ...core.errors import ContractError, broken_promise, ends_the_test
-from ..footprint import MEMORY, Footprint
 from ..programs import check_has_run
-from ..schedule import CLOCK, Disturbance, Kind
-from ..trial import DueDelivery, Place, Redundant, Step, Trial, TrialPlan
+from ..schedule import CLOCK
+from ..trial import DueDelivery, Redundant, Trial, TrialPlan
 from .calls import Calls
 from .clock import MOST_STEPS, ClockMove, Option, TrialClock
+from .decisions import Decisions
 from .deliveries import DeliveryStrands
 from .known_times import KnownTimes
 from .loops import Loops
@@ -53,9 +50,9 @@ class Simulation:
     def __init__(self, subject: Subject, plan: TrialPlan) -> None:
         self.state = state = TrialState(subject, plan)
         self._log = state.log
-        self.history = state.history
+        self.history = state.operations.history
         self.turns = state.turns
-        self._fakes = subject.fakes
+        self._fakes = state.fakes
         self._outsiders = subject.outsiders
         self._strategy = plan.strategy
         places = plan.strategy.places if plan.strategy is not None else subject.kinds
@@ -67,14 +64,12 @@ class Simulation:
         self._pauses = pauses = Pauses(state, known_times)
         self._sleepers = sleepers = Sleepers(state)
         self.clock = TrialClock(state, known_times, pauses, sleepers, moves_time=moves_time)
+        self._decisions = Decisions(state, self.clock)
         self.waits = StrandWaits(state, self.clock, sleepers)
         self.deliveries = DeliveryStrands(state)
         self.loops = Loops(state)
         self._workers = Workers(state)
         self.calls = Calls(state, known_times, pauses, self.waits, late=is_late)
-        self._noted: set[tuple[str, int, Kind]] = set()
-        """The points that are recorded, at which other strands could run first."""
-        self._times: frozenset[int] = frozenset()
         self._last_root: Strand | None = None
         """The client, worker or delivery of the strand that ran last, unless the clock has moved."""
         self._last_begun: Strand | None = None
@@ -105,12 +100,10 @@ class Simulation:
         """Complete the steps and the history of a trial that has run to its end."""
         log = self._log
         if self.state.has_steps and log.broken is None:
-            self._end_step((CLOCK,))
+            self._decisions.end_step((CLOCK,))
         if self.clock.moves_time and log.broken is None:
             self.clock.foresee()
-        # No call determines in which order clients end, so checks at the end must not see it.
-        self._sort_by_client(self.history.results)
-        self._sort_by_client(self.history.errors)
+        self.state.operations.sort_outcomes()
         for strand in self.state.strands:
             if strand.error is not None:
                 log.breaks(broken_promise(strand.error))
@@ -124,30 +117,6 @@ class Simulation:
             ids=self._fakes.deliveries.names(),
             sources=distinct_places([line.lines for line in lines]),
         )
-
-    def _sort_by_client(self, outcomes: dict[str, Any]) -> None:
-        """Sort a dict by its keys: the clients and workers in their order, then other strands."""
-        programs = [program.name for program in self.state.subject.programs]
-        places = {name: place for place, name in enumerate(programs)}
-        names = sorted(outcomes, key=lambda name: (places.get(name, len(places)), name))
-        in_order = {name: outcomes[name] for name in names}
-        outcomes.clear()
-        outcomes.update(in_order)
-
-    @contextmanager
-    def observing(
-        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Iterator[Callable[[object], None]]:
-        """Record a call of an observed function."""
-        strand = self.state.current_thread.strand() or self.turns.current
-        client = strand.root.title if strand is not None else ""
-        operation = self.state.begin(client, name, args, kwargs)
-        self.state.operations.append(operation)
-        try:
-            yield partial(self.state.end, operation)
-        except BaseException as error:
-            operation.error = error
-            raise
 
     # -- the choice of the next strand
 
@@ -170,7 +139,7 @@ class Simulation:
             if move is not None:
                 options.append(move)
             if options:
-                chosen = self._start(self._decide(options))
+                chosen = self._start(self._decisions.decide(options))
                 if chosen is not None:
                     return chosen
             elif self._wait():
@@ -256,95 +225,6 @@ class Simulation:
             paused = [strand for strand in last if strand.root.role == "worker"]
             last = [*(strand for strand in last if strand not in paused), *workers, *paused]
         return options + last
-
-    def _decide(self, options: list[Option]) -> Option:
-        """Choose an option: the first one unless the schedule or the strategy wants another."""
-        has_steps = self.state.has_steps
-        if len(options) == 1 and not has_steps:
-            return options[0]
-        names = [option.name for option in options]
-        kind, point = _place_of(options[0])
-        if has_steps:
-            self._end_step(names)
-        key = names[0], point, kind
-        if len(options) > 1 and kind in self.state.subject.kinds and key not in self._noted:
-            self._noted.add(key)
-            others = tuple([(kind, name) for name in names[1:] if name != CLOCK])
-            self.state.add_point(names[0], point, others, kind)
-        chosen = options[names.index(self._wanted(names, point, kind))]
-        if has_steps:
-            self._begin_step(chosen, names)
-        return chosen
-
-    def _wanted(self, names: list[str], point: int, kind: Kind) -> str:
-        """Return the name of the option that the schedule or the strategy wants to run next."""
-        default = names[0]
-        planned = self.state.switches.get((default, point))
-        if planned:
-            for disturbance in planned:
-                if disturbance.kind == kind and disturbance.detail in names:
-                    planned.remove(disturbance)
-                    self._switched(disturbance)
-                    return disturbance.detail
-        elif self._strategy is not None and kind in self._strategy.places:
-            wanted = self._strategy.pick(self._log.steps, names, kind)
-            if wanted != default:
-                self._switched(Disturbance(default, point, kind, wanted))
-            return wanted
-        return default
-
-    def _switched(self, disturbance: Disturbance) -> None:
-        self._log.fired.append(disturbance)
-        if disturbance.detail == CLOCK:
-            return
-        other = disturbance.strand.removesuffix(":loop")
-        when = {
-            "switch": "before {} continues" if disturbance.point else "before {} starts",
-            "late": "before {} receives its answer",
-            "wake": "before {} continues",
-        }[disturbance.kind]
-        chosen = next(
-            (strand for strand in self.state.strands if strand.name == disturbance.detail), None
-        )
-        is_late = chosen is not None and chosen.state == "parked" and chosen.place == "late"
-        words = "receives its answer" if is_late else "runs"
-        self.state.add_line(
-            disturbance.detail, f"{words} {when.format(other)}", is_disturbance=True
-        )
-
-    def _end_step(self, options: Sequence[str]) -> None:
-        """Record which options and clock times the last step made impossible."""
-        before, self._times = self._times, self.clock.all_times()
-        if not self._log.steps:
-            return
-        last = self._log.steps[-1]
-        last.disabled = set(last.options) - {last.strand, *options}
-        if last.strand != CLOCK and any(at > self._fakes.now_us() for at in before - self._times):
-            last.disabled.add(CLOCK)
-
-    def _begin_step(self, option: Option, options: Sequence[str]) -> None:
-        if "timers" not in self._log.flags and self.clock.next_us() is not None:
-            self._log.flags.add("timers")
-        place, point = _place_of(option)
-        enabled_by, barrier = self._enabled_by(option), self.clock.barrier
-        step = Step(option.name, place, point, tuple(options), Footprint(), enabled_by, barrier)
-        if place != "switch" and self._strategy is not None and "late" in self._strategy.places:
-            # Code between two calls is a step of its own, which shares the process's memory.
-            step.footprint.add(MEMORY)
-        self._log.steps.append(step)
-
-    def _enabled_by(self, option: Option) -> int:
-        """Return the index of the step that created an option, or that moved the clock to its time."""
-        created_by = self.state.created_by.get(option.name, -1)
-        due_us = None
-        if isinstance(option, DueDelivery):
-            due_us = option.timer.due_us
-        elif isinstance(option, Strand) and option.state != "parked":
-            due_us = option.waiting.wake_us
-        if due_us is None:
-            return created_by
-        moved_by = next((index for index, at_us in self.clock.moves if at_us >= due_us), -1)
-        return max(created_by, moved_by)
 
     def _start(self, option: Option) -> Strand | None:
         if isinstance(option, ClockMove):
@@ -453,8 +333,7 @@ class Simulation:
 
     def perform(self, strand: Strand) -> object:
         """Run a strand's code, and return what it returns or, for a coroutine, awaits."""
-        result = strand.body()
-        result = self.state.subject.awaited(result)
+        result = self.state.subject.world.awaited(strand.body())
         if strand.role != "delivery":
             check_has_run(result, strand.title)
         return result
@@ -463,8 +342,7 @@ class Simulation:
         """Record the start of a strand; for a client, also the start of an operation."""
         self._log.begun.add(strand.title)
         if strand.role == "client":
-            strand.operation = self.state.begin(strand.title, strand.title, (), {})
-            self.state.clients.append(strand.operation)
+            self.state.operations.begin_client(strand)
 
     def new_thread(self, parent: Strand, thread: threading.Thread) -> Strand:
         target = getattr(thread, "_target", None)
@@ -489,7 +367,7 @@ class Simulation:
         if strand.crashed:
             strand.root.crashed = True
             self.state.cut(lambda owner: owner.root is strand.root)
-        self._store_outcome(strand)
+        self.state.operations.store(strand)
         if strand.due is not None:
             self._report_delivery(strand.name, strand.due)
         if strand.crashed or (error is not None and broken_promise(error) is None):
@@ -504,22 +382,6 @@ class Simulation:
         for task in self.state.strands:
             if task.role == "task" and task.host is strand:
                 task.state, task.crashed = "ended", True
-
-    def _store_outcome(self, strand: Strand) -> None:
-        history, error = self.history, strand.error
-        if strand.crashed and strand.root is strand:
-            history.crashed.append(strand.title)
-        has_returned = error is None and not strand.crashed
-        if strand.role in ("client", "worker") and has_returned:
-            history.results[strand.title] = strand.result
-        if strand.role != "delivery" and error is not None:
-            history.errors[strand.title] = error
-        if strand.operation is not None:
-            strand.operation.error = error
-            if has_returned:
-                self.state.end(strand.operation, strand.result)
-            else:
-                self.state.touch_history(writes=True)
 
     def _report_delivery(self, name: str, due: DueDelivery) -> None:
         self.state.touch_message(due)
@@ -550,10 +412,3 @@ def _group_of(strand: Strand, now: int) -> str:
         if not (is_due or (waiting.ready is not None and waiting.ready())):
             return ""
     return "last" if strand.yields_to_others else state
-
-
-def _place_of(option: Option) -> tuple[Place, int]:
-    """Return where an option continues: its place, and the number of its calls so far."""
-    if not isinstance(option, Strand) or option.state == "new":
-        return "switch", 0
-    return ("wake" if option.state == "waiting" else option.place), option.points

@@ -8,9 +8,9 @@ import itertools
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...core.accesses import ALL, Touch
+from ...core.accesses import Touch
 from ...core.calls import Call
 from ...core.errors import breaks_a_check
 from ...queue.accesses import touches_of_delivery
@@ -19,43 +19,28 @@ from ..fingerprint import Fingerprints
 from ..footprint import CHECKS_PROMISE
 from ..promises import Promises
 from ..schedule import SWITCHES, Disturbance, Kind, Schedule
-from ..trial import Choices, DueDelivery, History, Line, Operation, Place, Point, Program, TrialPlan
+from ..trial import Choices, DueDelivery, Line, Place, Point, Program, TrialPlan
 from .current_thread import CurrentThread
 from .log import TrialLog
+from .operations import Operations
 from .outsiders import OutsideCalls, Outsiders
-from .pool import Threads
 from .stacks import Sources
 from .strands import Strand
 from .turns import Turns
 
-
-class TrialHistory(History):
-    """The history of a trial, which notes if a check reads in which order operations began and ended.
-
-    Only then is that order a part of the result of the trial.
-    """
-
-    shows_order = False
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in ("operations", "clients"):
-            self.shows_order = True
-        return super().__getattribute__(name)
+if TYPE_CHECKING:
+    from ..world import World
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What all trials of a search have in common: the fakes, the code, its promises, the threads
-    that run it, and the options. ``disturbed`` are the names of the fakes whose calls can have
-    disturbances.
+    """What all trials of a search have in common: the fakes, the code, its promises, and the options.
+    ``disturbed`` are the names of the fakes whose calls can have disturbances.
     """
 
-    fakes: Fakes
+    world: World
     programs: Sequence[Program]
     promises: Promises
-    threads: Threads
-    awaited: Callable[[Any], Any]
-    """Returns a value or, if it is a coroutine, its result in a loop that runs on fake time."""
     disturbed: frozenset[str]
     kinds: frozenset[Kind]
     patience_us: int
@@ -69,31 +54,21 @@ class TrialState:
     """The strands of one trial, and the record of it for its story, the search and the promise."""
 
     def __init__(self, subject: Subject, plan: TrialPlan) -> None:
-        self.fakes = subject.fakes
+        self.fakes: Fakes = subject.world
         self.plan = plan
         self.schedule = plan.schedule
         self.subject = subject
         self.has_steps = plan.stacks or (plan.strategy is not None and plan.strategy.records)
-        self.fingerprints = Fingerprints(subject.fakes)
-        self.log = TrialLog(plan.schedule, subject.fakes.now_us())
-        self.operations: list[Operation] = []
-        self.clients: list[Operation] = []
-        """The lists of the history, which only checks read there."""
-        self.history = TrialHistory(
-            subject.fakes.cloud,
-            str(plan.schedule),
-            self.operations,
-            self.clients,
-            inputs=subject.inputs,
-        )
-        self._positions = itertools.count()
+        self.fingerprints = Fingerprints(self.fakes)
+        self.log = TrialLog(plan.schedule, self.fakes.now_us())
         self.sources = Sources(stacks=plan.stacks)
         self.strands: list[Strand] = []
         self.owners: dict[int, Strand] = {}
         """The strand that uses each connection, by the client's port."""
-        self.turns = Turns(subject.threads, self.strands)
+        self.turns = Turns(subject.world.threads, self.strands)
         self.current_thread = CurrentThread(self)
         self.outside_calls = OutsideCalls(self)
+        self.operations = Operations(self)
         self.tasks: weakref.WeakKeyDictionary[Any, Strand] = weakref.WeakKeyDictionary()
         self.created_by: dict[str, int] = {}
         """The index of the step that created a strand or began a delivery, by its name."""
@@ -161,7 +136,7 @@ class TrialState:
         with self.current_thread.aside(), self.fakes.disturbances.old_tokens():
             for promise in self.subject.promises.at_step:
                 try:
-                    promise(self.history)
+                    promise(self.operations.history)
                 except BaseException as error:
                     # Without a disturbance, an error of the promise is a mistake of the test.
                     is_broken = bool(self.log.fired) and breaks_a_check(error)
@@ -189,21 +164,6 @@ class TrialState:
 
     def touch_message(self, due: DueDelivery) -> None:
         self.touch([*touches_of_delivery(due.queue.name, due.first_name, due.message)])
-
-    def begin(
-        self, client: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Operation:
-        self.touch_history(writes=False)
-        return Operation(client, name, args, kwargs, next(self._positions))
-
-    def end(self, operation: Operation, result: object) -> None:
-        self.touch_history(writes=True)
-        operation.ended, operation.result = next(self._positions), result
-
-    def touch_history(self, *, writes: bool) -> None:
-        promises = self.subject.promises
-        if promises.reads_order or (writes and promises.reads_ends):
-            self.touch([Touch("", "history", ALL, writes)])
 
     def touch_lock(self, name: str) -> None:
         self.touch([Touch("", "lock", name, True)])
