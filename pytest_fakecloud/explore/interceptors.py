@@ -115,9 +115,9 @@ def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list
     if session.interface == "local":
         simulation.calls.add_command_of_test(argv)
     simulation.calls.note_access(session, line)
-    simulation.known_times.note_data(line.times_us)
+    simulation.state.known_times.note_data(line.times_us)
     if line.claims is not None:
-        simulation.known_times.note_idle_time(session.db, line.claims)
+        simulation.state.known_times.note_idle_time(session.db, line.claims)
 
 
 def _run_work(world: World, where: str, proceed: RunWork, work: Awaitable[Any]) -> Any:

@@ -19,10 +19,9 @@ from ..footprint import CommandLine, times_in, touches_of_request
 from ..schedule import PAUSES, Disturbance
 from ..trial import Line
 from .faults import Faults, faults_of_nodes, possible_disturbances, session_of
-from .known_times import KnownTimes
 from .pauses import Pauses
 from .stacks import Source, carried_source, describe_places, source_of
-from .state import TrialState
+from .state import Part, TrialState
 from .strand_waits import StrandWaits
 from .strands import Strand
 
@@ -37,28 +36,13 @@ _TurnsToYield = Generator[None, None, None]
 """A generator that yields wherever the strand must give up its turn."""
 
 
-class Calls:
+class Calls(Part):
     """Lets other strands run at the points of calls, and serves each call with its disturbances."""
 
-    def __init__(
-        self,
-        state: TrialState,
-        known_times: KnownTimes,
-        pauses: Pauses,
-        waits: StrandWaits,
-        *,
-        late: bool,
-    ) -> None:
-        self._state = state
-        self._fakes = state.fakes
-        self._log = state.log
-        self._turns = state.turns
-        self._current_thread = state.current_thread
-        self._outside_calls = state.outside_calls
-        self._known_times = known_times
+    def __init__(self, state: TrialState, pauses: Pauses, waits: StrandWaits) -> None:
+        super().__init__(state)
         self._pauses = pauses
         self._waits = waits
-        self._late = late
         self._faults = Faults(state)
         self._served = 0
         self._running: tuple[Access, Any, Sequence[bytes], list[str]] | None = None
@@ -79,7 +63,9 @@ class Calls:
         """Handle a request at its endpoint, in the strand's own thread or in the fake's."""
         if self._current_thread.is_aside():
             return proceed()
-        outside = self._outside_calls.of_call(-1 if request.client is None else request.client[1])
+        outside = self._state.outside_calls.of_call(
+            -1 if request.client is None else request.client[1]
+        )
         if "left over" in outside:
             self._log.note("not explored: late calls for a request of an earlier trial")
             return ConnectionEffect("drop")
@@ -96,7 +82,7 @@ class Calls:
                 return proceed()
             is_helped = "helper" in outside and not is_own_thread and not strand.real_waits
             if "outsider" in outside or is_helped:
-                self._outside_calls.note_use(strand)
+                self._state.outside_calls.note_use(strand)
                 return self._serve_without_turn(strand, fake, request, proceed)
             return self._serve_in_turn(strand, is_own_thread, fake, request, proceed)
         except Crash:
@@ -122,7 +108,7 @@ class Calls:
             for _ in self._approach(strand, point, fake, request):
                 self._waits.take_turn(strand)
             response = self._serve(strand, point, fake, request, proceed)
-            if self._late or self._state.schedule.at(strand.name, point):
+            if self._state.is_late or self._state.schedule.at(strand.name, point):
                 for _ in self._receive(strand, point):
                     self._waits.take_turn(strand)
             return response
@@ -206,7 +192,7 @@ class Calls:
             return
         if disturbances := self._state.schedule.at(strand.name, point):
             yield from self._pause(strand, disturbances, ("slow",))
-        if self._late:
+        if self._state.is_late:
             self._state.park(strand, "late")
             yield
 
@@ -284,7 +270,7 @@ class Calls:
         root.work.last_call = self._served
         root.work.first_call = root.work.first_call or self._served
         if fake.fixture != "kv_server":  # which reports its commands
-            self._known_times.note_data(times_in(request.body))
+            self._state.known_times.note_data(times_in(request.body))
         if fake.fixture == "broker" and request.route in ("consume", "commit"):
             group, instance = request.params.get("group"), request.params.get("instance")
             if group and instance:

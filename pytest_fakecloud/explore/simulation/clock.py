@@ -10,11 +10,10 @@ from ...core.errors import ContractError
 from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
 from ..schedule import CLOCK
 from ..trial import DueDelivery, Step
-from .known_times import MOST_TIMERS, KnownTimes
+from .known_times import MOST_TIMERS
 from .pauses import Pauses
-from .sleepers import Sleepers
 from .stacks import describe_places
-from .state import TrialState, seconds
+from .state import Part, TrialState, seconds
 from .strands import Strand
 
 MOST_STEPS = 20_000
@@ -51,27 +50,13 @@ class _NextTimes(NamedTuple):
         return min(times, default=None)
 
 
-class TrialClock:
+class TrialClock(Part):
     """Moves the fake time of a trial: when no strand can run, or when the schedule demands it."""
 
-    def __init__(
-        self,
-        state: TrialState,
-        known_times: KnownTimes,
-        pauses: Pauses,
-        sleepers: Sleepers,
-        *,
-        moves_time: bool,
-    ) -> None:
-        self._state = state
-        self._fakes = state.fakes
-        self._log = state.log
-        self._known_times = known_times
+    def __init__(self, state: TrialState, pauses: Pauses) -> None:
+        super().__init__(state)
         self._pauses = pauses
-        self._sleepers = sleepers
-        self.moves_time = moves_time
-        """Whether the search orders the moves of the clock."""
-        self.may_move = moves_time or any(
+        self.may_move = state.moves_time or any(
             disturbance.detail == CLOCK for disturbance in state.schedule
         )
         """Whether the clock may move although a strand could run."""
@@ -85,13 +70,13 @@ class TrialClock:
 
     def all_times(self) -> frozenset[int]:
         """Return the times that the clock can move to, if timers are explored."""
-        if not self.moves_time:
+        if not self._state.moves_time:
             return frozenset()
         waits = [
             strand.waiting.wake_us for strand in self._state.strands if strand.state == "waiting"
         ]
         wakes = [wake_us for wake_us in waits if wake_us is not None]
-        return frozenset(self._known_times.upcoming(self._fakes.now_us(), MOST_MOVES) + wakes)
+        return frozenset(self._state.known_times.upcoming(self._fakes.now_us(), MOST_MOVES) + wakes)
 
     def plan_move(self, options: Sequence[Option]) -> ClockMove | None:
         """Plan the next move of the clock, or none; end the schedules if nothing else goes on."""
@@ -101,9 +86,9 @@ class TrialClock:
         times = self._next_times(now)
         self._end_schedules_after(times)
         at_us = times.earliest(now)
-        if at_us is None or not self.moves_time:
+        if at_us is None or not self._state.moves_time:
             return None
-        return ClockMove(min([at_us, *self._known_times.upcoming(now, 1)]))
+        return ClockMove(min([at_us, *self._state.known_times.upcoming(now, 1)]))
 
     def _chosen_move(self, options: Sequence[Option]) -> ClockMove | None:
         """Return a move before the strands and deliveries that can run, or None if the patience of one
@@ -145,7 +130,7 @@ class TrialClock:
             )
         if move.at_us == self._fakes.deliveries.next_firing_us():
             self._firings += 1
-        ends = list(self._known_times.ends_until(move.at_us)) if self._state.has_steps else []
+        ends = list(self._state.known_times.ends_until(move.at_us)) if self._state.has_steps else []
         fired = self.move_to(move.at_us)
         if self._state.has_steps:
             index = len(self._log.steps) - 1
@@ -159,10 +144,10 @@ class TrialClock:
         now = self._fakes.now_us()
         if self._chosen_moves >= MOST_MOVES:
             return
-        for at_us in self._known_times.upcoming(now, MOST_MOVES - self._chosen_moves):
+        for at_us in self._state.known_times.upcoming(now, MOST_MOVES - self._chosen_moves):
             if at_us > now + self._state.subject.patience_us:
                 return
-            touched = Footprint([MOVES_CLOCK, *self._known_times.ends_until(at_us)])
+            touched = Footprint([MOVES_CLOCK, *self._state.known_times.ends_until(at_us)])
             if self._state.subject.promises.at_step:
                 touched.add(CHECKS_PROMISE)
             _, timers = self._fakes.clock.planned(MOST_TIMERS)
@@ -193,7 +178,7 @@ class TrialClock:
     def next_us(self) -> int | None:
         """Return the time of the next wake-up, delivery, timer or end of a TTL, or None."""
         now = self._fakes.now_us()
-        return self._next_times(now).earliest(now, self._known_times.upcoming(now, 1))
+        return self._next_times(now).earliest(now, self._state.known_times.upcoming(now, 1))
 
     def _next_times(self, now: int) -> _NextTimes:
         """Return the next times without the ends of TTLs, because no strand waits for them."""
@@ -206,7 +191,7 @@ class TrialClock:
 
     def _next_wake_up(self, now: int) -> int | None:
         """Return the next time at which a strand goes on; daemons count only beside others."""
-        times = [self._state.all_paused_until_us, *self._sleepers.times()]
+        times = [self._state.all_paused_until_us, *self._state.sleepers.times()]
         for strand in self._state.strands:
             if strand.state == "ended" or (strand.is_daemon and self._are_only_daemons_left()):
                 continue
@@ -244,5 +229,5 @@ class TrialClock:
         """Move the clock, fire the engines' own timers on the way, and return whether any fired."""
         target = max(instant_us, self._fakes.now_us())
         fired = bool(self._fakes.clock.fire(lambda: target, ("state",)))
-        self._sleepers.wake(self._fakes.now_us())
+        self._state.sleepers.wake(self._fakes.now_us())
         return fired

@@ -8,19 +8,17 @@ from ..footprint import MEMORY, Footprint
 from ..schedule import CLOCK, Disturbance, Kind
 from ..trial import DueDelivery, Place, Step
 from .clock import Option, TrialClock
-from .state import TrialState
+from .state import Part, TrialState
 from .strands import Strand
 
 
-class Decisions:
+class Decisions(Part):
     """Decides where several options could run: the first one does, unless the schedule or the strategy
     wants another. Records a step for each decision, if the search needs them.
     """
 
     def __init__(self, state: TrialState, clock: TrialClock) -> None:
-        self._state = state
-        self._fakes = state.fakes
-        self._log = state.log
+        super().__init__(state)
         self._strategy = state.plan.strategy
         self._clock = clock
         self._noted: set[tuple[str, int, Kind]] = set()

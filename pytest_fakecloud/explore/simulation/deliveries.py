@@ -10,7 +10,7 @@ from ...queue.delivery.routes import parts_of
 from ...queue.model import SUCCESS, Outcome
 from ..schedule import AT_DELIVERIES, Disturbance, Kind
 from ..trial import Choices, DueDelivery
-from .state import TrialState
+from .state import Part, TrialState
 from .strands import Strand
 
 if TYPE_CHECKING:
@@ -23,13 +23,11 @@ _DELIVERY_KINDS: tuple[Kind, ...] = (*AT_DELIVERIES, "fail", "unreachable")
 """The disturbances that are possible at the start of a delivery."""
 
 
-class DeliveryStrands:
+class DeliveryStrands(Part):
     """Begins deliveries as strands, and performs them."""
 
     def __init__(self, state: TrialState) -> None:
-        self._state = state
-        self._fakes = state.fakes
-        self._log = state.log
+        super().__init__(state)
         self.faults: dict[str, tuple[str, ...]] = {}
         """The faults of the next delivery of each message, by the message's internal ID."""
         self._losses: dict[str, list[_Loss]] = {}

@@ -18,7 +18,7 @@ from ...kv.faults import happen_to_nodes, possible_faults, served_slot, target_o
 from ..fakes import ROTATED_US
 from ..schedule import DELAY, FAULTS, HOLD_US, PARTITION, SLOW, Disturbance, Kind
 from ..trial import Choices, Line
-from .state import TrialState, seconds
+from .state import Part, TrialState, seconds
 from .strands import Strand
 
 if TYPE_CHECKING:
@@ -36,13 +36,11 @@ _FAULT_WORDS: dict[str, str] = {
 }
 
 
-class Faults:
+class Faults(Part):
     """Applies the disturbances of calls in a trial."""
 
     def __init__(self, state: TrialState) -> None:
-        self._state = state
-        self._fakes = state.fakes
-        self._log = state.log
+        super().__init__(state)
         self._cut: dict[tuple[str, str], int] = {}
         """The time until which calls of a root strand do not reach a fake, by title and name."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.accesses import READS_CLOCK
 from ...core.errors import broken_promise
-from .state import TrialState
+from .state import Part
 from .strands import Strand, Waiting
 
 if TYPE_CHECKING:
@@ -18,15 +18,8 @@ _SOON = 0.005
 """Wall-clock seconds to wait for other servers to answer."""
 
 
-class Loops:
+class Loops(Part):
     """What happens in the event loops of a trial."""
-
-    def __init__(self, state: TrialState) -> None:
-        self._state = state
-        self._fakes = state.fakes
-        self._log = state.log
-        self._turns = state.turns
-        self._current_thread = state.current_thread
 
     def start(self, loop: OwnLoop) -> None:
         host = self._current_thread.host()

@@ -7,8 +7,7 @@ from bisect import bisect_right
 
 from ..schedule import DELAY, DELAYS, DUE, EDGE, JUMPS, PAUSES, TICKS, Disturbance, Kind
 from ..trial import Choices
-from .known_times import KnownTimes
-from .state import TrialState, seconds
+from .state import Part, seconds
 from .strands import Strand, Waiting
 
 _LATE_STARTS: Choices = (
@@ -20,14 +19,8 @@ _LATE_STARTS: Choices = (
 """The disturbances by which a client may start later than the others."""
 
 
-class Pauses:
+class Pauses(Part):
     """Pauses one strand or all strands, if the patience of a client allows it."""
-
-    def __init__(self, state: TrialState, known_times: KnownTimes) -> None:
-        self._state = state
-        self._fakes = state.fakes
-        self._log = state.log
-        self._known_times = known_times
 
     def pause(self, strand: Strand, disturbance: Disturbance) -> bool:
         """Pause a strand before its call or, if it is slow, before its answer; return False if patience
@@ -90,7 +83,7 @@ class Pauses:
         """Return the time at which a pause that begins now ends, or None without such a time."""
         now = self._fakes.now_us()
         if disturbance.detail == DUE:
-            return self._known_times.next_in_data(now)
+            return self._state.known_times.next_in_data(now)
         if disturbance.kind in DELAYS:
             return now + int(disturbance.detail or DELAY) * 1_000_000
         if disturbance.kind == "tick":
@@ -99,7 +92,7 @@ class Pauses:
             target = _edge(now)
         else:
             index = int(disturbance.detail or 1) - 1
-            instants = self._known_times.upcoming(now, JUMPS)
+            instants = self._state.known_times.upcoming(now, JUMPS)
             if index >= len(instants):
                 return None
             target = instants[index]
@@ -124,9 +117,12 @@ class Pauses:
         """
         if not self._fakes.clock.driving:
             now = self._fakes.now_us()
-            due_us, latest_us = self._known_times.next_in_data(now), self._latest_us(strand, now)
+            due_us, latest_us = (
+                self._state.known_times.next_in_data(now),
+                self._latest_us(strand, now),
+            )
             choices += _pauses(
-                bisect_right(self._known_times.upcoming(now, JUMPS), latest_us),
+                bisect_right(self._state.known_times.upcoming(now, JUMPS), latest_us),
                 has_due=due_us is not None and due_us <= latest_us,
                 has_edge=_edge(now) <= latest_us,
             )

@@ -18,10 +18,8 @@ from .calls import Calls
 from .clock import MOST_STEPS, ClockMove, Option, TrialClock
 from .decisions import Decisions
 from .deliveries import DeliveryStrands
-from .known_times import KnownTimes
 from .loops import Loops
 from .pauses import Pauses
-from .sleepers import Sleepers
 from .stacks import application_frame, describe_places, describe_stuck, distinct_places
 from .state import Subject, TrialState
 from .strand_waits import StrandWaits
@@ -55,21 +53,14 @@ class Simulation:
         self._fakes = state.fakes
         self._outsiders = subject.outsiders
         self._strategy = plan.strategy
-        places = plan.strategy.places if plan.strategy is not None else subject.kinds
-        is_late = "late" in places or any(
-            disturbance.kind == "late" for disturbance in plan.schedule
-        )
-        moves_time = plan.strategy is not None and plan.strategy.moves_time
-        self.known_times = known_times = KnownTimes(state.fakes)
-        self._pauses = pauses = Pauses(state, known_times)
-        self._sleepers = sleepers = Sleepers(state)
-        self.clock = TrialClock(state, known_times, pauses, sleepers, moves_time=moves_time)
+        self._pauses = pauses = Pauses(state)
+        self.clock = TrialClock(state, pauses)
         self._decisions = Decisions(state, self.clock)
-        self.waits = StrandWaits(state, self.clock, sleepers)
+        self.waits = StrandWaits(state, self.clock)
         self.deliveries = DeliveryStrands(state)
         self.loops = Loops(state)
         self._workers = Workers(state)
-        self.calls = Calls(state, known_times, pauses, self.waits, late=is_late)
+        self.calls = Calls(state, pauses, self.waits)
         self._last_root: Strand | None = None
         """The client, worker or delivery of the strand that ran last, unless the clock has moved."""
         self._last_begun: Strand | None = None
@@ -83,7 +74,7 @@ class Simulation:
         except Redundant:
             self._log.flags.add("redundant")
         finally:
-            self._sleepers.end()
+            self.state.sleepers.end()
             self.state.cut(
                 lambda strand: strand.crashed or strand.host.crashed or strand.root.crashed
             )
@@ -101,7 +92,7 @@ class Simulation:
         log = self._log
         if self.state.has_steps and log.broken is None:
             self._decisions.end_step((CLOCK,))
-        if self.clock.moves_time and log.broken is None:
+        if self.state.moves_time and log.broken is None:
             self.clock.foresee()
         self.state.operations.sort_outcomes()
         for strand in self.state.strands:
@@ -297,7 +288,7 @@ class Simulation:
             for _ in range(_GRACE_CHECKS):
                 # A thread that is not explored may still release a waiting strand.
                 pause()
-                if self.turns.has_ended or self._sleepers or self._options():
+                if self.turns.has_ended or self.state.sleepers or self._options():
                     return False
             self._report_stuck(busy)
         for strand in self.state.strands:

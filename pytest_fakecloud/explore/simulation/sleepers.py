@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from .state import TrialState
 from .strands import Strand, pause
+
+if TYPE_CHECKING:
+    from .state import TrialState
 
 _CHECKS = 500
 """Number of checks, a ``pause()`` apart, for which the clock waits for code that it has woken."""

@@ -21,9 +21,11 @@ from ..promises import Promises
 from ..schedule import SWITCHES, Disturbance, Kind, Schedule
 from ..trial import Choices, DueDelivery, Line, Place, Point, Program, TrialPlan
 from .current_thread import CurrentThread
+from .known_times import KnownTimes
 from .log import TrialLog
 from .operations import Operations
 from .outsiders import OutsideCalls, Outsiders
+from .sleepers import Sleepers
 from .stacks import Sources
 from .strands import Strand
 from .turns import Turns
@@ -58,7 +60,13 @@ class TrialState:
         self.plan = plan
         self.schedule = plan.schedule
         self.subject = subject
-        self.has_steps = plan.stacks or (plan.strategy is not None and plan.strategy.records)
+        strategy = plan.strategy
+        places = subject.kinds if strategy is None else strategy.places
+        self.is_late = "late" in places or any(d.kind == "late" for d in plan.schedule)
+        """Whether strands can give up their turns before they receive their answers."""
+        self.moves_time = strategy is not None and strategy.moves_time
+        """Whether the search orders the moves of the clock."""
+        self.has_steps = plan.stacks or (strategy is not None and strategy.records)
         self.fingerprints = Fingerprints(self.fakes)
         self.log = TrialLog(plan.schedule, self.fakes.now_us())
         self.sources = Sources(stacks=plan.stacks)
@@ -69,6 +77,8 @@ class TrialState:
         self.current_thread = CurrentThread(self)
         self.outside_calls = OutsideCalls(self)
         self.operations = Operations(self)
+        self.known_times = KnownTimes(self.fakes)
+        self.sleepers = Sleepers(self)
         self.tasks: weakref.WeakKeyDictionary[Any, Strand] = weakref.WeakKeyDictionary()
         self.created_by: dict[str, int] = {}
         """The index of the step that created a strand or began a delivery, by its name."""
@@ -188,6 +198,17 @@ class TrialState:
         )
         self.log.lines.append(line)
         return line
+
+
+class Part:
+    """A part of a simulation, which knows the state of the trial, and only those parts that it calls."""
+
+    def __init__(self, state: TrialState) -> None:
+        self._state = state
+        self._fakes = state.fakes
+        self._log = state.log
+        self._turns = state.turns
+        self._current_thread = state.current_thread
 
 
 @functools.cache

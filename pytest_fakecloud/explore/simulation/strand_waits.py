@@ -12,25 +12,19 @@ from ...core.accesses import READS_CLOCK
 from ...core.errors import Crash
 from ...core.signals import Signal
 from .clock import TrialClock
-from .sleepers import Sleepers
-from .state import TrialState
+from .state import Part, TrialState
 from .strands import Gate, Strand, Waiting, Why
 
 LOOK = 0.5
 """Wall-clock seconds between two checks of whether a strand has ended."""
 
 
-class StrandWaits:
+class StrandWaits(Part):
     """Lets a strand wait: for its turn, a condition or a time. Then other strands run."""
 
-    def __init__(self, state: TrialState, clock: TrialClock, sleepers: Sleepers) -> None:
-        self._state = state
-        self._fakes = state.fakes
-        self._log = state.log
-        self._turns = state.turns
-        self._current_thread = state.current_thread
+    def __init__(self, state: TrialState, clock: TrialClock) -> None:
+        super().__init__(state)
         self._clock = clock
-        self._sleepers = sleepers
 
     def sleep(self, seconds: float) -> bool:
         """Sleep in fake time; return False for a thread that does not work for a strand."""
@@ -101,7 +95,7 @@ class StrandWaits:
                 gate.release()
 
             sleeping.add(me)
-            self._sleepers.add(self._after(seconds), strand, wake)
+            self._state.sleepers.add(self._after(seconds), strand, wake)
             gate.acquire()
             if self._turns.has_ended:
                 raise RuntimeError("the trial has ended in which this thread began to sleep")
@@ -125,7 +119,7 @@ class StrandWaits:
                     future.set_result(None)
 
             wake = partial(loop.call_soon_threadsafe, end)
-            self._sleepers.add(self._after(seconds), strand, wake)
+            self._state.sleepers.add(self._after(seconds), strand, wake)
             await future
         return True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core.errors import ContractError
-from .state import TrialState
+from .state import Part, TrialState
 from .strands import Strand, Waiting, Work
 
 MOST_STARTS = 12
@@ -12,13 +12,11 @@ MOST_RESTARTS_WITHOUT_PROGRESS = 3
 """Maximum number of restarts of a worker while a group's committed offsets and lag stay the same."""
 
 
-class Workers:
+class Workers(Part):
     """Starts workers again while there may be work for them."""
 
     def __init__(self, state: TrialState) -> None:
-        self._state = state
-        self._fakes = state.fakes
-        self._log = state.log
+        super().__init__(state)
         self._starts: dict[tuple[object, ...], set[int]] = {}
         """The starts that left the same records, by program and backlog."""
 
