@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..footprint import MEMORY, Footprint
 from ..schedule import CLOCK, Disturbance, Kind
-from ..trial import DueDelivery, Place, Step
+from ..trial import DueDelivery, Place, Redundant, Step
 from .clock import Option, TrialClock
 from .state import Part, TrialState
 from .strands import Strand
@@ -25,6 +25,26 @@ class Decisions(Part):
         """The points that are recorded, at which other strands could run first."""
         self._times: frozenset[int] = frozenset()
         """The times that the clock could move to at the last decision."""
+
+    def of_piece(self, piece: Strand | None, options: list[Option]) -> list[Option]:
+        """Return the options of the client, worker or delivery that ran last, if the strategy wants it
+        to run in one piece. End a trial in which it waits while others could run.
+        """
+        if piece is None or piece.state == "ended" or not options or self._strategy is None:
+            return options
+        begins_at = self._strategy.pieces
+        if not begins_at or (begins_at == "read" and self._has_only_written(piece)):
+            return options
+        own = [option for option in options if getattr(option, "root", None) is piece]
+        if not own:
+            raise Redundant
+        return own
+
+    def _has_only_written(self, root: Strand) -> bool:
+        """Return whether a client, worker or delivery has written data of fakes and read none."""
+        names = {strand.name for strand in self._state.strands if strand.root is root}
+        own = [access for access in self._log.accesses if access.client in names]
+        return bool(own) and all(access.is_write and access.name != "consume" for access in own)
 
     def decide(self, options: list[Option]) -> Option:
         """Choose an option: the first one unless the schedule or the strategy wants another."""

@@ -93,6 +93,19 @@ class DeliveryStrands(Part):
             return Outcome(exception=error, where=outcome.where)
         return outcome
 
+    def report(self, name: str, due: DueDelivery) -> None:
+        """Record the end of a delivery, and how it failed if it did."""
+        self._state.touch_message(due)
+        attempt = due.message.attempts[-1]
+        if attempt.state != "delivered":
+            said = attempt.status if attempt.status is not None else "nothing"
+            if due.message.state == "RETRY":
+                # The queue has lost the answer of a successful attempt.
+                is_success = attempt.status is not None and 200 <= attempt.status < 300
+                again = ", and is delivered again" if is_success else ", so it is retried"
+                said = f"{said}{again}"
+            self._state.add_line(name, f"answered {said}")
+
 
 def _delivery_words(due: DueDelivery, disturbances: Sequence[Disturbance]) -> str:
     url = due.message.url

@@ -5,7 +5,6 @@ ends and restarts strands.
 from __future__ import annotations
 
 import sys
-import threading
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -125,7 +124,7 @@ class Simulation:
             for strand in strands:
                 if strand.root.crashed and self._is_dying(strand):
                     return strand
-            options = self._of_piece(self._options())
+            options = self._decisions.of_piece(self._last_begun, self._options())
             move = self.clock.plan_move(options) if self.clock.may_move else None
             if move is not None:
                 options.append(move)
@@ -174,27 +173,6 @@ class Simulation:
         if not options and (again := self._workers.restarted(now)) is not None:
             options.append(again)
         return options
-
-    def _of_piece(self, options: list[Option]) -> list[Option]:
-        """Return the options of the strand that runs in one piece, if the strategy wants that. End a
-        trial in which it waits while others could run.
-        """
-        piece = self._last_begun
-        if piece is None or piece.state == "ended" or not options or self._strategy is None:
-            return options
-        begins_at = self._strategy.pieces
-        if not begins_at or (begins_at == "read" and self._has_only_written(piece)):
-            return options
-        own = [option for option in options if getattr(option, "root", None) is piece]
-        if not own:
-            raise Redundant
-        return own
-
-    def _has_only_written(self, root: Strand) -> bool:
-        """Return whether a client, worker or delivery has written data of fakes and read none."""
-        names = {strand.name for strand in self.state.strands if strand.root is root}
-        own = [access for access in self._log.accesses if access.client in names]
-        return bool(own) and all(access.is_write and access.name != "consume" for access in own)
 
     def _runnable(self, now: int) -> list[Option]:
         """Return the strands and deliveries that can run, in the default order."""
@@ -335,16 +313,6 @@ class Simulation:
         if strand.role == "client":
             self.state.operations.begin_client(strand)
 
-    def new_thread(self, parent: Strand, thread: threading.Thread) -> Strand:
-        target = getattr(thread, "_target", None)
-        name = getattr(target, "__name__", "").strip("_")
-        name = name if name.isidentifier() else "thread"
-        name = self.state.new_name(f"{parent.root.title}+{name}")
-        self.state.created_by[name] = len(self._log.steps) - 1
-        child = Strand(name, "thread", parent=parent, thread=-1, is_daemon=thread.daemon)
-        child.starting = thread
-        return self.state.add(child)
-
     def lost(self, strand: Strand) -> None:
         """Note a thread of the code that has ended before its function began."""
         note = f"not explored: the thread {strand.title}, which ended before its code began"
@@ -360,7 +328,7 @@ class Simulation:
             self.state.cut(lambda owner: owner.root is strand.root)
         self.state.operations.store(strand)
         if strand.due is not None:
-            self._report_delivery(strand.name, strand.due)
+            self.deliveries.report(strand.name, strand.due)
         if strand.crashed or (error is not None and broken_promise(error) is None):
             self._workers.leave_groups(strand)
             if strand.role == "worker" and strand.work.starts < MOST_STARTS:
@@ -373,18 +341,6 @@ class Simulation:
         for task in self.state.strands:
             if task.role == "task" and task.host is strand:
                 task.state, task.crashed = "ended", True
-
-    def _report_delivery(self, name: str, due: DueDelivery) -> None:
-        self.state.touch_message(due)
-        attempt = due.message.attempts[-1]
-        if attempt.state != "delivered":
-            said = attempt.status if attempt.status is not None else "nothing"
-            if due.message.state == "RETRY":
-                # The queue has lost the answer of a successful attempt.
-                is_success = attempt.status is not None and 200 <= attempt.status < 300
-                again = ", and is delivered again" if is_success else ", so it is retried"
-                said = f"{said}{again}"
-            self.state.add_line(name, f"answered {said}")
 
 
 def _group_of(strand: Strand, now: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
+import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -103,13 +104,11 @@ class TrialState:
         self.strands.append(strand)
         return strand
 
-    def new_name(self, name: str) -> str:
-        numbered = (f"{name}{number}" for number in itertools.count(2))
-        free_name = next(
-            candidate
-            for candidate in itertools.chain([name], numbered)
-            if candidate not in self._names
-        )
+    def _new_name(self, prefix: str, function: str, otherwise: str) -> str:
+        """Return a name that no strand has, after the name of a function if it is an identifier."""
+        name = prefix + (function if function.isidentifier() else otherwise)
+        names = itertools.chain([name], (f"{name}{number}" for number in itertools.count(2)))
+        free_name = next(candidate for candidate in names if candidate not in self._names)
         self._names.add(free_name)
         return free_name
 
@@ -117,12 +116,21 @@ class TrialState:
         strand.state, strand.place = "parked", place
         strand.parked_at = strand.host.parked_at = next(self._parkings)
 
+    def new_thread(self, parent: Strand, thread: threading.Thread) -> Strand:
+        """Add the strand of a thread that a strand starts."""
+        function = getattr(getattr(thread, "_target", None), "__name__", "").strip("_")
+        name = self._new_name(f"{parent.root.title}+", function, "thread")
+        self.created_by[name] = len(self.log.steps) - 1
+        child = Strand(name, "thread", parent=parent, thread=-1, is_daemon=thread.daemon)
+        child.starting = thread
+        return self.add(child)
+
     def task_strand(self, host: Strand, task: asyncio.Task[Any]) -> Strand:
+        """Return the strand of a task in the event loop of a strand."""
         strand = self.tasks.get(task)
         if strand is None:
-            name = str(getattr(task.get_coro(), "__name__", ""))
-            name = name if name.isidentifier() else "task"
-            name = self.new_name(f"{host.root.title}:{name}")
+            function = str(getattr(task.get_coro(), "__name__", ""))
+            name = self._new_name(f"{host.root.title}:", function, "task")
             strand = self.add(Strand(name, "task", parent=host))
             strand.state = "running"
             self.tasks[task] = strand
