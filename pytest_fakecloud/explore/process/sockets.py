@@ -141,7 +141,7 @@ class Sockets:
     def _sending(self, sock: socket.socket) -> MemoryLink | None:
         """Return the connection on which this thread is about to send, unless it is a real one."""
         link, simulation = self._connections.of(sock), self._world.simulation
-        if simulation is not None:
+        if simulation is not None and not self._world.current_thread.is_in_promise():
             _note_sender(simulation.state, sock, link)
         return link
 

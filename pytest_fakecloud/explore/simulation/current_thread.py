@@ -24,9 +24,10 @@ class CurrentThread:
     """The thread that asks: for which strand of the trial it works, if for any.
 
     A thread is **explored** if it runs the code of a strand. Another one can *serve* a call, as those
-    of the fakes do; it can be *carried* along by a context, as the pool of an ASGI application is;
-    or be *left over* by an earlier trial. The *owner* runs the checks, and the trials. A promise that
-    is checked after every step runs *aside*, in a thread of a strand or in the owner.
+    of the fakes do; it can be *carried* along by a context, as the pool of an ASGI application is; or
+    be *left over* by an earlier trial. The *owner* runs the checks, and the trials. A promise that is
+    checked after every step runs *aside*: in the owner, or in the thread of a strand that has just
+    given up its turn or ended.
 
     Between trials, no thread is explored, and the waits of those of the checks move the clock.
     """
@@ -38,8 +39,8 @@ class CurrentThread:
         """The threads whose waits move the clock: between trials, those of the checks and of
         ``setup=``.
         """
-        self._asides = 0
-        """Number of blocks of ``aside()`` that are in progress."""
+        self._of_promise: int | None = None
+        """The thread that checks a promise after a step, by its identifier."""
         self._served: dict[int, Strand] = {}
         """The strand whose call each thread handles, by the thread's identifier."""
         self._is_setting_up = False
@@ -51,11 +52,11 @@ class CurrentThread:
         return None if self._trial is None else self._trial.turns.here()
 
     def is_explored(self) -> bool:
-        return not self._asides and self.host() is not None
+        return not self.is_aside() and self.host() is not None
 
     def strand(self) -> Strand | None:
         """Return the explored strand of this thread or, in an event loop, of its current task."""
-        host = None if self._asides else self.host()
+        host = None if self.is_aside() else self.host()
         if host is None or self._trial is None or host.loop.running is None:
             return host
         task = asyncio.current_task(host.loop.running)
@@ -90,7 +91,7 @@ class CurrentThread:
 
     def serving(self) -> Strand | None:
         """Return the strand whose call this thread handles."""
-        return None if self._asides else self._served.get(threading.get_ident())
+        return None if self.is_aside() else self._served.get(threading.get_ident())
 
     def executing(self) -> Strand | None:
         """Return the strand whose command this thread executes, in a call or by itself."""
@@ -122,7 +123,7 @@ class CurrentThread:
 
     def sleeping_for(self) -> Strand | None:
         """Return the strand for which this thread sleeps, although the thread is not explored."""
-        if self._trial is None or self._asides or self.host() is not None or self.has_ended():
+        if self._trial is None or self.is_aside() or self.host() is not None or self.has_ended():
             return None
         # A thread of the fakes runs the handler of a ``destination`` for the delivering strand.
         is_of_fakes = threading.current_thread().name.startswith(OF_FAKES)
@@ -132,31 +133,32 @@ class CurrentThread:
         """Return the strand whose random numbers this thread draws, on whatever thread or loop the
         strand's code runs; None outside of explored code.
         """
-        is_outside = threading.get_ident() == self._owner or self._asides or self.has_ended()
+        is_outside = threading.get_ident() == self._owner or self.is_aside() or self.has_ended()
         return None if is_outside else self.working_for()
 
     # -- promises, checks and setup=
 
     def is_own(self) -> bool:
         """Return whether this thread runs explored code, promises, or the checks of the exploration."""
-        return self.host() is not None or threading.get_ident() == self._owner
+        is_owner = threading.get_ident() == self._owner
+        return is_owner or self.host() is not None or self.is_in_promise()
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
         """Do not explore the calls within the block, which a promise makes."""
-        self._asides += 1
+        self._of_promise = threading.get_ident()
         try:
             yield
         finally:
-            self._asides -= 1
+            self._of_promise = None
 
     def is_aside(self) -> bool:
         """Return whether a promise is being checked after a step, in whatever thread."""
-        return self._asides > 0
+        return self._of_promise is not None
 
     def is_in_promise(self) -> bool:
         """Return whether this thread runs a promise that is checked after every step."""
-        return self._asides > 0 and self.is_own()
+        return self._of_promise == threading.get_ident()
 
     def is_of_check(self) -> bool:
         """Return whether the waits of this thread move the clock, because it runs a check."""
