@@ -19,8 +19,9 @@ from ..observers import mark
 from ..promises import Promises
 from ..schedule import Schedule
 from ..serial import InOnePiece, Serial
-from ..simulation.state import Subject, TrialHistory, add_schedule
-from ..simulation.strands import without_library_frames
+from ..simulation.operations import TrialHistory
+from ..simulation.stacks import without_library_frames
+from ..simulation.state import Subject, add_schedule
 from ..trial import Anomaly, History, Line, Strategy, Trial, TrialPlan, Verdict
 from ..world import World
 from .tally import ShownAnomaly, Tally
@@ -190,7 +191,6 @@ class Player:
         """Prepare a forked process, in which the threads and sockets of its parent are missing."""
         # The child shares the position in a captured file of the parent, which reports the trials.
         sys.stdout = sys.stderr = io.StringIO()
-        self.subject.threads.after_fork()
         self.world.after_fork()
 
     def varied(self, schedule: Schedule) -> Schedule:
