@@ -355,7 +355,7 @@ def test_private_attributes_are_assigned_where_their_class_is() -> None:
         if node.attr in owners
         and name not in owners[node.attr]
         # an executor of the standard library
-        and (name, ast.unparse(node)) != ("explore.patches", "pool._threads")
+        and (name, ast.unparse(node)) != ("explore.process.threads", "pool._threads")
     ]
     assert assignments == []
     assert assigned

@@ -227,8 +227,6 @@ def playing(
             world,
             programs,
             promises,
-            world.threads,
-            world.awaited,
             disturbed=frozenset(fake.name for fake in chosen_fakes(cloud, services)),
             kinds=possible,
             patience_us=duration_us(patience),

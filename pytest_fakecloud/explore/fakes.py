@@ -126,13 +126,6 @@ class Deliveries:
         self._ordinals: dict[str, int] = {}
         self._ended: list[tuple[Schedules, MessageSchedule]] = []
 
-    def are_left(self) -> bool:
-        """Return whether a queue has a message to deliver, now or later."""
-        for _, engine in self._engines:  # noqa: SIM110 - called at every turn
-            if engine.planning.timers:
-                return True
-        return False
-
     def next_us(self, after_us: int = -1) -> int | None:
         if not self._engines:
             return None

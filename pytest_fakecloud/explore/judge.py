@@ -12,8 +12,9 @@ from .anomalies import LAST, Allowed, AnomalyError, find_anomalies
 from .evidence import Evidence
 from .schedule import Schedule
 from .serial import Serial
-from .simulation.state import Subject, TrialHistory, add_schedule
-from .simulation.strands import without_library_frames
+from .simulation.operations import TrialHistory
+from .simulation.stacks import without_library_frames
+from .simulation.state import Subject, add_schedule
 from .trial import Anomaly, History, Line, Plan, Trial, Verdict
 from .world import World
 

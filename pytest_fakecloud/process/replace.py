@@ -23,6 +23,8 @@ from ..core.exits import Exits
 
 Function: TypeAlias = Callable[..., Any]
 """A function of other code, or its replacement."""
+Patch: TypeAlias = tuple[object, str, object]
+"""The owner and the name of an attribute, and the value that replaces it."""
 _MISSING: Any = object()
 _lock = threading.RLock()
 _covered: dict[int, Replacement] = {}

@@ -17,7 +17,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.settings import VERSION, KVConfig
 from pytest_fakecloud.kv.table import registry
-from pytest_fakecloud.kv.table.registry import COMMANDS, _specs_of, command_table
+from pytest_fakecloud.kv.table.registry import EVERYTHING, _specs_of, command_table
 from pytest_fakecloud.kv.table.rows import read
 from pytest_fakecloud.queue.engine.queues import Queues
 from pytest_fakecloud.queue.model import OrderedQueue
@@ -92,8 +92,9 @@ def test_the_recipe_for_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     vendors = command_table("vendor", VERSION["vendor"], ())
     for group, row in zip(re.findall(r"\[([\w-]+)\]", heading), rows.splitlines(), strict=True):
         for name, spec in _specs_of(read(f"[{group}]\n{row}").values()).items():
-            monkeypatch.setitem(COMMANDS, name, spec)
-            monkeypatch.setitem(vendors.commands, name, spec)
+            for table in (EVERYTHING, vendors):
+                monkeypatch.setitem(table.commands, name, spec)
+                monkeypatch.setitem(table._by_word, name.encode(), spec)
     # ACL categories and functions, which contain those of the new commands.
     monkeypatch.setattr(vendors, "_members", {})
     monkeypatch.setattr(registry, "FUNCTIONS", {**registry.FUNCTIONS})

@@ -536,3 +536,37 @@ def test_a_promise_of_every_step_may_limit_the_time_of_a_call(
         return asyncio.run(value()) in (None, "1")
 
     cloud.explore(lambda: redis.incr("n"), always(predicate), schedule="")
+
+
+def _read_over_rest(kv: KVServer) -> list[Any]:
+    pipeline = Redis(kv.url, kv.token).pipeline()
+    return pipeline.get("first").get("second").exec()
+
+
+def _read_transaction_over_rest(kv: KVServer) -> list[Any]:
+    transaction = Redis(kv.url, kv.token).multi()
+    return transaction.get("first").get("second").exec()
+
+
+def _read_over_the_protocol(kv: KVServer) -> list[Any]:
+    with contextlib.closing(redis_py.Redis.from_url(kv.database_url)) as client:
+        return client.pipeline(transaction=False).get("first").get("second").execute()
+
+
+@pytest.mark.parametrize(
+    "read", [_read_over_rest, _read_transaction_over_rest, _read_over_the_protocol]
+)
+def test_a_promise_of_every_step_may_send_several_commands_together(
+    cloud: Cloud, kv: KVServer, redis: Redis, read: Callable[[KVServer], list[Any]]
+) -> None:
+    """No strand runs between the commands of a promise."""
+
+    def run() -> None:
+        redis.set("first", "1")
+        redis.set("second", "1")
+
+    def ordered() -> bool:
+        first, second = read(kv)
+        return bool(first) or not second
+
+    assert cloud.explore([run, run], always(ordered), budget=5).tried == 5

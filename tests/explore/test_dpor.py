@@ -23,7 +23,6 @@ from pytest_fakecloud.explore.promises import Promises
 from pytest_fakecloud.explore.search.dpor import Branch, Interleavings, decided_places
 from pytest_fakecloud.explore.simulation.scheduler import Simulation
 from pytest_fakecloud.explore.simulation.state import Subject
-from pytest_fakecloud.explore.simulation.turns import Threads
 from pytest_fakecloud.explore.trial import Begin, Place, Plan, Program, Step, Trial
 
 from ..budget import cases
@@ -119,33 +118,28 @@ def outcomes(
     reached: set[Any] = set()
     trials = 0
     programs = [Program(name, function) for name, function in clients.items()]
-    threads = Threads()
     late = "late" in strategy.places
     fakes = frozenset(h.name for h in cloud.fakes())
     kinds = SWITCHES if late else SWITCHES - {"late"}
-    try:
-        with explored(cloud, programs) as world:
-            code = programs, Promises(None), threads, world.awaited
-            subject = Subject(world, *code, fakes, kinds, PATIENCE_US)
-            while strategy.next():
-                world.reset()
-                memory.clear()
-                simulation = Simulation(subject, Plan(orders=strategy))
-                world.run(simulation)
-                trial = simulation.frozen()
-                strategy.learn(trial)
-                if "redundant" in trial.flags:
-                    continue
-                trials += 1
-                if strategy.moves_time:
-                    simulation.clock.move_to(world.now_us() + PATIENCE_US)
-                results = simulation.history.results
-                state = tuple(sorted((k, str(v)) for k, v in kv.contents().items()))
-                end = tuple(memory) if late else ()
-                reached.add((state, tuple(sorted((k, str(v)) for k, v in results.items())), end))
-                assert trials < 20_000
-    finally:
-        threads.close()
+    with explored(cloud, programs) as world:
+        subject = Subject(world, programs, Promises(None), fakes, kinds, PATIENCE_US)
+        while strategy.next():
+            world.reset()
+            memory.clear()
+            simulation = Simulation(subject, Plan(orders=strategy))
+            world.run(simulation)
+            trial = simulation.frozen()
+            strategy.learn(trial)
+            if "redundant" in trial.flags:
+                continue
+            trials += 1
+            if strategy.moves_time:
+                simulation.clock.move_to(world.now_us() + PATIENCE_US)
+            results = simulation.history.results
+            state = tuple(sorted((k, str(v)) for k, v in kv.contents().items()))
+            end = tuple(memory) if late else ()
+            reached.add((state, tuple(sorted((k, str(v)) for k, v in results.items())), end))
+            assert trials < 20_000
     return reached, trials
 
 

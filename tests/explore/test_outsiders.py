@@ -25,7 +25,7 @@ from werkzeug import Request, Response
 
 from pytest_fakecloud import Cloud, History, KVServer
 from pytest_fakecloud.core.timers import monotonic
-from pytest_fakecloud.explore.simulation import state
+from pytest_fakecloud.explore.simulation import outsiders
 
 from ..harness import apart
 from .conftest import broken, failure, holds, publishes_to_asgi
@@ -77,8 +77,8 @@ def test_a_thread_that_stays_idle_holds_up_no_trial(
     cloud: Cloud, kv: KVServer, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     redis, pauses = Redis(kv.url, kv.token, rest_retries=0), []
-    pause = state.pause
-    monkeypatch.setattr(state, "pause", lambda: (pauses.append(1), pause()))
+    pause = outsiders.pause
+    monkeypatch.setattr(outsiders, "pause", lambda: (pauses.append(1), pause()))
 
     def check() -> None:
         assert kv.value("n") != "0"
@@ -87,7 +87,7 @@ def test_a_thread_that_stays_idle_holds_up_no_trial(
     result = cloud.explore([increment, increment], check, budget=20)
     assert result.tried > 3
     # One at the first trial's end, besides those at the start, and a few on a busy machine.
-    assert len(pauses) < state._CHECKS_AT_START + result.tried
+    assert len(pauses) < outsiders._CHECKS_AT_START + result.tried
 
 
 @pytest.mark.parametrize("transport", ["HTTP", "Redis protocol"])
@@ -194,7 +194,7 @@ def test_several_clients_of_a_running_application_are_an_error(
     cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch, kind: str, late: str
 ) -> None:
     """The error is the same whichever request reaches a fake first."""
-    monkeypatch.setattr(state, "_CHECKS", 2)
+    monkeypatch.setattr(outsiders, "_CHECKS", 2)
     app, redis = FastAPI(), Redis(kv.url, kv.token, rest_retries=0)
     gates: list[threading.Event] = []
 

@@ -16,14 +16,15 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
 from pytest_fakecloud.explore.explore import playing
+from pytest_fakecloud.explore.process.loops import OwnLoop
 from pytest_fakecloud.explore.programs import programs_of
 from pytest_fakecloud.explore.schedule import Schedule
 from pytest_fakecloud.explore.search.shrinking import minimal, smallest
 from pytest_fakecloud.explore.search.store import key_of
 from pytest_fakecloud.explore.search.tally import Coverage
 from pytest_fakecloud.explore.simulation.connections import Connections
+from pytest_fakecloud.explore.simulation.current_thread import CurrentThread
 from pytest_fakecloud.explore.simulation.log import TrialLog
-from pytest_fakecloud.explore.simulation.sockets import OwnLoop
 from pytest_fakecloud.explore.trial import Plan
 
 from .conftest import failure, holds
@@ -77,8 +78,10 @@ def test_the_only_order_of_several_strands_is_exhaustive(cloud: Cloud, redis: Re
 
 
 def test_answers_arrive_in_the_order_of_their_sockets() -> None:
-    fakes: Any = types.SimpleNamespace(now_us=lambda: 0, connections=Connections([]))
-    loop = OwnLoop(fakes, lambda: None, lambda seconds: False)
+    world: Any = types.SimpleNamespace(
+        now_us=lambda: 0, connections=Connections([]), current_thread=CurrentThread()
+    )
+    loop = OwnLoop(world)
     pairs = [socket.socketpair() for _ in range(3)]
     try:
         for near, _ in pairs:

@@ -16,8 +16,8 @@ import redis
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import did_you_mean
 from pytest_fakecloud.core.threads import place_of
-from pytest_fakecloud.explore.simulation import turns
-from pytest_fakecloud.explore.simulation.turns import describe_places, describe_stuck
+from pytest_fakecloud.explore.simulation import stacks
+from pytest_fakecloud.explore.simulation.stacks import describe_places, describe_stuck
 from pytest_fakecloud.hints.missing_requests import hints_about_error
 from pytest_fakecloud.hints.mistakes import mistakes
 from pytest_fakecloud.process.call_sites import call_site
@@ -193,7 +193,7 @@ def test_a_walk_over_a_stack_that_raises_is_one_line(monkeypatch: pytest.MonkeyP
     host = SimpleNamespace(thread=threading.get_ident())
     strands: Any = [SimpleNamespace(title="worker", state="waiting", host=host)]
     with monkeypatch.context() as patch:
-        patch.setattr(turns, "application_frame", raises)
+        patch.setattr(stacks, "_describe_wait", raises)
         said = describe_stuck(strands)
     assert said.startswith("stuck: the places of worker (test_false_statements.py:")
     assert "are unknown: " in said

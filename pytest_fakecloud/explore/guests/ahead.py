@@ -225,7 +225,6 @@ def _play_all(
     # The child shares the position in a captured file of the parent, which reports the trials.
     sys.stdout = sys.stderr = io.StringIO()
     # The threads and the sockets of its parent are missing.
-    player.subject.threads.after_fork()
     player.world.after_fork()
     with contextlib.suppress(OSError):
         while offer := offers.recv(_MOST_BYTES):

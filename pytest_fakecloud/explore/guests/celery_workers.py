@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ...process.replace import Patch
+
 _ADVICE = (
     "it waits with epoll, which explore() does not control. Make a client that takes messages with "
     "`channel.basic_get('celery')` of `app.connection()`, calls `app.tasks[...]` and acknowledges them"
@@ -14,7 +16,7 @@ _ADVICE = (
 
 def celery_patches(
     refuses: Callable[[str, str, Callable[..., Any]], Callable[..., Any]],
-) -> Iterator[tuple[object, str, object]]:
+) -> Iterator[Patch]:
     """Yield the functions of Celery that ``refuses(name, advice, original)`` replaces by errors, as
     owner, name and value.
     """

@@ -11,30 +11,19 @@ from __future__ import annotations
 import select
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
+from ...process.replace import Patch
 from ..simulation.connections import Connections, MemoryLink, fileno_of
 
-# Keep the original, because explore() replaces the name. Windows has none of these.
-_system_poll: Callable[[], Any] = getattr(select, "poll", None)  # type: ignore[assignment]
+# Windows has none of these.
 _IN, _OUT, _PRIORITY, _ERROR, _END, _HANG_UP = (
     getattr(select, name, 0)
     for name in ("POLLIN", "POLLOUT", "POLLPRI", "POLLERR", "POLLHUP", "POLLRDHUP")
 )
 _Await: TypeAlias = Callable[[Callable[[], bool], float | None], None]
 """Waits until a condition is true; raises ``TimeoutError`` if it is not after these seconds."""
-
-
-def polling_patches(
-    connections: Connections, await_news: _Await
-) -> Iterator[tuple[object, str, object]]:
-    """Yield the functions of ``select`` that are replaced, as owner, name and value."""
-    polling = Polling(connections, await_news)
-    if hasattr(select, "poll"):
-        yield select, "poll", partial(polling.poll, select.poll)
-        yield select, "select", partial(polling.select, select.select)
 
 
 class MemoryPoll:
@@ -93,19 +82,16 @@ def _events(link: MemoryLink, mask: int) -> int:
     return events & mask | always
 
 
-class Polling:
-    """The functions of the module ``select``. Each gets the original one first."""
+def polling_patches(connections: Connections, await_news: _Await) -> Iterator[Patch]:
+    """Yield the functions of ``select`` that are replaced, as owner, name and value."""
+    if not hasattr(select, "poll"):
+        return  # on Windows
+    system_poll, system_select = select.poll, select.select
 
-    def __init__(self, connections: Connections, await_news: _Await) -> None:
-        self._connections = connections
-        self._await_news = await_news
+    def poll() -> MemoryPoll:
+        return MemoryPoll(system_poll(), connections, await_news)
 
-    def poll(self, original: Callable[[], Any]) -> MemoryPoll:
-        return MemoryPoll(original(), self._connections, self._await_news)
-
-    def select(
-        self,
-        original: Callable[..., Any],
+    def select_in_memory(
         rlist: Iterable[Any],
         wlist: Iterable[Any],
         xlist: Iterable[Any],
@@ -113,17 +99,16 @@ class Polling:
         /,
     ) -> tuple[list[Any], list[Any], list[Any]]:
         lists = [*rlist], [*wlist], [*xlist]
-        if all(self._connections.at(fileobj) is None for fileobj in chain(*lists)):
-            result: tuple[list[Any], list[Any], list[Any]] = original(*lists, timeout)
-            return result
+        if all(connections.at(fileobj) is None for fileobj in chain(*lists)):
+            return system_select(*lists, timeout)
         masks: dict[int, int] = {}
         for fileobjs, event in zip(lists, (_IN, _OUT, _PRIORITY), strict=True):
             for fileno in map(fileno_of, fileobjs):
                 masks[fileno] = masks.get(fileno, 0) | event
-        poll = self.poll(_system_poll)
+        polled = poll()
         for fileno, mask in masks.items():
-            poll.register(fileno, mask)
-        events = dict(poll.poll(None if timeout is None else timeout * 1000))
+            polled.register(fileno, mask)
+        events = dict(polled.poll(None if timeout is None else timeout * 1000))
 
         def ready(fileobjs: list[Any], mask: int) -> list[Any]:
             return [fileobj for fileobj in fileobjs if events.get(fileno_of(fileobj), 0) & mask]
@@ -134,3 +119,6 @@ class Polling:
             ready(writable, _OUT | _ERROR | _END),
             ready(exceptional, _PRIORITY),
         )
+
+    yield select, "poll", poll
+    yield select, "select", select_in_memory

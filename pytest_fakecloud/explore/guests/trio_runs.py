@@ -9,13 +9,14 @@ from functools import partial
 from typing import Any
 
 from ...core.errors import ContractError
+from ...process.replace import Patch
 from ..world import World
 
 _PATIENCE = 0.05
 """Real seconds to wait for a socket or a thread before the clock moves, or is looked at again."""
 
 
-def trio_patches(world: World) -> Iterator[tuple[object, str, object]]:
+def trio_patches(world: World) -> Iterator[Patch]:
     """Yield the functions of trio that checks call instead, as owner, name and value."""
     trio = sys.modules.get("trio")
     if trio is None:
@@ -23,7 +24,8 @@ def trio_patches(world: World) -> Iterator[tuple[object, str, object]]:
     real_run, real_run_sync = trio.run, trio.to_thread.run_sync
 
     def run(function: Callable[..., Any], *args: Any, clock: Any = None, **options: Any) -> Any:
-        if clock is not None or not (world.is_waiting_check() or world.is_in_promise()):
+        thread = world.current_thread
+        if clock is not None or not (thread.is_of_check() or thread.is_in_promise()):
             return real_run(function, *args, clock=clock, **options)
         clock = _Clock(world, trio)
 
@@ -37,14 +39,14 @@ def trio_patches(world: World) -> Iterator[tuple[object, str, object]]:
         return result
 
     async def run_sync(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        if not world.is_waiting_check():
+        if not world.current_thread.is_of_check():
             return await real_run_sync(function, *args, **options)
         results: list[Any] = []
 
         def work() -> None:
             results.append(function(*args))
 
-        await real_run_sync(partial(world.run_in_check, work), **options)
+        await real_run_sync(partial(world.waits.run_in_check, work), **options)
         return results[0]
 
     yield trio, "run", run
@@ -91,7 +93,7 @@ class _Clock:
         now_us, looks = self._world.now_us(), iter((False,))
         limit = None if seconds == math.inf else seconds
         try:
-            self._world.wait_in_check(lambda: next(looks, True), limit)
+            self._world.waits.until(lambda: next(looks, True), limit)
         except ContractError as error:
             if self.error is not None:
                 raise  # A task that is shielded goes on waiting.

@@ -2,102 +2,82 @@
 
 from __future__ import annotations
 
-import functools
-import json
 import sys
-import threading
 from collections.abc import Callable, Collection, Generator, Sequence
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ...cloud.fake import Fake, core_of
-from ...core.errors import ContractError, Crash, ServiceError, listed, report_failure
-from ...faults.answers import lost
-from ...faults.plan import injector_of
-from ...http.messages import Answer, AnyResponse, ConnectionEffect, Proceed, Request
+from ...core.errors import ContractError, Crash, report_failure
+from ...http.messages import AnyResponse, ConnectionEffect, Proceed, Request
 from ...kv.command_fields import only_prepares
-from ...kv.errors import CLUSTER_DOWN
-from ...kv.faults import happen_to_nodes, possible_faults, served_slot, target_of
 from ...kv.report.calls import SEVERAL, command_of
 from ...kv.touches import text_of
 from ..accesses import Access
-from ..disturbances import DELAY, FAULTS, HOLD_US, KINDS, PARTITION, PAUSES, SLOW, Disturbance, Kind
-from ..fakes import ROTATED_US
+from ..disturbances import PAUSES, Disturbance
 from ..fingerprint import content_of
 from ..footprint import CommandLine, times_in, touches_of_request
-from ..trial import Choices, Line
-from .clock import TrialClock
-from .state import TrialState, seconds
-from .strands import Source, Strand, carried_source, source_of
-from .turns import describe_places
-
-if TYPE_CHECKING:
-    from ...kv.engine.replication import Node
-    from ...kv.engine.sessions import Session
-
+from ..trial import Line
+from .faults import Faults, faults_of_nodes, possible_disturbances, session_of
+from .pauses import Pauses
+from .stacks import Source, carried_source, describe_places, source_of
+from .state import Part, TrialState
+from .strand_waits import StrandWaits
+from .strands import Strand
 
 MOST_POINTS = 2_000
 """Maximum number of calls of one strand; more calls count as an endless loop."""
 T = TypeVar("T")
 _TurnsToYield = Generator[None, None, None]
 """A generator that yields wherever the strand must give up its turn."""
-_AT_CALLS: tuple[Kind, ...] = ("respond", "drop", "lose_response", "crash")
 
 
-class Calls:
+class Calls(Part):
     """Lets other strands run at the points of calls, and serves each call with its disturbances."""
 
-    def __init__(self, state: TrialState, clock: TrialClock, *, late: bool) -> None:
-        self._state = state
-        self._fakes = state.fakes
-        self._log = state.log
-        self._turns = state.turns
-        self._clock = clock
-        self._late = late
-        self._cut: dict[tuple[str, str], int] = {}
-        """The time until which calls of a root strand do not reach a fake, by title and name."""
+    def __init__(self, state: TrialState, pauses: Pauses, waits: StrandWaits) -> None:
+        super().__init__(state)
+        self._pauses = pauses
+        self._waits = waits
+        self._faults = Faults(state)
         self._served = 0
         self._running: tuple[Access, Any, Sequence[bytes], list[str]] | None = None
         """The latest command that writes, its database, and the contents of its keys before it."""
 
     def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
         """Return the strand that makes a call, and whether its own thread handles the call."""
-        strand = self._state.here()
+        strand = self._current_thread.strand()
         if strand is not None:
             return strand, True
         if request.client is not None:
             owner = self._state.owners.get(request.client[1])
             if owner is not None and owner.state != "ended":
                 return owner, False
-        return self._state.working_for(), False
+        return self._current_thread.working_for(), False
 
     def at_call(self, fake: Fake, request: Request, proceed: Proceed) -> AnyResponse:
         """Handle a request at its endpoint, in the strand's own thread or in the fake's."""
-        if self._state.aside_depth:
+        if self._current_thread.is_aside():
             return proceed()
-        is_left_over = self._turns.here() is None and self._state.is_left_over()
-        if is_left_over or (request.client and request.client[1] in self._state.left_ports):
+        outside = self._state.outside_calls.of_call(
+            -1 if request.client is None else request.client[1]
+        )
+        if "left over" in outside:
             self._log.note("not explored: late calls for a request of an earlier trial")
             return ConnectionEffect("drop")
         strand, is_own_thread = self._strand_of(request)
-        port = request.client[1] if request.client is not None else -1
-        is_outside = port in self._state.outside_ports or (
-            not is_own_thread and self._state.note_outsider()
-        )
-        is_helped = port in self._state.helped_ports or self._state.carried() is not None
         if strand is None and not self._turns.has_ended:
             return proceed()
         try:
             if strand is None:
                 raise Crash
-            if self._turns.has_ended or strand.root.crashed:
-                self._turns.crash(strand)
+            self._turns.check_alive(strand)
             if _is_silent(fake, request):
                 if self._state.plan.stacks:
                     self._log.silent_calls.append(request.call)
                 return proceed()
-            if is_outside or (is_helped and not is_own_thread and not strand.real_waits):
-                self._state.note_use_of_outsiders(strand)
+            is_helped = "helper" in outside and not is_own_thread and not strand.real_waits
+            if "outsider" in outside or is_helped:
+                self._state.outside_calls.note_use(strand)
                 return self._serve_without_turn(strand, fake, request, proceed)
             return self._serve_in_turn(strand, is_own_thread, fake, request, proceed)
         except Crash:
@@ -110,27 +90,23 @@ class Calls:
         self, strand: Strand, is_own_thread: bool, fake: Fake, request: Request, proceed: Proceed
     ) -> AnyResponse:
         """Process a call between the points before and after it, at which other strands may run."""
-        me, serving = threading.get_ident(), self._state.serving
         # Another thread may make this call for a waiting strand, or for one that has another call in
         # progress. The strand then has no turn to yield.
-        is_second = not is_own_thread and strand in serving.values()
+        is_second = not is_own_thread and self._current_thread.is_served(strand)
         has_turn = strand.state == "running" and not is_second
-        serving[me] = strand
-        try:
+        with self._current_thread.serves(strand):
             if is_own_thread and strand.turn.exchange:
                 return self._serve(strand, strand.turn.exchange, fake, request, proceed)
             if not has_turn:
                 return self._serve_without_turn(strand, fake, request, proceed)
             point = self._next_point(strand)
             for _ in self._approach(strand, point, fake, request):
-                self._clock.take_turn(strand, is_own_thread)
+                self._waits.take_turn(strand)
             response = self._serve(strand, point, fake, request, proceed)
-            if self._late or self._state.schedule.at(strand.name, point):
+            if self._state.is_late or self._state.schedule.at(strand.name, point):
                 for _ in self._receive(strand, point):
-                    self._clock.take_turn(strand, is_own_thread)
+                    self._waits.take_turn(strand)
             return response
-        finally:
-            serving.pop(me, None)
 
     def _serve_without_turn(
         self, strand: Strand, fake: Fake, request: Request, proceed: Proceed
@@ -141,20 +117,20 @@ class Calls:
 
     async def exchange(self, fake: Fake, exchange: Callable[[], T]) -> T:
         """Make an asynchronous request; let other tasks and strands run before and after it."""
-        strand = self._state.here()
+        strand = self._current_thread.strand()
         if strand is None or strand.role != "task":
             return exchange()
-        self._state.check_alive(strand)
+        self._turns.check_alive(strand)
         point = self._next_point(strand)
         for _ in self._approach(strand, point, fake, None):
-            await self._clock.take_turn_async(strand)
+            await self._waits.take_turn_async(strand)
         strand.turn.exchange = point
         try:
             response = exchange()
         finally:
             strand.turn.exchange = 0
         for _ in self._receive(strand, point):
-            await self._clock.take_turn_async(strand)
+            await self._waits.take_turn_async(strand)
         return response
 
     def _next_point(self, strand: Strand) -> int:
@@ -191,17 +167,17 @@ class Calls:
     ) -> None:
         if self._state.plan.notes and fake.name in self._state.subject.disturbed:
             route = "" if request is None else request.call.route
-            disturbances = _possible_disturbances(fake.fixture, route, may_wait=may_wait)
+            disturbances = possible_disturbances(fake.fixture, route, may_wait=may_wait)
             if request is not None:
-                disturbances += tuple((kind, "") for kind in _faults_of_nodes(fake, request))
-            self._clock.note_point(strand, disturbances)
+                disturbances += tuple((kind, "") for kind in faults_of_nodes(fake, request))
+            self._pauses.note_point(strand, disturbances)
 
     def _pause(
         self, strand: Strand, disturbances: Sequence[Disturbance], kinds: Collection[str]
     ) -> _TurnsToYield:
         """Apply the pauses among the disturbances of a point; yield after each."""
         for disturbance in disturbances:
-            if disturbance.kind in kinds and self._clock.pause(strand, disturbance):
+            if disturbance.kind in kinds and self._pauses.pause(strand, disturbance):
                 self._log.fired.append(disturbance)
                 yield
 
@@ -211,7 +187,7 @@ class Calls:
             return
         if disturbances := self._state.schedule.at(strand.name, point):
             yield from self._pause(strand, disturbances, ("slow",))
-        if self._late:
+        if self._state.is_late:
             self._state.park(strand, "late")
             yield
 
@@ -220,17 +196,18 @@ class Calls:
         if not self._state.plan.stacks:
             return
         strand, _ = self._strand_of(request)
-        if strand is not None and not self._state.aside_depth and not self._turns.has_ended:
-            self._add_line(strand, request)
+        if strand is None or self._current_thread.is_aside() or self._turns.has_ended:
+            return
+        self._add_line(strand, request)
 
     def add_command_of_test(self, argv: Sequence[bytes]) -> None:
         """Add a command that the test itself executes to the story, before the one it interrupts."""
-        strand = self._state.serving.get(threading.get_ident()) or self._state.here()
-        if strand is None or self._state.aside_depth or self._turns.has_ended:
+        strand = self._current_thread.executing()
+        if strand is None:
             return
         lines, interrupted = self._log.lines, strand.line
         self._state.add_line("test", " ".join(map(text_of, argv)))
-        is_served = strand in self._state.serving.values()
+        is_served = self._current_thread.is_served(strand)
         call = None if interrupted is None else interrupted.call
         if is_served and interrupted and call and call.route not in SEVERAL:
             lines.insert(lines.index(interrupted), lines.pop())
@@ -238,8 +215,8 @@ class Calls:
     def note_access(self, session: Any, line: CommandLine) -> None:
         """Record a command with the values of its keys, for the search for anomalies."""
         self.note_changes()
-        strand = self._state.serving.get(threading.get_ident()) or self._state.here()
-        if strand is None or self._state.aside_depth or self._turns.has_ended or not line.keys:
+        strand = self._current_thread.executing()
+        if strand is None or not line.keys:
             return
         unit = strand.line if session.in_script else object()
         before = tuple(map(session.db.find, line.key_names))
@@ -265,21 +242,19 @@ class Calls:
             self._running = None
 
     def at_gap(self) -> None:
-        strand = self._state.serving.get(threading.get_ident()) or self._state.here()
-        if strand is None or self._turns.has_ended or self._fakes.clock.driving:
+        """Let other strands run between two commands of a pipeline, as at a call."""
+        strand = self._current_thread.executing()
+        if strand is None or self._fakes.clock.driving:
             return
-        is_own_thread = self._turns.here() is not None
-        if strand.role == "task" and is_own_thread:
+        if strand.role == "task" and self._current_thread.is_explored():
             return
         strand.points += 1
         if self._state.plan.notes:
-            self._clock.note_point(strand)
+            self._pauses.note_point(strand)
         for _ in self._pause(strand, self._state.schedule.at(strand.name, strand.points), PAUSES):
-            self._clock.take_turn(strand, is_own_thread)
+            self._waits.take_turn(strand)
         self._state.park(strand, "switch")
-        self._clock.take_turn(strand, is_own_thread)
-
-    # -- the disturbances of a call
+        self._waits.take_turn(strand)
 
     def _serve(
         self, strand: Strand, point: int, fake: Fake, request: Request, proceed: Proceed
@@ -290,13 +265,13 @@ class Calls:
         root.work.last_call = self._served
         root.work.first_call = root.work.first_call or self._served
         if fake.fixture != "kv_server":  # which reports its commands
-            self._clock.note_data(times_in(request.body))
+            self._state.known_times.note_data(times_in(request.body))
         if fake.fixture == "broker" and request.route in ("consume", "commit"):
             group, instance = request.params.get("group"), request.params.get("instance")
             if group and instance:
                 root.work.consumers.add((fake, group, instance))
         disturbances = self._state.schedule.at(strand.name, point)
-        fault = self._apply(disturbances, strand, fake, request) if disturbances else None
+        fault = self._faults.apply(disturbances, strand, fake, request) if disturbances else None
         self._log.calls[title] += 1
         app: Any = core_of(fake).app
         app.recorder.renumber(request.call, now)
@@ -310,11 +285,13 @@ class Calls:
             )
             access = Access(strand.name, line, words, subjects, (), writes, request.call, at_us=now)
             self._log.accesses.append(access)
-        if self._cut and self._cut.get((root.title, fake.name), 0) > now:
+        if self._faults.is_cut_off(strand, fake):
             line.is_disturbance, line.words = True, f"does not reach {fake.name}"
             return ConnectionEffect("drop")
         try:
-            return self._serve_faulted(fault, fake, request, proceed, line) if fault else proceed()
+            if fault is not None:
+                return self._faults.serve(fault, fake, request, proceed, line)
+            return proceed()
         finally:
             self.note_changes()
 
@@ -340,80 +317,6 @@ class Calls:
             lines = source_of(sys._current_frames().get(strand.host.thread))
         return lines
 
-    def _apply(
-        self, disturbances: Sequence[Disturbance], strand: Strand, fake: Fake, request: Request
-    ) -> Disturbance | None:
-        """Apply the disturbances before a call, and return the fault of the call, if any."""
-        fault = None
-        faults = (*_faults_of(request.call.route), *_faults_of_nodes(fake, request))
-        for disturbance in disturbances:
-            if disturbance.kind in FAULTS:
-                if disturbance.kind not in faults:
-                    continue
-                fault = disturbance
-            elif not self._apply_before(strand, disturbance, fake, request):
-                continue
-            self._log.fired.append(disturbance)
-            if strand.root.crashed:
-                raise Crash
-        return fault
-
-    def _apply_before(
-        self, strand: Strand, disturbance: Disturbance, fake: Any, request: Request
-    ) -> bool:
-        """Apply a disturbance that precedes a call; return whether it was possible."""
-        disturbances = self._fakes.disturbances
-        words, text = KINDS[disturbance.kind].words, ""
-        if disturbance.kind == "crash":
-            strand.root.crashed = strand.crashed = True
-            text = words
-        elif disturbance.kind == "rotate_token":
-            disturbances.rotate(fake)
-            text = words.format(fake.name, seconds(ROTATED_US))
-        elif disturbance.kind == "hold" and fake.fixture == "vector_index":
-            disturbances.hold(fake)
-            text = words.format(fake.name, seconds(HOLD_US))
-        elif disturbance.kind == "partition":
-            span = int(disturbance.detail or PARTITION)
-            self._cut[strand.root.title, fake.name] = self._fakes.now_us() + span * 1_000_000
-            text = words.format(fake.name, span)
-        elif disturbance.kind in ("rebalance", "redeliver"):
-            group = request.params.get("group")
-            text = words.format(group) if _disturb_group(disturbance.kind, fake, group) else ""
-        elif disturbance.kind in _faults_of_nodes(fake, request):
-            slot, target = disturb_nodes(disturbance.kind, session_of(fake, request), request)
-            text = words.format(slot, fake.name, target.address)
-        if text:
-            self._state.add_line(strand.name, text, is_disturbance=True)
-        return bool(text)
-
-    def _serve_faulted(
-        self, fault: Disturbance, fake: Fake, request: Request, proceed: Proceed, line: Line
-    ) -> AnyResponse:
-        status = int(fault.detail or 503) if fault.kind == "respond" else 503
-        line.is_disturbance, line.words = True, KINDS[fault.kind].words.format(status)
-        request.call.faults = ({"kind": fault.kind, "description": fault.kind},)
-        if fault.kind == "drop":
-            return ConnectionEffect("drop")
-        if fault.kind in ("failover", "cluster_down"):
-            disturb_nodes(fault.kind, session_of(fake, request), request)
-            if fault.kind == "failover":
-                return ConnectionEffect("drop", reset=True)
-            return Answer(CLUSTER_DOWN, 400, (), "text/plain")  # The port makes a reply of it.
-        if fault.kind == "respond":
-            session = session_of(fake, request)
-            if session is not None:
-                return _loading(session)
-            return injector_of(fake.faults).answers.render(
-                ServiceError(status, HTTPStatus(status).phrase)
-            )
-        response = proceed()
-        if fault.kind == "lose_response":
-            return lost(response)
-        if request.call.route == "consume":
-            line.words += _lost_records(response)
-        return proceed()
-
 
 def _is_silent(fake: Fake, request: Request) -> bool:
     """Return whether a Redis command only sets up its connection, or is queued for EXEC."""
@@ -424,85 +327,3 @@ def _is_silent(fake: Fake, request: Request) -> bool:
     session = session_of(fake, request)
     is_queued = session is not None and session.is_queuing
     return is_queued and command_of(request.call) != "EXEC"
-
-
-@functools.cache
-def _possible_disturbances(fixture: str, route: str, *, may_wait: bool) -> Choices:
-    """Return the disturbances of a call, which may not have been sent yet, without pauses of
-    all strands.
-    """
-    disturbances: list[tuple[Kind, str]] = []
-    if fixture == "broker":
-        disturbances += [("rebalance", ""), ("redeliver", "")]
-    if fixture == "vector_index":
-        disturbances.append(("hold", ""))
-    disturbances += [(kind, "") for kind in _faults_of(route)]
-    if may_wait:
-        disturbances += [("delay", str(DELAY)), *(("slow", str(span)) for span in SLOW)]
-    return (*disturbances, ("rotate_token", ""), ("partition", str(PARTITION)))
-
-
-def _faults_of(route: str) -> tuple[Kind, ...]:
-    """Return the faults of a call that are possible on its transport."""
-    return _AT_CALLS if route == "database-port" else (*_AT_CALLS, "duplicate")
-
-
-def _faults_of_nodes(fake: Any, request: Request) -> tuple[Kind, ...]:
-    """Return the faults of nodes that are possible at a command of a cluster."""
-    if fake.fixture != "kv_server" or core_of(fake).app.node_faults is None:
-        return ()
-    session = session_of(fake, request)
-    return () if session is None else possible_faults(session, _line_of(request))
-
-
-def disturb_nodes(kind: Any, session: Any, request: Request) -> tuple[int, Node]:
-    """Let a fault happen to nodes that is possible at a command; return its slot and its node."""
-    line = _line_of(request)
-    slot, target = served_slot(session, line), target_of(kind, session)
-    assert slot is not None
-    happen_to_nodes(kind, session, line, slot, target)
-    return slot, target
-
-
-def _line_of(request: Request) -> list[bytes]:
-    return [word.encode("utf-8", "surrogatepass") for word in json.loads(request.body)]
-
-
-def _loading(session: Session) -> Answer:
-    """Return a server's answer while it loads its data; an open transaction is discarded."""
-    text = "LOADING Redis is loading the dataset in memory"
-    if session.transaction is not None:
-        session.discard_transaction()
-        text = f"EXECABORT Transaction discarded because of: {text}"
-    return Answer(text.encode(), 400, (), "text/plain")  # The port makes an error reply of it.
-
-
-def _disturb_group(kind: str, broker: Any, group: str | None) -> bool:
-    """Disturb a consumer group; return whether that was possible."""
-    if broker.fixture != "broker" or not group:
-        return False
-    try:
-        consumer_group = broker.group(group)
-        if kind == "redeliver":
-            return bool(broker.faults.redeliver(group))
-    except ContractError:
-        return False  # No consumer has joined the group yet, or there have been no deliveries.
-    consumer_group.rebalance()
-    return True
-
-
-def _lost_records(answer: AnyResponse) -> str:
-    """Describe the records of the first answer to a consume request that arrives twice."""
-    if not isinstance(answer, Answer) or answer.status != 200 or not isinstance(answer.body, bytes):
-        return ""
-    records = json.loads(answer.body)
-    places = [f"{record['topic']}-{record['partition']}@{record['offset']}" for record in records]
-    return f", and the first answer with {listed(places)} is lost" if places else ""
-
-
-def session_of(fake: Any, request: Request) -> Session | None:
-    """Return the session of a command's connection, or None for an HTTP request."""
-    if request.call.route != "database-port":
-        return None
-    clients = [*core_of(fake).app.clients]
-    return next((client.session for client in clients if client.client == request.client), None)

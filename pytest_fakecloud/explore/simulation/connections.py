@@ -19,7 +19,6 @@ from itertools import cycle
 from typing import Any
 
 from ...cloud.fake import core_of
-from ...core.timers import monotonic
 from ...http.hub import Mount
 from ...http.server import RESET_ON_CLOSE, Connection
 from .strands import Gate, pause
@@ -419,12 +418,3 @@ def _error(number: int) -> OSError:
 def fileno_of(fileobj: Any) -> int:
     """Return the descriptor of an object that selectors take."""
     return int(fileobj if isinstance(fileobj, int) else fileobj.fileno())
-
-
-def wait_for_news(has_news: Callable[[], bool], timeout: float | None) -> None:
-    """Wait, in wall-clock time, until the client can read. Raises ``TimeoutError``."""
-    deadline = None if timeout is None else monotonic() + timeout
-    while not has_news():
-        if deadline is not None and monotonic() > deadline:
-            raise TimeoutError("timed out")
-        pause()

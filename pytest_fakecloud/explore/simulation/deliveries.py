@@ -10,7 +10,7 @@ from ...queue.delivery.routes import parts_of
 from ...queue.model import SUCCESS, Outcome
 from ..disturbances import KINDS, Disturbance, Kind, with_role
 from ..trial import Choices, DueDelivery
-from .state import TrialState
+from .state import Part, TrialState
 from .strands import Strand
 
 if TYPE_CHECKING:
@@ -23,13 +23,11 @@ _AT_DELIVERIES: tuple[Kind, ...] = ("duplicate", "crash_after_response")
 """Faults of one delivery."""
 
 
-class DeliveryStrands:
+class DeliveryStrands(Part):
     """Begins deliveries as strands, and performs them."""
 
     def __init__(self, state: TrialState) -> None:
-        self._state = state
-        self._fakes = state.fakes
-        self._log = state.log
+        super().__init__(state)
         self.faults: dict[str, tuple[str, ...]] = {}
         """The faults of the next delivery of each message, by the message's internal ID."""
         self._losses: dict[str, list[_Loss]] = {}
@@ -85,7 +83,7 @@ class DeliveryStrands:
         if route is not None and where in ("call", "wsgi", "asgi"):
             # Count only exceptions as failures, because a handler may answer 500 on purpose.
             self._log.handled((where, route.prefix), succeeded=outcome.exception is None)
-        strand = self._state.here()
+        strand = self._state.current_thread.strand()
         if outcome.status in SUCCESS and loss is None and strand is not None:
             self._log.acknowledged.add(strand.title)
         if outcome.status is not None:
@@ -94,6 +92,19 @@ class DeliveryStrands:
             error = ConnectionError("the answer was lost")
             return Outcome(exception=error, where=outcome.where)
         return outcome
+
+    def report(self, name: str, due: DueDelivery) -> None:
+        """Record the end of a delivery, and how it failed if it did."""
+        self._state.touch_message(due)
+        attempt = due.message.attempts[-1]
+        if attempt.state != "delivered":
+            said = attempt.status if attempt.status is not None else "nothing"
+            if due.message.state == "RETRY":
+                # The queue has lost the answer of a successful attempt.
+                is_success = attempt.status is not None and 200 <= attempt.status < 300
+                again = ", and is delivered again" if is_success else ", so it is retried"
+                said = f"{said}{again}"
+            self._state.add_line(name, f"answered {said}")
 
 
 def _delivery_words(due: DueDelivery, disturbances: Sequence[Disturbance]) -> str:

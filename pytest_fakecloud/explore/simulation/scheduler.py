@@ -5,26 +5,25 @@ ends and restarts strands.
 from __future__ import annotations
 
 import sys
-import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
 
 from ...core.errors import ContractError, broken_promise, ends_the_test
-from ..disturbances import CLOCK, KINDS, Disturbance, Kind
-from ..footprint import MEMORY, Footprint
-from ..names import StrandName
+from ..disturbances import CLOCK
 from ..programs import check_has_run
-from ..trial import NO_EFFECTS, DueDelivery, Effects, Kept, Place, Plan, Redundant, Step, Trial
+from ..trial import NO_EFFECTS, DueDelivery, Effects, Kept, Plan, Redundant, Trial
 from .calls import Calls
 from .clock import MOST_STEPS, ClockMove, Option, TrialClock
+from .decisions import Decisions
 from .deliveries import DeliveryStrands
-from .sockets import SocketHooks
+from .loops import Loops
+from .pauses import Pauses
+from .stacks import application_frame, describe_places, describe_stuck, distinct_places
 from .state import Subject, TrialState
-from .strands import Strand, Waiting, Work, application_frame, distinct_places, pause
-from .turns import MOST_CRASHES, describe_places, describe_stuck
+from .strand_waits import StrandWaits
+from .strands import Strand, pause
+from .turns import MOST_CRASHES
+from .workers import MOST_STARTS, Workers
 
 _GRACE_CHECKS = 500
 """Number of checks, a ``pause()`` apart, before a waiting strand counts as stuck."""
@@ -32,10 +31,6 @@ _PATIENCE_CHECKS = 1_500
 """Number of these checks before a blocked strand counts as stuck, when no other can run."""
 _LATEST_STEPS = 1_000
 """Number of steps by which the strand is found that does not end."""
-MOST_STARTS = 12
-"""Maximum number of times that one worker is started."""
-MOST_RESTARTS_WITHOUT_PROGRESS = 3
-"""Maximum number of restarts of a worker while a group's committed offsets and lag stay the same."""
 
 
 class Simulation:
@@ -51,38 +46,32 @@ class Simulation:
     def __init__(self, subject: Subject, plan: Plan) -> None:
         self.state = state = TrialState(subject, plan)
         self._log = state.log
-        self.history = state.history
+        self.history = state.operations.history
         self.turns = state.turns
-        self._fakes = subject.fakes
-        self._strategy = strategy = plan.orders.strategy() if plan.orders is not None else None
-        places = strategy.places if strategy is not None else subject.kinds
-        is_late = "late" in places or any(
-            disturbance.kind == "late" for disturbance in plan.schedule
-        )
-        moves_time = strategy is not None and strategy.moves_time
-        self.clock = TrialClock(state, moves_time=moves_time)
+        self._fakes = state.fakes
+        self._outsiders = subject.outsiders
+        self._pauses = pauses = Pauses(state)
+        self.clock = TrialClock(state, pauses)
+        self._decisions = Decisions(state, self.clock)
+        self.waits = StrandWaits(state, self.clock)
         self.deliveries = DeliveryStrands(state)
-        self.sockets = SocketHooks(state, self.clock)
-        self.calls = Calls(state, self.clock, late=is_late)
-        self._noted: set[tuple[str, int, Kind]] = set()
-        """The points that are recorded, at which other strands could run first."""
-        self._times: frozenset[int] = frozenset()
+        self.loops = Loops(state)
+        self._workers = Workers(state)
+        self.calls = Calls(state, pauses, self.waits)
         self._last_root: Strand | None = None
         """The client, worker or delivery of the strand that ran last, unless the clock has moved."""
         self._last_begun: Strand | None = None
         """The client, worker or delivery that ran last, whether or not the clock has moved since."""
-        self._starts: dict[tuple[object, ...], set[int]] = {}
-        """The starts of workers that left the same records, by program and backlog."""
 
     def play(self) -> None:
         """Run all strands to their end, and check the promises that apply to every step."""
         try:
-            self.clock.delay_starts()
+            self._pauses.delay_starts()
             self.turns.run(self)
         except Redundant:
             self._log.flags.add("redundant")
         finally:
-            self.clock.end_sleeps()
+            self.state.sleepers.end()
             self.state.cut(
                 lambda strand: strand.crashed or strand.host.crashed or strand.root.crashed
             )
@@ -96,19 +85,17 @@ class Simulation:
         """Complete the steps and the history of a trial that has run to its end."""
         log = self._log
         if self.state.has_steps and log.broken is None:
-            self._end_step((CLOCK,))
-        if self.clock.moves_time and log.broken is None:
+            self._decisions.end_step((CLOCK,))
+        if self.state.moves_time and log.broken is None:
             self.clock.foresee()
-        # No call determines in which order clients end, so checks at the end must not see it.
-        self._sort_by_client(self.history.results)
-        self._sort_by_client(self.history.errors)
+        self.state.operations.sort_outcomes()
         for strand in self.state.strands:
             if strand.error is not None:
                 log.breaks(broken_promise(strand.error))
 
     def frozen(self, effects: Effects = NO_EFFECTS, state: Kept | None = None) -> Trial:
         """Return the trial that has ended, with its effects on the fakes and the data that it left."""
-        strands, log, strategy = self.state.strands, self._log, self._strategy
+        strands, log, strategy = self.state.strands, self._log, self.state.strategy
         lines = log.lines if self.state.plan.stacks else ()
         is_cut = "cut" in log.flags
         return log.frozen(
@@ -120,30 +107,6 @@ class Simulation:
             state=state,
             lesson=None if strategy is None else strategy.lesson(log.steps, is_cut=is_cut),
         )
-
-    def _sort_by_client(self, outcomes: dict[str, Any]) -> None:
-        """Sort a dict by its keys: the clients and workers in their order, then other strands."""
-        programs = [program.name for program in self.state.subject.programs]
-        places = {name: place for place, name in enumerate(programs)}
-        names = sorted(outcomes, key=lambda name: (places.get(name, len(places)), name))
-        in_order = {name: outcomes[name] for name in names}
-        outcomes.clear()
-        outcomes.update(in_order)
-
-    @contextmanager
-    def observing(
-        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Iterator[Callable[[object], None]]:
-        """Record a call of an observed function."""
-        strand = self.state.here() or self.turns.current
-        client = strand.root.title if strand is not None else ""
-        operation = self.state.begin(client, name, args, kwargs)
-        self.state.operations.append(operation)
-        try:
-            yield partial(self.state.end, operation)
-        except BaseException as error:
-            operation.error = error
-            raise
 
     # -- the choice of the next strand
 
@@ -161,12 +124,12 @@ class Simulation:
             for strand in strands:
                 if strand.root.crashed and self._is_dying(strand):
                     return strand
-            options = self._of_piece(self._options())
+            options = self._decisions.of_piece(self._last_begun, self._options())
             move = self.clock.plan_move(options) if self.clock.may_move else None
             if move is not None:
                 options.append(move)
             if options:
-                chosen = self._start(self._decide(options))
+                chosen = self._start(self._decisions.decide(options))
                 if chosen is not None:
                     return chosen
             elif self._wait():
@@ -179,8 +142,8 @@ class Simulation:
         trial with an error if one goes on.
         """
         try:
-            if self.state.outsiders:
-                self.state.outsiders.await_rest(lambda: self.turns.has_ended)
+            if self._outsiders:
+                self._outsiders.await_rest(lambda: self.turns.has_ended)
         except ContractError as error:
             self.turns.fail(error)  # The explored code could catch the exception.
 
@@ -207,30 +170,9 @@ class Simulation:
         """Return what can run now; the first is the default. Restart a worker if nothing can run."""
         now = self._fakes.now_us()
         options = self._runnable(now)
-        if not options and (again := self._restarted(now)) is not None:
+        if not options and (again := self._workers.restarted(now)) is not None:
             options.append(again)
         return options
-
-    def _of_piece(self, options: list[Option]) -> list[Option]:
-        """Return the options of the strand that runs in one piece, if the strategy wants that. End a
-        trial in which it waits while others could run.
-        """
-        piece = self._last_begun
-        if piece is None or piece.state == "ended" or not options or self._strategy is None:
-            return options
-        begins_at = self._strategy.pieces
-        if not begins_at or (begins_at == "read" and self._has_only_written(piece)):
-            return options
-        own = [option for option in options if getattr(option, "root", None) is piece]
-        if not own:
-            raise Redundant
-        return own
-
-    def _has_only_written(self, root: Strand) -> bool:
-        """Return whether a client, worker or delivery has written data of fakes and read none."""
-        names = {strand.name for strand in self.state.strands if strand.root is root}
-        own = [access for access in self._log.accesses if access.client in names]
-        return bool(own) and all(access.is_write and access.name != "consume" for access in own)
 
     def _runnable(self, now: int) -> list[Option]:
         """Return the strands and deliveries that can run, in the default order."""
@@ -247,97 +189,11 @@ class Simulation:
         if self.state.all_paused_until_us <= now:
             options += self._fakes.deliveries.due(now)
         workers, last = groups["worker"], groups["last"]
-        if workers and (options or last or self._may_workers_begin(now)):
+        if workers and (options or last or self._workers.may_begin(now)):
             # A paused worker lets other workers start before it continues.
             paused = [strand for strand in last if strand.root.role == "worker"]
             last = [*(strand for strand in last if strand not in paused), *workers, *paused]
         return options + last
-
-    def _decide(self, options: list[Option]) -> Option:
-        """Choose an option: the first one unless the schedule or the strategy wants another."""
-        has_steps = self.state.has_steps
-        if len(options) == 1 and not has_steps:
-            return options[0]
-        names = [option.name for option in options]
-        kind, point = _place_of(options[0])
-        if has_steps:
-            self._end_step(names)
-        key = names[0], point, kind
-        if len(options) > 1 and kind in self.state.subject.kinds and key not in self._noted:
-            self._noted.add(key)
-            others = tuple([(kind, name) for name in names[1:] if name != CLOCK])
-            self.state.add_point(names[0], point, others, kind)
-        chosen = options[names.index(self._wanted(names, point, kind))]
-        if has_steps:
-            self._begin_step(chosen, names)
-        return chosen
-
-    def _wanted(self, names: list[str], point: int, kind: Kind) -> str:
-        """Return the name of the option that the schedule or the strategy wants to run next."""
-        default = names[0]
-        planned = self.state.switches.get((default, point))
-        if planned:
-            for disturbance in planned:
-                if disturbance.kind == kind and disturbance.detail in names:
-                    planned.remove(disturbance)
-                    self._switched(disturbance)
-                    return disturbance.detail
-        elif self._strategy is not None and kind in self._strategy.places:
-            wanted = self._strategy.pick(self._log.steps, names, kind)
-            if wanted != default:
-                self._switched(Disturbance(default, point, kind, wanted))
-            return wanted
-        return default
-
-    def _switched(self, disturbance: Disturbance) -> None:
-        self._log.fired.append(disturbance)
-        if disturbance.detail == CLOCK:
-            return
-        other = StrandName.of(disturbance.strand).shown
-        is_start = disturbance.kind == "switch" and not disturbance.point
-        when = "before {} starts" if is_start else KINDS[disturbance.kind].words
-        chosen = next(
-            (strand for strand in self.state.strands if strand.name == disturbance.detail), None
-        )
-        is_late = chosen is not None and chosen.state == "parked" and chosen.place == "late"
-        words = "receives its answer" if is_late else "runs"
-        self.state.add_line(
-            disturbance.detail, f"{words} {when.format(other)}", is_disturbance=True
-        )
-
-    def _end_step(self, options: Sequence[str]) -> None:
-        """Record which options and clock times the last step made impossible."""
-        before, self._times = self._times, self.clock.all_times()
-        if not self._log.steps:
-            return
-        last = self._log.steps[-1]
-        last.disabled = set(last.options) - {last.strand, *options}
-        if last.strand != CLOCK and any(at > self._fakes.now_us() for at in before - self._times):
-            last.disabled.add(CLOCK)
-
-    def _begin_step(self, option: Option, options: Sequence[str]) -> None:
-        if "timers" not in self._log.flags and self.clock.next_us() is not None:
-            self._log.flags.add("timers")
-        place, point = _place_of(option)
-        enabled_by, barrier = self._enabled_by(option), self.clock.barrier
-        step = Step(option.name, place, point, tuple(options), Footprint(), enabled_by, barrier)
-        if place != "switch" and self._strategy is not None and "late" in self._strategy.places:
-            # Code between two calls is a step of its own, which shares the process's memory.
-            step.footprint.add(MEMORY)
-        self._log.steps.append(step)
-
-    def _enabled_by(self, option: Option) -> int:
-        """Return the index of the step that created an option, or that moved the clock to its time."""
-        created_by = self.state.created_by.get(option.name, -1)
-        due_us = None
-        if isinstance(option, DueDelivery):
-            due_us = option.timer.due_us
-        elif isinstance(option, Strand) and option.state != "parked":
-            due_us = option.waiting.wake_us
-        if due_us is None:
-            return created_by
-        moved_by = next((index for index, at_us in self.clock.moves if at_us >= due_us), -1)
-        return max(created_by, moved_by)
 
     def _start(self, option: Option) -> Strand | None:
         if isinstance(option, ClockMove):
@@ -358,10 +214,8 @@ class Simulation:
         """Wait or move the clock until something may run; return False at the end of the trial."""
         if not any(strand.is_stepped_over for strand in self.state.strands):
             # A thread from before may work for a strand, so the time must not pass meanwhile.
-            if self.state.outsiders:
-                self.state.outsiders.await_rest(
-                    lambda: self.turns.has_ended or bool(self._options())
-                )
+            if self._outsiders:
+                self._outsiders.await_rest(lambda: self.turns.has_ended or bool(self._options()))
                 if self._options():
                     return True
             return self.clock.pass_time() or not self._has_ended()
@@ -412,7 +266,7 @@ class Simulation:
             for _ in range(_GRACE_CHECKS):
                 # A thread that is not explored may still release a waiting strand.
                 pause()
-                if self.turns.has_ended or self.clock.has_sleepers() or self._options():
+                if self.turns.has_ended or self.state.sleepers or self._options():
                     return False
             self._report_stuck(busy)
         for strand in self.state.strands:
@@ -427,9 +281,10 @@ class Simulation:
         self._log.breaks(AssertionError(text))
 
     def stuck(self, strand: Strand) -> None:
-        self._report_stuck(
-            [strand for strand in self.state.strands if strand.is_stepped_over] or [strand]
-        )
+        """End the trial, because a strand is blocked and no other one can run."""
+        self._report_stuck([s for s in self.state.strands if s.is_stepped_over] or [strand])
+        strand.is_stepped_over = True
+        self.turns.end(None)
 
     def choose_meanwhile(self) -> Strand | None:
         """Return a strand that can run while another one is blocked, or None."""
@@ -447,8 +302,7 @@ class Simulation:
 
     def perform(self, strand: Strand) -> object:
         """Run a strand's code, and return what it returns or, for a coroutine, awaits."""
-        result = strand.body()
-        result = self.state.subject.awaited(result)
+        result = self.state.subject.world.awaited(strand.body())
         if strand.role != "delivery":
             check_has_run(result, strand.title)
         return result
@@ -457,18 +311,7 @@ class Simulation:
         """Record the start of a strand; for a client, also the start of an operation."""
         self._log.begun.add(strand.title)
         if strand.role == "client":
-            strand.operation = self.state.begin(strand.title, strand.title, (), {})
-            self.state.clients.append(strand.operation)
-
-    def new_thread(self, parent: Strand, thread: threading.Thread) -> Strand:
-        target = getattr(thread, "_target", None)
-        name = getattr(target, "__name__", "").strip("_")
-        name = name if name.isidentifier() else "thread"
-        name = self.state.new_name(StrandName.of(parent.root.title).thread(name))
-        self.state.created_by[name] = len(self._log.steps) - 1
-        child = Strand(name, "thread", parent=parent, thread=-1, is_daemon=thread.daemon)
-        child.starting = thread
-        return self.state.add(child)
+            self.state.operations.begin_client(strand)
 
     def lost(self, strand: Strand) -> None:
         """Note a thread of the code that has ended before its function began."""
@@ -483,13 +326,13 @@ class Simulation:
         if strand.crashed:
             strand.root.crashed = True
             self.state.cut(lambda owner: owner.root is strand.root)
-        self._store_outcome(strand)
+        self.state.operations.store(strand)
         if strand.due is not None:
-            self._report_delivery(strand.name, strand.due)
+            self.deliveries.report(strand.name, strand.due)
         if strand.crashed or (error is not None and broken_promise(error) is None):
-            self._leave_groups(strand)
+            self._workers.leave_groups(strand)
             if strand.role == "worker" and strand.work.starts < MOST_STARTS:
-                self._start_again(strand, failed=True)
+                self._workers.start_again(strand, failed=True)
 
     def abandons(self, strand: Strand) -> None:
         """Note that a crashed strand goes on, and end the tasks of its event loop."""
@@ -498,122 +341,6 @@ class Simulation:
         for task in self.state.strands:
             if task.role == "task" and task.host is strand:
                 task.state, task.crashed = "ended", True
-
-    def _store_outcome(self, strand: Strand) -> None:
-        history, error = self.history, strand.error
-        if strand.crashed and strand.root is strand:
-            history.crashed.append(strand.title)
-        has_returned = error is None and not strand.crashed
-        if strand.role in ("client", "worker") and has_returned:
-            history.results[strand.title] = strand.result
-        if strand.role != "delivery" and error is not None:
-            history.errors[strand.title] = error
-        if strand.operation is not None:
-            strand.operation.error = error
-            if has_returned:
-                self.state.end(strand.operation, strand.result)
-            else:
-                self.state.touch_history(writes=True)
-
-    def _report_delivery(self, name: str, due: DueDelivery) -> None:
-        self.state.touch_message(due)
-        attempt = due.message.attempts[-1]
-        if attempt.state != "delivered":
-            said = attempt.status if attempt.status is not None else "nothing"
-            if due.message.state == "RETRY":
-                # The queue has lost the answer of a successful attempt.
-                is_success = attempt.status is not None and 200 <= attempt.status < 300
-                again = ", and is delivered again" if is_success else ", so it is retried"
-                said = f"{said}{again}"
-            self.state.add_line(name, f"answered {said}")
-
-    # -- restarts of workers
-
-    def _may_workers_begin(self, now: int) -> bool:
-        # Start workers only if no delivery or sleep is pending, so that they have work to do.
-        if self._fakes.deliveries.next_us(after_us=now) is not None:
-            return False
-        return not any(
-            strand.state == "waiting"
-            and strand.waiting.wake_us is not None
-            and not strand.is_daemon
-            for strand in self.state.strands
-        )
-
-    def _restarted(self, now: int) -> Strand | None:
-        """Restart a worker that ended before all of its work existed; return its new strand or None."""
-        if not self._may_workers_begin(now):
-            return None
-        latest: dict[str, Strand] = {}
-        for strand in reversed(self.state.strands):
-            if strand.role == "worker":
-                latest.setdefault(_program(strand), strand)
-        for strand in reversed(latest.values()):  # the worker that started first comes first
-            if strand.state != "ended" or strand.work.starts >= MOST_STARTS:
-                continue
-            has_backlog = self._note_backlog(strand)
-            if has_backlog:
-                self._leave_groups(strand)
-            if has_backlog or self._may_have_missed_work(strand):
-                return self._start_again(strand)
-        return None
-
-    def _note_backlog(self, strand: Strand) -> bool:
-        """Note a start that left records; return whether another restart may change that."""
-        backlog = self._backlog(strand)
-        if not backlog:
-            return False
-        starts = self._starts.setdefault((_program(strand), backlog), set())
-        starts.add(strand.work.starts)
-        return len(starts) <= MOST_RESTARTS_WITHOUT_PROGRESS
-
-    def _may_have_missed_work(self, strand: Strand) -> bool:
-        """Return whether another strand may have created work after the worker looked for it."""
-        return any(
-            other.work.last_call > strand.work.first_call
-            and (other.role != "worker" or other.work.is_restart)
-            for other in self.state.strands
-            if other.root is other
-            and not (other.role == "worker" and _program(other) == _program(strand))
-        )
-
-    def _backlog(self, strand: Strand) -> tuple[object, ...]:
-        """Return the offsets and lag of each group that has not committed all records."""
-        groups = {(broker, group) for broker, group, _ in strand.work.consumers}
-        views = [
-            view._described()
-            for broker, group in groups
-            for view in broker.groups()
-            if view.name == group
-        ]
-        return tuple(
-            (view.name, tuple(view.committed.items()), view.total_lag)
-            for view in sorted(views, key=lambda view: view.name)
-            if view.total_lag
-        )
-
-    def _start_again(self, strand: Strand, *, failed: bool = False) -> Strand:
-        """Add the worker's next start; one that failed pauses first."""
-        before = strand.work.starts
-        name = str(StrandName(_program(strand), before + 1))
-        again = self.state.add(Strand(name, "worker", strand.body, work=Work(before + 1, failed)))
-        if failed:
-            # Double the pause before each restart, as process managers do.
-            pause_us = 1_000_000 * min(2 ** (before - 1), 30)
-            again.waiting = Waiting(wake_us=self._fakes.now_us() + pause_us)
-        else:
-            self._log.idle_restarts.add(name)
-        return again
-
-    def _leave_groups(self, strand: Strand) -> None:
-        for broker, group, instance in sorted(
-            strand.work.consumers, key=lambda consumer: consumer[1:]
-        ):
-            try:
-                broker.group(group).expire(instance)
-            except ContractError:
-                continue  # the consumer has already left
-            self.state.add_line(strand.name, f"the session of {instance} in {group} ended")
 
 
 def _group_of(strand: Strand, now: int) -> str:
@@ -632,15 +359,3 @@ def _group_of(strand: Strand, now: int) -> str:
         if not (is_due or (waiting.ready is not None and waiting.ready())):
             return ""
     return "last" if strand.yields_to_others else state
-
-
-def _place_of(option: Option) -> tuple[Place, int]:
-    """Return where an option continues: its place, and the number of its calls so far."""
-    if not isinstance(option, Strand) or option.state == "new":
-        return "switch", 0
-    return ("wake" if option.state == "waiting" else option.place), option.points
-
-
-def _program(worker: Strand) -> str:
-    """Return the name of the program that a worker runs, which is the name of its first start."""
-    return StrandName.of(worker.title).program

@@ -5,20 +5,13 @@ from __future__ import annotations
 import _thread
 import asyncio
 import contextlib
-import sys
 import threading
-import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
-from types import FrameType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from ...core.errors import is_crash
-from ...core.frames import stack_of
-from ...core.libraries import is_library
 from ..trial import DueDelivery, Line, Operation, Place
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
@@ -215,91 +208,3 @@ class Strand:
 
     def wait(self, waiting: Waiting) -> None:
         self.state, self.waiting = "waiting", waiting
-
-
-_DEPTH = 4
-"""Maximum number of lines to keep of a stack."""
-Source: TypeAlias = tuple[str, ...]
-"""The innermost lines of a stack that are in the same file of the application, as ``file:line``."""
-carried_source: ContextVar[Source] = ContextVar("carried_source", default=())
-"""The source of a request that a thread of ``explore()`` makes for an event loop."""
-
-
-carried_strand: ContextVar[Strand | None] = ContextVar("carried_strand", default=None)
-"""The strand on whose behalf a thread works, such as that of a running TestClient."""
-
-
-def source_of(frame: FrameType | None) -> Source:
-    """Return the application's lines of a stack, innermost first."""
-    caller = application_frame(frame)
-    lines: list[str] = []
-    if caller is None:
-        return ()
-    name = caller.f_code.co_filename
-    while caller is not None and caller.f_code.co_filename == name and len(lines) < _DEPTH:
-        lines.append(f"{Path(name).name}:{caller.f_lineno}")
-        caller = application_frame(caller.f_back)
-    return tuple(lines)
-
-
-class Sources:
-    """The application's lines that make each call, by local port: another thread may serve the call."""
-
-    def __init__(self, *, stacks: bool) -> None:
-        self._stacks = stacks
-        self.by_port: dict[int, Source] = {}
-        self._by_task: weakref.WeakKeyDictionary[Any, Source] = weakref.WeakKeyDictionary()
-
-    def note(self, port: int) -> None:
-        if not self._stacks:
-            return
-        source = self.here()
-        # A loop can send the end of a request outside of a task.
-        if source or asyncio._get_running_loop() is None or asyncio.current_task() is not None:
-            self.by_port[port] = source
-
-    def note_task(self, task: asyncio.Task[Any]) -> None:
-        if self._stacks:
-            self._by_task[task] = self.here()
-
-    def here(self) -> Source:
-        """Return the application's lines that lead here, or that created the current task."""
-        source = source_of(sys._getframe())
-        if not source and asyncio._get_running_loop() is not None:
-            task = asyncio.current_task()
-            source = () if task is None else self._by_task.get(task, ())
-        return source
-
-
-def innermost(frame: FrameType | None) -> str:
-    return next(iter(source_of(frame)), "an unknown line")
-
-
-def distinct_places(sources: Sequence[Source]) -> list[str]:
-    """Return one line for each source; a shared helper's line is replaced by those of its callers."""
-    shortened = list(sources)
-    for _ in range(_DEPTH - 1):
-        callers: dict[str, set[str]] = {}
-        for source in shortened:
-            if source:
-                callers.setdefault(source[0], set()).update(source[1:2])
-        shared = {line for line, calling in callers.items() if len(calling) > 1}
-        shortened = [
-            source[1:] if source and source[0] in shared else source for source in shortened
-        ]
-    return [source[0] if source else "" for source in shortened]
-
-
-def without_library_frames(error: BaseException) -> BaseException:
-    """Return an exception whose traceback begins in the application, if it passes through it."""
-    traceback = error.__traceback__
-    while traceback is not None and is_library(traceback.tb_frame.f_code.co_filename):
-        traceback = traceback.tb_next
-    return error if traceback is None else error.with_traceback(traceback)
-
-
-def application_frame(frame: FrameType | None) -> FrameType | None:
-    """Return the innermost application frame of a stack, or None."""
-    return next(
-        (caller for caller in stack_of(frame) if not is_library(caller.f_code.co_filename)), None
-    )

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from .simulation.strands import Strand
+from ...process.replace import Patch
+from ..simulation.strands import Strand
 
 
 class Randomness:
@@ -84,7 +85,7 @@ class Randomness:
         _, key, position, *gauss = self._numpy.get_state()
         return state, int(key[0]), position, *gauss
 
-    def patches(self) -> Iterator[tuple[object, str, object]]:
+    def patches(self) -> Iterator[Patch]:
         """Yield the functions that explored code calls instead, as owner, name and value."""
         real_urandom, real_seed = os.urandom, random.Random.seed
 

@@ -1,0 +1,1 @@
+"""What ``explore()`` replaces in the process of the explored code."""

@@ -1,0 +1,179 @@
+"""For whom the current thread works: all questions that its code, its fakes and its clocks ask."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from .strands import Strand
+
+if TYPE_CHECKING:
+    from .state import TrialState
+
+OF_FAKES = "fakecloud"
+"""How the names of the fakes' threads begin."""
+carried_strand: ContextVar[Strand | None] = ContextVar("carried_strand", default=None)
+"""The strand on whose behalf a thread works, such as that of a running TestClient."""
+
+
+class CurrentThread:
+    """The thread that asks: for which strand of the trial it works, if for any.
+
+    A thread is **explored** if it runs the code of a strand. Another one can *serve* a call, as those
+    of the fakes do; it can be *carried* along by a context, as the pool of an ASGI application is; or
+    be *left over* by an earlier trial. The *owner* runs the checks, and the trials. A promise that is
+    checked after every step runs *aside*: in the owner, or in the thread of a strand that has just
+    given up its turn or ended.
+
+    Between trials, no thread is explored, and the waits of those of the checks move the clock.
+    """
+
+    def __init__(self, trial: TrialState | None = None) -> None:
+        self._trial = trial
+        self._owner = threading.get_ident()
+        self.of_checks: set[int] = {self._owner} if trial is None else set()
+        """The threads whose waits move the clock: between trials, those of the checks and of
+        ``setup=``.
+        """
+        self._of_promise: int | None = None
+        """The thread that checks a promise after a step, by its identifier."""
+        self._served: dict[int, Strand] = {}
+        """The strand whose call each thread handles, by the thread's identifier."""
+        self._is_setting_up = False
+
+    # -- explored code
+
+    def host(self) -> Strand | None:
+        """Return the strand that has this thread; for a task, the strand of its event loop."""
+        return None if self._trial is None else self._trial.turns.here()
+
+    def is_explored(self) -> bool:
+        return not self.is_aside() and self.host() is not None
+
+    def strand(self) -> Strand | None:
+        """Return the explored strand of this thread or, in an event loop, of its current task."""
+        host = None if self.is_aside() else self.host()
+        if host is None or self._trial is None or host.loop.running is None:
+            return host
+        task = asyncio.current_task(host.loop.running)
+        return host if task is None else self._trial.task_strand(host, task)
+
+    def cooperating(self) -> Strand | None:
+        """Return the strand of this thread, unless it must not let other strands run: at the end of
+        the trial, or while it waits for a thread that is not explored.
+        """
+        strand = None if self.has_ended() else self.strand()
+        return None if strand is None or strand.host.real_waits else strand
+
+    def has_ended(self) -> bool:
+        """Return whether the trial has ended, although threads still run its code."""
+        return self._trial is not None and self._trial.turns.has_ended
+
+    # -- calls that a thread handles
+
+    @contextlib.contextmanager
+    def serves(self, strand: Strand) -> Iterator[None]:
+        """Handle a call of a strand in the block."""
+        me = threading.get_ident()
+        self._served[me] = strand
+        try:
+            yield
+        finally:
+            self._served.pop(me, None)
+
+    def is_served(self, strand: Strand) -> bool:
+        """Return whether any thread handles a call of a strand."""
+        return strand in self._served.values()
+
+    def serving(self) -> Strand | None:
+        """Return the strand whose call this thread handles."""
+        return None if self.is_aside() else self._served.get(threading.get_ident())
+
+    def executing(self) -> Strand | None:
+        """Return the strand whose command this thread executes, in a call or by itself."""
+        return None if self.has_ended() else self.serving() or self.strand()
+
+    # -- threads that are not explored
+
+    def carried(self) -> Strand | None:
+        """Return the strand on whose behalf this thread works, if its context says so."""
+        strand = carried_strand.get()
+        is_of_trial = self._trial is not None and strand in self._trial.strands
+        return strand if strand is not None and is_of_trial and strand.state != "ended" else None
+
+    def is_left_over(self) -> bool:
+        """Return whether this thread works for a strand of an earlier trial, which has ended."""
+        strand, trial = carried_strand.get(), self._trial
+        return strand is not None and trial is not None and strand not in trial.strands
+
+    def working_for(self) -> Strand | None:
+        """Return the strand on whose behalf this thread works, also if the thread is not explored:
+        the running strand, or one that waits, if the thread's context does not name it.
+        """
+        if self._trial is None:
+            return None
+        waiting = (
+            strand for strand in self._trial.strands if strand.is_waiting_for("lock", "join")
+        )
+        return self.strand() or self.carried() or self._trial.turns.current or next(waiting, None)
+
+    def sleeping_for(self) -> Strand | None:
+        """Return the strand for which this thread sleeps, although the thread is not explored."""
+        if self._trial is None or self.is_aside() or self.host() is not None or self.has_ended():
+            return None
+        # A thread of the fakes runs the handler of a ``destination`` for the delivering strand.
+        is_of_fakes = threading.current_thread().name.startswith(OF_FAKES)
+        return self.carried() or (self._trial.turns.current if is_of_fakes else None)
+
+    def drawing_for(self) -> Strand | None:
+        """Return the strand whose random numbers this thread draws, on whatever thread or loop the
+        strand's code runs; None outside of explored code.
+        """
+        is_outside = threading.get_ident() == self._owner or self.is_aside() or self.has_ended()
+        return None if is_outside else self.working_for()
+
+    # -- promises, checks and setup=
+
+    def is_own(self) -> bool:
+        """Return whether this thread runs explored code, promises, or the checks of the exploration."""
+        is_owner = threading.get_ident() == self._owner
+        return is_owner or self.host() is not None or self.is_in_promise()
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Do not explore the calls within the block, which a promise makes."""
+        self._of_promise = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._of_promise = None
+
+    def is_aside(self) -> bool:
+        """Return whether a promise is being checked after a step, in whatever thread."""
+        return self._of_promise is not None
+
+    def is_in_promise(self) -> bool:
+        """Return whether this thread runs a promise that is checked after every step."""
+        return self._of_promise == threading.get_ident()
+
+    def is_of_check(self) -> bool:
+        """Return whether the waits of this thread move the clock, because it runs a check."""
+        return threading.get_ident() in self.of_checks
+
+    @contextlib.contextmanager
+    def setting_up(self) -> Iterator[None]:
+        """Prepare a trial in the block: locks that this thread creates are for explored code."""
+        self._is_setting_up = True
+        try:
+            yield
+        finally:
+            self._is_setting_up = False
+
+    def creates_explored_locks(self) -> bool:
+        """Return whether the locks that this thread creates are for explored code."""
+        is_setup = self._is_setting_up and threading.get_ident() == self._owner
+        return is_setup or self.cooperating() is not None

@@ -1,0 +1,141 @@
+"""Decisions of a trial: which option runs next, and the steps between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..disturbances import CLOCK, KINDS, Disturbance, Kind
+from ..footprint import MEMORY, Footprint
+from ..names import StrandName
+from ..trial import DueDelivery, Place, Redundant, Step
+from .clock import Option, TrialClock
+from .state import Part, TrialState
+from .strands import Strand
+
+
+class Decisions(Part):
+    """Decides where several options could run: the first one does, unless the schedule or the strategy
+    wants another. Records a step for each decision, if the search needs them.
+    """
+
+    def __init__(self, state: TrialState, clock: TrialClock) -> None:
+        super().__init__(state)
+        self._strategy = state.strategy
+        self._clock = clock
+        self._noted: set[tuple[str, int, Kind]] = set()
+        """The points that are recorded, at which other strands could run first."""
+        self._times: frozenset[int] = frozenset()
+        """The times that the clock could move to at the last decision."""
+
+    def of_piece(self, piece: Strand | None, options: list[Option]) -> list[Option]:
+        """Return the options of the client, worker or delivery that ran last, if the strategy wants it
+        to run in one piece. End a trial in which it waits while others could run.
+        """
+        if piece is None or piece.state == "ended" or not options or self._strategy is None:
+            return options
+        begins_at = self._strategy.pieces
+        if not begins_at or (begins_at == "read" and self._has_only_written(piece)):
+            return options
+        own = [option for option in options if getattr(option, "root", None) is piece]
+        if not own:
+            raise Redundant
+        return own
+
+    def _has_only_written(self, root: Strand) -> bool:
+        """Return whether a client, worker or delivery has written data of fakes and read none."""
+        names = {strand.name for strand in self._state.strands if strand.root is root}
+        own = [access for access in self._log.accesses if access.client in names]
+        return bool(own) and all(access.is_write and access.name != "consume" for access in own)
+
+    def decide(self, options: list[Option]) -> Option:
+        """Choose an option: the first one unless the schedule or the strategy wants another."""
+        has_steps = self._state.has_steps
+        if len(options) == 1 and not has_steps:
+            return options[0]
+        names = [option.name for option in options]
+        kind, point = _place_of(options[0])
+        if has_steps:
+            self.end_step(names)
+        key = names[0], point, kind
+        if len(options) > 1 and kind in self._state.subject.kinds and key not in self._noted:
+            self._noted.add(key)
+            others = tuple([(kind, name) for name in names[1:] if name != CLOCK])
+            self._state.add_point(names[0], point, others, kind)
+        chosen = options[names.index(self._wanted(names, point, kind))]
+        if has_steps:
+            self._begin_step(chosen, names)
+        return chosen
+
+    def _wanted(self, names: list[str], point: int, kind: Kind) -> str:
+        """Return the name of the option that the schedule or the strategy wants to run next."""
+        default = names[0]
+        planned = self._state.switches.get((default, point))
+        if planned:
+            for disturbance in planned:
+                if disturbance.kind == kind and disturbance.detail in names:
+                    planned.remove(disturbance)
+                    self._switched(disturbance)
+                    return disturbance.detail
+        elif self._strategy is not None and kind in self._strategy.places:
+            wanted = self._strategy.pick(self._log.steps, names, kind)
+            if wanted != default:
+                self._switched(Disturbance(default, point, kind, wanted))
+            return wanted
+        return default
+
+    def _switched(self, disturbance: Disturbance) -> None:
+        self._log.fired.append(disturbance)
+        if disturbance.detail == CLOCK:
+            return
+        other = StrandName.of(disturbance.strand).shown
+        is_start = disturbance.kind == "switch" and not disturbance.point
+        when = "before {} starts" if is_start else KINDS[disturbance.kind].words
+        chosen = next(
+            (strand for strand in self._state.strands if strand.name == disturbance.detail), None
+        )
+        is_late = chosen is not None and chosen.state == "parked" and chosen.place == "late"
+        words = "receives its answer" if is_late else "runs"
+        self._state.add_line(
+            disturbance.detail, f"{words} {when.format(other)}", is_disturbance=True
+        )
+
+    def end_step(self, options: Sequence[str]) -> None:
+        """Record which options and clock times the last step made impossible."""
+        before, self._times = self._times, self._clock.all_times()
+        if not self._log.steps:
+            return
+        last = self._log.steps[-1]
+        last.disabled = set(last.options) - {last.strand, *options}
+        if last.strand != CLOCK and any(at > self._fakes.now_us() for at in before - self._times):
+            last.disabled.add(CLOCK)
+
+    def _begin_step(self, option: Option, options: Sequence[str]) -> None:
+        if "timers" not in self._log.flags and self._clock.next_us() is not None:
+            self._log.flags.add("timers")
+        place, point = _place_of(option)
+        enabled_by, barrier = self._enabled_by(option), self._clock.barrier
+        step = Step(option.name, place, point, tuple(options), Footprint(), enabled_by, barrier)
+        if place != "switch" and self._strategy is not None and "late" in self._strategy.places:
+            # Code between two calls is a step of its own, which shares the process's memory.
+            step.footprint.add(MEMORY)
+        self._log.steps.append(step)
+
+    def _enabled_by(self, option: Option) -> int:
+        """Return the index of the step that created an option, or that moved the clock to its time."""
+        created_by = self._state.created_by.get(option.name, -1)
+        due_us = None
+        if isinstance(option, DueDelivery):
+            due_us = option.timer.due_us
+        elif isinstance(option, Strand) and option.state != "parked":
+            due_us = option.waiting.wake_us
+        if due_us is None:
+            return created_by
+        moved_by = next((index for index, at_us in self._clock.moves if at_us >= due_us), -1)
+        return max(created_by, moved_by)
+
+
+def _place_of(option: Option) -> tuple[Place, int]:
+    """Return where an option continues: its place, and the number of its calls so far."""
+    if not isinstance(option, Strand) or option.state == "new":
+        return "switch", 0
+    return ("wake" if option.state == "waiting" else option.place), option.points

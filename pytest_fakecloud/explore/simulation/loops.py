@@ -1,0 +1,95 @@
+"""Event loops of strands: a loop that waits lets other strands run, and its tasks are strands."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import broken_promise
+from ...core.touches import READS_CLOCK
+from ..names import StrandName
+from .state import Part
+from .strands import Strand, Waiting
+
+if TYPE_CHECKING:
+    from ..process.loops import OwnLoop
+
+_SOON = 0.005
+"""Wall-clock seconds to wait for other servers to answer."""
+
+
+class Loops(Part):
+    """What happens in the event loops of a trial."""
+
+    def start(self, loop: OwnLoop) -> None:
+        host = self._current_thread.host()
+        if host is None or host.loop.running is loop:
+            return
+        host.loop.running = loop
+        loop.strand = host
+        if host.role != "task" and host.loop.main_task is None:
+            main = Strand(host.title, "task", parent=host, points=host.points)
+            main.state = "running"
+            self._state.add(main)
+            host.loop.main_task, host.name = main, StrandName.of(host.title).loop()
+            for task in asyncio.all_tasks(loop):
+                self._state.tasks[task] = main
+
+    def end(self, loop: OwnLoop) -> None:
+        host = self._current_thread.host()
+        if host is None or host.loop.running is not loop:
+            return
+        host.loop.running = None
+        if host.loop.main_task is not None:
+            host.points = host.loop.main_task.points
+            host.loop.main_task, host.name = None, host.title
+        tasks = [
+            strand
+            for strand in self._state.strands
+            if strand.role == "task" and strand.host is host
+        ]
+        for strand in sorted(tasks, key=lambda strand: strand.parked_at):
+            while strand.state == "parked":
+                # A request may still wait for its turn after its task has ended, e.g. because of a
+                # timeout. The fake handles it, because it has already been sent.
+                strand.state = "running"
+                strand.release()
+            strand.state = "ended"
+            strand.release()
+
+    def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
+        """Let other strands run while an event loop waits; return False if it is not explored here."""
+        host = loop.strand
+        if (
+            host is None
+            or self._current_thread.is_aside()
+            or self._current_thread.host() is not host
+        ):
+            return False
+        self._turns.check_alive(host)
+        if self._fakes.clock.driving:
+            return True
+        if loop.selector.has_strangers() and loop.selector.has_events(_SOON):
+            return True
+        wake_us = None
+        if timeout is not None:
+            wake_us = self._fakes.now_us() + math.ceil(timeout * 1e6)
+            self._state.touch([READS_CLOCK])
+        host.place = "wake"
+        host.points = 0 if host.loop.main_task is None else host.loop.main_task.points
+        self._turns.idle(host, Waiting("loop", loop.selector.has_events, wake_us))
+        self._turns.check_alive(host)
+        return True
+
+    def add_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
+        creator = self._current_thread.strand()
+        if is_inner and creator is not None and creator.role == "task":
+            self._state.tasks[task] = creator
+
+    def note_unhandled(self, error: BaseException) -> None:
+        broken = broken_promise(error)
+        if broken is not None:
+            self._log.breaks(broken)
+        else:
+            self._log.note(f"a task raised {error!r}, which no code awaited")

@@ -1,0 +1,116 @@
+"""The operations and the outcomes of a trial, which checks find in its history."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ...core.touches import ALL, Touch
+from ..trial import History, Operation
+from .strands import Strand
+
+if TYPE_CHECKING:
+    from .state import TrialState
+
+
+class TrialHistory(History):
+    """The history of a trial, which notes if a check reads in which order operations began and ended.
+
+    Only then is that order a part of the result of the trial.
+    """
+
+    shows_order = False
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("operations", "clients"):
+            self.shows_order = True
+        return super().__getattribute__(name)
+
+
+class Operations:
+    """Records the calls of observed functions, the clients, and how each strand has ended."""
+
+    def __init__(self, state: TrialState) -> None:
+        self._state = state
+        self._observed: list[Operation] = []
+        self._clients: list[Operation] = []
+        """The lists of the history, which only checks read there."""
+        subject = state.subject
+        self.history = TrialHistory(
+            state.fakes.cloud,
+            str(state.plan.schedule),
+            self._observed,
+            self._clients,
+            inputs=subject.inputs,
+        )
+        self._positions = itertools.count()
+
+    def begin(
+        self, client: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Operation:
+        self._touch(writes=False)
+        return Operation(client, name, args, kwargs, next(self._positions))
+
+    def end(self, operation: Operation, result: object) -> None:
+        self._touch(writes=True)
+        operation.ended, operation.result = next(self._positions), result
+
+    def _touch(self, *, writes: bool) -> None:
+        promises = self._state.subject.promises
+        if promises.reads_order or (writes and promises.reads_ends):
+            self._state.touch([Touch("", "history", ALL, writes)])
+
+    @contextmanager
+    def observing(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Iterator[Callable[[object], None]]:
+        """Record a call of an observed function."""
+        strand = self._state.current_thread.strand() or self._state.turns.current
+        client = strand.root.title if strand is not None else ""
+        operation = self.begin(client, name, args, kwargs)
+        self._observed.append(operation)
+        try:
+            yield partial(self.end, operation)
+        except BaseException as error:
+            operation.error = error
+            raise
+
+    def begin_client(self, strand: Strand) -> None:
+        """Record a client as an operation."""
+        strand.operation = self.begin(strand.title, strand.title, (), {})
+        self._clients.append(strand.operation)
+
+    def store(self, strand: Strand) -> None:
+        history, error = self.history, strand.error
+        if strand.crashed and strand.root is strand:
+            history.crashed.append(strand.title)
+        has_returned = error is None and not strand.crashed
+        if strand.role in ("client", "worker") and has_returned:
+            history.results[strand.title] = strand.result
+        if strand.role != "delivery" and error is not None:
+            history.errors[strand.title] = error
+        if strand.operation is not None:
+            strand.operation.error = error
+            if has_returned:
+                self.end(strand.operation, strand.result)
+            else:
+                self._touch(writes=True)
+
+    def sort_outcomes(self) -> None:
+        """Sort the outcomes by client: no call determines in which order clients end, so checks at the
+        end must not see it.
+        """
+        self._sort_by_client(self.history.results)
+        self._sort_by_client(self.history.errors)
+
+    def _sort_by_client(self, outcomes: dict[str, Any]) -> None:
+        """Sort a dict by its keys: the clients and workers in their order, then other strands."""
+        programs = [program.name for program in self._state.subject.programs]
+        places = {name: place for place, name in enumerate(programs)}
+        names = sorted(outcomes, key=lambda name: (places.get(name, len(places)), name))
+        in_order = {name: outcomes[name] for name in names}
+        outcomes.clear()
+        outcomes.update(in_order)

@@ -1,0 +1,235 @@
+"""Threads of the application that began before the exploration, which it does not control."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from types import CodeType
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from ...core.errors import ContractError, Crash
+from ...core.frames import stack_of
+from ...process.clocks import INFRASTRUCTURE, module_of
+from .current_thread import OF_FAKES
+from .pool import is_of_a_strand
+from .stacks import application_frame
+from .strands import Gate, Strand, pause
+from .watchdog import wakings
+
+if TYPE_CHECKING:
+    from .state import TrialState
+
+_CHECKS = 100
+"""Number of checks for which a trial waits for threads that work."""
+_CHECKS_AT_START = 5
+"""Number of checks, a ``pause()`` apart, before the exploration."""
+_OF_STRANDS = ("explore", "abandoned")
+"""How the names of the threads begin that run strands, or have run them."""
+_OWN = (OF_FAKES, *_OF_STRANDS)
+"""How the names of this package's own threads begin."""
+
+
+class Outsiders:
+    """The threads that are alive now, without this one and those of the package. ``explore()`` does not
+    control threads of the application that began before it.
+
+    A thread rests while it waits at the place at which it is now, such as a pool's thread for work.
+    """
+
+    def __init__(self) -> None:
+        self._resting: dict[threading.Thread, tuple[CodeType, ...]] = {}
+        self._wakings: dict[threading.Thread, int | None] = {}
+        """How many times each thread had woken up when all rested last."""
+        self._users: set[threading.Thread] = set()
+        """The threads that have used the fakes."""
+        self._helpers: dict[threading.Thread, bool] = {threading.current_thread(): False}
+        """Other threads, and whether each may work for these threads: those of the fakes, and those
+        that have begun since, such as the pool of a running TestClient for plain functions.
+        """
+        self.sleeping: set[int] = set()
+        """The threads that sleep in fake time, by their identifiers."""
+        for thread in threading.enumerate():
+            is_own = thread is threading.current_thread() or thread.name.startswith(_OWN)
+            if not is_own and not _is_of_infrastructure(thread):
+                self._resting[thread] = ()
+        for _ in range(_CHECKS_AT_START if self._resting else 0):
+            # A thread may still be on the way to the place where it rests.
+            self._resting = {thread: _stack(thread) for thread in self._resting}
+            pause()
+
+    def __bool__(self) -> bool:
+        return bool(self._resting)
+
+    def shared(self) -> ContractError:
+        """Return the error for several clients that use the fakes through these threads."""
+        if any(thread.name.startswith(_PORTAL) for thread in self._resting):
+            place = "the event loop of a running TestClient"
+            advice = (
+                "open a TestClient within each explored function (`with TestClient(app) as client:`), "
+                "or use one without `with`: its requests run in an event loop of the explored client"
+            )
+        else:
+            place = "a thread or an event loop"
+            advice = (
+                "start the thread, or the pool or the event loop that it belongs to, within each "
+                "explored function"
+            )
+        return ContractError(
+            f"several clients or threads use the fakes, through {place} that began before explore(), "
+            "which cannot decide the order of their calls there, so that two runs could differ: "
+            f"{advice}"
+        )
+
+    def notes(self, thread: threading.Thread) -> bool:
+        """Note that a thread uses the fakes; return whether it is one of these threads."""
+        is_known = thread in self._resting
+        if is_known:
+            self._users.add(thread)
+        return is_known
+
+    def await_rest(self, is_over: Callable[[], bool]) -> None:
+        """Wait, in wall-clock time, until the threads rest or ``is_over()`` returns True.
+
+        Raises ``ContractError`` for a thread that has used the fakes and works for too long. Another
+        one counts as resting from then on, wherever it waits.
+        """
+        last = self._wakings
+        # Most threads are idle: they have not woken up since the last trial. Where that is unknown, the
+        # count is 0.
+        threads = self._all_threads()
+        if all(last.get(thread) and self._rests(thread, last[thread]) for thread in threads):
+            return
+        for _ in range(_CHECKS):
+            # A thread may start another one at any time.
+            before = {thread: wakings(thread) for thread in self._all_threads()}
+            pause()
+            # A thread that waits for the interpreter's own lock wakes up once in this time.
+            Gate().acquire(sys.getswitchinterval())
+            busy = [thread for thread, count in before.items() if not self._rests(thread, count)]
+            if not busy:
+                self._wakings = before
+            if not busy or is_over():
+                return
+        for thread in busy:
+            if thread in self._resting:
+                self._resting[thread] = _stack(thread)
+            if thread in self._users:
+                raise ContractError(
+                    f"the thread {thread.name}, which began before explore(), makes calls for the code "
+                    "and goes on working, in real time, so that its calls would be part of a later "
+                    "trial: start it, or the pool that it belongs to, within the explored function"
+                )
+
+    def _rests(self, thread: threading.Thread, count: int | None) -> bool:
+        """Return whether a thread has not woken up since a count, and is where it rests."""
+        if not thread.is_alive():
+            return True
+        is_asleep = count is not None and count == wakings(thread)
+        if is_asleep and thread.ident in self.sleeping:
+            return True
+        if is_asleep and thread in self._helpers:
+            return application_frame(sys._current_frames().get(thread.ident or 0)) is None
+        return is_asleep and _stack(thread) == self._resting[thread]
+
+    def _all_threads(self) -> list[threading.Thread]:
+        """Return these threads, and those that may work for them."""
+        for thread in threading.enumerate():
+            if thread not in self._resting and thread not in self._helpers:
+                is_explored = is_of_a_strand(thread) or thread.name.startswith(_OF_STRANDS)
+                self._helpers[thread] = not is_explored and not _is_of_infrastructure(thread)
+        return [*self._resting, *(thread for thread, helps in self._helpers.items() if helps)]
+
+
+_PORTAL = "asyncio-portal-"
+"""How the names of the threads begin in which a running TestClient has its event loop."""
+
+
+def _description(thread: threading.Thread) -> str:
+    if thread.name.startswith(_PORTAL):
+        return "the order of calls in the event loop of a running TestClient"
+    return f"the thread {thread.name}"
+
+
+def _is_of_infrastructure(thread: threading.Thread) -> bool:
+    """Return whether a test runner or the like runs a thread, which makes no calls for the code."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return any(module_of(caller).partition(".")[0] in INFRASTRUCTURE for caller in stack_of(frame))
+
+
+def _stack(thread: threading.Thread) -> tuple[CodeType, ...]:
+    frame = sys._current_frames().get(thread.ident or 0)
+    return tuple(caller.f_code for caller in stack_of(frame))
+
+
+Outside: TypeAlias = Literal["", "outsider", "helper", "left over"]
+"""Why a thread that uses the fakes is not explored, if it is not: it began before the exploration, works
+for a strand, or was left running by an earlier trial.
+"""
+
+
+class OutsideCalls:
+    """The calls of one trial that threads make which are not explored, such as an application's pool."""
+
+    def __init__(self, state: TrialState) -> None:
+        self._state = state
+        self._outsiders = state.subject.outsiders
+        self._by_port: dict[int, Outside] = {}
+        """The threads that send over each connection, by its local port."""
+        self._users: set[Strand] = set()
+        """The strands for which the calls are made, without those that had ended before the latest
+        strand began.
+        """
+
+    def of_this_thread(self) -> Outside:
+        """Return why this thread is not explored, if it is not, and note the use of one from before.
+
+        Raises ``Crash`` in the thread of a strand of an earlier trial.
+        """
+        current, thread = self._state.current_thread, threading.current_thread()
+        if current.host() is not None:
+            return ""
+        if current.is_left_over():
+            return "left over"
+        if self._outsiders.notes(thread):
+            note = f"not explored: {_description(thread)}, which began before explore()"
+            self._state.log.note(note)
+            return "outsider"
+        if is_of_a_strand(thread):
+            raise Crash
+        return "" if current.carried() is None else "helper"
+
+    def note_connection(self, port: int) -> None:
+        """Note that this thread sends over a connection."""
+        kind = self.of_this_thread()
+        if self._by_port.get(port, "helper") == "helper":
+            self._by_port[port] = kind
+
+    def note_explored(self, port: int) -> None:
+        """Note that explored code sends over a connection."""
+        if self._by_port.get(port) == "helper":
+            del self._by_port[port]
+
+    def of_call(self, port: int) -> set[Outside]:
+        """Return why the thread that handles a call, and the one that sends it, are not explored."""
+        return {self.of_this_thread(), self._by_port.get(port, "")}
+
+    def forget_ended(self) -> None:
+        """Forget the strands that have ended, because another one begins."""
+        self._users = {user for user in self._users if user.state != "ended"}
+
+    def note_use(self, strand: Strand) -> None:
+        """Note a strand for which such a call is made. End the trial with an error if another strand
+        could make calls at the same time: real time would decide their order.
+        """
+        self._users.add(strand)
+        could_run = any(other is not strand and _could_run(other) for other in self._state.strands)
+        if could_run or len(self._users) > 1 or len(self._state.subject.programs) > 1:
+            self._state.turns.fail(self._outsiders.shared())
+
+
+def _could_run(strand: Strand) -> bool:
+    """Return whether a strand could go on now, or begin."""
+    ready = strand.waiting.ready
+    is_ready = strand.state == "waiting" and ready is not None and ready()
+    return is_ready or strand.state in ("new", "parked")

@@ -1,0 +1,148 @@
+"""Pauses of strands that the schedule contains."""
+
+from __future__ import annotations
+
+import functools
+from bisect import bisect_right
+
+from ..disturbances import DELAY, DELAYS, DUE, EDGE, JUMPS, KINDS, PAUSES, TICKS, Disturbance, Kind
+from ..trial import Choices
+from .state import Part, seconds
+from .strands import Strand, Waiting
+
+_LATE_STARTS: Choices = (
+    ("delay", str(DELAY)),
+    *(("tick", span) for span in TICKS),
+    ("nearly", EDGE),
+    ("jump", EDGE),
+)
+"""The disturbances by which a client may start later than the others."""
+
+
+class Pauses(Part):
+    """Pauses one strand or all strands, if the patience of a client allows it."""
+
+    def pause(self, strand: Strand, disturbance: Disturbance) -> bool:
+        """Pause a strand before its call or, if it is slow, before its answer; return False if patience
+        forbids that.
+
+        Every other kind of pause pauses the other strands that could run, too.
+        """
+        until_us = self._end_us(disturbance)
+        if until_us is None:
+            return False
+        now, is_for_all = self._fakes.now_us(), disturbance.kind not in DELAYS
+        span_us = until_us - now
+        paused = [strand]
+        if is_for_all:
+            paused += [
+                other
+                for other in self._state.strands
+                if other is not strand
+                and other.state in ("parked", "new")
+                and other.held_until_us <= now
+            ]
+        begun = [other for other in paused if other is strand or other.state != "new"]
+        if not all(self.may_pause(other, span_us) for other in begun):
+            return False
+        for other in paused:
+            other.held_until_us = until_us
+        for other in begun:
+            other.paused_us += span_us
+        # What is due is done first, so that the strand can be switched to in the middle of it.
+        strand.yields_to_others = disturbance.detail == DUE
+        words = KINDS[disturbance.kind].words.format(seconds(span_us))
+        if is_for_all:
+            self._state.all_paused_until_us = until_us
+            strand.yields_to_others = True
+            due_us = self._fakes.deliveries.next_us()
+            if len(paused) > 1 or (due_us is not None and due_us < until_us):
+                words += ", and the others wait"
+        self._state.park(strand, "late" if disturbance.kind == "slow" else "switch")
+        self._state.add_line(strand.name, words, is_disturbance=True)
+        return True
+
+    def delay_starts(self) -> None:
+        """Let clients of which there are several start later, as the schedule demands."""
+        clients = [strand for strand in self._state.strands if strand.role == "client"]
+        if len(clients) < 2:
+            return
+        for strand in clients:
+            if self._state.plan.notes:
+                self._state.add_point(strand.name, 0, _LATE_STARTS)
+            for disturbance in self._state.schedule.at(strand.name, 0):
+                if disturbance.kind in PAUSES and (end_us := self._end_us(disturbance)) is not None:
+                    strand.waiting = Waiting(wake_us=end_us)
+                    self._log.fired.append(disturbance)
+                    span = seconds(end_us - self._fakes.now_us())
+                    self._state.add_line(strand.name, f"starts {span} later", is_disturbance=True)
+
+    def _end_us(self, disturbance: Disturbance) -> int | None:
+        """Return the time at which a pause that begins now ends, or None without such a time."""
+        now = self._fakes.now_us()
+        if disturbance.detail == DUE:
+            return self._state.known_times.next_in_data(now)
+        if disturbance.kind in DELAYS:
+            return now + int(disturbance.detail or DELAY) * 1_000_000
+        if disturbance.kind == "tick":
+            return now + TICKS[disturbance.detail]
+        if disturbance.detail == EDGE:
+            target = _edge(now)
+        else:
+            index = int(disturbance.detail or 1) - 1
+            instants = self._state.known_times.upcoming(now, JUMPS)
+            if index >= len(instants):
+                return None
+            target = instants[index]
+        target += {"nearly": -1_000, "past": 1_000_000}.get(disturbance.kind, 0)
+        return target if target > now else None
+
+    def may_pause(self, strand: Strand, span_us: int) -> bool:
+        """Return whether a strand may be slower by a span, within its deadline or the patience."""
+        now = self._fakes.now_us()
+        return now + span_us <= self._latest_us(strand, now)
+
+    def _latest_us(self, strand: Strand, now: int) -> int:
+        """Return the latest time at which a pause of a strand that begins now may end."""
+        deadline_us = strand.root.deadline_us
+        if deadline_us is not None:
+            return deadline_us
+        return now + self._state.subject.patience_us - strand.paused_us
+
+    def note_point(self, strand: Strand, choices: Choices = ()) -> None:
+        """Record the disturbances that are possible at a point: the given ones and pauses of
+        all strands.
+        """
+        if not self._fakes.clock.driving:
+            now = self._fakes.now_us()
+            due_us, latest_us = (
+                self._state.known_times.next_in_data(now),
+                self._latest_us(strand, now),
+            )
+            choices += _pauses(
+                bisect_right(self._state.known_times.upcoming(now, JUMPS), latest_us),
+                has_due=due_us is not None and due_us <= latest_us,
+                has_edge=_edge(now) <= latest_us,
+            )
+        self._state.add_point(strand.name, strand.points, choices)
+
+
+@functools.cache
+def _pauses(jumps: int, *, has_due: bool, has_edge: bool) -> Choices:
+    """Return the pauses of all strands that are possible, with jumps to a number of known times."""
+    pauses: list[tuple[Kind, str]] = []
+    for detail in ("", *map(str, range(2, JUMPS + 1)))[:jumps]:
+        pauses += [("jump", detail), ("past", detail), ("nearly", detail)]
+    pauses += [("tick", span) for span in TICKS]
+    if has_due:
+        pauses.append(("delay", DUE))
+    if has_edge:
+        pauses.append(("nearly", EDGE))
+    return tuple(pauses)
+
+
+def _edge(now_us: int) -> int:
+    """Return the start of the next second; the disturbance ``nearly`` ends a millisecond before
+    it.
+    """
+    return (now_us // 1_000_000 + 1) * 1_000_000

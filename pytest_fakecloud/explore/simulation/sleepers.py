@@ -1,0 +1,57 @@
+"""Threads and tasks that are not explored and sleep in fake time, such as those of an application."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from .strands import Strand, pause
+
+if TYPE_CHECKING:
+    from .state import TrialState
+
+_CHECKS = 500
+"""Number of checks, a ``pause()`` apart, for which the clock waits for code that it has woken."""
+
+
+class _Sleeper(NamedTuple):
+    until_us: int
+    strand: Strand
+    """The strand that waits for the sleeping code."""
+    wake: Callable[[], object]
+
+
+class Sleepers:
+    """Sleeps that end when the clock has moved far enough, one after the other."""
+
+    def __init__(self, state: TrialState) -> None:
+        self._state = state
+        self._sleepers: list[_Sleeper] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._sleepers)
+
+    def add(self, until_us: int, strand: Strand, wake: Callable[[], object]) -> None:
+        self._sleepers.append(_Sleeper(until_us, strand, wake))
+
+    def times(self) -> list[int]:
+        return [sleeper.until_us for sleeper in self._sleepers]
+
+    def wake(self, now_us: int) -> None:
+        """Wake the sleepers whose time has come, one after the other, in the order of the strands."""
+        strands, due = self._state.strands, [s for s in self._sleepers if s.until_us <= now_us]
+        for sleeper in sorted(due, key=lambda s: (s.until_us, strands.index(s.strand))):
+            self._sleepers.remove(sleeper)
+            sleeper.wake()
+            strand, ready = sleeper.strand, sleeper.strand.waiting.ready
+            for _ in range(_CHECKS):
+                sleeps_again = any(other.strand is strand for other in self._sleepers)
+                has_ended = self._state.turns.has_ended
+                if has_ended or sleeps_again or ready is None or ready():
+                    break
+                pause()
+
+    def end(self) -> None:
+        """Wake all sleepers, because the trial has ended."""
+        while self._sleepers:
+            self._sleepers.pop().wake()

@@ -1,0 +1,179 @@
+"""Waits of strands, in which other strands run and the time passes."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections.abc import Callable
+from functools import partial
+
+from ...core.errors import Crash
+from ...core.signals import Signal
+from ...core.touches import READS_CLOCK
+from .clock import TrialClock
+from .state import Part, TrialState
+from .strands import Gate, Strand, Waiting, Why
+
+LOOK = 0.5
+"""Wall-clock seconds between two checks of whether a strand has ended."""
+
+
+class StrandWaits(Part):
+    """Lets a strand wait: for its turn, a condition or a time. Then other strands run."""
+
+    def __init__(self, state: TrialState, clock: TrialClock) -> None:
+        super().__init__(state)
+        self._clock = clock
+
+    def sleep(self, seconds: float) -> bool:
+        """Sleep in fake time; return False for a thread that does not work for a strand."""
+        strand = self._current_thread.strand()
+        if strand is None:
+            return self._sleep_elsewhere(seconds)
+        self._turns.check_alive(strand)
+        if self._fakes.clock.driving or seconds <= 0:
+            return True
+        self.wait_for(strand, None, self._after(seconds), "sleep")
+        return True
+
+    def _after(self, seconds: float) -> int:
+        """Return the time after some seconds, in microseconds."""
+        return self._fakes.now_us() + math.ceil(seconds * 1e6)
+
+    def wait_for(
+        self, strand: Strand, ready: Callable[[], bool] | None, until_us: int | None, why: Why
+    ) -> None:
+        """Let other strands run until ``ready()`` is true, or until the given time."""
+        if until_us is not None:
+            self._state.touch([READS_CLOCK])
+            # In another order, the time could pass while another strand can run.
+            if len(self._state.strands) > 1:
+                self._log.flags.add("timers")
+        self._state.park(strand, "wake")
+        strand.wait(Waiting(why, ready, until_us))
+        self.take_turn(strand)
+
+    def wait(
+        self, strand: Strand, signal: Signal, poll: Callable[[], object], until_us: int
+    ) -> object:
+        """Let other strands run until ``poll()`` returns something other than None, for a strand whose
+        blocking call this thread handles.
+        """
+        result: object = None
+
+        def ready() -> bool:
+            nonlocal result
+            if result is None:  # A poll that succeeds takes its result, so it must not be repeated.
+                result = poll()
+            return result is not None or signal.closed
+
+        if not ready() and self._fakes.now_us() < until_us:
+            line = strand.line
+            try:
+                self.wait_for(strand, ready, until_us, "wait")
+            except Crash:
+                if self._current_thread.strand() is strand:
+                    raise
+            if ready() and line is not None and result is not None:
+                self._log.postpone(line, self._fakes.now_us())
+        return result
+
+    def _sleep_elsewhere(self, seconds: float) -> bool:
+        """Sleep in a thread that is not explored but works for a strand, such as a worker thread of an
+        ASGI application; return False for other threads.
+        """
+        strand = self._current_thread.sleeping_for()
+        if strand is None:
+            return False
+        if not self._passes(strand, seconds):
+            gate, me = Gate(), threading.get_ident()
+            sleeping = self._state.subject.outsiders.sleeping
+
+            def wake() -> None:
+                sleeping.discard(me)
+                gate.release()
+
+            sleeping.add(me)
+            self._state.sleepers.add(self._after(seconds), strand, wake)
+            gate.acquire()
+            if self._turns.has_ended:
+                raise RuntimeError("the trial has ended in which this thread began to sleep")
+        return True
+
+    async def sleep_in_loop(self, seconds: float) -> bool:
+        """Sleep in a task of an event loop that is not explored but works for a strand; return False
+        for other loops.
+        """
+        strand = self._current_thread.sleeping_for()
+        if strand is None:
+            return False
+        if not self._passes(strand, seconds):
+            loop = asyncio.get_running_loop()
+            future = loop.create_future()
+
+            def end() -> None:
+                if self._turns.has_ended:
+                    future.cancel()  # Any other exception could be caught, or end the whole loop.
+                elif not future.done():
+                    future.set_result(None)
+
+            wake = partial(loop.call_soon_threadsafe, end)
+            self._state.sleepers.add(self._after(seconds), strand, wake)
+            await future
+        return True
+
+    def _passes(self, strand: Strand, seconds: float) -> bool:
+        """Let time pass for a strand that waits for this thread in its turn; return False for one that
+        lets other strands run, whose sleep must wait for them.
+        """
+        if self._fakes.clock.driving or seconds <= 0:
+            return True
+        if self._turns.current is not strand and not strand.host.real_waits:
+            return False
+        self._clock.move_to(self._after(seconds))
+        return True
+
+    def take_turn(self, strand: Strand) -> None:
+        """Let other strands run; return at the next turn of a strand that is parked or waits.
+
+        A task waits in the thread that handles its request until its event loop chooses it. Any other
+        strand passes the turn on.
+        """
+        is_task = strand.role == "task"
+        if is_task and self._current_thread.strand() is not strand:
+            self._await_loop(strand)
+            return
+        strand.turn.is_inline = is_task
+        try:
+            self._turns.yield_turn(strand)
+        finally:
+            strand.turn.is_inline = False
+        self._turns.check_alive(strand)
+
+    def _await_loop(self, strand: Strand) -> None:
+        """Wait for the turn of a task, whose event loop chooses the next strand when it is idle."""
+        self._turns.check_alive(strand)
+        link = self._fakes.connections.step_back()
+        strand.turn.resume = None if link is None else link.resume
+        has_turn = False
+        while not has_turn and strand.state != "ended":
+            has_turn = strand.gate.acquire(LOOK)
+        strand.turn.resume = None
+        self._turns.check_alive(strand)
+        if strand.state == "ended":
+            raise Crash
+        strand.state = "running"
+
+    async def take_turn_async(self, strand: Strand) -> None:
+        """Like ``take_turn()``, for a task whose event loop must not be blocked."""
+        loop = strand.host.loop.running
+        assert loop is not None
+        strand.turn.future = loop.create_future()
+        try:
+            await strand.turn.future
+        finally:
+            strand.turn.future = None
+            if strand.state != "ended":
+                strand.state = "running"
+        self._turns.check_alive(strand)

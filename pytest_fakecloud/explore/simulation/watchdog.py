@@ -1,0 +1,154 @@
+"""Detection of strands that are blocked or stuck, in wall-clock time."""
+
+from __future__ import annotations
+
+import platform
+import re
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from ...core.errors import ContractError
+from ...core.libraries import is_library
+from ...core.threads import place_of
+from ...core.timers import monotonic
+from .stacks import application_frame, describe_places
+from .strands import Strand
+
+if TYPE_CHECKING:
+    from .scheduler import Simulation
+
+LOOK = 0.05
+"""Wall-clock seconds between two calls of ``Watchdog.look()``."""
+_BUSY = 0.3
+"""Wall-clock seconds for which a strand may block before another strand runs."""
+_STUCK_AFTER = 1.5
+"""Wall-clock seconds for which a strand may block before it counts as stuck, if no other can run."""
+_LOST = 10.0
+"""Wall-clock seconds without a running strand after which the trial fails."""
+HOOK_ADVICE = (
+    "look at the functions that were passed to threading.settrace() and threading.setprofile(), and at "
+    "tools that wrap threading.Thread"
+)
+_REAL = 30.0
+"""Wall-clock seconds for which a strand may wait for a thread of the fakes or another process."""
+
+
+class Watchdog:
+    """Lets other strands run while one is blocked, and ends a trial that is stuck."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._turns = simulation.turns
+        self._seen: object = None
+        self._since = monotonic()
+
+    def look(self) -> None:
+        strand = self._turns.current
+        starting = None if strand is None else strand.starting
+        if strand is not None and starting is not None and not starting.is_alive():
+            # Look again: the thread may have begun its code since, and have ended.
+            if strand.starting is starting:
+                self._turns.skip_lost(strand)
+            return
+        thread = 0 if strand is None else strand.host.thread
+        frame = None if strand is None else sys._current_frames().get(thread)
+        may_be_locked = strand is not None and _may_be_locked(strand, frame)
+        woken = wakings(_thread_with(thread)) if may_be_locked else None
+        place = None if frame is None else (id(frame), frame.f_lasti, woken)
+        seen = self._turns.progress, place
+        if seen != self._seen:
+            self._seen, self._since = seen, monotonic()
+            return
+        seconds = monotonic() - self._since
+        if strand is None:
+            if seconds > _LOST:
+                text = "no strand of explore() runs: please report this as a bug"
+                self._turns.end(ContractError(text))
+        elif starting is not None:
+            if seconds > _LOST:
+                self._turns.end(ContractError(_describe_delay(strand.title, starting)))
+        elif woken is not None and not (strand.host.real_waits and seconds < _REAL):
+            self._help(strand, seconds)
+
+    def _help(self, blocked: Strand, seconds: float) -> None:
+        """Step over a blocked strand, or end the trial if that has not helped for long enough."""
+        if seconds >= _BUSY and _sleeps_really(blocked.host.thread):
+            # Do not wait for the thread at the end of the trial.
+            blocked.is_stepped_over = True
+            self._turns.end(
+                ContractError(
+                    f"{describe_places([blocked])} sleeps in real time, with a function that "
+                    "explore() could not replace, because the code had stored it before: call "
+                    "time.sleep(), or store it within the explored function"
+                )
+            )
+        elif seconds > _STUCK_AFTER:
+            self._simulation.stuck(blocked)
+        elif seconds >= _BUSY and blocked.host.loop.running is None:
+            self._turns.step_over(blocked)
+
+
+def _describe_delay(title: str, thread: threading.Thread) -> str:
+    """Return an error text for a thread that is alive, but does not begin the code of its strand."""
+    text = f"the thread of {title} has not begun its code after {_LOST:g} seconds: {HOOK_ADVICE}"
+    return f"{text}\n{place_of(thread.ident or 0)}".rstrip()
+
+
+def _may_be_locked(strand: Strand, frame: FrameType | None) -> bool:
+    """Return whether a strand may wait for a lock: in a line of the application, in a lock of the
+    standard library, or in a library's own daemon thread, which may wait for it in any function.
+    """
+    if frame is None:
+        return False
+    name = frame.f_code.co_filename
+    if not is_library(name) or Path(name).name in ("threading.py", "queue.py"):
+        return True
+    return strand.is_daemon and application_frame(frame) is None
+
+
+_SLEEPS = {"x86_64": (35, 230), "aarch64": (101, 115)}
+"""The numbers of the system calls nanosleep and clock_nanosleep of Linux, by machine."""
+
+
+def _sleeps_really(thread: int) -> bool:
+    """Return whether a thread sleeps in the kernel; False if that is unknown, as outside of Linux."""
+    try:
+        call = _task_file(_thread_with(thread), "syscall").read_text().split()[0]
+    except OSError:
+        return False
+    return call.isdigit() and int(call) in _SLEEPS.get(platform.machine(), ())
+
+
+def _thread_with(ident: int) -> threading.Thread | None:
+    return next((thread for thread in threading.enumerate() if thread.ident == ident), None)
+
+
+def _task_file(thread: threading.Thread | None, name: str) -> Path:
+    """Return the path of a file of Linux that describes a thread."""
+    return Path(f"/proc/self/task/{None if thread is None else thread.native_id}/{name}")
+
+
+_STATUS = re.compile(
+    rb"^State:\s+(?P<state>\w).*^voluntary_ctxt_switches:\s+(?P<wakings>\d+)",
+    re.DOTALL | re.MULTILINE,
+)
+"""The state of a thread, and how many times it has waited, in its file ``status``."""
+
+
+def wakings(thread: threading.Thread | None) -> int | None:
+    """Return how many times a sleeping thread has woken up (0 if that is unknown); None if it runs.
+
+    A thread that waits for the interpreter's own lock wakes up every few milliseconds, so a busy
+    machine is not mistaken for a deadlock.
+    """
+    try:
+        status = _task_file(thread, "status").read_bytes()
+    except OSError:
+        return 0  # Only Linux provides this number.
+    match = _STATUS.search(status)
+    if match is None:
+        return 0
+    return int(match["wakings"]) if match["state"] == b"S" else None

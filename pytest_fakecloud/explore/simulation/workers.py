@@ -1,0 +1,113 @@
+"""Restarts of workers, which end when they find no work, or fail."""
+
+from __future__ import annotations
+
+from ...core.errors import ContractError
+from ..names import StrandName
+from .state import Part, TrialState
+from .strands import Strand, Waiting, Work
+
+MOST_STARTS = 12
+"""Maximum number of times that one worker is started."""
+MOST_RESTARTS_WITHOUT_PROGRESS = 3
+"""Maximum number of restarts of a worker while a group's committed offsets and lag stay the same."""
+
+
+class Workers(Part):
+    """Starts workers again while there may be work for them."""
+
+    def __init__(self, state: TrialState) -> None:
+        super().__init__(state)
+        self._starts: dict[tuple[object, ...], set[int]] = {}
+        """The starts that left the same records, by program and backlog."""
+
+    def may_begin(self, now: int) -> bool:
+        # Start workers only if no delivery or sleep is pending, so that they have work to do.
+        if self._fakes.deliveries.next_us(after_us=now) is not None:
+            return False
+        return not any(
+            strand.state == "waiting"
+            and strand.waiting.wake_us is not None
+            and not strand.is_daemon
+            for strand in self._state.strands
+        )
+
+    def restarted(self, now: int) -> Strand | None:
+        """Restart a worker that ended before all of its work existed; return its new strand or None."""
+        if not self.may_begin(now):
+            return None
+        latest: dict[str, Strand] = {}
+        for strand in reversed(self._state.strands):
+            if strand.role == "worker":
+                latest.setdefault(_program(strand), strand)
+        for strand in reversed(latest.values()):  # the worker that started first comes first
+            if strand.state != "ended" or strand.work.starts >= MOST_STARTS:
+                continue
+            has_backlog = self._note_backlog(strand)
+            if has_backlog:
+                self.leave_groups(strand)
+            if has_backlog or self._may_have_missed_work(strand):
+                return self.start_again(strand)
+        return None
+
+    def _note_backlog(self, strand: Strand) -> bool:
+        """Note a start that left records; return whether another restart may change that."""
+        backlog = self._backlog(strand)
+        if not backlog:
+            return False
+        starts = self._starts.setdefault((_program(strand), backlog), set())
+        starts.add(strand.work.starts)
+        return len(starts) <= MOST_RESTARTS_WITHOUT_PROGRESS
+
+    def _may_have_missed_work(self, strand: Strand) -> bool:
+        """Return whether another strand may have created work after the worker looked for it."""
+        return any(
+            other.work.last_call > strand.work.first_call
+            and (other.role != "worker" or other.work.is_restart)
+            for other in self._state.strands
+            if other.root is other
+            and not (other.role == "worker" and _program(other) == _program(strand))
+        )
+
+    def _backlog(self, strand: Strand) -> tuple[object, ...]:
+        """Return the offsets and lag of each group that has not committed all records."""
+        groups = {(broker, group) for broker, group, _ in strand.work.consumers}
+        views = [
+            view._described()
+            for broker, group in groups
+            for view in broker.groups()
+            if view.name == group
+        ]
+        return tuple(
+            (view.name, tuple(view.committed.items()), view.total_lag)
+            for view in sorted(views, key=lambda view: view.name)
+            if view.total_lag
+        )
+
+    def start_again(self, strand: Strand, *, failed: bool = False) -> Strand:
+        """Add the worker's next start; one that failed pauses first."""
+        before = strand.work.starts
+        name = str(StrandName(_program(strand), before + 1))
+        again = self._state.add(Strand(name, "worker", strand.body, work=Work(before + 1, failed)))
+        if failed:
+            # Double the pause before each restart, as process managers do.
+            pause_us = 1_000_000 * min(2 ** (before - 1), 30)
+            again.waiting = Waiting(wake_us=self._fakes.now_us() + pause_us)
+        else:
+            self._log.idle_restarts.add(name)
+        return again
+
+    def leave_groups(self, strand: Strand) -> None:
+        for broker, group, instance in sorted(
+            strand.work.consumers, key=lambda consumer: consumer[1:]
+        ):
+            try:
+                broker.group(group).expire(instance)
+            except ContractError:
+                continue  # the consumer has already left
+            self._state.add_line(strand.name, f"the session of {instance} in {group} ended")
+
+
+def _program(worker: Strand) -> str:
+    """Return the name of the program that a worker runs, which is the name of its first start."""
+    return StrandName.of(worker.title).program
