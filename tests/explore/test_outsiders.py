@@ -72,6 +72,18 @@ def test_the_clock_waits_for_a_busy_pool_thread(
     assert NOTE in result.notes
 
 
+def test_a_thread_that_has_failed_before_it_began_holds_up_no_trial(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python lists it like a thread that is alive."""
+    thread = threading.Thread()
+    monkeypatch.setitem(threading._limbo, thread, thread)  # type: ignore[attr-defined]
+    assert thread in threading.enumerate()
+    others = outsiders.Outsiders()
+    assert thread not in others._resting
+    assert thread not in others._all_threads()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whether a thread has run")
 def test_a_thread_that_stays_idle_holds_up_no_trial(
     cloud: Cloud, kv: KVServer, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch

@@ -51,7 +51,8 @@ class Outsiders:
         """The threads that sleep in fake time, by their identifiers."""
         for thread in threading.enumerate():
             is_own = thread is threading.current_thread() or thread.name.startswith(_OWN)
-            if not is_own and not _is_of_infrastructure(thread):
+            # Python also lists a thread that has failed before it began.
+            if thread.is_alive() and not is_own and not _is_of_infrastructure(thread):
                 self._resting[thread] = ()
         for _ in range(_CHECKS_AT_START if self._resting else 0):
             # A thread may still be on the way to the place where it rests.
@@ -123,8 +124,6 @@ class Outsiders:
 
     def _rests(self, thread: threading.Thread, count: int | None) -> bool:
         """Return whether a thread has not woken up since a count, and is where it rests."""
-        if not thread.is_alive():
-            return True
         is_asleep = count is not None and count == wakings(thread)
         if is_asleep and thread.ident in self.sleeping:
             return True
@@ -133,12 +132,13 @@ class Outsiders:
         return is_asleep and _stack(thread) == self._resting[thread]
 
     def _all_threads(self) -> list[threading.Thread]:
-        """Return these threads, and those that may work for them."""
+        """Return those of these threads that are alive, and those that may work for them."""
         for thread in threading.enumerate():
             if thread not in self._resting and thread not in self._helpers:
                 is_explored = is_of_a_strand(thread) or thread.name.startswith(_OF_STRANDS)
                 self._helpers[thread] = not is_explored and not _is_of_infrastructure(thread)
-        return [*self._resting, *(thread for thread, helps in self._helpers.items() if helps)]
+        helpers = [thread for thread, helps in self._helpers.items() if helps]
+        return [thread for thread in [*self._resting, *helpers] if thread.is_alive()]
 
 
 _PORTAL = "asyncio-portal-"
