@@ -17,11 +17,11 @@ from ..cloud.fake import Fake, core_of
 from ..core.calls import Action, Call, Entry, Event, on_connection
 from ..core.errors import describe_error, report_hook_failure
 from ..core.violations import Violation
+from .accesses import OrderedAccess
 from .asserted import UnequalValues
 from .contract import functions_of
 from .lookups import Lookups, records_of
 from .model import Finding, Marks, ReadByStatement, ReportRow, ReportSubject
-from .uses import Use
 
 MOST_UNFINISHED = 4
 """Maximum number of findings about unfinished work; further ones are only counted."""
@@ -53,7 +53,7 @@ def concerning(
     statement: ReadByStatement,
     marks: Marks,
     rows: Sequence[ReportRow],
-    uses: Sequence[Use],
+    accesses: Sequence[OrderedAccess],
     findings: Iterable[Finding],
 ) -> list[Finding]:
     """Return the findings about the data that a statement read, about the rows that are connected with
@@ -64,9 +64,9 @@ def concerning(
     # A delivery to the same URL that did nothing, for example, is why an item is missing.
     addresses = {_address(row) for row in rows if row.number in connected} - {""}
     accessed = {
-        use.access.subject for use in uses
-        if use.row.number in connected
-        or (use.row.cause and _address(by_number[use.row.cause]) in addresses)
+        ordered.access.subject for ordered in accesses
+        if ordered.row.number in connected
+        or (ordered.row.cause and _address(by_number[ordered.row.cause]) in addresses)
     }  # fmt: skip
 
     def concerns(finding: Finding) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from ..cloud.base import BaseCloud, context_of
 from ..core.errors import report_hook_failure
 from ..process.applications import ServedRequest
+from .accesses import OrderedAccess, ordered_accesses
 from .asserted import UnequalValues
 from .contract import functions_of
 from .findings import MOST, ObservedTest, concerning, find, unfinished, violations
@@ -20,7 +21,6 @@ from .model import Finding, Marks, Report, ReportedFake, ReportRow
 from .rows import rows
 from .select import selected
 from .statement import lines_of_test, places_of_rows, read_by_other_process, read_by_statement
-from .uses import Use, uses_of
 
 
 def report_of(
@@ -54,20 +54,20 @@ def report_of(
     test_data = ObservedTest(cloud, lookups, every, idle_s, raised, compared)
     with report_hook_failure("the findings failed", failures.append):
         findings = find(test_data)
-    statement, marks, uses = None, Marks(), list[Use]()
+    statement, marks, accesses = None, Marks(), list[OrderedAccess]()
     with report_hook_failure("what the rows accessed cannot be shown", failures.append):
-        uses = uses_of(every, lookups, failures)
+        accesses = ordered_accesses(every, lookups, failures)
         if raised is not None:
-            statement = read_by_statement(test_data, every, uses)
+            statement = read_by_statement(test_data, every, accesses)
         elif read is not None:
-            statement = read_by_other_process(test_data, every, uses, read)
+            statement = read_by_other_process(test_data, every, accesses, read)
         lines = lines_of_test(places_of_rows(records_of(cloud), every))
-        marks = marks_of_rows(every, uses, statement, lines)
+        marks = marks_of_rows(every, accesses, statement, lines)
     with report_hook_failure("what is unfinished cannot be shown", failures.append):
         unfinished_findings = unfinished(cloud, lookups)
     shared, closed = context_of(cloud), context_of(cloud).closed_addresses.items()
     if statement is not None:
-        findings = concerning(statement, marks, every, uses, findings)
+        findings = concerning(statement, marks, every, accesses, findings)
     findings = findings[:MOST]
     evidence = {number for finding in findings for number in finding.rows}
     masked = partial(_masked, mask=mask)
