@@ -23,20 +23,20 @@ class OrderedAccess(NamedTuple):
 
 
 def ordered_accesses(
-    rows: Sequence[ReportRow], lookups: Lookups, failures: list[str]
+    rows: Sequence[ReportRow], lookups: Lookups, errors: list[str]
 ) -> list[OrderedAccess]:
-    """Return the accesses of rows; those that cannot be read become lines of ``failures``. Those of an
+    """Return the accesses of rows; those that cannot be read become lines of ``errors``. Those of an
     event belong to the row of the call that caused it.
     """
     by_number = {row.number: row for row in rows}
     accesses = [
-        ordered for row in rows for ordered in _accesses_of_row(row, lookups, by_number, failures)
+        ordered for row in rows for ordered in _accesses_of_row(row, lookups, by_number, errors)
     ]
     return sorted(accesses, key=lambda ordered: ordered.order)
 
 
 def _accesses_of_row(
-    row: ReportRow, lookups: Lookups, rows: Mapping[int, ReportRow], failures: list[str]
+    row: ReportRow, lookups: Lookups, rows: Mapping[int, ReportRow], errors: list[str]
 ) -> Iterator[OrderedAccess]:
     caller = rows.get(row.follows, row)
     order = executed_at(row.entry) if isinstance(row.entry, Call) else row.number
@@ -44,9 +44,9 @@ def _accesses_of_row(
     services = dict.fromkeys((row.service, row.delivery.service if row.delivery else row.service))
     accesses: list[DataAccess] = []
     expected = MALFORMED if isinstance(row.entry, Call) and may_be_malformed(row.entry) else ()
-    failed = f"what a row of {row.peer} accessed cannot be shown"
+    error = f"what a row of {row.peer} accessed cannot be shown"
     for service in services:
-        with report_hook_failure(failed, failures.append), suppress(*expected):
+        with report_hook_failure(error, errors.append), suppress(*expected):
             accesses += functions_of(service).accesses(row, lookups)
     for access in accesses:
         is_received = row.kind == "attempt" and not access.writes

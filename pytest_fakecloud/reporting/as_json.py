@@ -54,6 +54,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "version": VERSION,
         "test": report.test,
         "failure": report.failure,
+        "errors": list(report.errors),
         "hints": list(report.hints),
         "log": report.log,
         "clock": {"mode": report.clock, "now": _time(report.now_us), "now_us": report.now_us},

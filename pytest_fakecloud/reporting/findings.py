@@ -29,8 +29,10 @@ MOST = 6
 """Maximum number of findings in one report."""
 
 
-def find(test: ObservedTest) -> list[Finding]:
-    """Return the findings about a cloud, the newest first."""
+def find(test: ObservedTest, errors: list[str]) -> list[Finding]:
+    """Return the findings about a cloud, the newest first; those of a detector that raises an exception
+    are missing, and the exception becomes a line of ``errors``.
+    """
     findings: list[Finding] = []
     detectors: list[partial[Any]] = [
         partial(detector, test, fake)
@@ -43,8 +45,7 @@ def find(test: ObservedTest) -> list[Finding]:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            text = f"{detector.func.__name__} failed: {describe_error(error)}"
-            findings.append(Finding("failed", values={"text": text}))
+            errors.append(f"{detector.func.__name__} failed: {describe_error(error)}")
     findings.sort(key=lambda finding: -max(finding.rows, default=0))
     return _once(findings)
 
@@ -163,8 +164,11 @@ class ObservedTest:
     def entries(self) -> list[Entry]:
         # Leave out calls before a restored snapshot, which do not explain the current data.
         rewound = {fake.name: core_of(fake).rewound for fake in self.fakes}
-        every = self.cloud.journal.entries
-        return [_as_known(entry) for entry in every if entry.number > rewound.get(entry.fake, 0)]
+        return [
+            _as_known(entry)
+            for entry in self.cloud.journal.entries
+            if entry.number > rewound.get(entry.fake, 0)
+        ]
 
     @cached_property
     def calls(self) -> list[Call]:
@@ -231,9 +235,9 @@ def rejected(
     """Yield a finding for each fake that answered 401, with the reasons; ``every_call``: and nothing
     else. ``meant`` calls are ignored.
     """
-    every = [entry for entry in cloud.journal.entries if isinstance(entry, Call)]
+    all_calls = [entry for entry in cloud.journal.entries if isinstance(entry, Call)]
     for fake in context_of(cloud).fakes:
-        calls = [call for call in every if call.fake == fake.name]
+        calls = [call for call in all_calls if call.fake == fake.name]
         wrong = [call for call in calls if call.status == 401 and call.fault is None]
         if every_call and len(wrong) < len(calls):
             continue
@@ -261,14 +265,14 @@ def _credentials(call: Call, cloud: BaseCloud, rejecting: Fake) -> dict[str, str
     return {"kind": "unknown"}
 
 
-def unfinished(cloud: BaseCloud, lookups: Lookups) -> list[Finding]:
-    """Return the unfinished work, that of each fake in turn."""
+def unfinished(cloud: BaseCloud, lookups: Lookups, errors: list[str]) -> list[Finding]:
+    """Return the unfinished work, that of each fake in turn; that which cannot be read becomes a line of
+    ``errors``.
+    """
     findings: list[Finding] = []
     for fake in context_of(cloud).fakes:
-        failures: list[str] = []
-        with report_hook_failure("what waits cannot be shown", failures.append):
+        with report_hook_failure(f"{fake.name}: what waits cannot be shown", errors.append):
             findings += functions_of(fake.service).unfinished(fake, lookups)
-        findings += [Finding("failed", fake.name, values={"text": text}) for text in failures]
     if (more := len(findings) - MOST_UNFINISHED) > 0:
         findings[MOST_UNFINISHED:] = [Finding("more", values={"count": more})]
     return findings

@@ -38,21 +38,21 @@ class FoldedRow:
         return self.rows[0]
 
 
-def merged(every: Sequence[ReportRow], marked: Collection[int]) -> list[FoldedRow]:
+def merged(rows: Sequence[ReportRow], marked: Collection[int]) -> list[FoldedRow]:
     """Return a line for each row; an event is part of the line of the call that caused it.
 
     A rebalance is part of the line of its join or leave. Marked rows have lines of their own.
     """
     lines: list[FoldedRow] = []
-    place: dict[int, int] = {}
-    for row in every:
-        at = place.get(row.follows)
+    line_numbers: dict[int, int] = {}
+    for row in rows:
+        at = line_numbers.get(row.follows)
         if at is None and lines and _results_from(row, lines[-1].row):
             at = len(lines) - 1
         if at is not None and row.number not in marked and isinstance(row.entry, Event):
             lines[at] = replace(lines[at], effects=(*lines[at].effects, row.entry))
             continue
-        place[row.number] = len(lines)
+        line_numbers[row.number] = len(lines)
         lines.append(FoldedRow((row,)))
     return lines
 
@@ -69,13 +69,13 @@ def _results_from(row: ReportRow, before: ReportRow) -> bool:
     )
 
 
-def folded(every: Sequence[FoldedRow]) -> list[FoldedRow]:
+def folded(unfolded: Sequence[FoldedRow]) -> list[FoldedRow]:
     """Return the lines with repetitions folded. A row is folded together with its nested rows.
 
     Attempts of the same message are folded even if their attempt numbers differ.
     """
     blocks: list[list[FoldedRow]] = []
-    for line in every:
+    for line in unfolded:
         if blocks and line.row.depth > blocks[-1][0].row.depth:
             blocks[-1].append(line)
         else:
@@ -107,21 +107,21 @@ def _key(block: Sequence[FoldedRow]) -> list[tuple[object, ...]]:
     ]
 
 
-def alike(every: Iterable[FoldedRow | str], apart: Collection[int]) -> list[FoldedRow | str]:
+def alike(lines: Iterable[FoldedRow | str], apart: Collection[int]) -> list[FoldedRow | str]:
     """Return the lines with actions of the test joined that follow each other and differ in the same
     argument alone. The rows with the numbers ``apart`` keep lines of their own.
     """
-    lines: list[FoldedRow | str] = []
-    for line in every:
-        before = lines[-1] if lines else ""
+    joined: list[FoldedRow | str] = []
+    for line in lines:
+        before = joined[-1] if joined else ""
         if isinstance(line, FoldedRow) and isinstance(before, FoldedRow):
             at = _varies(before, line)
             is_apart = any(row.number in apart for row in (*before.rows, *line.rows))
             if at is not None and not is_apart:
-                lines[-1] = replace(before, rows=(*before.rows, *line.rows), varies=at)
+                joined[-1] = replace(before, rows=(*before.rows, *line.rows), varies=at)
                 continue
-        lines.append(line)
-    return lines
+        joined.append(line)
+    return joined
 
 
 def _varies(before: FoldedRow, line: FoldedRow) -> int | None:
@@ -141,14 +141,14 @@ def _varies(before: FoldedRow, line: FoldedRow) -> int | None:
 
 
 def without_unlisted(
-    every: Sequence[FoldedRow], numbers: Collection[int]
+    lines: Sequence[FoldedRow], numbers: Collection[int]
 ) -> Iterator[FoldedRow | str]:
     """Yield the lines of the rows with these numbers and, for those between them, what they called."""
 
     def is_listed(line: FoldedRow) -> bool:
         return any(row.number in numbers for row in line.rows)
 
-    for are_listed, group in groupby(every, is_listed):
+    for are_listed, group in groupby(lines, is_listed):
         if are_listed:
             yield from group
             continue

@@ -80,7 +80,7 @@ class _Links:
         self._members: defaultdict[Hashable, list[int]] = defaultdict(list)
         self._by_id: defaultdict[Hashable, set[int]] = defaultdict(set)
         self._ids: defaultdict[int, set[Hashable]] = defaultdict(set)
-        self._by_key: defaultdict[ReportSubject, set[tuple[int, bool]]] = defaultdict(set)
+        self._by_subject: defaultdict[ReportSubject, set[tuple[int, bool]]] = defaultdict(set)
         for number, activity in self._activities.items():
             self._members[activity].append(number)
         for row in rows:
@@ -89,7 +89,7 @@ class _Links:
         for ordered in accesses:
             self._add_id(ordered.row.number, ordered.access.subject, ordered.access.part)
             if ordered.access.subject.rules.links_accesses and ordered.access.subject.name != "*":
-                self._by_key[ordered.access.subject].add(
+                self._by_subject[ordered.access.subject].add(
                     (ordered.row.number, ordered.access.writes)
                 )
 
@@ -118,9 +118,9 @@ class _Links:
         touched = list(touched)
         self._spread(touched, reached)
         activities = {self._activities[number] for number in touched if number in self._rows}
-        keys = [key for key, accesses in self._by_key.items()
+        subjects = [subject for subject, accesses in self._by_subject.items()
                 if any(self._activities[number] in activities for number, _ in accesses)]  # fmt: skip
-        accesses = {access for key in keys for access in self._by_key[key]}
+        accesses = {access for subject in subjects for access in self._by_subject[subject]}
         # What else a writer of the key did may be why it wrote. A reader changed nothing.
         self._spread([number for number, writes in accesses if writes], reached)
         reached.update(number for number, _ in accesses)

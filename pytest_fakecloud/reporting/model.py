@@ -161,7 +161,7 @@ class ReportRow:
     """The entry of the journal, masked."""
     delivery: Event | None = None
     """The queue's event of an attempt, masked."""
-    failure: str = ""
+    error: str = ""
     """Why the entry cannot be shown."""
 
 
@@ -327,7 +327,7 @@ class Report:
     """Work that is still pending."""
     violations: Sequence[Finding] = ()
     """Strict-mode violations and rejected credentials."""
-    failures: Sequence[str] = ()
+    errors: Sequence[str] = ()
     """Parts of the report that could not be made."""
     hints: Sequence[str] = ()
     """Sentences about requests that did not reach their fake."""

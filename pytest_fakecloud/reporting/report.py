@@ -37,37 +37,37 @@ def report_of(
     log: str = "",
 ) -> Report:
     """Return the report of a test about one cloud, with credentials masked, given the values of a
-    `Report` and an `ObservedTest`. A part that cannot be made becomes a line in ``failures``. ``read``
+    `Report` and an `ObservedTest`. A part that cannot be made becomes a line in ``errors``. ``read``
     are names and values that the failing statement of a test in another process has compared.
     """
     mask, lookups = Mask(cloud), Lookups()
-    failures = list(dict.fromkeys(records_of(cloud).failures))
-    every: list[ReportRow] = []
+    errors = list(dict.fromkeys(records_of(cloud).failures))
+    report_rows: list[ReportRow] = []
     findings: list[Finding] = []
     unfinished_findings: list[Finding] = []
-    with report_hook_failure("the lookups failed", failures.append):
+    with report_hook_failure("the lookups failed", errors.append):
         lookups = lookups_of(cloud, list(cloud.journal.entries), mask)
-    with report_hook_failure("what the fakes know of calls cannot be shown", failures.append):
+    with report_hook_failure("what the fakes know of calls cannot be shown", errors.append):
         lookups = replace(lookups, background=_background(cloud, lookups))
-    with report_hook_failure("the calls cannot be shown", failures.append):
-        every = rows(cloud, served=served, lookups=lookups, mask=mask)
-    test_data = ObservedTest(cloud, lookups, every, idle_s, raised, compared)
-    with report_hook_failure("the findings failed", failures.append):
-        findings = find(test_data)
+    with report_hook_failure("the calls cannot be shown", errors.append):
+        report_rows = rows(cloud, served=served, lookups=lookups, mask=mask)
+    test_data = ObservedTest(cloud, lookups, report_rows, idle_s, raised, compared)
+    with report_hook_failure("the findings failed", errors.append):
+        findings = find(test_data, errors)
     statement, marks, accesses = None, Marks(), list[OrderedAccess]()
-    with report_hook_failure("what the rows accessed cannot be shown", failures.append):
-        accesses = ordered_accesses(every, lookups, failures)
+    with report_hook_failure("what the rows accessed cannot be shown", errors.append):
+        accesses = ordered_accesses(report_rows, lookups, errors)
         if raised is not None:
-            statement = read_by_statement(test_data, every, accesses)
+            statement = read_by_statement(test_data, report_rows, accesses)
         elif read is not None:
-            statement = read_by_other_process(test_data, every, accesses, read)
-        lines = lines_of_test(places_of_rows(records_of(cloud), every))
-        marks = marks_of_rows(every, accesses, statement, lines)
-    with report_hook_failure("what is unfinished cannot be shown", failures.append):
-        unfinished_findings = unfinished(cloud, lookups)
+            statement = read_by_other_process(test_data, report_rows, accesses, read)
+        lines = lines_of_test(places_of_rows(records_of(cloud), report_rows))
+        marks = marks_of_rows(report_rows, accesses, statement, lines)
+    with report_hook_failure("what is unfinished cannot be shown", errors.append):
+        unfinished_findings = unfinished(cloud, lookups, errors)
     shared, closed = context_of(cloud), context_of(cloud).closed_addresses.items()
     if statement is not None:
-        findings = concerning(statement, marks, every, accesses, findings)
+        findings = concerning(statement, marks, report_rows, accesses, findings)
     findings = findings[:MOST]
     evidence = {number for finding in findings for number in finding.rows}
     masked = partial(_masked, mask=mask)
@@ -81,17 +81,17 @@ def report_of(
             *(ReportedFake(fake.name, fake.service, fake.url) for fake in shared.fakes),
             *(ReportedFake(name, fixture, url, closed=True) for name, (fixture, url) in closed),
         ],
-        rows=every,
+        rows=report_rows,
         findings=list(map(masked, findings)),
         unfinished=list(map(masked, unfinished_findings)),
         violations=list(map(masked, violations(cloud))),
-        failures=list(dict.fromkeys(map(mask.text, failures))),
+        errors=list(dict.fromkeys(map(mask.text, errors))),
         hints=list(map(mask.text, hints)),
         log=mask.text(log),
         lookups=lookups,
         statement=statement,
         marks=marks,
-        listed=selected(every, marks, evidence),
+        listed=selected(report_rows, marks, evidence),
     )
 
 

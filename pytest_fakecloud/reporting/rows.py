@@ -150,7 +150,7 @@ class _Builder:
             except BaseException as error:
                 failed = replace(_row_for(entry), ok=False, same=entry.number)
                 text = self._mask.text(describe_error(error))
-                entry_rows.append(replace(failed, failure=text))
+                entry_rows.append(replace(failed, error=text))
         return entry_rows
 
     def _row_of(self, entry: Entry) -> ReportRow:

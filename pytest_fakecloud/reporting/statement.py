@@ -63,13 +63,13 @@ def read_by_other_process(
     `compared_data()`, or else what the test has looked at since the last call; None if none of its
     calls accessed data.
     """
-    every = list(compared_data(read, rows, accesses, test.lookups))
+    data = list(compared_data(read, rows, accesses, test.lookups))
     finder = _Finder(test, rows, accesses)
-    if every:
+    if data:
         until: dict[Sought, int] = {}
-        for compared in every:
+        for compared in data:
             until[compared.sought] = max(compared.until, until.get(compared.sought, 0))
-        numbers = {compared.row for compared in every if compared.row is not None}
+        numbers = {compared.row for compared in data if compared.row is not None}
         found = ReadByStatement("compared", tuple(until), rows=tuple(sorted(numbers)), until=until)
     elif (looked := finder.looked_at_last()) is not None:
         found = looked
@@ -150,16 +150,17 @@ class _Finder:
         accesses = [ordered for ordered in self._accesses if ordered.row.number in numbers]
         reads = [ordered.access for ordered in accesses if ordered.access.reads]
         of_calls = _sought_of(reads or [ordered.access for ordered in accesses])
-        own = list(dict.fromkeys((*sought, *of_calls)))
-        earlier = [read for read in dict.fromkeys(self._read_earlier(numbers)) if read not in own]
-        every = (*own, *earlier)
+        own = tuple(dict.fromkeys((*sought, *of_calls)))
+        earlier = tuple(
+            read for read in dict.fromkeys(self._read_earlier(numbers)) if read not in own
+        )
         until: dict[Sought, int] = {}
-        for read in every:
+        for read in own + earlier:
             covered = [ordered for ordered in accesses if read.covers(ordered.access)]
             last = [ordered.order for ordered in covered if ordered.access.reads]
             until[read] = max(last or [ordered.order for ordered in covered], default=0)
         return ReadByStatement(
-            kind, every, statement.place, rows=numbers, until=until, earlier=tuple(earlier),
+            kind, own + earlier, statement.place, rows=numbers, until=until, earlier=earlier,
             is_read=bool(reads),
         )  # fmt: skip
 

@@ -115,14 +115,14 @@ class _Block(NamedTuple):
     """The lines of a row, of calls that share a line, or about rows that are left out.
 
     ``lines`` lack the application's lines of code. The ``note`` follows the rows that are nested in the
-    row. Calls in the same ``place`` of the report may share a line; None if they need other lines.
+    row. Calls with equal ``line_key``s may share a line; None if they need lines of their own.
     """
 
     rows: tuple[ReportRow, ...]
     lines: list[str]
     note: Sequence[str] = ()
     nests: bool = False
-    place: object = None
+    line_key: object = None
 
 
 class _Writer:
@@ -156,9 +156,9 @@ class _Writer:
         for finding in report.violations:
             texts = _wrapped(violation(finding, self._lookups), "    ", width)
             begin += [TextLine(line, True) for line in texts]
-        begin += map(TextLine, report.failures)
+        begin += map(TextLine, report.errors)
         timeline = list(self._timeline(to_datetime(report.now_us).date()))
-        if not report.rows and not report.failures:
+        if not report.rows and not report.errors:
             timeline.append(TextLine("no client has made a call"))
         return [*begin, *timeline, *later, *self._script_lines(), *self._end(link)]
 
@@ -230,11 +230,11 @@ class _Writer:
 
     def _timeline(self, today: date) -> Iterator[TextLine]:
         """Yield the rows as lines; the dates are omitted if all rows are on the clock's current day."""
-        every = self._report.rows
-        day = today if all(to_datetime(row.at_us).date() == today for row in every) else None
+        rows = self._report.rows
+        day = today if all(to_datetime(row.at_us).date() == today for row in rows) else None
         held_back: list[tuple[int, Sequence[str]]] = []
         lines = list(
-            without_unlisted(folded(merged(every, self._finding_numbers)), self._report.listed)
+            without_unlisted(folded(merged(rows, self._finding_numbers)), self._report.listed)
         )
         lines = alike(lines, {*self._finding_numbers, *self._report.marks.writers})
         for block in self._blocks(lines):
@@ -274,7 +274,7 @@ class _Writer:
 
     def _shared(self, before: _Block, block: _Block) -> _Block | None:
         """Return two calls in one line; None if they are not made together, or do not fit."""
-        if block.place is None or block.place != before.place:
+        if block.line_key is None or block.line_key != before.line_key:
             return None
         if len(before.lines) > 1 or len(block.lines) > 1:
             return None
@@ -363,9 +363,9 @@ class _Writer:
         if words.script is not None and not row.library:
             self._scripts.append(words.script)
         is_short = row.kind == "call" and not (nests or row.faults or words.script or whole)
-        place = (_stamp(row), row.depth, row.cause, _ends(row)) if is_short else None
+        line_key = (_stamp(row), row.depth, row.cause, _ends(row)) if is_short else None
         note = [] if is_known else self._lines_below(note, indent)
-        return _Block(line.rows, lines, note, nests, place)
+        return _Block(line.rows, lines, note, nests, line_key)
 
     def _fits(self, line: str, text: str) -> bool:
         return len(line) + 2 + len(visible(text)) <= self._width

@@ -69,8 +69,8 @@ def describe(row: ReportRow, lookups: Lookups, last: ReportRow | None = None) ->
 
 def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
     entry = row.entry
-    if row.failure:
-        return Summary(f"this entry cannot be shown: {row.failure}")
+    if row.error:
+        return Summary(f"this entry cannot be shown: {row.error}")
     if isinstance(entry, Call):
         return _call(row, last, entry, lookups)
     if isinstance(entry, ServedRequest):
@@ -308,12 +308,12 @@ def _unwritten(statement: ReadByStatement, lookups: Lookups, most: int = 4) -> s
     return "".join(texts)
 
 
-def _names(every: Iterable[Sought], lookups: Lookups, most: int) -> str:
+def _names(data: Iterable[Sought], lookups: Lookups, most: int) -> str:
     """Return the names of data, with ids as short as in the rows."""
-    every = list(every)
-    with_parts = {sought.subject for sought in every if sought.part}
+    data = list(data)
+    with_parts = {sought.subject for sought in data if sought.part}
     names = []
-    for sought in every:
+    for sought in data:
         if not sought.part and sought.subject in with_parts:
             continue
         name = sought.subject.name
@@ -382,6 +382,5 @@ _SENTENCES: Sentences = {
     "fakecloud.clock.advance() moves it, time.sleep() does not",
     "rejected": _rejected,
     "violation": lambda values: f"[{values['violation']}] {values['text']}",
-    "failed": lambda values: str(values["text"]),
     "more": "and {count} more",
 }

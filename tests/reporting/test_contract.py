@@ -59,9 +59,9 @@ def test_an_error_in_a_service_is_reported(
     broker.client().get("/produce/orders/a")
     with monkeypatch.context() as patch:
         report, _ = report_of_broken(cloud, patch, SERVICE["accesses"], error)
-    [failure] = report.failures
-    assert failure.startswith("what a row of kv_server accessed cannot be shown: ")
-    assert error.__name__ in failure
+    [shown] = report.errors
+    assert shown.startswith("what a row of kv_server accessed cannot be shown: ")
+    assert error.__name__ in shown
     assert report.marks.touched == {row.number for row in report.rows if row.peer == "broker"}
     _, shown = report_of_broken(cloud, monkeypatch, SERVICE["words"], error)
     assert 'POST / ["GET","a"] <-- 200 {"result":null}\n' in shown
@@ -80,7 +80,7 @@ def test_an_error_is_expected_of_a_request_that_was_rejected_or_cut(
     httpx.post(kv_server.url, json=["GET", "a"], headers=kv_server.headers)
     report, shown = report_of_broken(cloud, monkeypatch, name, error)
     assert [row.ok for row in report.rows if row.kind == "call"] == [True, False]
-    assert (report.failures, "cannot be described" in shown) == ([], False)
+    assert (report.errors, "cannot be described" in shown) == ([], False)
 
 
 @pytest.mark.parametrize("kind", ARGUMENTS)

@@ -10,7 +10,7 @@ from ...reporting.calls import executed, executed_but_lost, has_full_answer, suc
 from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought, SubjectKind
 from ...reporting.values import parsed
-from .calls import Place, group_of, topics_of
+from .calls import RecordPosition, group_of, topics_of
 
 _MEMBERS = ("leave", "rebalance", "expire", "crash", "lost")
 """Events that change which member receives records; that of a join is followed by a rebalance."""
@@ -56,22 +56,22 @@ def _of_call(call: Call) -> Iterator[DataAccess]:
 
 def _produced(call: Call, body: Any, answer: Any) -> Iterator[DataAccess]:
     items = body if isinstance(body, list) else [body]
-    places = answer if isinstance(answer, list) else [answer]
+    positions = answer if isinstance(answer, list) else [answer]
     topics = topics_of(call) or [""]
     for at, item in enumerate(items):
         item = item if isinstance(item, dict) else {}
-        place = places[at] if at < len(places) and isinstance(places[at], dict) else {}
-        topic = str(item.get("topic") or place.get("topic") or topics[0])
-        if place:
-            yield _access_to(call.fake, {"topic": topic, **place}, writes=True)
+        position = positions[at] if at < len(positions) and isinstance(positions[at], dict) else {}
+        topic = str(item.get("topic") or position.get("topic") or topics[0])
+        if position:
+            yield _access_to(call.fake, {"topic": topic, **position}, writes=True)
         else:
             yield DataAccess(ReportSubject("topic", topic, call.fake), True, "", success_of(call))
 
 
 def _access_to(fake: str, record: dict[str, Any], *, writes: bool) -> DataAccess:
     """Return the access to a record of which the answer has the partition and the offset."""
-    place = Place.of(record)
-    return DataAccess(ReportSubject("topic", place.topic, fake), writes, str(place))
+    position = RecordPosition.of(record)
+    return DataAccess(ReportSubject("topic", position.topic, fake), writes, str(position))
 
 
 def _of_action(action: Action) -> Iterator[DataAccess]:
