@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import Any
 
 from ..cloud.services import SERVICES
-from ..core.calls import Call, Event
+from ..core.calls import Action, Call, Event
 from ..core.errors import counted, describe_error, listed
 from ..process.applications import ServedRequest
 from .asserted import handler_at, source_at
@@ -84,8 +84,9 @@ def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
             return _attempt(row, last, lookups)
         if row.kind == "action":
             return Summary(_action(entry, row.words, last.entry, lookups))
-        what = functions_of(row.service).event_text(entry, lookups)
-        return Summary(what, note=str(entry.data.get("note") or ""))
+        words = functions_of(row.service).summary(entry, lookups)
+        words = words or Summary(f"{entry.kind}: {entry.text}")
+        return replace(words, note=str(entry.data.get("note") or ""))
     return Summary(row.operation)
 
 
@@ -135,8 +136,8 @@ def _action(event: Event, arguments: Sequence[str], last: Any, lookups: Lookups)
         return f"{event.fake} fault {did}: {event.data['fault']}{limits}"
     if event.kind == "clear_faults":
         return f"{event.fake} faults cleared"
-    if text := functions_of(event.service).action_text(event):
-        return text
+    if words := functions_of(event.service).summary(event, lookups):
+        return words.what
     result = _created(event, lookups, last)
     owner, _, name = event.kind.rpartition(".")
     if owner in ("", "faults"):
@@ -159,7 +160,7 @@ def describe_together(rows: Sequence[ReportRow], varies: int, lookups: Lookups) 
     prefix = named.pop() if len(named) == 1 else ""
     first = rows[0]
     words = [f"{prefix}…" if at == varies else word for at, word in enumerate(first.words)]
-    template = Event(0, 0, first.service, first.peer, first.operation, "")
+    template = Action(0, 0, first.service, first.peer, first.operation, "")
     texts = []
     for row in rows:
         assert isinstance(row.entry, Event)

@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...core.calls import Call
+from ...core.calls import Action, Call, Entry
 from ...core.errors import counted, listed
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
 from ...reporting.model import Sentences, Summary, Values
 from ...reporting.values import compact, items_of, parsed, scalar, shortened
 from .calls import RecordPosition, group_of, topics_of
+from .events import event_text
 
 
-def summary(call: Call, lookups: Lookups) -> Summary | None:
+def summary(entry: Entry, lookups: Lookups) -> Summary | None:
+    """Describe a request about records or offsets, or an event of a consumer group."""
+    if isinstance(entry, Call):
+        return _request(entry, lookups)
+    text = "" if isinstance(entry, Action) else event_text(entry, lookups)
+    return Summary(text) if text else None
+
+
+def _request(call: Call, lookups: Lookups) -> Summary | None:
     """Describe a request about records or offsets; return None for any other request."""
     member, items = _member(call, lookups), items_of(call.request_body)
     done = "OK" if has_full_answer(call) else ""

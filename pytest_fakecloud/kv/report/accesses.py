@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...core.calls import Action, Arguments, Call
+from ...core.calls import Action, Arguments, Call, Entry
 from ...reporting.lookups import Lookups
 from ...reporting.mask import hides_words
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
@@ -131,15 +131,16 @@ def _of_action(action: Action) -> Iterator[DataAccess]:
         yield DataAccess(ReportSubject("key", key, action.fake), True)
 
 
-def subjects(call: Call) -> Iterator[ReportSubject]:
-    for line in lines_of(call):
+def subjects(entry: Entry, lookups: Lookups) -> Iterator[ReportSubject]:
+    """Yield the keys and channels of a call."""
+    for line in lines_of(entry) if isinstance(entry, Call) else ():
         name, *arguments = line
         if name.upper() in ("PUBLISH", "SPUBLISH"):
-            yield from (ReportSubject("channel", channel, call.fake) for channel in arguments[:1])
+            yield from (ReportSubject("channel", channel, entry.fake) for channel in arguments[:1])
         elif name.upper().endswith("SUBSCRIBE"):
-            yield from (ReportSubject("channel", channel, call.fake) for channel in arguments)
+            yield from (ReportSubject("channel", channel, entry.fake) for channel in arguments)
         else:
-            yield from (ReportSubject("key", key, call.fake) for key in keys_of(line))
+            yield from (ReportSubject("key", key, entry.fake) for key in keys_of(line))
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:

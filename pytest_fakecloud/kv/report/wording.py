@@ -11,7 +11,7 @@ from decimal import Decimal
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
-from ...core.calls import Call, on_connection
+from ...core.calls import Call, Entry, on_connection
 from ...core.errors import counted, listed
 from ...core.timers import clock_time
 from ...reporting.calls import envelope, has_full_answer
@@ -40,10 +40,10 @@ _SCRIPTS = ("EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO")
 _PARAMETER = re.compile(r"\blocal\s+(\w+)\s*=\s*(?:tonumber\()?(KEYS|ARGV)\[(\d+)\]")
 
 
-def summary(call: Call, lookups: Lookups) -> Summary | None:
+def summary(entry: Entry, lookups: Lookups) -> Summary | None:
     """Describe the commands of a call, and what its scripts executed; return None if it has none."""
-    words = _summary(call, lookups)
-    executed = lookups.executed.get(call.number, ())
+    words = _summary(entry, lookups) if isinstance(entry, Call) else None
+    executed = lookups.executed.get(entry.number, ())
     if words is None or not executed:
         return words
     texts = _shown([(command.words, command.answer) for command in executed], {})

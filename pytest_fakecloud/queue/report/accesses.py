@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ...core.calls import Action, Arguments, Call, Event
+from ...core.calls import Action, Arguments, Call, Entry, Event
 from ...core.errors import ContractError
 from ...http.routing import RouteTable
 from ...reporting.calls import has_full_answer, success_of
@@ -86,8 +86,17 @@ def _of_delivery(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[Dat
         yield DataAccess(callback, True, lookups.short(read[0]), row.ok or None)
 
 
-def subjects(call: Call) -> Iterator[ReportSubject]:
-    """Yield the queue and the workflow runs of a request, and what it created."""
+def subjects(entry: Entry, lookups: Lookups) -> Iterator[ReportSubject]:
+    """Yield the queue and the workflow runs of a request, and what it created; the messages, the run
+    and the schedule of a delivery.
+    """
+    if isinstance(entry, Call):
+        yield from _subjects_of_call(entry)
+    elif not isinstance(entry, Action):
+        yield from _subjects_of_event(entry, lookups)
+
+
+def _subjects_of_call(call: Call) -> Iterator[ReportSubject]:
     if call.facts.get("queue"):
         yield ReportSubject("queue", str(call.facts["queue"]), call.fake)
     headers_of_items: list[Any] = [item.get("headers") for item in items_of(call.request_body)]
@@ -101,7 +110,7 @@ def subjects(call: Call) -> Iterator[ReportSubject]:
                 yield ReportSubject(kind, item[name], call.fake)
 
 
-def subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]:
+def _subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]:
     kinds: tuple[tuple[str, SubjectKind], ...] = (
         ("message_id", "message"), ("about", "message"), ("run", "run")
     )  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...core.calls import Call
+from ...core.calls import Call, Entry
 from ...core.errors import listed, plural
 from ...core.timers import clock_time
 from ...reporting.calls import has_full_answer
@@ -39,8 +39,12 @@ _SETTINGS = {
 """Headers of a publish request that are shown, without their prefix, each with its label."""
 
 
-def summary(call: Call, lookups: Lookups) -> Summary | None:
-    """Describe a publish request, a batch or a received callback; None for any other request."""
+def summary(entry: Entry, lookups: Lookups) -> Summary | None:
+    """Describe a publish request, a batch or a received callback; None for any other entry."""
+    return _request(entry, lookups) if isinstance(entry, Call) else None
+
+
+def _request(call: Call, lookups: Lookups) -> Summary | None:
     if call.service != "queue":
         return _callback_summary(call)
     if call.route == "batch":
