@@ -12,7 +12,7 @@ from ..core.calls import Arguments, Call, Entry, Event
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
     from .findings import ObservedTest
-    from .lookups import Exchanged, Lookups
+    from .lookups import Exchanged, Lookups, ServiceLookups
     from .mask import Mask
     from .model import DataAccess, Finding, ReportRow, ReportSubject, Sentences, Sought, Summary
 
@@ -49,7 +49,7 @@ class ReportFunctions:
     """The sentence of each kind of finding, also of unfinished work: needed if it has any."""
     unfinished: Callable[[Any, Lookups], Iterable[Finding]] = _nothing
     """Findings about the pending work of a fake: needed if work goes on after an answer."""
-    lookups: Callable[[BaseCloud, Sequence[Entry], Mask], Lookups] | None = None
+    lookups: Callable[[BaseCloud, Sequence[Entry], Mask], ServiceLookups] | None = None
     """What is looked up in several entries, and in the data of its fakes: needed if one entry does not
     have all words of its row.
     """

@@ -13,6 +13,7 @@ from ...reporting.model import Finding, ReportSubject
 from ...reporting.values import items_of, parsed
 from ..views import description_of
 from .calls import RecordPosition, group_of, received_by
+from .lookups import BrokerLookups
 
 
 def _calls_of(test: ObservedTest, fake: Any) -> list[Call]:
@@ -64,7 +65,7 @@ def commit_too_high(test: ObservedTest, fake: Any) -> Iterator[Finding]:
             partition = position.topic, position.partition
             received[partition] = max(position.offset, received.get(partition, -1))
         for position in _committed_positions(call):
-            ends = test.lookups.end_offsets.get((fake.name, position.topic), ())
+            ends = test.lookups.of(BrokerLookups).end_offsets.get((fake.name, position.topic), ())
             if position.partition >= len(ends):
                 continue
             last, end = received.get((position.topic, position.partition)), ends[position.partition]

@@ -13,6 +13,7 @@ from ...reporting.model import Sentences, Summary, Values
 from ...reporting.values import compact, items_of, parsed, scalar, shortened
 from .calls import RecordPosition, group_of, topics_of
 from .events import event_text
+from .lookups import BrokerLookups
 
 
 def summary(entry: Entry, lookups: Lookups) -> Summary | None:
@@ -62,12 +63,13 @@ def _member(call: Call, lookups: Lookups) -> str:
 
 def _message(item: dict[str, Any], topics: list[str], call: Call, lookups: Lookups) -> str:
     topic, partition = str(item.get("topic") or topics[0]), item.get("partition")
+    ends = lookups.of(BrokerLookups).end_offsets.get((call.fake, topic), ())
     parts = [topic] if len(set(topics)) > 1 else []
     if partition is not None:
         parts = [f"{topic}-{partition}"]
     if item.get("key"):
         parts.append(f"key {shortened(str(item['key']))}")
-    elif partition is None and len(lookups.end_offsets.get((call.fake, topic), ())) > 1:
+    elif partition is None and len(ends) > 1:
         parts.append("no key:")  # so the broker chose one of several partitions
     return " ".join([*parts, shortened(_value(item.get("value")), 60)])
 
@@ -116,7 +118,7 @@ def _positions(body: Any) -> list[dict[str, Any]]:
 def _committed(item: dict[str, Any], fake: str, lookups: Lookups) -> str:
     topic, partition, offset = item["topic"], item["partition"], item["offset"]
     text = f"{topic}-{partition}={offset}"
-    ends = lookups.end_offsets.get((fake, str(topic)), ())
+    ends = lookups.of(BrokerLookups).end_offsets.get((fake, str(topic)), ())
     if isinstance(partition, int) and 0 <= partition < len(ends) and isinstance(offset, int):
         text += f" (the log ends at {ends[partition]})" if offset > ends[partition] else ""
     return text

@@ -13,7 +13,15 @@ from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
 from ..command_fields import keys_of
 from ..table import kinds
 from ..table.registry import CommandSpec, spec_of
-from .calls import commands_of, executed_by_test, in_capitals, lines_of, loaded_keys, word_of
+from .calls import (
+    KVLookups,
+    commands_of,
+    executed_by_test,
+    in_capitals,
+    lines_of,
+    loaded_keys,
+    word_of,
+)
 
 _REMOVES = (kinds.ONLY_DELETES | kinds.TAKES | kinds.MOVES) - {"XGROUP DELCONSUMER"}
 """Commands that reply with a number of removed elements, or with what they removed."""
@@ -36,10 +44,11 @@ def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
     if isinstance(entry, Action):
         yield from _of_action(entry)
     elif isinstance(entry, Call) and not hides_words(entry):
+        executed = lookups.of(KVLookups).executed
         for words, answer in commands_of(entry, lookups):
-            if not (words[0] in kinds.RUNS_SCRIPT and entry.number in lookups.executed):
+            if not (words[0] in kinds.RUNS_SCRIPT and entry.number in executed):
                 yield from _of_command(entry.fake, words, answer)
-        for command in lookups.executed.get(entry.number, ()):
+        for command in executed.get(entry.number, ()):
             yield from map(_in_script, _of_command(entry.fake, *in_capitals(command)))
 
 

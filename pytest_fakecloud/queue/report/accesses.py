@@ -15,7 +15,7 @@ from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought, Sub
 from ...reporting.values import items_of, parsed
 from ..delivery.routes import AsgiRoute, FunctionRoute, WsgiRoute, parts_of
 from ..rest.app import PUBLISHING, QueueApp
-from .lookups import schedule_of
+from .lookups import QueueLookups, schedule_of
 from .wording import sent_steps
 
 _CREATED: Mapping[str, SubjectKind] = {
@@ -49,8 +49,7 @@ def _of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
     yield from created
     if created:
         return
-    if call.number in lookups.created_by_lost_call:
-        message_id = lookups.created_by_lost_call[call.number]
+    if message_id := lookups.of(QueueLookups).created_by_lost_call.get(call.number):
         yield DataAccess(ReportSubject("message", message_id, call.fake), True, "", None)
     elif call.route in PUBLISHING:
         is_known = call.fault is None or not call.reached

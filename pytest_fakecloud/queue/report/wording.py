@@ -25,7 +25,7 @@ from ...reporting.values import (
     shortened,
 )
 from ..signatures import SignatureDetails
-from .lookups import schedule_of
+from .lookups import QueueLookups, schedule_of
 from .steps import step_in
 
 _SETTINGS = {
@@ -159,8 +159,8 @@ def _settings(headers: Iterable[tuple[str, Any]], forwarded: bool = False) -> It
 
 
 def _accepted(call: Call, lookups: Lookups) -> str:
-    if call.number in lookups.created_by_lost_call:
-        return lookups.short(lookups.created_by_lost_call[call.number])
+    if message_id := lookups.of(QueueLookups).created_by_lost_call.get(call.number):
+        return lookups.short(message_id)
     if not has_full_answer(call):
         return ""
     return listed([_created(item, call, lookups) for item in items_of(call.response_body)])
@@ -258,9 +258,10 @@ def _step_of_attempt(data: Mapping[str, Any], lookups: Lookups) -> str:
     message_id, run = str(data.get("message_id")), data.get("run")
     if not run:
         return ""
-    if message_id not in lookups.steps and data.get("about"):
+    executed = lookups.of(QueueLookups).steps
+    if message_id not in executed and data.get("about"):
         message_id = str(data["about"])
-    if steps := lookups.steps.get(message_id):
+    if steps := executed.get(message_id):
         # A row of the delivery publishes the step with its result, unless the delivery failed.
         is_row = 200 <= (data.get("status") or 0) < 300
         called = [step for step in steps
@@ -290,7 +291,7 @@ def _sent_body(data: Mapping[str, Any], lookups: Lookups) -> str:
     if data.get("signature"):
         # Show the body unchanged, because every character of it is signed.
         return whole if "\n" in whole else shortened(whole, EXCERPT)
-    if whole == lookups.bodies.get(str(data.get("message_id"))):
+    if whole == lookups.of(QueueLookups).bodies.get(str(data.get("message_id"))):
         return ""
     nothing = "no body" if data.get("sent_headers") else ""
     # A client does not execute steps again that it gets with their results.
