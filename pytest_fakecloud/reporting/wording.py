@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import PurePath
@@ -346,10 +346,23 @@ def sentence(finding: Finding, lookups: Lookups) -> str:
 
 @cache
 def _sentences() -> Sentences:
-    sentences = dict(_SENTENCES)
-    for fixture in SERVICES:
-        sentences |= functions_of(fixture).sentences
-    return sentences
+    return sentences_of_all(
+        {"reporting": _SENTENCES, **{name: functions_of(name).sentences for name in SERVICES}}
+    )
+
+
+def sentences_of_all(sentences_by_owner: Mapping[str, Sentences]) -> Sentences:
+    """Return the sentences of all owners; raise ``ValueError`` for a kind that two of them have."""
+    owners: dict[str, str] = {}
+    for owner, sentences in sentences_by_owner.items():
+        for kind in sentences:
+            if kind in owners:
+                raise ValueError(
+                    f"{owners[kind]} and {owner} have findings of the kind {kind!r}; "
+                    "give one of them another name in SENTENCES"
+                )
+            owners[kind] = owner
+    return {kind: sentences_by_owner[owner][kind] for kind, owner in owners.items()}
 
 
 def _differs_from_pass(values: Values) -> str:

@@ -16,6 +16,7 @@ from pytest_fakecloud.reporting.contract import ReportFunctions, functions_of
 from pytest_fakecloud.reporting.model import Report
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import text
+from pytest_fakecloud.reporting.wording import sentences_of_all
 
 
 @pytest.mark.parametrize("service", SERVICES.values(), ids=lambda service: service.fixture)
@@ -30,6 +31,13 @@ def test_each_service_has_functions(service: Service) -> None:
 def test_a_service_needs_each_function(name: str) -> None:
     default = getattr(functions_of("unknown"), name)
     assert any(getattr(functions_of(fixture), name) is not default for fixture in SERVICES)
+
+
+def test_a_kind_of_findings_belongs_to_one_service() -> None:
+    sentences = sentences_of_all({"kv_server": {"a": "1"}, "toy": {"b": "2"}})
+    assert sentences == {"a": "1", "b": "2"}
+    with pytest.raises(ValueError, match="kv_server and toy have findings of the kind 'expired'"):
+        sentences_of_all({"kv_server": {"expired": "1"}, "toy": {"expired": "1"}})
 
 
 def report_of_broken(
