@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
     from pathlib import Path
 
-    from ..reporting.model import Report
+    from ..reporting.report import Report
     from ..reporting.text import TextLine
     from .run import Run
 
@@ -148,7 +148,7 @@ def _described(clouds: list[Cloud], kinds: set[str]) -> list[str]:
     from ..reporting.findings import violations
     from ..reporting.lookups import Lookups
     from ..reporting.mask import Mask
-    from ..reporting.text import violation
+    from ..reporting.wording import violation
 
     return [
         Mask(cloud).text(violation(finding, Lookups()))

@@ -21,12 +21,12 @@ from ..process.applications import ServedRequest
 from .contract import functions_of
 from .lookups import Lookups
 from .mask import HIDDEN, Mask, hides_words
-from .model import VERSION, Finding, Marks, Place, Report, ReportRow
+from .model import VERSION, Finding, Marks, Place, ReportRow
 from .redis_replies import is_error, reply
-from .text import violation
+from .report import Report
 from .traces import trace_id
 from .values import compact, decoded, each_from_base64, parsed, printable
-from .wording import describe, headline, sentence, statement_text, status_line
+from .wording import describe, headline, sentence, statement_text, status_line, violation
 
 LONGEST = 20_000
 """Maximum number of characters of a body in the JSON form."""

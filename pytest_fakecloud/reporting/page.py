@@ -24,8 +24,8 @@ from ..core.errors import counted, shown
 from ..core.output_files import write_public
 from .as_json import as_json
 from .mask import Mask
-from .model import Report
 from .replayed import states
+from .report import Report
 from .values import printable, shortened, visible
 
 _INDEX = "index.html"

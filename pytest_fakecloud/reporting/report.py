@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -17,10 +17,50 @@ from .findings import MOST, ObservedTest, concerning, find, unfinished, violatio
 from .lookups import Lookups, lookups_of, records_of
 from .marks import marks_of_rows
 from .mask import Mask
-from .model import Finding, Marks, Report, ReportedFake, ReportRow
+from .model import Finding, Marks, ReadByStatement, ReportRow
 from .rows import rows
 from .select import selected
 from .statement import lines_of_test, places_of_rows, read_by_other_process, read_by_statement
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedFake:
+    """One fake of the cloud, open or closed."""
+
+    name: str
+    service: str
+    url: str
+    closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The input of the renderers."""
+
+    now_us: int
+    clock: str
+    seed: object
+    test: str = ""
+    failure: str = ""
+    fakes: Sequence[ReportedFake] = ()
+    rows: Sequence[ReportRow] = ()
+    findings: Sequence[Finding] = ()
+    unfinished: Sequence[Finding] = ()
+    """Work that is still pending."""
+    violations: Sequence[Finding] = ()
+    """Strict-mode violations and rejected credentials."""
+    errors: Sequence[str] = ()
+    """Parts of the report that could not be made."""
+    hints: Sequence[str] = ()
+    """Sentences about requests that did not reach their fake."""
+    log: str = ""
+    """What the test logged."""
+    lookups: Lookups = field(default_factory=Lookups)
+    statement: ReadByStatement | None = None
+    """None if no test failed, or nothing was called."""
+    marks: Marks = field(default_factory=Marks)
+    listed: frozenset[int] = frozenset()
+    """The numbers of the rows that a text has."""
 
 
 def report_of(
@@ -58,9 +98,9 @@ def report_of(
     with report_hook_failure("what the rows accessed cannot be shown", errors.append):
         accesses = ordered_accesses(report_rows, lookups, errors)
         if raised is not None:
-            statement = read_by_statement(test_data, report_rows, accesses)
+            statement = read_by_statement(test_data, accesses)
         elif read is not None:
-            statement = read_by_other_process(test_data, report_rows, accesses, read)
+            statement = read_by_other_process(test_data, accesses, read)
         lines = lines_of_test(places_of_rows(records_of(cloud), report_rows))
         marks = marks_of_rows(report_rows, accesses, statement, lines)
     with report_hook_failure("what is unfinished cannot be shown", errors.append):

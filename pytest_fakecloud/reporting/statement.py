@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 
 def read_by_statement(
-    test: ObservedTest, rows: Sequence[ReportRow], accesses: Sequence[OrderedAccess]
+    test: ObservedTest, accesses: Sequence[OrderedAccess]
 ) -> ReadByStatement | None:
     """Return what the failing statement of a test read; None if none of its calls accessed data."""
-    if not accesses and not any(row.delivery for row in rows):
+    if not accesses and not any(row.delivery for row in test.rows):
         return None
-    finder = _Finder(test, rows, accesses)
+    finder = _Finder(test, accesses)
     found = finder.find(list(failed_statements(test.raised)), promise_looks(test.raised))
     if found is None:
         return None
@@ -54,17 +54,14 @@ def read_by_statement(
 
 
 def read_by_other_process(
-    test: ObservedTest,
-    rows: Sequence[ReportRow],
-    accesses: Sequence[OrderedAccess],
-    read: Iterable[object],
+    test: ObservedTest, accesses: Sequence[OrderedAccess], read: Iterable[object]
 ) -> ReadByStatement | None:
     """Return what a failing statement of another process compared, given the names and the values of
     `compared_data()`, or else what the test has looked at since the last call; None if none of its
     calls accessed data.
     """
-    data = list(compared_data(read, rows, accesses, test.lookups))
-    finder = _Finder(test, rows, accesses)
+    data = list(compared_data(read, test.rows, accesses, test.lookups))
+    finder = _Finder(test, accesses)
     if data:
         until: dict[Sought, int] = {}
         for compared in data:
@@ -95,15 +92,13 @@ def lines_of_test(places: Mapping[int, Sequence[CodePlace]]) -> dict[int, CodePl
 
 
 class _Finder:
-    def __init__(
-        self, test: ObservedTest, rows: Sequence[ReportRow], accesses: Sequence[OrderedAccess]
-    ) -> None:
+    def __init__(self, test: ObservedTest, accesses: Sequence[OrderedAccess]) -> None:
         self._records = records_of(test.cloud)
         self._lookups: Lookups = test.lookups
         self._fakes = {fake.name: fake for fake in test.fakes}
-        self._rows = {row.number: row for row in rows}
+        self._rows = {row.number: row for row in test.rows}
         self._accesses = accesses
-        self._places = places_of_rows(self._records, rows)
+        self._places = places_of_rows(self._records, test.rows)
 
     def find(
         self, statements: Sequence[FailedStatement], promised: Sequence[Look]

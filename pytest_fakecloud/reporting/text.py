@@ -14,9 +14,8 @@ from ..core.errors import counted
 from ..core.timers import clock_time, to_datetime
 from .contract import functions_of
 from .folding import FoldedRow, alike, folded, merged, without_unlisted
-from .lookups import Lookups
-from .model import Finding, Place, Report, ReportRow, ScriptSource, Summary
-from .report import report_of
+from .model import Finding, Place, ReportRow, ScriptSource, Summary
+from .report import Report, report_of
 from .traces import trace_id
 from .values import shortened, visible
 from .wording import (
@@ -28,6 +27,7 @@ from .wording import (
     sentence,
     source_of,
     statement_text,
+    violation,
 )
 
 WIDTH = 80
@@ -79,15 +79,6 @@ def wrapped(hint: str, width: int) -> list[str]:
     """Return an indented line of a hint as lines of at most ``width`` columns."""
     lead = " " * (len(hint) - len(hint.lstrip()))
     return _wrapped(hint, f"{lead}  ", max(40, min(width, WIDEST)))
-
-
-def violation(finding: Finding, lookups: Lookups) -> str:
-    """Describe a strict-mode violation, or rejected credentials, in one or more lines."""
-    if finding.kind != "violation":
-        return f"[credentials] {sentence(finding, lookups)}"
-    times = finding.values["times"]
-    first, *rest = sentence(finding, lookups).split("\n")
-    return "\n".join([f"{first} ({times} times)" if times > 1 else first, *rest])
 
 
 def _addresses(report: Report) -> Iterator[str]:

@@ -22,7 +22,6 @@ from .model import (
     Finding,
     Place,
     ReadByStatement,
-    Report,
     ReportRow,
     Sentences,
     Sought,
@@ -30,6 +29,7 @@ from .model import (
     UnwrittenKind,
     Values,
 )
+from .report import Report
 from .values import EXCERPT, phrase_of, readable, shortened, visible
 
 
@@ -342,6 +342,15 @@ def sentence(finding: Finding, lookups: Lookups) -> str:
     if finding.kind == "violation":
         return visible(text)
     return visible(lookups.with_short_ids(f"{finding.fake}: {text}" if finding.fake else text))
+
+
+def violation(finding: Finding, lookups: Lookups) -> str:
+    """Describe a strict-mode violation, or rejected credentials, in one or more lines."""
+    if finding.kind != "violation":
+        return f"[credentials] {sentence(finding, lookups)}"
+    times = finding.values["times"]
+    first, *rest = sentence(finding, lookups).split("\n")
+    return "\n".join([f"{first} ({times} times)" if times > 1 else first, *rest])
 
 
 @cache

@@ -13,8 +13,7 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.broker.report.accesses import ARGUMENTS
 from pytest_fakecloud.cloud.services import SERVICES, Service
 from pytest_fakecloud.reporting.contract import ReportFunctions, functions_of
-from pytest_fakecloud.reporting.model import Report
-from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.report import Report, report_of
 from pytest_fakecloud.reporting.text import text
 from pytest_fakecloud.reporting.wording import sentences_of_all
 

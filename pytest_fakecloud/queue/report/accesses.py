@@ -16,7 +16,7 @@ from ...reporting.values import items_of, parsed
 from ..delivery.routes import AsgiRoute, FunctionRoute, WsgiRoute, parts_of
 from ..rest.app import PUBLISHING, QueueApp
 from .lookups import QueueLookups, schedule_of
-from .wording import sent_steps
+from .steps import sent_steps
 
 _CREATED: Mapping[str, SubjectKind] = {
     "messageId": "message", "scheduleId": "schedule", "workflowRunId": "run"

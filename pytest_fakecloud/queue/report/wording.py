@@ -17,7 +17,6 @@ from ...reporting.values import (
     EXCERPT,
     compact,
     decoded,
-    from_base64,
     items_of,
     parsed,
     phrase_of,
@@ -26,7 +25,7 @@ from ...reporting.values import (
 )
 from ..signatures import SignatureDetails
 from .lookups import QueueLookups, schedule_of
-from .steps import step_in
+from .steps import sent_steps, step_in
 
 _SETTINGS = {
     "delay": "delay", "not-before": "not before", "retries": "retries",
@@ -295,21 +294,15 @@ def _sent_body(data: Mapping[str, Any], lookups: Lookups) -> str:
         return ""
     nothing = "no body" if data.get("sent_headers") else ""
     # A client does not execute steps again that it gets with their results.
-    if data.get("run") and (steps := "; ".join(text for _, text in sent_steps(whole))):
-        return steps
+    if data.get("run") and (bodies := [content for _, content in sent_steps(whole)]):
+        return "; ".join(map(_sent_step, bodies))
     return _sent_callback(data) or _body(data, "sent") or nothing
 
 
-def sent_steps(body: str) -> Iterator[tuple[str, str]]:
-    """Yield the id of the message of each step in the body of a delivery, and its words: its result, or
-    the input of the run; nothing for any other body.
-    """
-    for record in items_of(body):
-        if {"messageId", "callType"} <= record.keys():
-            content = from_base64(str(record.get("body") or ""))
-            step = step_in({}, content)
-            words = _whole_step(step) if step else f"input {shortened(readable(content), 80)}"
-            yield str(record["messageId"]), words
+def _sent_step(body: str) -> str:
+    """Return the words of a step of a workflow run: its result, or the input of the run."""
+    step = step_in({}, body)
+    return _whole_step(step) if step else f"input {shortened(readable(body), 80)}"
 
 
 def _answered(data: Mapping[str, Any]) -> str:
