@@ -132,10 +132,12 @@ class _Links:
     def _spread(self, numbers: Iterable[int], reached: set[int]) -> None:
         """Add rows, and those that are connected with them by ids and activities."""
         waiting = [number for number in numbers if number in self._rows]
+        followed: set[Hashable] = set()
         while waiting:
             number = waiting.pop()
             if number not in reached:
                 reached.add(number)
                 waiting += self._members[self._activities[number]]
-                for own_id in self._ids[number]:
-                    waiting += self._by_id.pop(own_id, ())
+                for own_id in self._ids[number] - followed:
+                    waiting += self._by_id[own_id]
+                followed |= self._ids[number]
