@@ -65,8 +65,12 @@ class ReportFunctions:
     """A command as one line: needed if clients send commands on connections."""
     callers: Callable[[Iterable[ReportRow]], Mapping[int, ReportRow]] = lambda rows: {}
     """The rows of the calls that caused events, by the events' numbers: needed if calls do."""
+    results_from: Callable[[Event, Event], bool] = lambda event, before: False
+    """Whether an event results from the event before it: needed if events cause events."""
     effect: Callable[[Event, Call | None, Lookups], str] = lambda event, call, lookups: ""
-    """What an event adds to the row of its call, empty if nothing: needed with ``callers``."""
+    """What an event adds to the row of its cause, empty if nothing: needed with ``callers`` and
+    ``results_from``.
+    """
     handlers: Callable[[Any], Iterable[tuple[Iterable[object], set[str]]]] = _nothing
     """The functions of the application that received messages, with the ids of these: needed if a fake
     calls functions of the application.

@@ -12,6 +12,7 @@ from operator import attrgetter
 
 from ..core.calls import Event
 from ..core.errors import counted, listed
+from .contract import functions_of
 from .model import ReportRow
 
 _LEAST = 3
@@ -39,9 +40,8 @@ class FoldedRow:
 
 
 def merged(rows: Sequence[ReportRow], marked: Collection[int]) -> list[FoldedRow]:
-    """Return a line for each row; an event is part of the line of the call that caused it.
-
-    A rebalance is part of the line of its join or leave. Marked rows have lines of their own.
+    """Return a line for each row; an event is part of the line of the call that caused it, or of the
+    event before it from which it results. Marked rows have lines of their own.
     """
     lines: list[FoldedRow] = []
     line_numbers: dict[int, int] = {}
@@ -60,13 +60,8 @@ def merged(rows: Sequence[ReportRow], marked: Collection[int]) -> list[FoldedRow
 def _results_from(row: ReportRow, before: ReportRow) -> bool:
     if not isinstance(row.entry, Event) or not isinstance(before.entry, Event):
         return False
-    reason, data = row.entry.data.get("cause") or (), before.entry.data
-    return (
-        row.operation == "rebalance"
-        and before.operation in ("join", "leave", "expire")
-        and tuple(reason) == (before.operation, data.get("instance"))
-        and (row.peer, row.entry.data.get("group")) == (before.peer, data.get("group"))
-    )
+    is_of_fake = row.entry.fake == before.entry.fake
+    return is_of_fake and functions_of(row.service).results_from(row.entry, before.entry)
 
 
 def folded(unfolded: Sequence[FoldedRow]) -> list[FoldedRow]:

@@ -53,6 +53,17 @@ def callers(rows: Iterable[ReportRow]) -> dict[int, ReportRow]:
     return callers
 
 
+def results_from(event: Event, before: Event) -> bool:
+    """Return whether an event is the rebalance after a join, a leave or the end of a session."""
+    cause, data = event.data.get("cause") or (), before.data
+    return (
+        event.kind == "rebalance"
+        and before.kind in ("join", "leave", "expire")
+        and tuple(cause) == (before.kind, data.get("instance"))
+        and event.data.get("group") == data.get("group")
+    )
+
+
 def event_text(event: Event, lookups: Lookups) -> str:
     """Return the words of an event of a consumer group; empty for any other event."""
     data = event.data

@@ -13,6 +13,7 @@ FUNCTIONS = ReportFunctions(
     background=background.background,
     findings=findings.FINDINGS,
     callers=events.callers,
+    results_from=events.results_from,
     unfinished=findings.unfinished,
     summary=wording.summary,
     effect=events.effect,
