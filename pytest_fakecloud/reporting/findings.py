@@ -7,7 +7,7 @@ their own in ``report/findings.py``; those about all services are at the end of 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -153,8 +153,8 @@ class ObservedTest:
     idle_s: float | None = None
     raised: BaseException | None = None
     compared: UnequalValues | None = None
-    commands: dict[object, list[Any]] = field(default_factory=dict, init=False)
-    """The commands of key-value servers and of their databases (see `history()`)."""
+    computed: dict[Hashable, Any] = field(default_factory=dict, init=False)
+    """Results that the detectors of a service share, by its function and the arguments of this."""
 
     @cached_property
     def fakes(self) -> list[Any]:

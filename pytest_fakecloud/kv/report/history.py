@@ -210,18 +210,19 @@ ServerOrDatabase: TypeAlias = "KVServer | Database"
 def history(test: ObservedTest, fake: ServerOrDatabase) -> list[Command]:
     """Return each command that changed the data or may have changed it, and each known read."""
     number = fake.number if isinstance(fake, Database) else None
-    place = fake.name, number
-    if place not in test.commands:
+    key = history, fake.name, number
+    if key not in test.computed:
         if not isinstance(fake, Database):
-            test.commands[place] = list(_history(test, fake))
+            test.computed[key] = list(_history(test, fake))
         else:
-            test.commands[place] = [
+            test.computed[key] = [
                 replace(command, words=[""], result=UNKNOWN)
                 if command.database is None and command.name in kinds.SCRIPTS else command
                 for command in history(test, fake.fake)
                 if command.database in (number, None)
             ]  # fmt: skip
-    return test.commands[place]
+    known: list[Command] = test.computed[key]
+    return known
 
 
 def commands(test: ObservedTest, fake: ServerOrDatabase) -> list[Command]:
