@@ -17,8 +17,9 @@ from typing import Any
 from ..core.errors import shown
 from ..core.output_files import write_private
 from ..reporting.as_json import as_json
-from ..reporting.model import VERSION, Finding, Report
+from ..reporting.model import VERSION, Finding
 from ..reporting.page import file_name
+from ..reporting.report import Report
 from ..reporting.values import printable
 
 _LARGEST = 1_000_000

@@ -20,7 +20,8 @@ from urllib.parse import urlsplit
 from ..core.calls import Call, on_connection
 from ..core.errors import ContractError
 from ..process.applications import ServedRequest
-from ..reporting.model import Report, ReportRow
+from ..reporting.model import ReportRow
+from ..reporting.report import Report
 from ..reporting.traces import parent_of
 
 SENDS_WITHIN_S = 5.0

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
     from pathlib import Path
 
-    from ..reporting.model import Report
+    from ..reporting.report import Report
     from ..reporting.text import TextLine
     from .run import Run
 
@@ -148,7 +148,7 @@ def _described(clouds: list[Cloud], kinds: set[str]) -> list[str]:
     from ..reporting.findings import violations
     from ..reporting.lookups import Lookups
     from ..reporting.mask import Mask
-    from ..reporting.text import violation
+    from ..reporting.wording import violation
 
     return [
         Mask(cloud).text(violation(finding, Lookups()))
@@ -520,15 +520,15 @@ def _functions_of(item: pytest.Item) -> list[object]:
 
 def _with_last_pass(data: Report, phase: _Phase) -> tuple[Report, Mapping[str, Any] | None]:
     """Return a report with what the last passing run of the test did otherwise, and that run."""
-    last_pass, failures = _last_pass(), list[str]()
-    with report_hook_failure("the last passing run cannot be shown", failures.append):
+    last_pass, errors = _last_pass(), list[str]()
+    with report_hook_failure("the last passing run cannot be shown", errors.append):
         folder = _folder_of_passes(phase.item)
         # What is kept has no rows of a teardown.
         if last_pass is None or folder is None or not phase.is_call:
             return data, None
         passed = last_pass.last_passing_run(folder, data.test)
         return (data, None) if passed is None else last_pass.compared(data, passed)
-    return replace(data, failures=[*data.failures, *failures]), None
+    return replace(data, errors=[*data.errors, *errors]), None
 
 
 def _written(

@@ -21,12 +21,12 @@ from ..process.applications import ServedRequest
 from .contract import functions_of
 from .lookups import Lookups
 from .mask import HIDDEN, Mask, hides_words
-from .model import VERSION, Finding, Marks, Place, Report, ReportRow
+from .model import VERSION, Finding, Marks, Place, ReportRow
 from .redis_replies import is_error, reply
-from .text import violation
+from .report import Report
 from .traces import trace_id
 from .values import compact, decoded, each_from_base64, parsed, printable
-from .wording import describe, headline, sentence, statement_text, status_line
+from .wording import describe, headline, sentence, statement_text, status_line, violation
 
 LONGEST = 20_000
 """Maximum number of characters of a body in the JSON form."""
@@ -54,6 +54,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "version": VERSION,
         "test": report.test,
         "failure": report.failure,
+        "errors": list(report.errors),
         "hints": list(report.hints),
         "log": report.log,
         "clock": {"mode": report.clock, "now": _time(report.now_us), "now_us": report.now_us},

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..cloud.services import imported, named
-from ..core.calls import Action, Arguments, Call, Entry, Event
+from ..core.calls import Arguments, Call, Entry, Event
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
     from .findings import ObservedTest
-    from .lookups import Exchanged, Lookups
+    from .lookups import Exchanged, Lookups, ServiceLookups
     from .mask import Mask
     from .model import DataAccess, Finding, ReportRow, ReportSubject, Sentences, Sought, Summary
 
@@ -37,21 +37,19 @@ class ReportFunctions:
     """The data that a row read and wrote, and whether it did something."""
     sought: Callable[[Any, str, Arguments], Iterable[Sought]]
     """The data that the test looked at with a method of a fake, given the method's name."""
-    summary: Callable[[Call, Lookups], Summary | None]
-    """The words of a request and its answer. None lets the row show the request as it is."""
-    subjects: Callable[[Call], Iterable[ReportSubject]] = _nothing
-    """What a call is about: needed if the page should filter rows by it."""
-    subjects_of_event: Callable[[Event, Lookups], Iterable[ReportSubject]] = _nothing
-    """What an event is about: needed if its fake records events."""
-    subjects_of_action: Callable[[Action], Iterable[ReportSubject]] = _nothing
-    """What an action is about: needed if the arguments of the test's actions name subjects."""
+    summary: Callable[[Entry, Lookups], Summary | None]
+    """The words of a request and its answer, of an event, or of an action of the test. None lets the row
+    show the entry as it is: the request, the kind and the text of the event, the call of the method.
+    """
+    subjects: Callable[[Entry, Lookups], Iterable[ReportSubject]] = _nothing
+    """What a call, an event or an action is about: needed if the page should filter rows by it."""
     findings: Sequence[Detector] = ()
     """The detectors: needed if mistakes are possible that no row shows."""
     sentences: Sentences = field(default_factory=dict)
     """The sentence of each kind of finding, also of unfinished work: needed if it has any."""
     unfinished: Callable[[Any, Lookups], Iterable[Finding]] = _nothing
     """Findings about the pending work of a fake: needed if work goes on after an answer."""
-    lookups: Callable[[BaseCloud, Sequence[Entry], Mask], Lookups] | None = None
+    lookups: Callable[[BaseCloud, Sequence[Entry], Mask], ServiceLookups] | None = None
     """What is looked up in several entries, and in the data of its fakes: needed if one entry does not
     have all words of its row.
     """
@@ -67,14 +65,12 @@ class ReportFunctions:
     """A command as one line: needed if clients send commands on connections."""
     callers: Callable[[Iterable[ReportRow]], Mapping[int, ReportRow]] = lambda rows: {}
     """The rows of the calls that caused events, by the events' numbers: needed if calls do."""
-    event_text: Callable[[Event, Lookups], str] = lambda event, lookups: (
-        f"{event.kind}: {event.text}"
-    )
-    """The words of an event: needed if its fake records events."""
+    results_from: Callable[[Event, Event], bool] = lambda event, before: False
+    """Whether an event results from the event before it: needed if events cause events."""
     effect: Callable[[Event, Call | None, Lookups], str] = lambda event, call, lookups: ""
-    """What an event adds to the row of its call, empty if nothing: needed with ``callers``."""
-    action_text: Callable[[Event], str] = lambda action: ""
-    """The words of an action, empty for its call: needed if some actions are not calls of methods."""
+    """What an event adds to the row of its cause, empty if nothing: needed with ``callers`` and
+    ``results_from``.
+    """
     handlers: Callable[[Any], Iterable[tuple[Iterable[object], set[str]]]] = _nothing
     """The functions of the application that received messages, with the ids of these: needed if a fake
     calls functions of the application.
@@ -91,7 +87,7 @@ class ReportFunctions:
     """
 
 
-_NONE = ReportFunctions(accesses=_nothing, sought=_nothing, summary=lambda call, lookups: None)
+_NONE = ReportFunctions(accesses=_nothing, sought=_nothing, summary=lambda entry, lookups: None)
 
 
 def functions_of(service_name: str) -> ReportFunctions:

@@ -7,7 +7,7 @@ their own in ``report/findings.py``; those about all services are at the end of 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -17,11 +17,11 @@ from ..cloud.fake import Fake, core_of
 from ..core.calls import Action, Call, Entry, Event, on_connection
 from ..core.errors import describe_error, report_hook_failure
 from ..core.violations import Violation
+from .accesses import OrderedAccess
 from .asserted import UnequalValues
 from .contract import functions_of
 from .lookups import Lookups, records_of
 from .model import Finding, Marks, ReadByStatement, ReportRow, ReportSubject
-from .uses import Use
 
 MOST_UNFINISHED = 4
 """Maximum number of findings about unfinished work; further ones are only counted."""
@@ -29,8 +29,10 @@ MOST = 6
 """Maximum number of findings in one report."""
 
 
-def find(test: ObservedTest) -> list[Finding]:
-    """Return the findings about a cloud, the newest first."""
+def find(test: ObservedTest, errors: list[str]) -> list[Finding]:
+    """Return the findings about a cloud, the newest first; those of a detector that raises an exception
+    are missing, and the exception becomes a line of ``errors``.
+    """
     findings: list[Finding] = []
     detectors: list[partial[Any]] = [
         partial(detector, test, fake)
@@ -43,8 +45,7 @@ def find(test: ObservedTest) -> list[Finding]:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            text = f"{detector.func.__name__} failed: {describe_error(error)}"
-            findings.append(Finding("failed", values={"text": text}))
+            errors.append(f"{detector.func.__name__} failed: {describe_error(error)}")
     findings.sort(key=lambda finding: -max(finding.rows, default=0))
     return _once(findings)
 
@@ -53,7 +54,7 @@ def concerning(
     statement: ReadByStatement,
     marks: Marks,
     rows: Sequence[ReportRow],
-    uses: Sequence[Use],
+    accesses: Sequence[OrderedAccess],
     findings: Iterable[Finding],
 ) -> list[Finding]:
     """Return the findings about the data that a statement read, about the rows that are connected with
@@ -64,9 +65,9 @@ def concerning(
     # A delivery to the same URL that did nothing, for example, is why an item is missing.
     addresses = {_address(row) for row in rows if row.number in connected} - {""}
     accessed = {
-        use.access.subject for use in uses
-        if use.row.number in connected
-        or (use.row.cause and _address(by_number[use.row.cause]) in addresses)
+        ordered.access.subject for ordered in accesses
+        if ordered.row.number in connected
+        or (ordered.row.cause and _address(by_number[ordered.row.cause]) in addresses)
     }  # fmt: skip
 
     def concerns(finding: Finding) -> bool:
@@ -152,8 +153,8 @@ class ObservedTest:
     idle_s: float | None = None
     raised: BaseException | None = None
     compared: UnequalValues | None = None
-    commands: dict[object, list[Any]] = field(default_factory=dict, init=False)
-    """The commands of key-value servers and of their databases (see `history()`)."""
+    computed: dict[Hashable, Any] = field(default_factory=dict, init=False)
+    """Results that the detectors of a service share, by its function and the arguments of this."""
 
     @cached_property
     def fakes(self) -> list[Any]:
@@ -163,8 +164,11 @@ class ObservedTest:
     def entries(self) -> list[Entry]:
         # Leave out calls before a restored snapshot, which do not explain the current data.
         rewound = {fake.name: core_of(fake).rewound for fake in self.fakes}
-        every = self.cloud.journal.entries
-        return [_as_known(entry) for entry in every if entry.number > rewound.get(entry.fake, 0)]
+        return [
+            _as_known(entry)
+            for entry in self.cloud.journal.entries
+            if entry.number > rewound.get(entry.fake, 0)
+        ]
 
     @cached_property
     def calls(self) -> list[Call]:
@@ -231,9 +235,9 @@ def rejected(
     """Yield a finding for each fake that answered 401, with the reasons; ``every_call``: and nothing
     else. ``meant`` calls are ignored.
     """
-    every = [entry for entry in cloud.journal.entries if isinstance(entry, Call)]
+    all_calls = [entry for entry in cloud.journal.entries if isinstance(entry, Call)]
     for fake in context_of(cloud).fakes:
-        calls = [call for call in every if call.fake == fake.name]
+        calls = [call for call in all_calls if call.fake == fake.name]
         wrong = [call for call in calls if call.status == 401 and call.fault is None]
         if every_call and len(wrong) < len(calls):
             continue
@@ -261,14 +265,14 @@ def _credentials(call: Call, cloud: BaseCloud, rejecting: Fake) -> dict[str, str
     return {"kind": "unknown"}
 
 
-def unfinished(cloud: BaseCloud, lookups: Lookups) -> list[Finding]:
-    """Return the unfinished work, that of each fake in turn."""
+def unfinished(cloud: BaseCloud, lookups: Lookups, errors: list[str]) -> list[Finding]:
+    """Return the unfinished work, that of each fake in turn; that which cannot be read becomes a line of
+    ``errors``.
+    """
     findings: list[Finding] = []
     for fake in context_of(cloud).fakes:
-        failures: list[str] = []
-        with report_hook_failure("what waits cannot be shown", failures.append):
+        with report_hook_failure(f"{fake.name}: what waits cannot be shown", errors.append):
             findings += functions_of(fake.service).unfinished(fake, lookups)
-        findings += [Finding("failed", fake.name, values={"text": text}) for text in failures]
     if (more := len(findings) - MOST_UNFINISHED) > 0:
         findings[MOST_UNFINISHED:] = [Finding("more", values={"count": more})]
     return findings

@@ -12,6 +12,7 @@ from operator import attrgetter
 
 from ..core.calls import Event
 from ..core.errors import counted, listed
+from .contract import functions_of
 from .model import ReportRow
 
 _LEAST = 3
@@ -38,21 +39,20 @@ class FoldedRow:
         return self.rows[0]
 
 
-def merged(every: Sequence[ReportRow], marked: Collection[int]) -> list[FoldedRow]:
-    """Return a line for each row; an event is part of the line of the call that caused it.
-
-    A rebalance is part of the line of its join or leave. Marked rows have lines of their own.
+def merged(rows: Sequence[ReportRow], marked: Collection[int]) -> list[FoldedRow]:
+    """Return a line for each row; an event is part of the line of the call that caused it, or of the
+    event before it from which it results. Marked rows have lines of their own.
     """
     lines: list[FoldedRow] = []
-    place: dict[int, int] = {}
-    for row in every:
-        at = place.get(row.follows)
+    line_numbers: dict[int, int] = {}
+    for row in rows:
+        at = line_numbers.get(row.follows)
         if at is None and lines and _results_from(row, lines[-1].row):
             at = len(lines) - 1
         if at is not None and row.number not in marked and isinstance(row.entry, Event):
             lines[at] = replace(lines[at], effects=(*lines[at].effects, row.entry))
             continue
-        place[row.number] = len(lines)
+        line_numbers[row.number] = len(lines)
         lines.append(FoldedRow((row,)))
     return lines
 
@@ -60,22 +60,17 @@ def merged(every: Sequence[ReportRow], marked: Collection[int]) -> list[FoldedRo
 def _results_from(row: ReportRow, before: ReportRow) -> bool:
     if not isinstance(row.entry, Event) or not isinstance(before.entry, Event):
         return False
-    reason, data = row.entry.data.get("cause") or (), before.entry.data
-    return (
-        row.operation == "rebalance"
-        and before.operation in ("join", "leave", "expire")
-        and tuple(reason) == (before.operation, data.get("instance"))
-        and (row.peer, row.entry.data.get("group")) == (before.peer, data.get("group"))
-    )
+    is_of_fake = row.entry.fake == before.entry.fake
+    return is_of_fake and functions_of(row.service).results_from(row.entry, before.entry)
 
 
-def folded(every: Sequence[FoldedRow]) -> list[FoldedRow]:
+def folded(unfolded: Sequence[FoldedRow]) -> list[FoldedRow]:
     """Return the lines with repetitions folded. A row is folded together with its nested rows.
 
     Attempts of the same message are folded even if their attempt numbers differ.
     """
     blocks: list[list[FoldedRow]] = []
-    for line in every:
+    for line in unfolded:
         if blocks and line.row.depth > blocks[-1][0].row.depth:
             blocks[-1].append(line)
         else:
@@ -107,21 +102,21 @@ def _key(block: Sequence[FoldedRow]) -> list[tuple[object, ...]]:
     ]
 
 
-def alike(every: Iterable[FoldedRow | str], apart: Collection[int]) -> list[FoldedRow | str]:
+def alike(lines: Iterable[FoldedRow | str], apart: Collection[int]) -> list[FoldedRow | str]:
     """Return the lines with actions of the test joined that follow each other and differ in the same
     argument alone. The rows with the numbers ``apart`` keep lines of their own.
     """
-    lines: list[FoldedRow | str] = []
-    for line in every:
-        before = lines[-1] if lines else ""
+    joined: list[FoldedRow | str] = []
+    for line in lines:
+        before = joined[-1] if joined else ""
         if isinstance(line, FoldedRow) and isinstance(before, FoldedRow):
             at = _varies(before, line)
             is_apart = any(row.number in apart for row in (*before.rows, *line.rows))
             if at is not None and not is_apart:
-                lines[-1] = replace(before, rows=(*before.rows, *line.rows), varies=at)
+                joined[-1] = replace(before, rows=(*before.rows, *line.rows), varies=at)
                 continue
-        lines.append(line)
-    return lines
+        joined.append(line)
+    return joined
 
 
 def _varies(before: FoldedRow, line: FoldedRow) -> int | None:
@@ -141,14 +136,14 @@ def _varies(before: FoldedRow, line: FoldedRow) -> int | None:
 
 
 def without_unlisted(
-    every: Sequence[FoldedRow], numbers: Collection[int]
+    lines: Sequence[FoldedRow], numbers: Collection[int]
 ) -> Iterator[FoldedRow | str]:
     """Yield the lines of the rows with these numbers and, for those between them, what they called."""
 
     def is_listed(line: FoldedRow) -> bool:
         return any(row.number in numbers for row in line.rows)
 
-    for are_listed, group in groupby(every, is_listed):
+    for are_listed, group in groupby(lines, is_listed):
         if are_listed:
             yield from group
             continue

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
 
 from ..cloud.base import BaseCloud, context_of
 from ..core.calls import Call, Entry
 from ..core.errors import report_hook_failure
-from ..core.recorder import ScriptCommand, SharedRecords
+from ..core.recorder import SharedRecords
 from .contract import functions_of
 from .mask import Mask
 
@@ -29,38 +29,46 @@ class Exchanged(NamedTuple):
     response_body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Lookups:
-    """Lookups of one cloud and its journal, which each service contributes (`ReportFunctions`)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceLookups:
+    """Lookups that a service contributes (`ReportFunctions`). A service with further ones than these,
+    which all modules use, has a class of its own for them.
+    """
 
     ids: Mapping[str, str] = field(default_factory=dict)
     """The short forms of the ids that fakes made, which applications may store."""
     names: Mapping[str, str] = field(default_factory=dict)
     """The short forms of other long names, such as those of consumers."""
-    bodies: Mapping[str, str] = field(default_factory=dict)
-    """The beginning of the body of each message."""
-    end_offsets: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)
-    """The end offsets of the partitions, by fake and topic."""
-    attempts: Mapping[int, Exchanged] = field(default_factory=dict)
-    """The request and the outcome of each delivery attempt, by the number at which it began."""
-    created_by_lost_call: Mapping[int, str] = field(default_factory=dict)
-    """The message that a request created whose answer was lost, by the request's number."""
     grouped_calls: Mapping[int, Sequence[Call]] = field(default_factory=dict)
     """The calls in the row of another one, by that one's number, such as those of a transaction."""
     without_row: Set[int] = frozenset()
     """The numbers of these calls."""
-    steps: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    """The steps of a workflow run that the deliveries of a message execute, by the message's ID."""
     results: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The step whose result a message has, by the message's ID."""
-    scripts: Mapping[str, str] = field(default_factory=dict)
-    """The sources of Lua scripts, by the first eight characters of their hash."""
-    executed: Mapping[int, Sequence[ScriptCommand]] = field(default_factory=dict)
-    """The commands that the scripts of a call executed, by its number; missing if not recorded."""
+    """The step of a workflow run whose result a message has, by the message's ID; the console reads it
+    in the data of fakes.
+    """
+
+
+_Own = TypeVar("_Own", bound=ServiceLookups)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lookups(ServiceLookups):
+    """Lookups of one cloud and its journal: those of all services together."""
+
+    attempts: Mapping[int, Exchanged] = field(default_factory=dict)
+    """The request and the outcome of each delivery attempt, by the number at which it began."""
     background: Mapping[int, Mapping[Any, Any]] = field(default_factory=dict)
     """What fakes know about calls beside their answers, by the call's number; only in reports."""
+    services: Mapping[type, ServiceLookups] = field(default_factory=dict)
+    """The lookups of each service, by their class (see `of()`)."""
     mask: Mask = field(default_factory=Mask)
     """Masks credentials that become visible when values are decoded."""
+
+    def of(self, own_class: type[_Own]) -> _Own:
+        """Return the lookups of the service with a class of its own; empty ones without the service."""
+        own = self.services.get(own_class)
+        return own if isinstance(own, own_class) else own_class()
 
     def short(self, name: object) -> str:
         """Return the short form of an id or name; the name itself if it has none."""
@@ -71,21 +79,28 @@ class Lookups:
         """Return a text with the ids of fakes in their short form."""
         return _WORD.sub(lambda match: self.ids.get(match[0], match[0]), text)
 
-    def combined_with(self, other: Lookups) -> Lookups:
-        """Return these lookups with those of another service."""
-        names = [item.name for item in fields(self) if item.name != "mask"]
-        return replace(self, **{name: getattr(self, name) | getattr(other, name) for name in names})
-
 
 def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = None) -> Lookups:
     """Return the lookups of a cloud and its journal, with credentials in grouped calls masked."""
     mask = mask or Mask(cloud)
-    lookups = Lookups(attempts=exchanges_of(cloud), mask=mask)
     of_fakes = (fake.service for fake in cloud.fakes())
-    for service in dict.fromkeys((*of_fakes, *(entry.service for entry in entries))):
-        if (contributed := functions_of(service).lookups) is not None:
-            lookups = lookups.combined_with(contributed(cloud, entries, mask))
-    return lookups
+    services = dict.fromkeys((*of_fakes, *(entry.service for entry in entries)))
+    functions = (functions_of(service).lookups for service in services)
+    contributed = [function(cloud, entries, mask) for function in functions if function is not None]
+
+    def of_all(name: str) -> dict[Any, Any]:
+        return {key: value for own in contributed for key, value in getattr(own, name).items()}
+
+    return Lookups(
+        ids=of_all("ids"),
+        names=of_all("names"),
+        grouped_calls=of_all("grouped_calls"),
+        without_row=frozenset().union(*(own.without_row for own in contributed)),
+        results=of_all("results"),
+        attempts=exchanges_of(cloud),
+        services={type(own): own for own in contributed},
+        mask=mask,
+    )
 
 
 def exchanges_of(cloud: BaseCloud) -> dict[int, Exchanged]:

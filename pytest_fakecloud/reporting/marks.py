@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
+from .accesses import OrderedAccess
 from .model import Marks, ReadByStatement, ReportRow, ReportSubject
-from .uses import Use
 
 
 def marks_of_rows(
     rows: Sequence[ReportRow],
-    uses: Sequence[Use],
+    accesses: Sequence[OrderedAccess],
     statement: ReadByStatement | None,
     lines: Mapping[int, Hashable],
 ) -> Marks:
@@ -25,44 +25,44 @@ def marks_of_rows(
     refused. ``lines`` are the lines of the test that called the application's functions, by the number
     of the row that these made.
     """
-    refused = frozenset(_refused(rows, uses))
+    refused = frozenset(_refused(rows, accesses))
     if statement is None:
         return Marks(refused=refused)
-    touched = {use.row.number for use in uses if statement.covers(use.access)}
+    touched = {ordered.row.number for ordered in accesses if statement.covers(ordered.access)}
     touched.update(statement.rows)
-    reached = _Links(rows, uses, lines).reached_from(touched)
+    reached = _Links(rows, accesses, lines).reached_from(touched)
     effects = [row for row in rows if row.follows]
     touched.update(row.number for row in effects if row.follows in touched)
     reached.update(row.number for row in effects if row.follows in reached)
-    writers = frozenset(_writers(uses, statement))
+    writers = frozenset(_writers(accesses, statement))
     return Marks(frozenset(touched), frozenset(reached - touched), refused, writers)
 
 
-def _refused(rows: Iterable[ReportRow], uses: Iterable[Use]) -> Iterator[int]:
+def _refused(rows: Iterable[ReportRow], accesses: Iterable[OrderedAccess]) -> Iterator[int]:
     for row in rows:
         if not row.ok or row.faults:
             yield row.number
-    for use in uses:
-        if use.access.succeeded is False:
-            yield use.row.number
+    for ordered in accesses:
+        if ordered.access.succeeded is False:
+            yield ordered.row.number
 
 
-def _writers(uses: Iterable[Use], statement: ReadByStatement) -> Iterator[int]:
+def _writers(accesses: Iterable[OrderedAccess], statement: ReadByStatement) -> Iterator[int]:
     """Yield the numbers of the last rows that wrote the values which a statement read."""
     last: dict[tuple[ReportSubject, str], int] = {}
-    for use in uses if statement.has_value else ():
-        subject, part = use.access.subject, use.access.part
+    for ordered in accesses if statement.has_value else ():
+        subject, part = ordered.access.subject, ordered.access.part
         # The test looks at data between two calls, but an interruption is in the midst of one.
-        at = use.row.number if statement.looks else use.order
-        is_effective = use.access.writes and use.access.succeeded is not False
-        has_value = subject.rules.has_value and statement.covers(use.access)
-        until = statement.read_until(use.access)
-        is_before = at < until or (at == until and not use.access.returns_value)
+        at = ordered.row.number if statement.looks else ordered.order
+        is_effective = ordered.access.writes and ordered.access.succeeded is not False
+        has_value = subject.rules.has_value and statement.covers(ordered.access)
+        until = statement.read_until(ordered.access)
+        is_before = at < until or (at == until and not ordered.access.returns_value)
         if is_effective and has_value and is_before:
             if not part:
                 last = {data: number for data, number in last.items()
                         if data[0] != subject and subject.name != "*"}  # fmt: skip
-            last[subject, part] = use.row.number
+            last[subject, part] = ordered.row.number
     yield from last.values()
 
 
@@ -70,23 +70,28 @@ class _Links:
     """The connections between rows."""
 
     def __init__(
-        self, rows: Sequence[ReportRow], uses: Sequence[Use], lines: Mapping[int, Hashable]
+        self,
+        rows: Sequence[ReportRow],
+        accesses: Sequence[OrderedAccess],
+        lines: Mapping[int, Hashable],
     ) -> None:
         self._rows = {row.number: row for row in rows}
         self._activities = {row.number: self._activity(row, lines) for row in rows}
         self._members: defaultdict[Hashable, list[int]] = defaultdict(list)
         self._by_id: defaultdict[Hashable, set[int]] = defaultdict(set)
         self._ids: defaultdict[int, set[Hashable]] = defaultdict(set)
-        self._by_key: defaultdict[ReportSubject, set[tuple[int, bool]]] = defaultdict(set)
+        self._by_subject: defaultdict[ReportSubject, set[tuple[int, bool]]] = defaultdict(set)
         for number, activity in self._activities.items():
             self._members[activity].append(number)
         for row in rows:
             for subject in row.subjects:
                 self._add_id(row.number, subject, "")
-        for use in uses:
-            self._add_id(use.row.number, use.access.subject, use.access.part)
-            if use.access.subject.rules.links_accesses and use.access.subject.name != "*":
-                self._by_key[use.access.subject].add((use.row.number, use.access.writes))
+        for ordered in accesses:
+            self._add_id(ordered.row.number, ordered.access.subject, ordered.access.part)
+            if ordered.access.subject.rules.links_accesses and ordered.access.subject.name != "*":
+                self._by_subject[ordered.access.subject].add(
+                    (ordered.row.number, ordered.access.writes)
+                )
 
     def _activity(self, row: ReportRow, lines: Mapping[int, Hashable]) -> Hashable:
         """Return what all rows of one request, delivery or line of the test have in common."""
@@ -113,9 +118,9 @@ class _Links:
         touched = list(touched)
         self._spread(touched, reached)
         activities = {self._activities[number] for number in touched if number in self._rows}
-        keys = [key for key, accesses in self._by_key.items()
+        subjects = [subject for subject, accesses in self._by_subject.items()
                 if any(self._activities[number] in activities for number, _ in accesses)]  # fmt: skip
-        accesses = {access for key in keys for access in self._by_key[key]}
+        accesses = {access for subject in subjects for access in self._by_subject[subject]}
         # What else a writer of the key did may be why it wrote. A reader changed nothing.
         self._spread([number for number, writes in accesses if writes], reached)
         reached.update(number for number, _ in accesses)
@@ -127,10 +132,12 @@ class _Links:
     def _spread(self, numbers: Iterable[int], reached: set[int]) -> None:
         """Add rows, and those that are connected with them by ids and activities."""
         waiting = [number for number in numbers if number in self._rows]
+        followed: set[Hashable] = set()
         while waiting:
             number = waiting.pop()
             if number not in reached:
                 reached.add(number)
                 waiting += self._members[self._activities[number]]
-                for own_id in self._ids[number]:
-                    waiting += self._by_id.pop(own_id, ())
+                for own_id in self._ids[number] - followed:
+                    waiting += self._by_id[own_id]
+                followed |= self._ids[number]

@@ -1,4 +1,4 @@
-"""The data of a report: rows, findings and the circumstances of the test.
+"""The data of a report: rows, findings, and what the failing statement read.
 
 A report is made in one direction: journal, rows, findings, selection, renderers. The steps pass the
 values of this module to each other. The values contain no sentences: `wording` writes those, and
@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ..core.calls import Call, Event
 from ..process.applications import ServedRequest
-from .lookups import Lookups
 
 APPLICATION = "application"
 CLIENT = "client"
@@ -161,7 +160,7 @@ class ReportRow:
     """The entry of the journal, masked."""
     delivery: Event | None = None
     """The queue's event of an attempt, masked."""
-    failure: str = ""
+    error: str = ""
     """Why the entry cannot be shown."""
 
 
@@ -299,46 +298,6 @@ class Marks:
             ("touched", self.touched), ("linked", self.linked), ("refused", self.refused)
         )  # fmt: skip
         return tuple(mark for mark, numbers in kinds if number in numbers)
-
-
-@dataclass(frozen=True, slots=True)
-class ReportedFake:
-    """One fake of the cloud, open or closed."""
-
-    name: str
-    service: str
-    url: str
-    closed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The input of the renderers."""
-
-    now_us: int
-    clock: str
-    seed: object
-    test: str = ""
-    failure: str = ""
-    fakes: Sequence[ReportedFake] = ()
-    rows: Sequence[ReportRow] = ()
-    findings: Sequence[Finding] = ()
-    unfinished: Sequence[Finding] = ()
-    """Work that is still pending."""
-    violations: Sequence[Finding] = ()
-    """Strict-mode violations and rejected credentials."""
-    failures: Sequence[str] = ()
-    """Parts of the report that could not be made."""
-    hints: Sequence[str] = ()
-    """Sentences about requests that did not reach their fake."""
-    log: str = ""
-    """What the test logged."""
-    lookups: Lookups = field(default_factory=Lookups)
-    statement: ReadByStatement | None = None
-    """None if no test failed, or nothing was called."""
-    marks: Marks = field(default_factory=Marks)
-    listed: frozenset[int] = frozenset()
-    """The numbers of the rows that a text has."""
 
 
 # -- words -----------------------------------------------------------------------------------------

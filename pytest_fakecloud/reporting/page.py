@@ -24,8 +24,8 @@ from ..core.errors import counted, shown
 from ..core.output_files import write_public
 from .as_json import as_json
 from .mask import Mask
-from .model import Report
 from .replayed import states
+from .report import Report
 from .values import printable, shortened, visible
 
 _INDEX = "index.html"
@@ -93,7 +93,7 @@ def _indexed(path: Path) -> str:
     statement = data.get("statement") or {}
     finding: Mapping[str, Any] = next(iter(data.get("findings", ())), {})
     texts = statement.get("headline", ""), finding.get("text", "")
-    lines = [headline(data.get("failure", "")), *texts]
+    lines = [exception_line(data.get("failure", "")), *texts]
     below = [
         f'<br><span class="soft">{html.escape(visible(line))}</span>' for line in lines if line
     ]
@@ -162,9 +162,10 @@ def _header(data: Mapping[str, Any]) -> Iterator[str]:
     yield from _failure(visible(data["failure"]))
     if statement := data.get("statement"):
         yield f'<p class="statement">{html.escape(statement["text"])}</p>'
-    if hints := data.get("hints"):
-        items = "".join(f'<li class="hint">{html.escape(visible(hint))}</li>' for hint in hints)
-        yield f"<section><h2>Hints</h2><ul>{items}</ul></section>"
+    for title, name in (("Hints", "hints"), ("Missing in this report", "errors")):
+        if texts := data.get(name):
+            items = "".join(f'<li class="hint">{html.escape(visible(text))}</li>' for text in texts)
+            yield f"<section><h2>{title}</h2><ul>{items}</ul></section>"
     yield from _findings("Violations", data["violations"], links)
     yield from _findings("Findings", data["findings"], links, marked=True)
     yield from _findings("Unfinished", waiting, links)
@@ -201,7 +202,7 @@ def _whole(title: str, body: str, script: str = "") -> str:
     )
 
 
-def headline(failure: str) -> str:
+def exception_line(failure: str) -> str:
     """Return the first line of a test's exception, as pytest prints it, a traceback of Python, or a
     runner of another language.
     """

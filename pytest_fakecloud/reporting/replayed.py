@@ -7,7 +7,7 @@ from typing import Any
 
 from ..cloud.base import BaseCloud
 from ..core.errors import if_installed
-from .model import Report
+from .report import Report
 
 
 def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:

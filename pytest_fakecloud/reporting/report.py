@@ -3,24 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from ..cloud.base import BaseCloud, context_of
 from ..core.errors import report_hook_failure
 from ..process.applications import ServedRequest
+from .accesses import OrderedAccess, ordered_accesses
 from .asserted import UnequalValues
 from .contract import functions_of
 from .findings import MOST, ObservedTest, concerning, find, unfinished, violations
 from .lookups import Lookups, lookups_of, records_of
 from .marks import marks_of_rows
 from .mask import Mask
-from .model import Finding, Marks, Report, ReportedFake, ReportRow
+from .model import Finding, Marks, ReadByStatement, ReportRow
 from .rows import rows
 from .select import selected
 from .statement import lines_of_test, places_of_rows, read_by_other_process, read_by_statement
-from .uses import Use, uses_of
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedFake:
+    """One fake of the cloud, open or closed."""
+
+    name: str
+    service: str
+    url: str
+    closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The input of the renderers."""
+
+    now_us: int
+    clock: str
+    seed: object
+    test: str = ""
+    failure: str = ""
+    fakes: Sequence[ReportedFake] = ()
+    rows: Sequence[ReportRow] = ()
+    findings: Sequence[Finding] = ()
+    unfinished: Sequence[Finding] = ()
+    """Work that is still pending."""
+    violations: Sequence[Finding] = ()
+    """Strict-mode violations and rejected credentials."""
+    errors: Sequence[str] = ()
+    """Parts of the report that could not be made."""
+    hints: Sequence[str] = ()
+    """Sentences about requests that did not reach their fake."""
+    log: str = ""
+    """What the test logged."""
+    lookups: Lookups = field(default_factory=Lookups)
+    statement: ReadByStatement | None = None
+    """None if no test failed, or nothing was called."""
+    marks: Marks = field(default_factory=Marks)
+    listed: frozenset[int] = frozenset()
+    """The numbers of the rows that a text has."""
 
 
 def report_of(
@@ -37,37 +77,37 @@ def report_of(
     log: str = "",
 ) -> Report:
     """Return the report of a test about one cloud, with credentials masked, given the values of a
-    `Report` and an `ObservedTest`. A part that cannot be made becomes a line in ``failures``. ``read``
+    `Report` and an `ObservedTest`. A part that cannot be made becomes a line in ``errors``. ``read``
     are names and values that the failing statement of a test in another process has compared.
     """
     mask, lookups = Mask(cloud), Lookups()
-    failures = list(dict.fromkeys(records_of(cloud).failures))
-    every: list[ReportRow] = []
+    errors = list(dict.fromkeys(records_of(cloud).failures))
+    report_rows: list[ReportRow] = []
     findings: list[Finding] = []
     unfinished_findings: list[Finding] = []
-    with report_hook_failure("the lookups failed", failures.append):
+    with report_hook_failure("the lookups failed", errors.append):
         lookups = lookups_of(cloud, list(cloud.journal.entries), mask)
-    with report_hook_failure("what the fakes know of calls cannot be shown", failures.append):
+    with report_hook_failure("what the fakes know of calls cannot be shown", errors.append):
         lookups = replace(lookups, background=_background(cloud, lookups))
-    with report_hook_failure("the calls cannot be shown", failures.append):
-        every = rows(cloud, served=served, lookups=lookups, mask=mask)
-    test_data = ObservedTest(cloud, lookups, every, idle_s, raised, compared)
-    with report_hook_failure("the findings failed", failures.append):
-        findings = find(test_data)
-    statement, marks, uses = None, Marks(), list[Use]()
-    with report_hook_failure("what the rows accessed cannot be shown", failures.append):
-        uses = uses_of(every, lookups, failures)
+    with report_hook_failure("the calls cannot be shown", errors.append):
+        report_rows = rows(cloud, served=served, lookups=lookups, mask=mask)
+    test_data = ObservedTest(cloud, lookups, report_rows, idle_s, raised, compared)
+    with report_hook_failure("the findings failed", errors.append):
+        findings = find(test_data, errors)
+    statement, marks, accesses = None, Marks(), list[OrderedAccess]()
+    with report_hook_failure("what the rows accessed cannot be shown", errors.append):
+        accesses = ordered_accesses(report_rows, lookups, errors)
         if raised is not None:
-            statement = read_by_statement(test_data, every, uses)
+            statement = read_by_statement(test_data, accesses)
         elif read is not None:
-            statement = read_by_other_process(test_data, every, uses, read)
-        lines = lines_of_test(places_of_rows(records_of(cloud), every))
-        marks = marks_of_rows(every, uses, statement, lines)
-    with report_hook_failure("what is unfinished cannot be shown", failures.append):
-        unfinished_findings = unfinished(cloud, lookups)
+            statement = read_by_other_process(test_data, accesses, read)
+        lines = lines_of_test(places_of_rows(records_of(cloud), report_rows))
+        marks = marks_of_rows(report_rows, accesses, statement, lines)
+    with report_hook_failure("what is unfinished cannot be shown", errors.append):
+        unfinished_findings = unfinished(cloud, lookups, errors)
     shared, closed = context_of(cloud), context_of(cloud).closed_addresses.items()
     if statement is not None:
-        findings = concerning(statement, marks, every, uses, findings)
+        findings = concerning(statement, marks, report_rows, accesses, findings)
     findings = findings[:MOST]
     evidence = {number for finding in findings for number in finding.rows}
     masked = partial(_masked, mask=mask)
@@ -81,17 +121,17 @@ def report_of(
             *(ReportedFake(fake.name, fake.service, fake.url) for fake in shared.fakes),
             *(ReportedFake(name, fixture, url, closed=True) for name, (fixture, url) in closed),
         ],
-        rows=every,
+        rows=report_rows,
         findings=list(map(masked, findings)),
         unfinished=list(map(masked, unfinished_findings)),
         violations=list(map(masked, violations(cloud))),
-        failures=list(dict.fromkeys(map(mask.text, failures))),
+        errors=list(dict.fromkeys(map(mask.text, errors))),
         hints=list(map(mask.text, hints)),
         log=mask.text(log),
         lookups=lookups,
         statement=statement,
         marks=marks,
-        listed=selected(every, marks, evidence),
+        listed=selected(report_rows, marks, evidence),
     )
 
 

@@ -150,7 +150,7 @@ class _Builder:
             except BaseException as error:
                 failed = replace(_row_for(entry), ok=False, same=entry.number)
                 text = self._mask.text(describe_error(error))
-                entry_rows.append(replace(failed, failure=text))
+                entry_rows.append(replace(failed, error=text))
         return entry_rows
 
     def _row_of(self, entry: Entry) -> ReportRow:
@@ -158,11 +158,16 @@ class _Builder:
         row = self._event_row(entry) if isinstance(entry, Event) else self._call_row(entry, attempt)
         subjects = list(row.subjects)
         for step in self._lookups.grouped_calls.get(entry.number, ()):
-            subjects += _subjects_of(step)
+            subjects += self._subjects_of(step)
         for event in (row.delivery, row.entry):
             if isinstance(event, Event):
-                subjects += functions_of(event.service).subjects_of_event(event, self._lookups)
+                subjects += self._subjects_of(event)
         return replace(row, subjects=tuple(dict.fromkeys(subjects)))
+
+    def _subjects_of(self, entry: Entry) -> Iterator[ReportSubject]:
+        yield from functions_of(entry.service).subjects(entry, self._lookups)
+        if isinstance(entry, Call) and (message := entry.request_headers.get("Upstash-Message-Id")):
+            yield ReportSubject("message", message, entry.fake)
 
     def _call_row(self, call: Call, attempt: Event | None) -> ReportRow:
         masked, faults = self._mask.call(call), _faults_of(call)
@@ -175,7 +180,7 @@ class _Builder:
             _row_for(call), entry=masked, kind="call",
             actor=CONSOLE if call._is_from_console else CLIENT,
             operation=_operation(masked, masked.facts.get("command")),
-            subjects=tuple(_subjects_of(masked)), status=call.status, outcome=call.outcome,
+            subjects=tuple(self._subjects_of(masked)), status=call.status, outcome=call.outcome,
             ok=is_streamed or has_full_answer(call), faults=faults,
             where=_place_of(self._places.get(call.number, ())),
             library=_library_of(self._stacks.get(call.number)),
@@ -215,7 +220,7 @@ class _Builder:
         masked = self._mask.event(action)
         subjects = [
             replace(subject, name=self._mask.text(subject.name))
-            for subject in functions_of(action.service).subjects_of_action(action)
+            for subject in self._subjects_of(action)
         ]
         details = {name: value for name, value in masked.data.items() if name != "message_id"}
         words = details.pop("arguments", None) or []
@@ -349,13 +354,3 @@ def _operation(call: Call, commands: object) -> str:
     """Return the command of a call with a single one, otherwise the route, method and path."""
     single = str(commands[0]) if isinstance(commands, list) and len(commands) == 1 else ""
     return single or call.route or f"{call.method} {call.path}"
-
-
-# -- subjects --------------------------------------------------------------------------------------
-
-
-def _subjects_of(call: Call) -> Iterator[ReportSubject]:
-    yield from functions_of(call.service).subjects(call)
-    message = call.request_headers.get("Upstash-Message-Id")
-    if message:
-        yield ReportSubject("message", message, call.fake)

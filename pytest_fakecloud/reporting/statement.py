@@ -13,6 +13,7 @@ from ..core.calls import Arguments, Call
 from ..core.frames import CodePlace
 from ..core.recorder import Look, SharedRecords
 from ..process.applications import ServedRequest
+from .accesses import OrderedAccess
 from .asserted import (
     FailedStatement,
     LineGroup,
@@ -28,7 +29,6 @@ from .contract import functions_of
 from .lookups import Lookups, records_of
 from .model import DataAccess, ReadByStatement, ReportRow, Sought, StatementKind, UnwrittenKind
 from .rows import places_of
-from .uses import Use
 from .values import shortened
 from .values_read import compared_data
 
@@ -37,42 +37,42 @@ if TYPE_CHECKING:
 
 
 def read_by_statement(
-    test: ObservedTest, rows: Sequence[ReportRow], uses: Sequence[Use]
+    test: ObservedTest, accesses: Sequence[OrderedAccess]
 ) -> ReadByStatement | None:
     """Return what the failing statement of a test read; None if none of its calls accessed data."""
-    if not uses and not any(row.delivery for row in rows):
+    if not accesses and not any(row.delivery for row in test.rows):
         return None
-    finder = _Finder(test, rows, uses)
+    finder = _Finder(test, accesses)
     found = finder.find(list(failed_statements(test.raised)), promise_looks(test.raised))
     if found is None:
         return None
     return replace(
         found,
         is_of_statement=has_failed_statement(test.raised),
-        unwritten=dict(_unwritten(found, uses)),
+        unwritten=dict(_unwritten(found, accesses)),
     )
 
 
 def read_by_other_process(
-    test: ObservedTest, rows: Sequence[ReportRow], uses: Sequence[Use], read: Iterable[object]
+    test: ObservedTest, accesses: Sequence[OrderedAccess], read: Iterable[object]
 ) -> ReadByStatement | None:
     """Return what a failing statement of another process compared, given the names and the values of
     `compared_data()`, or else what the test has looked at since the last call; None if none of its
     calls accessed data.
     """
-    every = list(compared_data(read, rows, uses, test.lookups))
-    finder = _Finder(test, rows, uses)
-    if every:
+    data = list(compared_data(read, test.rows, accesses, test.lookups))
+    finder = _Finder(test, accesses)
+    if data:
         until: dict[Sought, int] = {}
-        for compared in every:
+        for compared in data:
             until[compared.sought] = max(compared.until, until.get(compared.sought, 0))
-        numbers = {compared.row for compared in every if compared.row is not None}
+        numbers = {compared.row for compared in data if compared.row is not None}
         found = ReadByStatement("compared", tuple(until), rows=tuple(sorted(numbers)), until=until)
     elif (looked := finder.looked_at_last()) is not None:
         found = looked
     else:
         return finder.find((), ())
-    return replace(found, unwritten=dict(_unwritten(found, uses)))
+    return replace(found, unwritten=dict(_unwritten(found, accesses)))
 
 
 def places_of_rows(
@@ -92,13 +92,13 @@ def lines_of_test(places: Mapping[int, Sequence[CodePlace]]) -> dict[int, CodePl
 
 
 class _Finder:
-    def __init__(self, test: ObservedTest, rows: Sequence[ReportRow], uses: Sequence[Use]) -> None:
+    def __init__(self, test: ObservedTest, accesses: Sequence[OrderedAccess]) -> None:
         self._records = records_of(test.cloud)
         self._lookups: Lookups = test.lookups
         self._fakes = {fake.name: fake for fake in test.fakes}
-        self._rows = {row.number: row for row in rows}
-        self._uses = uses
-        self._places = places_of_rows(self._records, rows)
+        self._rows = {row.number: row for row in test.rows}
+        self._accesses = accesses
+        self._places = places_of_rows(self._records, test.rows)
 
     def find(
         self, statements: Sequence[FailedStatement], promised: Sequence[Look]
@@ -142,19 +142,20 @@ class _Finder:
         """Return what was looked at, and what calls read, or wrote if they read nothing; and what equal
         requests had read before.
         """
-        uses = [use for use in self._uses if use.row.number in numbers]
-        reads = [use.access for use in uses if use.access.reads]
-        of_calls = _sought_of(reads or [use.access for use in uses])
-        own = list(dict.fromkeys((*sought, *of_calls)))
-        earlier = [read for read in dict.fromkeys(self._read_earlier(numbers)) if read not in own]
-        every = (*own, *earlier)
+        accesses = [ordered for ordered in self._accesses if ordered.row.number in numbers]
+        reads = [ordered.access for ordered in accesses if ordered.access.reads]
+        of_calls = _sought_of(reads or [ordered.access for ordered in accesses])
+        own = tuple(dict.fromkeys((*sought, *of_calls)))
+        earlier = tuple(
+            read for read in dict.fromkeys(self._read_earlier(numbers)) if read not in own
+        )
         until: dict[Sought, int] = {}
-        for read in every:
-            covered = [use for use in uses if read.covers(use.access)]
-            last = [use.order for use in covered if use.access.reads]
-            until[read] = max(last or [use.order for use in covered], default=0)
+        for read in own + earlier:
+            covered = [ordered for ordered in accesses if read.covers(ordered.access)]
+            last = [ordered.order for ordered in covered if ordered.access.reads]
+            until[read] = max(last or [ordered.order for ordered in covered], default=0)
         return ReadByStatement(
-            kind, every, statement.place, rows=numbers, until=until, earlier=tuple(earlier),
+            kind, own + earlier, statement.place, rows=numbers, until=until, earlier=earlier,
             is_read=bool(reads),
         )  # fmt: skip
 
@@ -162,22 +163,26 @@ class _Finder:
         """Return what the test has looked at since the last call; None if it has not."""
         looks = list(self._records.looks)[-1:]
         sought = tuple(dict.fromkeys(self._sought(looks)))
-        if not sought or (self._uses and looks[0].number < self._uses[-1].order):
+        if not sought or (self._accesses and looks[0].number < self._accesses[-1].order):
             return None
         until = dict.fromkeys(sought, looks[0].number)
         return ReadByStatement("looked", sought, looks=(self._shown(looks[0]),), until=until)
 
     def _of_last_call(self, statements: Sequence[FailedStatement]) -> ReadByStatement | None:
-        if not self._uses:
+        if not self._accesses:
             return None
-        last = self._uses[-1].row
-        uses = [use for use in self._uses
-                if use.row is last or (last.cause and use.row.cause == last.cause)]  # fmt: skip
+        last = self._accesses[-1].row
+        accesses = [
+            ordered for ordered in self._accesses
+            if ordered.row is last or (last.cause and ordered.row.cause == last.cause)
+        ]  # fmt: skip
         cause = self._rows.get(last.cause)
         # The response to a request depends on what it read; the effect of a delivery is what it wrote.
         is_request = cause is not None and cause.kind == "request"
-        preferred = [use.access for use in uses if use.access.writes != is_request]
-        sought = tuple(dict.fromkeys(_sought_of(preferred or [use.access for use in uses])))
+        preferred = [ordered.access for ordered in accesses if ordered.access.writes != is_request]
+        sought = tuple(
+            dict.fromkeys(_sought_of(preferred or [ordered.access for ordered in accesses]))
+        )
         place = statements[0].place if statements else None
         return ReadByStatement("last_call", sought, place, rows=(last.number,))
 
@@ -221,20 +226,26 @@ class _Finder:
         """Yield what requests that equal calls had read before: a query may have lost a result."""
         for number in numbers:
             request = _request_of(self._rows[number])
-            earlier = [use for use in self._uses
-                       if request and use.row.number not in numbers and not use.access.writes
-                       and use.order < number and _request_of(use.row) == request]  # fmt: skip
-            newest = max((use.row.number for use in earlier), default=0)
-            yield from _sought_of(use.access for use in earlier if use.row.number == newest)
+            earlier = [ordered for ordered in self._accesses
+                       if request and ordered.row.number not in numbers and not ordered.access.writes
+                       and ordered.order < number and _request_of(ordered.row) == request]  # fmt: skip
+            newest = max((ordered.row.number for ordered in earlier), default=0)
+            yield from _sought_of(
+                ordered.access for ordered in earlier if ordered.row.number == newest
+            )
 
 
 def _unwritten(
-    found: ReadByStatement, uses: Iterable[Use]
+    found: ReadByStatement, accesses: Iterable[OrderedAccess]
 ) -> Iterator[tuple[Sought, UnwrittenKind]]:
     """Yield the data that no row had written when the statement read it."""
-    writes = [use for use in uses if use.access.writes and use.access.succeeded is not False]
+    writes = [
+        ordered
+        for ordered in accesses
+        if ordered.access.writes and ordered.access.succeeded is not False
+    ]
     for sought in found.sought if found.has_value else ():
-        orders = [use.order for use in writes if sought.covers(use.access)]
+        orders = [ordered.order for ordered in writes if sought.covers(ordered.access)]
         if not orders:
             yield sought, "never"
         elif min(orders) > found.until.get(sought, 0):

@@ -14,9 +14,8 @@ from ..core.errors import counted
 from ..core.timers import clock_time, to_datetime
 from .contract import functions_of
 from .folding import FoldedRow, alike, folded, merged, without_unlisted
-from .lookups import Lookups
-from .model import Finding, Place, Report, ReportRow, ScriptSource, Summary
-from .report import report_of
+from .model import Finding, Place, ReportRow, Summary
+from .report import Report, report_of
 from .traces import trace_id
 from .values import shortened, visible
 from .wording import (
@@ -28,6 +27,7 @@ from .wording import (
     sentence,
     source_of,
     statement_text,
+    violation,
 )
 
 WIDTH = 80
@@ -81,15 +81,6 @@ def wrapped(hint: str, width: int) -> list[str]:
     return _wrapped(hint, f"{lead}  ", max(40, min(width, WIDEST)))
 
 
-def violation(finding: Finding, lookups: Lookups) -> str:
-    """Describe a strict-mode violation, or rejected credentials, in one or more lines."""
-    if finding.kind != "violation":
-        return f"[credentials] {sentence(finding, lookups)}"
-    times = finding.values["times"]
-    first, *rest = sentence(finding, lookups).split("\n")
-    return "\n".join([f"{first} ({times} times)" if times > 1 else first, *rest])
-
-
 def _addresses(report: Report) -> Iterator[str]:
     """Yield the address of each fake, or only the port if the previous fake has the same host."""
     host = ""
@@ -115,14 +106,57 @@ class _Block(NamedTuple):
     """The lines of a row, of calls that share a line, or about rows that are left out.
 
     ``lines`` lack the application's lines of code. The ``note`` follows the rows that are nested in the
-    row. Calls in the same ``place`` of the report may share a line; None if they need other lines.
+    row. Calls with equal ``line_key``s may share a line; None if they need lines of their own.
     """
 
     rows: tuple[ReportRow, ...]
     lines: list[str]
     note: Sequence[str] = ()
     nests: bool = False
-    place: object = None
+    line_key: object = None
+
+
+class _Shown:
+    """Contents of the lines so far, which later lines shorten or leave out. Each method adds what it is
+    given.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self._lookups = report.lookups
+        self._urls = ShortUrls(report.rows)
+        self._rows = ""
+        self._explanations: set[str] = set()
+        self._sources: set[str] = set()
+        self.scripts: dict[str, str] = {}
+        """The sources of the scripts of the rows, which follow the rows, by the beginnings of their
+        hashes.
+        """
+
+    def row(self, words: Summary, delivery: Event | None) -> Summary:
+        """Return the words of a row without the URLs that earlier rows have: a delivery whose message
+        and URL they have lacks its URL, and others become short.
+        """
+        what = words.what
+        if delivery is not None:
+            message, url = (str(delivery.data.get(name) or "") for name in ("message_id", "url"))
+            is_known = url in self._rows and self._lookups.short(message) in self._rows
+            if message and url and is_known:
+                what = what.removesuffix(f" {delivery.data.get('method', '')} {url}")
+        self._rows += f"{what} {words.answer}\n"
+        return replace(words, what=self._urls.shorten(what))
+
+    def repeats(self, explanation: str) -> bool:
+        """Return whether an explanation was shown before, and is too long to be repeated."""
+        is_known = len(explanation) > LONG and explanation in self._explanations
+        self._explanations.add(explanation)
+        return is_known
+
+    def new_sources(self, sources: Iterable[str]) -> Iterator[str]:
+        """Yield the lines of code that were not shown before."""
+        for source in sources:
+            if source not in self._sources:
+                self._sources.add(source)
+                yield source
 
 
 class _Writer:
@@ -130,17 +164,12 @@ class _Writer:
 
     def __init__(self, report: Report, width: int) -> None:
         self._report, self._lookups, self._width = report, report.lookups, width
-        shown = {row.number for row in report.rows}
+        row_numbers = {row.number for row in report.rows}
         self._finding_numbers: dict[int, list[int]] = {}
         for finding_number, finding in enumerate(report.findings, 1):
-            for number in [number for number in finding.rows if number in shown][:1]:
+            for number in [number for number in finding.rows if number in row_numbers][:1]:
                 self._finding_numbers.setdefault(number, []).append(finding_number)
-        self._shown_rows = ""
-        self._shown_texts: set[str] = set()
-        self._scripts: list[ScriptSource] = []
-        """The scripts of the rows, whose sources follow the rows."""
-        self._shown_sources: set[str] = set()
-        self._urls = ShortUrls(report.rows)
+        self._shown = _Shown(report)
         self._callers: dict[Place, set[Place]] = {}
         for row in report.rows:
             if row.where is not None:
@@ -156,9 +185,9 @@ class _Writer:
         for finding in report.violations:
             texts = _wrapped(violation(finding, self._lookups), "    ", width)
             begin += [TextLine(line, True) for line in texts]
-        begin += map(TextLine, report.failures)
+        begin += map(TextLine, report.errors)
         timeline = list(self._timeline(to_datetime(report.now_us).date()))
-        if not report.rows and not report.failures:
+        if not report.rows and not report.errors:
             timeline.append(TextLine("no client has made a call"))
         return [*begin, *timeline, *later, *self._script_lines(), *self._end(link)]
 
@@ -230,11 +259,11 @@ class _Writer:
 
     def _timeline(self, today: date) -> Iterator[TextLine]:
         """Yield the rows as lines; the dates are omitted if all rows are on the clock's current day."""
-        every = self._report.rows
-        day = today if all(to_datetime(row.at_us).date() == today for row in every) else None
+        rows = self._report.rows
+        day = today if all(to_datetime(row.at_us).date() == today for row in rows) else None
         held_back: list[tuple[int, Sequence[str]]] = []
         lines = list(
-            without_unlisted(folded(merged(every, self._finding_numbers)), self._report.listed)
+            without_unlisted(folded(merged(rows, self._finding_numbers)), self._report.listed)
         )
         lines = alike(lines, {*self._finding_numbers, *self._report.marks.writers})
         for block in self._blocks(lines):
@@ -274,7 +303,7 @@ class _Writer:
 
     def _shared(self, before: _Block, block: _Block) -> _Block | None:
         """Return two calls in one line; None if they are not made together, or do not fit."""
-        if block.place is None or block.place != before.place:
+        if block.line_key is None or block.line_key != before.line_key:
             return None
         if len(before.lines) > 1 or len(block.lines) > 1:
             return None
@@ -317,10 +346,7 @@ class _Writer:
             around = [*places, *row.where.callers]
             handlers = (handler_text(place) for place in around if not self._is_of_test(place))
             texts += [text for text in handlers if text][:1]
-        for text in map(self._lookups.mask.text, texts):
-            if text not in self._shown_sources:
-                self._shown_sources.add(text)
-                yield text
+        yield from self._shown.new_sources(map(self._lookups.mask.text, texts))
 
     def _is_of_test(self, place: Place) -> bool:
         statement = self._report.statement
@@ -339,11 +365,10 @@ class _Writer:
 
     def _block(self, line: FoldedRow, nests: bool) -> _Block:
         """Return the lines of a row; ``nests`` is True if rows are nested in it."""
-        row, indent, words = line.row, _indent_of(line.row), self._described(line)
+        row, indent, words = line.row, _indent_of(line.row), self._next_words(line)
         note = [f"note: {words.note}"] if words.note else []
         whole = "\n".join([*words.below, *words.remarks, *note])
-        is_known = len(whole) > LONG and whole in self._shown_texts
-        self._shown_texts.add(whole)
+        is_known = self._shown.repeats(whole)
         head = f"{self._lead(line.rows)}{words.what}{_times(line)}{self._numbers(line)}"
         parts = [head, f"<-- {words.answer}"] if words.answer else [head]
         parts[-1] += " (as above)" if is_known else ""
@@ -361,11 +386,11 @@ class _Writer:
                 lines += self._lines_below([*words.below, *packed], indent)
         # The scripts of a library are not the application's.
         if words.script is not None and not row.library:
-            self._scripts.append(words.script)
+            self._shown.scripts[words.script.sha] = words.script.source
         is_short = row.kind == "call" and not (nests or row.faults or words.script or whole)
-        place = (_stamp(row), row.depth, row.cause, _ends(row)) if is_short else None
+        line_key = (_stamp(row), row.depth, row.cause, _ends(row)) if is_short else None
         note = [] if is_known else self._lines_below(note, indent)
-        return _Block(line.rows, lines, note, nests, place)
+        return _Block(line.rows, lines, note, nests, line_key)
 
     def _fits(self, line: str, text: str) -> bool:
         return len(line) + 2 + len(visible(text)) <= self._width
@@ -384,16 +409,15 @@ class _Writer:
         ]
         return "".join(f" [{number}]" for number in numbers)
 
-    def _described(self, line: FoldedRow) -> Summary:
-        """Return the description of a line's row, with the effects of events that it caused."""
+    def _next_words(self, line: FoldedRow) -> Summary:
+        """Return the description of the row of the next line, with the effects of events that it caused,
+        and without what earlier lines have shown.
+        """
         row = line.row
         words = describe(row, self._lookups, line.rows[-1])
         if line.varies is not None:
             words = describe_together(line.rows, line.varies, self._lookups)
-        if row.delivery is not None:
-            words = replace(words, what=self._without_known_url(words.what, row.delivery))
-        self._shown_rows += f"{words.what} {words.answer}\n"
-        words = replace(words, what=self._urls.shorten(words.what))
+        words = self._shown.row(words, row.delivery)
         call = row.entry if isinstance(row.entry, Call) else None
         added = (functions_of(event.service).effect(event, call, self._lookups)
                  for event in line.effects)  # fmt: skip
@@ -403,13 +427,6 @@ class _Writer:
         if len(traces := {trace_id(row, self._lookups) for row in line.rows}) == 1:
             effects += [f"trace {trace[:_TRACE_DIGITS]}…" for trace in traces if trace is not None]
         return replace(words, remarks=[*words.remarks, *effects])
-
-    def _without_known_url(self, what: str, delivery: Event) -> str:
-        """Return the text of a delivery without its URL, if an earlier row has it and the message."""
-        message, url = (str(delivery.data.get(name) or "") for name in ("message_id", "url"))
-        end = f" {delivery.data.get('method', '')} {url}"
-        is_known = url in self._shown_rows and self._lookups.short(message) in self._shown_rows
-        return what.removesuffix(end) if message and url and is_known else what
 
     def _lines_below(self, texts: Sequence[str], indent: str) -> list[str]:
         return [
@@ -431,7 +448,7 @@ class _Writer:
 
     def _script_lines(self) -> Iterator[TextLine]:
         """Yield the sources of the scripts of the rows."""
-        for sha, source in {script.sha: script.source for script in self._scripts}.items():
+        for sha, source in self._shown.scripts.items():
             whole = textwrap.dedent(source.replace("\t", "  ")).strip("\n").splitlines()
             yield TextLine(f"script {sha}:")
             for line in whole[:LINES_OF_A_SCRIPT]:

@@ -11,11 +11,11 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ..core.calls import Action, Call
+from .accesses import OrderedAccess
 from .calls import has_full_answer
 from .contract import functions_of
 from .lookups import Lookups
 from .model import DataAccess, ReportRow, Sought
-from .uses import Use
 from .values import decoded, parsed
 
 _COMMON = frozenset({None, (bool, True), (bool, False), 0, 1, "", "OK", (list,), (dict,)})
@@ -44,7 +44,10 @@ class Compared(NamedTuple):
 
 
 def compared_data(
-    read: Iterable[object], rows: Iterable[ReportRow], uses: Sequence[Use], lookups: Lookups
+    read: Iterable[object],
+    rows: Iterable[ReportRow],
+    accesses: Sequence[OrderedAccess],
+    lookups: Lookups,
 ) -> Iterator[Compared]:
     """Yield the data that names and values stand for.
 
@@ -55,18 +58,20 @@ def compared_data(
     """
     values = []
     for item in read:
-        named = list(_named(item, uses)) if isinstance(item, str) and item else []
+        named = list(_named(item, accesses)) if isinstance(item, str) and item else []
         yield from named
         if not named:
             values.append(_parsed(item))
-    if values and uses:
-        yield from _Values(rows, uses, lookups).stood_for_by(values)
+    if values and accesses:
+        yield from _Values(rows, accesses, lookups).stood_for_by(values)
 
 
-def _named(name: str, uses: Sequence[Use]) -> Iterator[Compared]:
+def _named(name: str, accesses: Sequence[OrderedAccess]) -> Iterator[Compared]:
     # The statement itself may have looked at the data, without a call.
-    end = max((use.order for use in uses), default=0)
-    for subject, part in dict.fromkeys((use.access.subject, use.access.part) for use in uses):
+    end = max((ordered.order for ordered in accesses), default=0)
+    for subject, part in dict.fromkeys(
+        (ordered.access.subject, ordered.access.part) for ordered in accesses
+    ):
         if subject.name == name:
             yield Compared(Sought(subject), end)
         elif part == name and subject.rules.has_value and subject.rules.parts_have_ids:
@@ -76,13 +81,15 @@ def _named(name: str, uses: Sequence[Use]) -> Iterator[Compared]:
 class _Values:
     """The rows that returned and wrote values."""
 
-    def __init__(self, rows: Iterable[ReportRow], uses: Sequence[Use], lookups: Lookups) -> None:
+    def __init__(
+        self, rows: Iterable[ReportRow], accesses: Sequence[OrderedAccess], lookups: Lookups
+    ) -> None:
         self._lookups = lookups
-        self._last = uses[-1].row.number
-        self._uses: dict[int, list[Use]] = {}
-        for use in uses:
-            self._uses.setdefault(use.row.number, []).append(use)
-        self._rows = [row for row in rows if row.number in self._uses]
+        self._last = accesses[-1].row.number
+        self._accesses: dict[int, list[OrderedAccess]] = {}
+        for ordered in accesses:
+            self._accesses.setdefault(ordered.row.number, []).append(ordered)
+        self._rows = [row for row in rows if row.number in self._accesses]
 
     def stood_for_by(self, values: Sequence[object]) -> Iterator[Compared]:
         wanted: list[Hashable] = []
@@ -114,14 +121,14 @@ class _Values:
                 yield from self._data_of(*place)
 
     def _data_of(self, number: int, exchange: Exchange) -> Iterator[Compared]:
-        until = max(use.order for use in self._uses[number])
+        until = max(ordered.order for ordered in self._accesses[number])
         accesses = exchange.accesses
         for access in [access for access in accesses if not access.writes] or accesses:
             part = access.part if access.subject.rules.has_value else ""
             yield Compared(Sought(access.subject, part), until, number)
 
     def _exchanges(self, row: ReportRow) -> Iterator[Exchange]:
-        entry, accesses = row.entry, [use.access for use in self._uses[row.number]]
+        entry, accesses = row.entry, [ordered.access for ordered in self._accesses[row.number]]
         by_command = functions_of(row.service).exchanges
         if by_command is not None and isinstance(entry, Call):
             for words, answer, of_command in by_command(entry, self._lookups):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import PurePath
 from typing import Any
 
 from ..cloud.services import SERVICES
-from ..core.calls import Call, Event
+from ..core.calls import Action, Call, Event
 from ..core.errors import counted, describe_error, listed
 from ..process.applications import ServedRequest
 from .asserted import handler_at, source_at
@@ -22,7 +22,6 @@ from .model import (
     Finding,
     Place,
     ReadByStatement,
-    Report,
     ReportRow,
     Sentences,
     Sought,
@@ -30,6 +29,7 @@ from .model import (
     UnwrittenKind,
     Values,
 )
+from .report import Report
 from .values import EXCERPT, phrase_of, readable, shortened, visible
 
 
@@ -69,8 +69,8 @@ def describe(row: ReportRow, lookups: Lookups, last: ReportRow | None = None) ->
 
 def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
     entry = row.entry
-    if row.failure:
-        return Summary(f"this entry cannot be shown: {row.failure}")
+    if row.error:
+        return Summary(f"this entry cannot be shown: {row.error}")
     if isinstance(entry, Call):
         return _call(row, last, entry, lookups)
     if isinstance(entry, ServedRequest):
@@ -84,8 +84,9 @@ def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
             return _attempt(row, last, lookups)
         if row.kind == "action":
             return Summary(_action(entry, row.words, last.entry, lookups))
-        what = functions_of(row.service).event_text(entry, lookups)
-        return Summary(what, note=str(entry.data.get("note") or ""))
+        words = functions_of(row.service).summary(entry, lookups)
+        words = words or Summary(f"{entry.kind}: {entry.text}")
+        return replace(words, note=str(entry.data.get("note") or ""))
     return Summary(row.operation)
 
 
@@ -135,8 +136,8 @@ def _action(event: Event, arguments: Sequence[str], last: Any, lookups: Lookups)
         return f"{event.fake} fault {did}: {event.data['fault']}{limits}"
     if event.kind == "clear_faults":
         return f"{event.fake} faults cleared"
-    if text := functions_of(event.service).action_text(event):
-        return text
+    if words := functions_of(event.service).summary(event, lookups):
+        return words.what
     result = _created(event, lookups, last)
     owner, _, name = event.kind.rpartition(".")
     if owner in ("", "faults"):
@@ -159,7 +160,7 @@ def describe_together(rows: Sequence[ReportRow], varies: int, lookups: Lookups) 
     prefix = named.pop() if len(named) == 1 else ""
     first = rows[0]
     words = [f"{prefix}…" if at == varies else word for at, word in enumerate(first.words)]
-    template = Event(0, 0, first.service, first.peer, first.operation, "")
+    template = Action(0, 0, first.service, first.peer, first.operation, "")
     texts = []
     for row in rows:
         assert isinstance(row.entry, Event)
@@ -308,12 +309,12 @@ def _unwritten(statement: ReadByStatement, lookups: Lookups, most: int = 4) -> s
     return "".join(texts)
 
 
-def _names(every: Iterable[Sought], lookups: Lookups, most: int) -> str:
+def _names(data: Iterable[Sought], lookups: Lookups, most: int) -> str:
     """Return the names of data, with ids as short as in the rows."""
-    every = list(every)
-    with_parts = {sought.subject for sought in every if sought.part}
+    data = list(data)
+    with_parts = {sought.subject for sought in data if sought.part}
     names = []
-    for sought in every:
+    for sought in data:
         if not sought.part and sought.subject in with_parts:
             continue
         name = sought.subject.name
@@ -343,12 +344,34 @@ def sentence(finding: Finding, lookups: Lookups) -> str:
     return visible(lookups.with_short_ids(f"{finding.fake}: {text}" if finding.fake else text))
 
 
+def violation(finding: Finding, lookups: Lookups) -> str:
+    """Describe a strict-mode violation, or rejected credentials, in one or more lines."""
+    if finding.kind != "violation":
+        return f"[credentials] {sentence(finding, lookups)}"
+    times = finding.values["times"]
+    first, *rest = sentence(finding, lookups).split("\n")
+    return "\n".join([f"{first} ({times} times)" if times > 1 else first, *rest])
+
+
 @cache
 def _sentences() -> Sentences:
-    sentences = dict(_SENTENCES)
-    for fixture in SERVICES:
-        sentences |= functions_of(fixture).sentences
-    return sentences
+    return sentences_of_all(
+        {"reporting": _SENTENCES, **{name: functions_of(name).sentences for name in SERVICES}}
+    )
+
+
+def sentences_of_all(sentences_by_owner: Mapping[str, Sentences]) -> Sentences:
+    """Return the sentences of all owners; raise ``ValueError`` for a kind that two of them have."""
+    owners: dict[str, str] = {}
+    for owner, sentences in sentences_by_owner.items():
+        for kind in sentences:
+            if kind in owners:
+                raise ValueError(
+                    f"{owners[kind]} and {owner} have findings of the kind {kind!r}; "
+                    "give one of them another name in SENTENCES"
+                )
+            owners[kind] = owner
+    return {kind: sentences_by_owner[owner][kind] for kind, owner in owners.items()}
 
 
 def _differs_from_pass(values: Values) -> str:
@@ -382,6 +405,5 @@ _SENTENCES: Sentences = {
     "fakecloud.clock.advance() moves it, time.sleep() does not",
     "rejected": _rejected,
     "violation": lambda values: f"[{values['violation']}] {values['text']}",
-    "failed": lambda values: str(values["text"]),
     "more": "and {count} more",
 }

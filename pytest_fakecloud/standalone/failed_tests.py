@@ -15,7 +15,7 @@ from ..cloud.cloud import Cloud
 from ..core.errors import counted, report_failure
 
 if TYPE_CHECKING:
-    from ..reporting.model import Report
+    from ..reporting.report import Report
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 MOST_TEXTS = 3

@@ -27,7 +27,7 @@ TOY = '''
 from collections.abc import Iterator
 from typing import Any
 
-from pytest_fakecloud.core.calls import Call
+from pytest_fakecloud.core.calls import Call, Entry
 from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.core.settings import FakeConfig, setting, text
 from pytest_fakecloud.cloud.fake import Fake, Snapshot
@@ -101,8 +101,10 @@ def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
         yield DataAccess(notes, writes=True, succeeded=success_of(call))
 
 
-def summary(call: Call, lookups: Lookups) -> Summary:
-    return Summary(f"add {call.request_body.decode()}", "added" if has_full_answer(call) else "")
+def summary(entry: Entry, lookups: Lookups) -> Summary | None:
+    if not isinstance(entry, Call):
+        return None
+    return Summary(f"add {entry.request_body.decode()}", "added" if has_full_answer(entry) else "")
 
 
 REPORT = ReportFunctions(

@@ -13,9 +13,9 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.broker.report.accesses import ARGUMENTS
 from pytest_fakecloud.cloud.services import SERVICES, Service
 from pytest_fakecloud.reporting.contract import ReportFunctions, functions_of
-from pytest_fakecloud.reporting.model import Report
-from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.report import Report, report_of
 from pytest_fakecloud.reporting.text import text
+from pytest_fakecloud.reporting.wording import sentences_of_all
 
 
 @pytest.mark.parametrize("service", SERVICES.values(), ids=lambda service: service.fixture)
@@ -30,6 +30,13 @@ def test_each_service_has_functions(service: Service) -> None:
 def test_a_service_needs_each_function(name: str) -> None:
     default = getattr(functions_of("unknown"), name)
     assert any(getattr(functions_of(fixture), name) is not default for fixture in SERVICES)
+
+
+def test_a_kind_of_findings_belongs_to_one_service() -> None:
+    sentences = sentences_of_all({"kv_server": {"a": "1"}, "toy": {"b": "2"}})
+    assert sentences == {"a": "1", "b": "2"}
+    with pytest.raises(ValueError, match="kv_server and toy have findings of the kind 'expired'"):
+        sentences_of_all({"kv_server": {"expired": "1"}, "toy": {"expired": "1"}})
 
 
 def report_of_broken(
@@ -59,9 +66,9 @@ def test_an_error_in_a_service_is_reported(
     broker.client().get("/produce/orders/a")
     with monkeypatch.context() as patch:
         report, _ = report_of_broken(cloud, patch, SERVICE["accesses"], error)
-    [failure] = report.failures
-    assert failure.startswith("what a row of kv_server accessed cannot be shown: ")
-    assert error.__name__ in failure
+    [shown] = report.errors
+    assert shown.startswith("what a row of kv_server accessed cannot be shown: ")
+    assert error.__name__ in shown
     assert report.marks.touched == {row.number for row in report.rows if row.peer == "broker"}
     _, shown = report_of_broken(cloud, monkeypatch, SERVICE["words"], error)
     assert 'POST / ["GET","a"] <-- 200 {"result":null}\n' in shown
@@ -80,7 +87,7 @@ def test_an_error_is_expected_of_a_request_that_was_rejected_or_cut(
     httpx.post(kv_server.url, json=["GET", "a"], headers=kv_server.headers)
     report, shown = report_of_broken(cloud, monkeypatch, name, error)
     assert [row.ok for row in report.rows if row.kind == "call"] == [True, False]
-    assert (report.failures, "cannot be described" in shown) == ([], False)
+    assert (report.errors, "cannot be described" in shown) == ([], False)
 
 
 @pytest.mark.parametrize("kind", ARGUMENTS)

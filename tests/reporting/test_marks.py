@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting.accesses import OrderedAccess
 from pytest_fakecloud.reporting.marks import marks_of_rows
 from pytest_fakecloud.reporting.model import (
     AppliedFault,
@@ -21,7 +22,6 @@ from pytest_fakecloud.reporting.model import (
     Sought,
 )
 from pytest_fakecloud.reporting.report import report_of
-from pytest_fakecloud.reporting.uses import Use
 
 
 def subject(name: str) -> ReportSubject:
@@ -35,7 +35,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.rows: list[ReportRow] = []
-        self.uses: list[Use] = []
+        self.accesses: list[OrderedAccess] = []
         self.lines: dict[int, Hashable] = {}
 
     def add(self, *accesses: str, kind: Kind = "call", line: str = "", **fields: Any) -> int:
@@ -46,7 +46,7 @@ class Scene:
             verb, name, part, *_ = *access.split(), "", ""
             succeeded = {"W": False, "R": False}.get(verb, True)
             own = DataAccess(subject(name), verb.lower() == "w", part, succeeded)
-            self.uses.append(Use(number, row, own))
+            self.accesses.append(OrderedAccess(number, row, own))
         if line:
             self.lines[number] = line
         return number
@@ -56,7 +56,7 @@ class Scene:
                       (text.partition(" ") for text in sought))  # fmt: skip
         until = dict.fromkeys(every, fields.pop("until", 1_000))
         found = ReadByStatement("called", every, until=until, **fields)
-        return marks_of_rows(self.rows, self.uses, found, self.lines)
+        return marks_of_rows(self.rows, self.accesses, found, self.lines)
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_refused_rows(scene: Scene) -> None:
     faulty = scene.add(faults=(AppliedFault("delay", "delay 1 s"),))
     nothing = scene.add("r key:a", "W key:b")
     assert scene.marks("key:a").refused == {failed, faulty, nothing}
-    assert marks_of_rows(scene.rows, scene.uses, None, {}) == Marks(
+    assert marks_of_rows(scene.rows, scene.accesses, None, {}) == Marks(
         refused=frozenset({failed, faulty, nothing})
     )
 

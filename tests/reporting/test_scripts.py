@@ -11,9 +11,9 @@ from upstash_redis import Redis
 from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.cloud.base import context_of, show_same
 from pytest_fakecloud.core.recorder import SCRIPT_COMMANDS, SharedRecords
+from pytest_fakecloud.kv.report.calls import KVLookups
 from pytest_fakecloud.reporting.lookups import lookups_of
-from pytest_fakecloud.reporting.model import Report
-from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.report import Report, report_of
 from pytest_fakecloud.reporting.wording import describe
 from tests.harness import Run
 
@@ -165,7 +165,7 @@ def test_credentials_are_masked(cloud: Cloud, kv: KVServer, client: Redis) -> No
     client.eval(
         "redis.call('SET', ARGV[1], ARGV[1]); return redis.call('GET', ARGV[1])", args=[kv.token]
     )
-    [commands] = lookups_of(cloud, cloud.journal.entries).executed.values()
+    [commands] = lookups_of(cloud, cloud.journal.entries).of(KVLookups).executed.values()
     assert [(command.words[1:], command.answer) for command in commands] == [
         (["***", "***"], {"result": "OK"}), (["***"], {"result": "***"})
     ]  # fmt: skip

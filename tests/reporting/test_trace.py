@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.page import document, headline
+from pytest_fakecloud.reporting.page import document, exception_line
 
 from .test_page import FAILURE as CHECKOUT
 from .test_page import fill, written
@@ -100,9 +100,11 @@ def test_the_document_starts_with_the_assertion_and_the_findings() -> None:
     assert assertion in text
     assert text.index(assertion) < text.index(link) < text.index('id="timeline"')
     assert document(report(failure="gone")).count("<pre>gone</pre>") == 1
-    assert headline(FAILURE) == "assert 4 == 3"
-    assert headline("gone\n    at where") == "gone"
-    assert headline("Traceback (most recent call last):\n  File\nKeyError: 1") == "KeyError: 1"
+    assert exception_line(FAILURE) == "assert 4 == 3"
+    assert exception_line("gone\n    at where") == "gone"
+    assert (
+        exception_line("Traceback (most recent call last):\n  File\nKeyError: 1") == "KeyError: 1"
+    )
 
 
 def test_the_log_comes_last_and_is_open_without_findings() -> None:
@@ -115,8 +117,10 @@ def test_the_log_comes_last_and_is_open_without_findings() -> None:
 
 
 def test_data_is_neither_markup_nor_code() -> None:
-    text = document(report(row(1, EVIL), test=EVIL, failure=EVIL, findings=[finding(EVIL, 1)]))
+    errors, findings = [EVIL], [finding(EVIL, 1)]
+    text = document(report(row(1, EVIL), test=EVIL, failure=EVIL, errors=errors, findings=findings))
     assert EVIL not in text
+    assert "<h2>Missing in this report</h2>" in text
     assert text.count("<script") == 2
     data = re.search(r'id="report">(.*?)</script>', text, re.DOTALL)
     assert data is not None

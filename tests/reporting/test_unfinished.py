@@ -18,7 +18,10 @@ URL = "https://app.example.com/hook"
 
 def waiting(cloud: Cloud) -> list[str]:
     lookups = lookups_of(cloud, [])
-    return [sentence(item, lookups) for item in unfinished(cloud, lookups)]
+    errors: list[str] = []
+    sentences = [sentence(item, lookups) for item in unfinished(cloud, lookups, errors)]
+    assert errors == []
+    return sentences
 
 
 def told(cloud: Cloud) -> list[str]:

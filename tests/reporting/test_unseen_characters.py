@@ -14,9 +14,8 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.reporting.as_json import as_json
 from pytest_fakecloud.reporting.as_json import write as write_json
-from pytest_fakecloud.reporting.model import Report
 from pytest_fakecloud.reporting.page import page, write, write_index
-from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.report import Report, report_of
 from pytest_fakecloud.reporting.text import text
 
 

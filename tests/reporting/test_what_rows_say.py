@@ -11,8 +11,7 @@ from upstash_workflow.flask import Serve
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.process.stacks import Stacks
-from pytest_fakecloud.reporting.model import Report
-from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.report import Report, report_of
 from pytest_fakecloud.reporting.text import text
 from pytest_fakecloud.reporting.wording import describe
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...core.calls import Action, Arguments, Call, Event
+from ...core.calls import Action, Arguments, Call, Entry, Event
 from ...reporting.calls import executed, executed_but_lost, has_full_answer, success_of
 from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought, SubjectKind
 from ...reporting.values import parsed
-from .calls import Place, group_of, topics_of
+from .calls import RecordPosition, group_of, topics_of
 
 _MEMBERS = ("leave", "rebalance", "expire", "crash", "lost")
 """Events that change which member receives records; that of a join is followed by a rebalance."""
@@ -19,7 +19,7 @@ _MEMBERS = ("leave", "rebalance", "expire", "crash", "lost")
 def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
     entry = row.entry
     if isinstance(entry, Action):
-        yield from _of_action(entry)
+        yield from _of_action(entry, lookups)
     elif isinstance(entry, Call):
         yield from _of_call(entry)
     elif isinstance(entry, Event) and entry.data.get("group"):
@@ -56,25 +56,25 @@ def _of_call(call: Call) -> Iterator[DataAccess]:
 
 def _produced(call: Call, body: Any, answer: Any) -> Iterator[DataAccess]:
     items = body if isinstance(body, list) else [body]
-    places = answer if isinstance(answer, list) else [answer]
+    positions = answer if isinstance(answer, list) else [answer]
     topics = topics_of(call) or [""]
     for at, item in enumerate(items):
         item = item if isinstance(item, dict) else {}
-        place = places[at] if at < len(places) and isinstance(places[at], dict) else {}
-        topic = str(item.get("topic") or place.get("topic") or topics[0])
-        if place:
-            yield _access_to(call.fake, {"topic": topic, **place}, writes=True)
+        position = positions[at] if at < len(positions) and isinstance(positions[at], dict) else {}
+        topic = str(item.get("topic") or position.get("topic") or topics[0])
+        if position:
+            yield _access_to(call.fake, {"topic": topic, **position}, writes=True)
         else:
             yield DataAccess(ReportSubject("topic", topic, call.fake), True, "", success_of(call))
 
 
 def _access_to(fake: str, record: dict[str, Any], *, writes: bool) -> DataAccess:
     """Return the access to a record of which the answer has the partition and the offset."""
-    place = Place.of(record)
-    return DataAccess(ReportSubject("topic", place.topic, fake), writes, str(place))
+    position = RecordPosition.of(record)
+    return DataAccess(ReportSubject("topic", position.topic, fake), writes, str(position))
 
 
-def _of_action(action: Action) -> Iterator[DataAccess]:
+def _of_action(action: Action, lookups: Lookups) -> Iterator[DataAccess]:
     arguments = _arguments(action)
     if action.kind == "produce":
         yield DataAccess(ReportSubject("topic", str(arguments.get("topic")), action.fake), True)
@@ -82,7 +82,7 @@ def _of_action(action: Action) -> Iterator[DataAccess]:
         subject = ReportSubject("group", str(arguments.get("group")), action.fake)
         yield DataAccess(subject, True, f"{arguments.get('topic')}-{arguments.get('partition')}")
     elif action.kind.startswith(("topic.", "group.")):
-        yield from (DataAccess(subject, True) for subject in subjects_of_action(action))
+        yield from (DataAccess(subject, True) for subject in subjects(action, lookups))
 
 
 def _arguments(action: Action) -> dict[str, Any]:
@@ -101,20 +101,21 @@ topic or a group is its name.
 """
 
 
-def subjects(call: Call) -> Iterator[ReportSubject]:
-    """Yield the topics and the group of a request."""
-    for topic in topics_of(call):
-        yield ReportSubject("topic", topic, call.fake)
-    if call.facts.get("group"):
-        yield ReportSubject("group", group_of(call), call.fake)
-
-
-def subjects_of_action(action: Action) -> Iterator[ReportSubject]:
-    arguments = _arguments(action)
-    kinds: tuple[SubjectKind, ...] = ("topic", "group")
-    for kind in kinds:
-        if isinstance(name := arguments.get(kind), str):
-            yield ReportSubject(kind, name, action.fake)
+def subjects(entry: Entry, lookups: Lookups) -> Iterator[ReportSubject]:
+    """Yield the topics and the group of a request, of an event or of an action of the test."""
+    topics: Sequence[Any]
+    if isinstance(entry, Call):
+        topics, group = topics_of(entry), entry.facts.get("group")
+    else:
+        values = (
+            _arguments(entry) if isinstance(entry, Action) else {"group": entry.data.get("group")}
+        )
+        topics, group = [values.get("topic")], values.get("group")
+    for topic in topics:
+        if isinstance(topic, str):
+            yield ReportSubject("topic", topic, entry.fake)
+    if isinstance(group, str):
+        yield ReportSubject("group", group, entry.fake)
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:

@@ -1,4 +1,4 @@
-"""Read calls to a broker: their topics and groups, and the places of records."""
+"""Read calls to a broker: their topics and groups, and the positions of records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...reporting.calls import executed
 from ...reporting.values import parsed
 
 
-class Place(NamedTuple):
+class RecordPosition(NamedTuple):
     """The position of a record, or an offset that a group committed."""
 
     topic: str
@@ -18,7 +18,7 @@ class Place(NamedTuple):
     offset: int
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Place:
+    def of(cls, record: Mapping[str, Any]) -> RecordPosition:
         return cls(str(record["topic"]), record["partition"], record["offset"])
 
     @property
@@ -37,7 +37,7 @@ def group_of(call: Call) -> str:
     return str(call.facts.get("group"))
 
 
-def received_by(call: Call) -> list[Place]:
-    """Return the places of the records that a consume call received."""
+def received_by(call: Call) -> list[RecordPosition]:
+    """Return the positions of the records that a consume call received."""
     answer = parsed(call.response_body) if call.route == "consume" and executed(call) else []
-    return list(map(Place.of, answer)) if isinstance(answer, list) else []
+    return list(map(RecordPosition.of, answer)) if isinstance(answer, list) else []

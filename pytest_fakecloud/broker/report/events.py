@@ -1,15 +1,15 @@
-"""The events of consumer groups: their subjects, the calls that caused them, and their words."""
+"""The events of consumer groups: the calls that caused them, and their words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...core.calls import Call, Event
 from ...core.errors import listed
 from ...core.timers import clock_time
 from ...reporting.lookups import Lookups
-from ...reporting.model import ReportRow, ReportSubject
+from ...reporting.model import ReportRow
 from ...reporting.values import parsed
 
 _EVENTS = {
@@ -29,11 +29,6 @@ _FOLLOWING = {
     "delete-consumer": (("leave", ""), ("rebalance", "leave")),
 }
 """The events that each kind of call to a broker causes. Those of a rebalance include its cause."""
-
-
-def subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]:
-    if event.data.get("group"):
-        yield ReportSubject("group", str(event.data["group"]), event.fake)
 
 
 def callers(rows: Iterable[ReportRow]) -> dict[int, ReportRow]:
@@ -58,7 +53,19 @@ def callers(rows: Iterable[ReportRow]) -> dict[int, ReportRow]:
     return callers
 
 
+def results_from(event: Event, before: Event) -> bool:
+    """Return whether an event is the rebalance after a join, a leave or the end of a session."""
+    cause, data = event.data.get("cause") or (), before.data
+    return (
+        event.kind == "rebalance"
+        and before.kind in ("join", "leave", "expire")
+        and tuple(cause) == (before.kind, data.get("instance"))
+        and event.data.get("group") == data.get("group")
+    )
+
+
 def event_text(event: Event, lookups: Lookups) -> str:
+    """Return the words of an event of a consumer group; empty for any other event."""
     data = event.data
     if event.kind == "rebalance":
         _, instance = data.get("cause") or ("", "")
@@ -67,7 +74,7 @@ def event_text(event: Event, lookups: Lookups) -> str:
             reason = str(reason).replace(instance, lookups.short(instance))
         return f"rebalance ({reason}): group {data['group']} {_generation(data, lookups)}"
     if event.kind not in _EVENTS or "instance" not in data:
-        return f"{event.kind}: {event.text}"
+        return ""
     who = f"{data['group']}/{lookups.short(data['instance'])}"
     text = _EVENTS[event.kind].format(who=who, offsets=_stored(data))
     if data.get("idle"):

@@ -12,7 +12,8 @@ from ...reporting.lookups import Lookups
 from ...reporting.model import Finding, ReportSubject
 from ...reporting.values import items_of, parsed
 from ..views import description_of
-from .calls import Place, group_of, received_by
+from .calls import RecordPosition, group_of, received_by
+from .lookups import BrokerLookups
 
 
 def _calls_of(test: ObservedTest, fake: Any) -> list[Call]:
@@ -26,27 +27,29 @@ def _calls_of(test: ObservedTest, fake: Any) -> list[Call]:
     return [call for call in calls if call.facts.get("group") not in unknown - {None}]
 
 
-def _consume_calls(test: ObservedTest, fake: Any) -> dict[str, list[tuple[Call, list[Place]]]]:
+def _consume_calls(
+    test: ObservedTest, fake: Any
+) -> dict[str, list[tuple[Call, list[RecordPosition]]]]:
     """Return the successful consume calls of each group, with the records that they returned."""
-    calls_by_group: dict[str, list[tuple[Call, list[Place]]]] = {}
+    calls_by_group: dict[str, list[tuple[Call, list[RecordPosition]]]] = {}
     for call in _calls_of(test, fake):
         if call.route == "consume" and executed(call):
             calls_by_group.setdefault(group_of(call), []).append((call, received_by(call)))
     return calls_by_group
 
 
-def _committed_places(call: Call) -> list[Place]:
+def _committed_positions(call: Call) -> list[RecordPosition]:
     """Return the offsets that a call committed, even if its answer was lost."""
     items = items_of(call.request_body) if call.route == "commit" and executed(call) else []
-    return [Place.of(item) for item in items if type(item.get("offset")) is int]
+    return [RecordPosition.of(item) for item in items if type(item.get("offset")) is int]
 
 
-def _commits_of(test: ObservedTest, fake: Any, group: str) -> dict[Place, int]:
+def _commits_of(test: ObservedTest, fake: Any, group: str) -> dict[RecordPosition, int]:
     """Return the offsets that a group committed, with the numbers of the last calls that did."""
     return {
-        place: call.number
+        position: call.number
         for call in _calls_of(test, fake) if group_of(call) == group
-        for place in _committed_places(call)
+        for position in _committed_positions(call)
     }  # fmt: skip
 
 
@@ -58,22 +61,22 @@ def commit_too_high(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     for call in _calls_of(test, fake):
         group = group_of(call)
         received = last_offset.setdefault(group, {})
-        for place in received_by(call):
-            partition = place.topic, place.partition
-            received[partition] = max(place.offset, received.get(partition, -1))
-        for place in _committed_places(call):
-            ends = test.lookups.end_offsets.get((fake.name, place.topic), ())
-            if place.partition >= len(ends):
+        for position in received_by(call):
+            partition = position.topic, position.partition
+            received[partition] = max(position.offset, received.get(partition, -1))
+        for position in _committed_positions(call):
+            ends = test.lookups.of(BrokerLookups).end_offsets.get((fake.name, position.topic), ())
+            if position.partition >= len(ends):
                 continue
-            last, end = received.get((place.topic, place.partition)), ends[place.partition]
+            last, end = received.get((position.topic, position.partition)), ends[position.partition]
             fits = [f"{topic}-{number}" for (topic, number), offset in received.items()
-                    if topic == place.topic and offset + 1 == place.offset]  # fmt: skip
-            is_beyond = place.offset > (end if last is None else last + 1)
+                    if topic == position.topic and offset + 1 == position.offset]  # fmt: skip
+            is_beyond = position.offset > (end if last is None else last + 1)
             if is_beyond or (last is None and fits):
                 subject = ReportSubject("group", group, fake.name)
                 yield about(
-                    "commit_too_high", call, subject, partition=place.of_partition, end=end,
-                    beyond=place.offset > end, offset=place.offset, last=last,
+                    "commit_too_high", call, subject, partition=position.of_partition, end=end,
+                    beyond=position.offset > end, offset=position.offset, last=last,
                     next=0 if last is None else last + 1, fits=fits,
                 )  # fmt: skip
 
@@ -84,20 +87,20 @@ def commit_too_low(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """
     for group, consumed in _consume_calls(test, fake).items():
         commits = _commits_of(test, fake, group)
-        first: dict[Place, int] = {}
-        for call, places in consumed:
+        first: dict[RecordPosition, int] = {}
+        for call, positions in consumed:
             again = [
-                place for place in places
-                if place in first and first[place] < commits.get(place, 0) < call.number
-                and _commits_own_offsets(test, fake, group, place)
+                position for position in positions
+                if position in first and first[position] < commits.get(position, 0) < call.number
+                and _commits_own_offsets(test, fake, group, position)
             ]  # fmt: skip
-            for place in again:
+            for position in again:
                 subject = ReportSubject("group", group, fake.name)
                 yield about(
-                    "commit_too_low", call, subject, [commits[place], first[place]],
-                    partition=place.of_partition, offset=place.offset, next=place.offset + 1,
+                    "commit_too_low", call, subject, [commits[position], first[position]],
+                    partition=position.of_partition, offset=position.offset, next=position.offset + 1,
                 )  # fmt: skip
-            first = dict.fromkeys(places, call.number) | first
+            first = dict.fromkeys(positions, call.number) | first
 
 
 def own_offset_committed(test: ObservedTest, fake: Any) -> Iterator[Finding]:
@@ -106,40 +109,42 @@ def own_offset_committed(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """
     groups = {view.name: description_of(view) for view in fake.groups()}
     for group, consumed in _consume_calls(test, fake).items():
-        received = {place: call.number for call, places in consumed for place in places}
+        received = {position: call.number for call, positions in consumed for position in positions}
         described = groups.get(group)
         if described is None:
             continue
         behind = {
-            Place(tp.topic, tp.partition, offset)
+            RecordPosition(tp.topic, tp.partition, offset)
             for tp, offset in described.committed.items() if described.lag.get(tp) == 1
         }  # fmt: skip
-        for place, number in _commits_of(test, fake, group).items():
+        for position, number in _commits_of(test, fake, group).items():
             if (
-                place in behind
-                and received.get(place, number) < number
-                and _commits_own_offsets(test, fake, group, place)
+                position in behind
+                and received.get(position, number) < number
+                and _commits_own_offsets(test, fake, group, position)
             ):
                 commit = next(call for call in test.calls_of(fake) if call.number == number)
                 subject = ReportSubject("group", group, fake.name)
                 yield about(
-                    "own_offset_committed", commit, subject, [received[place]],
-                    partition=place.of_partition, offset=place.offset, next=place.offset + 1,
+                    "own_offset_committed", commit, subject, [received[position]],
+                    partition=position.of_partition, offset=position.offset, next=position.offset + 1,
                 )  # fmt: skip
 
 
-def _commits_own_offsets(test: ObservedTest, fake: Any, group: str, place: Place) -> bool:
+def _commits_own_offsets(
+    test: ObservedTest, fake: Any, group: str, position: RecordPosition
+) -> bool:
     """Return whether a group commits the offsets of records themselves, and not the next ones: of the
     first record that it received, or each time that of the last.
     """
     received: list[int] = []
     commits: list[tuple[int, list[int]]] = []
     for call in _calls_of(test, fake):
-        places = [*received_by(call), *_committed_places(call)]
+        positions = [*received_by(call), *_committed_positions(call)]
         offsets = [
-            other_place.offset
-            for other_place in places
-            if other_place[:2] == place[:2] and group_of(call) == group
+            other.offset
+            for other in positions
+            if other[:2] == position[:2] and group_of(call) == group
         ]
         received += offsets if call.route == "consume" else ()
         commits += [

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...cloud.base import BaseCloud
 from ...core.calls import Call, Entry
-from ...reporting.lookups import Lookups, abbreviated_names, tried
+from ...reporting.lookups import ServiceLookups, abbreviated_names, tried
 from ...reporting.mask import Mask
 
 
-def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> Lookups:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerLookups(ServiceLookups):
+    """Lookups in the data of brokers."""
+
+    end_offsets: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)
+    """The end offsets of the partitions, by fake and topic."""
+
+
+def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> BrokerLookups:
     """Return the short names of consumers, and the end offsets of topics."""
     brokers: list[Any] = [fake for fake in cloud.fakes() if fake.service == "broker"]
     calls = [entry for entry in entries if isinstance(entry, Call) and entry.service == "broker"]
-    return Lookups(
+    return BrokerLookups(
         names=abbreviated_names({str(call.facts.get("instance")) for call in calls}),
         end_offsets={
             (broker.name, topic.name): topic.end_offsets

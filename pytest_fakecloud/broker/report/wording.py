@@ -5,35 +5,45 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...core.calls import Call
+from ...core.calls import Action, Call, Entry
 from ...core.errors import counted, listed
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
 from ...reporting.model import Sentences, Summary, Values
 from ...reporting.values import compact, items_of, parsed, scalar, shortened
-from .calls import Place, group_of, topics_of
+from .calls import RecordPosition, group_of, topics_of
+from .events import event_text
+from .lookups import BrokerLookups
 
 
-def summary(call: Call, lookups: Lookups) -> Summary | None:
+def summary(entry: Entry, lookups: Lookups) -> Summary | None:
+    """Describe a request about records or offsets, or an event of a consumer group."""
+    if isinstance(entry, Call):
+        return _request(entry, lookups)
+    text = "" if isinstance(entry, Action) else event_text(entry, lookups)
+    return Summary(text) if text else None
+
+
+def _request(call: Call, lookups: Lookups) -> Summary | None:
     """Describe a request about records or offsets; return None for any other request."""
     member, items = _member(call, lookups), items_of(call.request_body)
     done = "OK" if has_full_answer(call) else ""
     match call.route:
         case "produce":
-            return Summary(_produced(call, items, lookups), _answered_places(call))
+            return Summary(_produced(call, items, lookups), _answered_positions(call))
         case "consume":
             what = f"consume {', '.join(topics_of(call))} as {member}"
             return Summary(what, _answered_records(call, lookups))
         case "fetch":
             positions = _positions(parsed(call.request_body))
-            what = f"fetch {_places(positions)}"
+            what = f"fetch {_position_list(positions)}"
             return Summary(what, _answered_records(call, lookups))
         case "commit":
             offsets = [_committed(item, call.fake, lookups) for item in items]
             return Summary(f"commit {listed(offsets) or 'delivered offsets'} as {member}", done)
         case "committed" if items:
-            places = listed([f"{item['topic']}-{item['partition']}" for item in items])
-            return Summary(f"committed {places} as {member}", _answered_places(call))
+            partitions = listed([f"{item['topic']}-{item['partition']}" for item in items])
+            return Summary(f"committed {partitions} as {member}", _answered_positions(call))
         case "delete-consumer":
             return Summary(f"delete consumer {member}", done)
     return None
@@ -53,12 +63,13 @@ def _member(call: Call, lookups: Lookups) -> str:
 
 def _message(item: dict[str, Any], topics: list[str], call: Call, lookups: Lookups) -> str:
     topic, partition = str(item.get("topic") or topics[0]), item.get("partition")
+    ends = lookups.of(BrokerLookups).end_offsets.get((call.fake, topic), ())
     parts = [topic] if len(set(topics)) > 1 else []
     if partition is not None:
         parts = [f"{topic}-{partition}"]
     if item.get("key"):
         parts.append(f"key {shortened(str(item['key']))}")
-    elif partition is None and len(lookups.end_offsets.get((call.fake, topic), ())) > 1:
+    elif partition is None and len(ends) > 1:
         parts.append("no key:")  # so the broker chose one of several partitions
     return " ".join([*parts, shortened(_value(item.get("value")), 60)])
 
@@ -72,12 +83,12 @@ def _value(value: Any) -> str:
     return compact(value) if text == value else text
 
 
-def _answered_places(call: Call) -> str:
-    return _places(items_of(call.response_body)) if has_full_answer(call) else ""
+def _answered_positions(call: Call) -> str:
+    return _position_list(items_of(call.response_body)) if has_full_answer(call) else ""
 
 
-def _places(records: Iterable[dict[str, Any]]) -> str:
-    return listed([str(Place.of(record)) for record in records])
+def _position_list(records: Iterable[dict[str, Any]]) -> str:
+    return listed([str(RecordPosition.of(record)) for record in records])
 
 
 def _answered_records(call: Call, lookups: Lookups) -> str:
@@ -86,13 +97,15 @@ def _answered_records(call: Call, lookups: Lookups) -> str:
     shown = []
     for record in parsed(call.response_body) or ():
         key = f" key {shortened(record['key'])}" if record.get("key") else ""
-        shown.append(f"{Place.of(record)}{key} {shortened(_value(record['value']), 80)}")
+        shown.append(f"{RecordPosition.of(record)}{key} {shortened(_value(record['value']), 80)}")
     text = listed(shown) or "no records"
     background = lookups.background.get(call.number, {})
-    for place, count in background.get("skipped", {}).items():
-        text += f" ({counted(count, 'record')} of {place} before its start: policy latest)"
+    for partition, count in background.get("skipped", {}).items():
+        text += f" ({counted(count, 'record')} of {partition} before its start: policy latest)"
     if unfetched := background.get("unfetched"):
-        counts = [f"{place} ({counted(count, 'record')})" for place, count in unfetched.items()]
+        counts = [
+            f"{partition} ({counted(count, 'record')})" for partition, count in unfetched.items()
+        ]
         text += f"; no request fetched {listed(counts)}"
     return text
 
@@ -105,7 +118,7 @@ def _positions(body: Any) -> list[dict[str, Any]]:
 def _committed(item: dict[str, Any], fake: str, lookups: Lookups) -> str:
     topic, partition, offset = item["topic"], item["partition"], item["offset"]
     text = f"{topic}-{partition}={offset}"
-    ends = lookups.end_offsets.get((fake, str(topic)), ())
+    ends = lookups.of(BrokerLookups).end_offsets.get((fake, str(topic)), ())
     if isinstance(partition, int) and 0 <= partition < len(ends) and isinstance(offset, int):
         text += f" (the log ends at {ends[partition]})" if offset > ends[partition] else ""
     return text

@@ -23,7 +23,7 @@ from .story import cause_text, story
 
 if TYPE_CHECKING:
     from ...cloud.base import BaseCloud
-    from ...reporting.model import Report
+    from ...reporting.report import Report
 
 NO_FAILURES: Results[Failure] = Results()
 _MOST_LISTED = 20

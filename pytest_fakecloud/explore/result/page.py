@@ -18,7 +18,7 @@ from .story import cause_text, reason
 
 if TYPE_CHECKING:
     from ...cloud.base import BaseCloud
-    from ...reporting.model import Report
+    from ...reporting.report import Report
 
 _NUMBERS = ("number", "began", "ended", "cause")
 """Fields of a row that contain numbers of the journal."""

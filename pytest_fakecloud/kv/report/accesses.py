@@ -6,14 +6,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...core.calls import Action, Arguments, Call
+from ...core.calls import Action, Arguments, Call, Entry
 from ...reporting.lookups import Lookups
 from ...reporting.mask import hides_words
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
 from ..command_fields import keys_of
 from ..table import kinds
 from ..table.registry import CommandSpec, spec_of
-from .calls import commands_of, executed_by_test, in_capitals, lines_of, loaded_keys, word_of
+from .calls import (
+    KVLookups,
+    commands_of,
+    executed_by_test,
+    in_capitals,
+    lines_of,
+    loaded_keys,
+    word_of,
+)
 
 _REMOVES = (kinds.ONLY_DELETES | kinds.TAKES | kinds.MOVES) - {"XGROUP DELCONSUMER"}
 """Commands that reply with a number of removed elements, or with what they removed."""
@@ -36,10 +44,11 @@ def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
     if isinstance(entry, Action):
         yield from _of_action(entry)
     elif isinstance(entry, Call) and not hides_words(entry):
+        executed = lookups.of(KVLookups).executed
         for words, answer in commands_of(entry, lookups):
-            if not (words[0] in kinds.RUNS_SCRIPT and entry.number in lookups.executed):
+            if not (words[0] in kinds.RUNS_SCRIPT and entry.number in executed):
                 yield from _of_command(entry.fake, words, answer)
-        for command in lookups.executed.get(entry.number, ()):
+        for command in executed.get(entry.number, ()):
             yield from map(_in_script, _of_command(entry.fake, *in_capitals(command)))
 
 
@@ -131,15 +140,16 @@ def _of_action(action: Action) -> Iterator[DataAccess]:
         yield DataAccess(ReportSubject("key", key, action.fake), True)
 
 
-def subjects(call: Call) -> Iterator[ReportSubject]:
-    for line in lines_of(call):
+def subjects(entry: Entry, lookups: Lookups) -> Iterator[ReportSubject]:
+    """Yield the keys and channels of a call."""
+    for line in lines_of(entry) if isinstance(entry, Call) else ():
         name, *arguments = line
         if name.upper() in ("PUBLISH", "SPUBLISH"):
-            yield from (ReportSubject("channel", channel, call.fake) for channel in arguments[:1])
+            yield from (ReportSubject("channel", channel, entry.fake) for channel in arguments[:1])
         elif name.upper().endswith("SUBSCRIBE"):
-            yield from (ReportSubject("channel", channel, call.fake) for channel in arguments)
+            yield from (ReportSubject("channel", channel, entry.fake) for channel in arguments)
         else:
-            yield from (ReportSubject("key", key, call.fake) for key in keys_of(line))
+            yield from (ReportSubject("key", key, entry.fake) for key in keys_of(line))
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...core.calls import Action, Call, on_connection
 from ...core.recorder import ScriptCommand
-from ...reporting.lookups import Lookups
+from ...reporting.lookups import Lookups, ServiceLookups
 from ...reporting.redis_replies import is_error, reply
 from ...reporting.values import each_from_base64, parsed
 from ..table import kinds
@@ -17,6 +18,16 @@ SEVERAL = ("pipeline", "multi-exec")
 """Routes for several commands."""
 QUEUED = b"+QUEUED\r\n"
 """The reply to a command in a transaction; EXEC executes the command."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KVLookups(ServiceLookups):
+    """Lookups in the calls to key-value servers."""
+
+    scripts: Mapping[str, str] = field(default_factory=dict)
+    """The sources of Lua scripts, by the first eight characters of their hash."""
+    executed: Mapping[int, Sequence[ScriptCommand]] = field(default_factory=dict)
+    """The commands that the scripts of a call executed, by its number; missing if not recorded."""
 
 
 def lines_of(call: Call) -> list[list[str]]:
@@ -86,9 +97,9 @@ def executed_by(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]
     these executed, if that was recorded.
     """
     for words, answer in commands_of(call, lookups):
-        if not (words[0] in kinds.RUNS_SCRIPT and call.number in lookups.executed):
+        if not (words[0] in kinds.RUNS_SCRIPT and call.number in lookups.of(KVLookups).executed):
             yield words, answer
-    yield from map(in_capitals, lookups.executed.get(call.number, ()))
+    yield from map(in_capitals, lookups.of(KVLookups).executed.get(call.number, ()))
 
 
 def in_capitals(command: ScriptCommand) -> tuple[list[str], Any]:

@@ -19,7 +19,7 @@ from ..table import kinds
 from ..table.registry import COMMANDS, CommandSpec, spec_of
 from ..table.synopsis import BoundLine
 from ..table.ttl import Ttl, find_ttl
-from .calls import QUEUED, commands_of, executed_by_test, lines_of, loaded_keys
+from .calls import QUEUED, KVLookups, commands_of, executed_by_test, lines_of, loaded_keys
 
 UNKNOWN: Any = object()
 """The result of a command that may have been executed, but whose response is not known."""
@@ -210,18 +210,19 @@ ServerOrDatabase: TypeAlias = "KVServer | Database"
 def history(test: ObservedTest, fake: ServerOrDatabase) -> list[Command]:
     """Return each command that changed the data or may have changed it, and each known read."""
     number = fake.number if isinstance(fake, Database) else None
-    place = fake.name, number
-    if place not in test.commands:
+    key = history, fake.name, number
+    if key not in test.computed:
         if not isinstance(fake, Database):
-            test.commands[place] = list(_history(test, fake))
+            test.computed[key] = list(_history(test, fake))
         else:
-            test.commands[place] = [
+            test.computed[key] = [
                 replace(command, words=[""], result=UNKNOWN)
                 if command.database is None and command.name in kinds.SCRIPTS else command
                 for command in history(test, fake.fake)
                 if command.database in (number, None)
             ]  # fmt: skip
-    return test.commands[place]
+    known: list[Command] = test.computed[key]
+    return known
 
 
 def commands(test: ObservedTest, fake: ServerOrDatabase) -> list[Command]:
@@ -263,7 +264,7 @@ def source_of(test: ObservedTest, words: list[str]) -> str | None:
     """Return the source of the script that a command line runs; None if it is unknown."""
     name, argument = words[0].removesuffix("_RO"), next(iter(words[1:]), "")
     if name == "EVALSHA":
-        return test.lookups.scripts.get(argument.lower()[:8])
+        return test.lookups.of(KVLookups).scripts.get(argument.lower()[:8])
     return argument if name == "EVAL" else None
 
 
@@ -286,7 +287,7 @@ def _of_call(test: ObservedTest, call: Call) -> Iterator[Command]:
             yield Command(call, [""], UNKNOWN, None)
         return
     selected = call.facts.get("database", 0)
-    executed = test.lookups.executed
+    executed = test.lookups.of(KVLookups).executed
     rejected = call.fault is None and call.status is not None and call.status >= 400
     for words, answer in commands_of(call, test.lookups):
         envelope = answer if call.status == 200 and isinstance(answer, dict) else {}

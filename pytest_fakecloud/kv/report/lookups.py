@@ -8,17 +8,17 @@ from collections.abc import Iterator, Sequence
 from ...cloud.base import BaseCloud
 from ...core.calls import Call, Entry
 from ...core.recorder import ScriptCommand
-from ...reporting.lookups import Lookups, records_of
+from ...reporting.lookups import records_of
 from ...reporting.mask import Mask
-from .calls import lines_of
+from .calls import KVLookups, lines_of
 from .connections import gathered
 
 
-def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> Lookups:
+def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> KVLookups:
     """Return the calls on connections that are one row, the scripts, and what these executed."""
     calls = [entry for entry in entries if isinstance(entry, Call) and entry.service == "kv"]
     groups, without_row = gathered(calls)
-    return Lookups(
+    return KVLookups(
         grouped_calls={number: list(map(mask.call, group)) for number, group in groups.items()},
         without_row=without_row,
         scripts={hash_of(source)[:8]: source for call in calls for source in _scripts_of(call)},

@@ -11,7 +11,7 @@ from decimal import Decimal
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
-from ...core.calls import Call, on_connection
+from ...core.calls import Call, Entry, on_connection
 from ...core.errors import counted, listed
 from ...core.timers import clock_time
 from ...reporting.calls import envelope, has_full_answer
@@ -23,7 +23,7 @@ from ...reporting.values import compact, parsed, scalar, shortened
 from ..table import kinds
 from ..table.registry import spec_of
 from ..table.ttl import find_ttl
-from .calls import SEVERAL, command_of, decoded_answer, lines_of
+from .calls import SEVERAL, KVLookups, command_of, decoded_answer, lines_of
 from .lookups import hash_of
 
 ROOM = 240
@@ -40,10 +40,10 @@ _SCRIPTS = ("EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO")
 _PARAMETER = re.compile(r"\blocal\s+(\w+)\s*=\s*(?:tonumber\()?(KEYS|ARGV)\[(\d+)\]")
 
 
-def summary(call: Call, lookups: Lookups) -> Summary | None:
+def summary(entry: Entry, lookups: Lookups) -> Summary | None:
     """Describe the commands of a call, and what its scripts executed; return None if it has none."""
-    words = _summary(call, lookups)
-    executed = lookups.executed.get(call.number, ())
+    words = _summary(entry, lookups) if isinstance(entry, Call) else None
+    executed = lookups.of(KVLookups).executed.get(entry.number, ())
     if words is None or not executed:
         return words
     texts = _shown([(command.words, command.answer) for command in executed], {})
@@ -68,7 +68,9 @@ def _summary(call: Call, lookups: Lookups) -> Summary | None:
     answer = _answer(call, lines[0], background)
     if call.route in SEVERAL:  # of a client that makes pipelines automatically
         answer = "".join(_reply_text(lines[0], reply, background) for reply in _replies(call)[:1])
-    return Summary(command_text(lines[0], lookups.scripts), answer, script=_sent_script(lines[0]))
+    return Summary(
+        command_text(lines[0], lookups.of(KVLookups).scripts), answer, script=_sent_script(lines[0])
+    )
 
 
 def _replies(call: Call) -> list[Any]:

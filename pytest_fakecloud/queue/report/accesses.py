@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ...core.calls import Action, Arguments, Call, Event
+from ...core.calls import Action, Arguments, Call, Entry, Event
 from ...core.errors import ContractError
 from ...http.routing import RouteTable
 from ...reporting.calls import has_full_answer, success_of
@@ -15,8 +15,8 @@ from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought, Sub
 from ...reporting.values import items_of, parsed
 from ..delivery.routes import AsgiRoute, FunctionRoute, WsgiRoute, parts_of
 from ..rest.app import PUBLISHING, QueueApp
-from .lookups import schedule_of
-from .wording import sent_steps
+from .lookups import QueueLookups, schedule_of
+from .steps import sent_steps
 
 _CREATED: Mapping[str, SubjectKind] = {
     "messageId": "message", "scheduleId": "schedule", "workflowRunId": "run"
@@ -49,8 +49,7 @@ def _of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
     yield from created
     if created:
         return
-    if call.number in lookups.created_by_lost_call:
-        message_id = lookups.created_by_lost_call[call.number]
+    if message_id := lookups.of(QueueLookups).created_by_lost_call.get(call.number):
         yield DataAccess(ReportSubject("message", message_id, call.fake), True, "", None)
     elif call.route in PUBLISHING:
         is_known = call.fault is None or not call.reached
@@ -86,8 +85,17 @@ def _of_delivery(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[Dat
         yield DataAccess(callback, True, lookups.short(read[0]), row.ok or None)
 
 
-def subjects(call: Call) -> Iterator[ReportSubject]:
-    """Yield the queue and the workflow runs of a request, and what it created."""
+def subjects(entry: Entry, lookups: Lookups) -> Iterator[ReportSubject]:
+    """Yield the queue and the workflow runs of a request, and what it created; the messages, the run
+    and the schedule of a delivery.
+    """
+    if isinstance(entry, Call):
+        yield from _subjects_of_call(entry)
+    elif not isinstance(entry, Action):
+        yield from _subjects_of_event(entry, lookups)
+
+
+def _subjects_of_call(call: Call) -> Iterator[ReportSubject]:
     if call.facts.get("queue"):
         yield ReportSubject("queue", str(call.facts["queue"]), call.fake)
     headers_of_items: list[Any] = [item.get("headers") for item in items_of(call.request_body)]
@@ -101,7 +109,7 @@ def subjects(call: Call) -> Iterator[ReportSubject]:
                 yield ReportSubject(kind, item[name], call.fake)
 
 
-def subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]:
+def _subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]:
     kinds: tuple[tuple[str, SubjectKind], ...] = (
         ("message_id", "message"), ("about", "message"), ("run", "run")
     )  # fmt: skip

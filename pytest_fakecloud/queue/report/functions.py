@@ -13,7 +13,6 @@ OF_RECEIVERS = ReportFunctions(
 FUNCTIONS = replace(
     OF_RECEIVERS,
     subjects=accesses.subjects,
-    subjects_of_event=accesses.subjects_of_event,
     handlers=accesses.handlers,
     findings=findings.FINDINGS,
     unfinished=findings.unfinished,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
@@ -12,7 +13,7 @@ from ...cloud.fake import core_of
 from ...core.calls import Call, Entry, Event
 from ...core.errors import listed
 from ...reporting.calls import executed_but_lost, has_full_answer
-from ...reporting.lookups import LONG, Exchanged, Lookups, abbreviated, tried
+from ...reporting.lookups import LONG, Exchanged, Lookups, ServiceLookups, abbreviated, tried
 from ...reporting.mask import Mask
 from ...reporting.values import compact, items_of
 from .steps import steps_of_messages
@@ -24,7 +25,19 @@ _FINISHED = attrgetter("_reports.finished")
 _ID = re.compile(r"(?:msg|scd)_\w{20,}")
 
 
-def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> Lookups:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLookups(ServiceLookups):
+    """Lookups in the data of queues and in the calls to them."""
+
+    bodies: Mapping[str, str] = field(default_factory=dict)
+    """The beginning of the body of each message."""
+    created_by_lost_call: Mapping[int, str] = field(default_factory=dict)
+    """The message that a request created whose answer was lost, by the request's number."""
+    steps: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    """The steps of a workflow run that the deliveries of a message execute, by the message's ID."""
+
+
+def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLookups:
     """Return the names of messages, schedules and runs, what requests created, and the steps of runs."""
     queues: list[Any] = [fake for fake in cloud.fakes() if fake.service == "queue"]
     calls = [entry for entry in entries if isinstance(entry, Call) and entry.service == "queue"]
@@ -35,7 +48,7 @@ def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> Lookups:
     runs = {str(run) for entry in entries if isinstance(entry, Event)
             and len(run := entry.data.get("run") or "") > LONG}  # fmt: skip
     steps, results = steps_of_messages(entries)
-    return Lookups(
+    return QueueLookups(
         ids=abbreviated(ids),
         names=abbreviated(runs),
         bodies={message_id: _beginning(call) for message_id, call in _created(queues, calls)
@@ -54,7 +67,7 @@ def attempts(queue: Any) -> Iterator[tuple[int, Exchanged]]:
 
 def named(message_id: object, lookups: Lookups) -> str:
     """Return the short form of a message's ID, with the step that its deliveries execute, if any."""
-    steps = lookups.steps.get(str(message_id), ())
+    steps = lookups.of(QueueLookups).steps.get(str(message_id), ())
     names = listed([f"step {compact(step['stepName'])}" for step in steps])
     return f"{lookups.short(message_id)} ({names})" if names else lookups.short(message_id)
 

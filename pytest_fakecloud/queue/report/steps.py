@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core.calls import Call, Entry, Event
 from ...reporting.calls import has_full_answer
-from ...reporting.values import items_of, parsed
+from ...reporting.values import from_base64, items_of, parsed
 from ..rest.app import PUBLISHING
 
 _WITH_STEPS = PUBLISHING | {"wait_for_event"}
@@ -79,3 +79,12 @@ def step_in(headers: Mapping[str, Any], body: object) -> dict[str, Any]:
     named = {name.lower(): value for name, value in headers.items()}
     fields = {field: named.get(f"{_STEP_HEADER}{field.lower()[4:]}") for field in _STEP_FIELDS}
     return fields if all(fields.values()) else {}
+
+
+def sent_steps(body: str) -> Iterator[tuple[str, str]]:
+    """Yield the ID of the message of each step in the body of a delivery, and the body of that message;
+    nothing for any other body.
+    """
+    for record in items_of(body):
+        if {"messageId", "callType"} <= record.keys():
+            yield str(record["messageId"]), from_base64(str(record.get("body") or ""))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...core.calls import Call
+from ...core.calls import Call, Entry
 from ...core.errors import listed, plural
 from ...core.timers import clock_time
 from ...reporting.calls import has_full_answer
@@ -17,7 +17,6 @@ from ...reporting.values import (
     EXCERPT,
     compact,
     decoded,
-    from_base64,
     items_of,
     parsed,
     phrase_of,
@@ -25,8 +24,8 @@ from ...reporting.values import (
     shortened,
 )
 from ..signatures import SignatureDetails
-from .lookups import schedule_of
-from .steps import step_in
+from .lookups import QueueLookups, schedule_of
+from .steps import sent_steps, step_in
 
 _SETTINGS = {
     "delay": "delay", "not-before": "not before", "retries": "retries",
@@ -39,8 +38,12 @@ _SETTINGS = {
 """Headers of a publish request that are shown, without their prefix, each with its label."""
 
 
-def summary(call: Call, lookups: Lookups) -> Summary | None:
-    """Describe a publish request, a batch or a received callback; None for any other request."""
+def summary(entry: Entry, lookups: Lookups) -> Summary | None:
+    """Describe a publish request, a batch or a received callback; None for any other entry."""
+    return _request(entry, lookups) if isinstance(entry, Call) else None
+
+
+def _request(call: Call, lookups: Lookups) -> Summary | None:
     if call.service != "queue":
         return _callback_summary(call)
     if call.route == "batch":
@@ -155,8 +158,8 @@ def _settings(headers: Iterable[tuple[str, Any]], forwarded: bool = False) -> It
 
 
 def _accepted(call: Call, lookups: Lookups) -> str:
-    if call.number in lookups.created_by_lost_call:
-        return lookups.short(lookups.created_by_lost_call[call.number])
+    if message_id := lookups.of(QueueLookups).created_by_lost_call.get(call.number):
+        return lookups.short(message_id)
     if not has_full_answer(call):
         return ""
     return listed([_created(item, call, lookups) for item in items_of(call.response_body)])
@@ -254,9 +257,10 @@ def _step_of_attempt(data: Mapping[str, Any], lookups: Lookups) -> str:
     message_id, run = str(data.get("message_id")), data.get("run")
     if not run:
         return ""
-    if message_id not in lookups.steps and data.get("about"):
+    executed = lookups.of(QueueLookups).steps
+    if message_id not in executed and data.get("about"):
         message_id = str(data["about"])
-    if steps := lookups.steps.get(message_id):
+    if steps := executed.get(message_id):
         # A row of the delivery publishes the step with its result, unless the delivery failed.
         is_row = 200 <= (data.get("status") or 0) < 300
         called = [step for step in steps
@@ -286,25 +290,19 @@ def _sent_body(data: Mapping[str, Any], lookups: Lookups) -> str:
     if data.get("signature"):
         # Show the body unchanged, because every character of it is signed.
         return whole if "\n" in whole else shortened(whole, EXCERPT)
-    if whole == lookups.bodies.get(str(data.get("message_id"))):
+    if whole == lookups.of(QueueLookups).bodies.get(str(data.get("message_id"))):
         return ""
     nothing = "no body" if data.get("sent_headers") else ""
     # A client does not execute steps again that it gets with their results.
-    if data.get("run") and (steps := "; ".join(text for _, text in sent_steps(whole))):
-        return steps
+    if data.get("run") and (bodies := [content for _, content in sent_steps(whole)]):
+        return "; ".join(map(_sent_step, bodies))
     return _sent_callback(data) or _body(data, "sent") or nothing
 
 
-def sent_steps(body: str) -> Iterator[tuple[str, str]]:
-    """Yield the id of the message of each step in the body of a delivery, and its words: its result, or
-    the input of the run; nothing for any other body.
-    """
-    for record in items_of(body):
-        if {"messageId", "callType"} <= record.keys():
-            content = from_base64(str(record.get("body") or ""))
-            step = step_in({}, content)
-            words = _whole_step(step) if step else f"input {shortened(readable(content), 80)}"
-            yield str(record["messageId"]), words
+def _sent_step(body: str) -> str:
+    """Return the words of a step of a workflow run: its result, or the input of the run."""
+    step = step_in({}, body)
+    return _whole_step(step) if step else f"input {shortened(readable(body), 80)}"
 
 
 def _answered(data: Mapping[str, Any]) -> str:

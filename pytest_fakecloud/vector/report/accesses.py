@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...core.calls import Action, Arguments, Call
+from ...core.calls import Action, Arguments, Call, Entry
 from ...reporting.calls import envelope, has_full_answer, success_of
 from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
@@ -75,9 +75,10 @@ def namespace_of(call: Call) -> str:
     return str(call.facts.get("namespace") or "")
 
 
-def subjects(call: Call) -> Iterator[ReportSubject]:
+def subjects(entry: Entry, lookups: Lookups) -> Iterator[ReportSubject]:
     """Yield the namespace of a request."""
-    yield ReportSubject("namespace", namespace_of(call), call.fake)
+    if isinstance(entry, Call):
+        yield ReportSubject("namespace", namespace_of(entry), entry.fake)
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:

@@ -187,8 +187,8 @@ def _rejected_ids(
     matching = [record for id, record in records.items() if id not in rejected]
     if _ids_found(fake, unfiltered, matching):
         return []  # it lacks them for another reason
-    every = unfiltered._replace(top_k=len(records))
-    return _ids_found(fake, every, [records[id] for id in records if id in rejected])
+    unlimited = unfiltered._replace(top_k=len(records))
+    return _ids_found(fake, unlimited, [records[id] for id in records if id in rejected])
 
 
 def filter_rejected(test: ObservedTest, fake: Any) -> Iterator[Finding]:

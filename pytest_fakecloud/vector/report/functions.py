@@ -13,6 +13,5 @@ FUNCTIONS = ReportFunctions(
     findings=findings.FINDINGS,
     unfinished=findings.unfinished,
     summary=wording.summary,
-    action_text=wording.action_text,
     sentences=wording.SENTENCES,
 )

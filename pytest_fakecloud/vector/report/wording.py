@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...core.calls import Call, Event
+from ...core.calls import Call, Entry
 from ...core.errors import counted, listed
 from ...reporting.calls import envelope, has_full_answer
 from ...reporting.lookups import Lookups
@@ -19,7 +19,15 @@ _EQUAL = 1e-3
 """Difference of lengths below which vectors count as normalised alike."""
 
 
-def summary(call: Call, lookups: Lookups) -> Summary | None:
+def summary(entry: Entry, lookups: Lookups) -> Summary | None:
+    """Describe a request, or the beginning and the end of a block of ``holding()``."""
+    if isinstance(entry, Call):
+        return _request(entry, lookups)
+    end = {"hold": "began", "release": "ended"}.get(entry.kind)
+    return Summary(f"{entry.fake}.holding() {end}") if end else None
+
+
+def _request(call: Call, lookups: Lookups) -> Summary | None:
     """Describe a request; return None if its route is unknown or its body is not JSON."""
     body = parsed(call.request_body) if call.request_body.strip() else {}
     if not call.route or not isinstance(body, dict | list):
@@ -172,12 +180,6 @@ def _space(name: str) -> str:
 def _pairs(values: Mapping[str, Any]) -> str:
     """Format names with values in JSON, which distinguishes strings from numbers."""
     return listed([f"{name}={shortened(compact(value))}" for name, value in values.items()])
-
-
-def action_text(action: Event) -> str:
-    """Describe the beginning and the end of a block of ``holding()``; empty for any other action."""
-    end = {"hold": "began", "release": "ended"}.get(action.kind)
-    return f"{action.fake}.holding() {end}" if end else ""
 
 
 def _filter_rejected(values: Values) -> str:

@@ -44,9 +44,12 @@ def loses_answer(faults: FaultPlan) -> None:
 
 
 def found(cloud: Cloud, **options: Any) -> list[Finding]:
-    """Return the findings about a cloud."""
-    lookups = lookups_of(cloud, list(cloud.journal.entries))
-    return find(ObservedTest(cloud, lookups, rows(cloud, lookups=lookups), **options))
+    """Return the findings about a cloud, of which no detector raises an exception."""
+    lookups, errors = lookups_of(cloud, list(cloud.journal.entries)), list[str]()
+    test = ObservedTest(cloud, lookups, rows(cloud, lookups=lookups), **options)
+    findings = find(test, errors)
+    assert errors == []
+    return findings
 
 
 def kinds(cloud: Cloud, **options: Any) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.process.stacks import Stacks
+from pytest_fakecloud.reporting.accesses import OrderedAccess
 from pytest_fakecloud.reporting.findings import concerning
 from pytest_fakecloud.reporting.model import (
     DataAccess,
@@ -23,7 +24,6 @@ from pytest_fakecloud.reporting.model import (
     Sought,
 )
 from pytest_fakecloud.reporting.report import report_of
-from pytest_fakecloud.reporting.uses import Use
 
 
 @pytest.fixture
@@ -196,8 +196,8 @@ def test_findings_that_a_touched_row_decided_come_first() -> None:
     rows += [ReportRow(number, 0, "request", "client", "app", "POST /x") for number in (10, 20)]
     rows += [ReportRow(21, 0, "call", "client", "kv", "", cause=20)]
     marks = Marks(touched=frozenset({3}), linked=frozenset({4, 10}))
-    uses = [Use(4, rows[1], DataAccess(subjects["c"], True)),
-            Use(21, rows[4], DataAccess(subjects["d"], False))]  # fmt: skip
+    accesses = [OrderedAccess(4, rows[1], DataAccess(subjects["c"], True)),
+                OrderedAccess(21, rows[4], DataAccess(subjects["d"], False))]  # fmt: skip
 
     def finding(kind: str, row: int, *names: str) -> Finding:
         return Finding(kind, "kv", (row,), tuple(subjects[name] for name in names))
@@ -208,7 +208,7 @@ def test_findings_that_a_touched_row_decided_come_first() -> None:
         finding("read by a request to the same address", 6, "d"), Finding("of all"),
     ]  # fmt: skip
     statement = ReadByStatement("looked", (Sought(subjects["a"]),))
-    shown = concerning(statement, marks, rows, uses, findings)
+    shown = concerning(statement, marks, rows, accesses, findings)
     assert [item.kind for item in shown] == [
         "of a touched row", "of a", "of a linked row", "of c", "read by a request to the same address",
         "of all",

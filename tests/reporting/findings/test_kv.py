@@ -15,10 +15,11 @@ import redis
 import redis.asyncio
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting.as_json import as_json
 from pytest_fakecloud.reporting.findings import MOST
 from pytest_fakecloud.reporting.lookups import Lookups
 from pytest_fakecloud.reporting.report import report_of
-from pytest_fakecloud.reporting.text import section
+from pytest_fakecloud.reporting.text import text
 from pytest_fakecloud.reporting.wording import sentence
 
 from ...notations import scenarios
@@ -67,9 +68,11 @@ def test_a_detector_that_raises_costs_a_line(cloud: Cloud, monkeypatch: pytest.M
         raise RuntimeError("no ttl")
 
     monkeypatch.setattr(cloud.fakes()[0], "_ttl_ms", broken)
-    text = section(cloud)
-    assert "of_keys failed: RuntimeError: no ttl" in text
-    assert "SET b 1 <-- OK" in text
+    report = report_of(cloud)
+    [error] = as_json(report)["errors"]
+    assert error.startswith("of_keys failed: RuntimeError: no ttl")
+    assert text(report).startswith(error)
+    assert "SET b 1 <-- OK" in text(report)
 
 
 @pytest.mark.parametrize("words", ["SET k 1 EXAT", "SET k 1 PXAT", "EXPIREAT k"])
