@@ -1,0 +1,40 @@
+"""Test the notices of the console: where they are, how long they stay, and a restart of the server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .conftest import Server
+from .test_console import CHROMIUM, at, browser, holds, page, window
+from .test_console_work import kv
+
+__all__ = ["browser", "page", "window"]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
+]
+SEEN = """(notice) => {
+    const {top, bottom} = notice.getBoundingClientRect();
+    const header = document.querySelector("header").getBoundingClientRect().bottom;
+    return top >= header - 1 && bottom <= innerHeight && notice.contains(
+        document.elementFromPoint(innerWidth / 2, (top + bottom) / 2));
+}"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_banner_is_in_sight_on_a_page_that_is_scrolled(
+    page: Any, server: Server, width: int
+) -> None:
+    for number in range(60):
+        kv(server, "SET", f"key:{number}", "1")
+    page.set_viewport_size({"width": width, "height": 720})
+    at(page, "activity", ".trace-row")
+    holds(page, "scrollY > 500")
+    page.evaluate("import('/console/dom.js').then(({say}) => say('This is not a duration.'))")
+    banner = page.locator("#notice", has_text="not a duration")
+    assert banner.evaluate(SEEN)
+    page.evaluate("scrollTo(0, 0)")
+    assert banner.evaluate(SEEN)
