@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from .conftest import Server
-from .test_console import CHROMIUM, at, browser, holds, page, window
+from .test_console import CHROMIUM, at, browser, holds, page, sent, window
 from .test_console_work import kv
 
 __all__ = ["browser", "page", "window"]
@@ -38,3 +38,18 @@ def test_a_banner_is_in_sight_on_a_page_that_is_scrolled(
     assert banner.evaluate(SEEN)
     page.evaluate("scrollTo(0, 0)")
     assert banner.evaluate(SEEN)
+
+
+def test_the_notice_of_a_move_stays_with_its_link(page: Any, server: Server) -> None:
+    sent(
+        server, "queue", "/v2/publish/http://127.0.0.1:9/x", Upstash_Delay="1m", Upstash_Retries="0"
+    )
+    at(page, "time", "td[data-name=event]")
+    page.click("[data-by='1h']")
+    notice = page.locator("#notice", has_text="1 event became due.")
+    notice.locator("a").wait_for()
+    moves = page.locator("h2:text-is('Became due') + ul li")
+    moves.filter(has_text="1 event became due by the move to 2026-01-01 01:00:00").wait_for()
+    notice.locator("button[aria-label=Dismiss]").click()
+    assert page.inner_text("#notice") == ""
+    page.reload()
