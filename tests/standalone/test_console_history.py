@@ -260,3 +260,37 @@ def test_a_history_is_read_once_at_a_time_and_says_that_it_is_loading(
     page.locator(".versions", has_text="The newest 50 of 302 versions.").wait_for()
     assert (len(requests), page.locator(".versions [role=status]").count()) == (2, 0)
     requests[1].continue_()
+
+
+def test_a_key_that_is_gone_says_how_and_is_restored(page: Any, server: Server) -> None:
+    kv(server, "SADD", "tags", "new", "sale")
+    kv(server, "SET", "session", "ada", "EX", "60")
+    kv(server, "SET", "other", "ada", "EX", "60")
+    kv(server, "SET", "late", "ada", "EX", "60")
+    kv(server, "DEL", "late")
+    kv(server, "DEL", "tags")
+    gone = page.locator(".detail .versions")
+    at(page, "fake/kv_server/keys/tags", ".detail .empty")
+    gone.locator("p", has_text="It was deleted at 2026-01-01 00:00:00 UTC").wait_for()
+    assert ", by DEL tags." in gone.locator("p").first.inner_text()
+    page.click(".versions button:text-is('Restore…')")
+    page.click("dialog button.danger")
+    # A call during a restore would make the history unknown, so wait for its end.
+    page.locator("#notice", has_text="restored.").wait_for()
+    assert kv(server, "SCARD", "tags") == 2
+    server.ask("POST", "/clock", {"action": "advance", "by": "2m"})
+    for name in ("session", "other"):
+        at(page, f"fake/kv_server/keys/{name}", f".detail .empty p:text-is('{name}')")
+        gone.locator("p", has_text="It expired at 2026-01-01 00:01:00 UTC").wait_for()
+        page.click(".versions button:text-is('Restore')")
+        page.locator("#notice", has_text="without its TTL.").wait_for()
+        assert (kv(server, "GET", name), kv(server, "TTL", name)) == ("ada", -1)
+        page.click(UNDO)
+        page.locator("#notice", has_text="Undone.").wait_for()
+        assert not kv(server, "EXISTS", name)
+    # The TTL of a deleted key may have ended, with which it would expire at once.
+    at(page, "fake/kv_server/keys/late", ".detail .empty p:text-is('late')")
+    page.click(".versions button:text-is('Restore…')")
+    page.click("dialog button.danger")
+    page.locator("#notice", has_text="late is restored.").wait_for()
+    assert (kv(server, "GET", "late"), kv(server, "TTL", "late")) == ("ada", -1)

@@ -1,7 +1,7 @@
 // The data of fakes over time: what a row changed, going back to just before it, and the versions of an item.
 
-import {act, attempt, confirmed, el, link, number, own, say, short, soft, table, when} from "./dom.js";
-import {ask, path, query} from "./api.js";
+import {act, attempt, confirmed, el, link, number, moment, own, say, short, soft, table, when} from "./dom.js";
+import {ask, change, path, query, sendWell} from "./api.js";
 import {changesTable, count, fieldsOf, fold} from "./elements.js";
 import {entries, journal} from "./journal.js";
 import {oneAtATime} from "./rows.js";
@@ -86,7 +86,7 @@ let opened = {};
 function historyOf(fake, section, item) {
   const name = JSON.stringify([fake.name, section, item]);
   if (opened.name !== name) {
-    const history = opened = {name, parts: () => [el("p", {class: "soft", role: "status"}, "Loading…")], draw: () => history.place.replaceChildren(...history.parts())};
+    const history = opened = {name, parts: () => [el("p", {class: "soft", role: "status"}, "Loading…")], draw: () => history.place.replaceChildren(...history.parts().filter(Boolean))};
     history.read = oneAtATime(async () => {
       try {
         const {versions} = await ask("GET", path(fake, `/versions${query({section, item})}`));
@@ -101,17 +101,29 @@ function historyOf(fake, section, item) {
   return opened;
 }
 const MOST_VERSIONS = 50;
+// The time at which a TTL ends, as the data of a key has it: "2026-01-01 00:15:00.000 UTC".
+const ended = (text) => Date.parse(text.replace(" ", "T").replace(" UTC", "Z"));
+const expiryOf = ({fields, at}, before) => fields === null && before?.expires && ended(before.expires) <= Date.parse(at) ? new Date(ended(before.expires)).toISOString() : null;
+// A button that writes a key again that has expired, without its TTL: just before the next row, it had expired already.
+function againButton(fake, key, fields) {
+  const isCut = / characters, checksum [0-9a-f]{8}\)/.test(JSON.stringify(fields));
+  return isCut ? soft("Too long to be restored.") : act("Restore", `Restore ${short(key, 60)} without its TTL`, async () => {
+    const [line] = (await import("./tests.js")).remade([key, fields]);
+    await sendWell(fake, "POST", "/", line);
+    offerUndo(fake, change.row, "keys", [key], `${short(key, 60)} is restored without its TTL.`);
+  });
+}
 // The newest versions first, each with the value before it, and a button that gives the item this version again.
 function versionsTable(fake, section, item, versions) {
-  const all = versions.map((version, at) => ({...version, before: versions[at - 1]?.fields ?? null, next: versions[at + 1]?.number})).reverse();
-  const madeBy = ({number: row, before, fields}) => row ? el("a", {href: link(["activity", row])}, entries.known.get(row)?.text.what.slice(0, 80) ?? `#${row}`) : before === null && fields !== null ? "there before" : "the clock, or the control API";
+  const all = versions.map((version, at) => { const before = versions[at - 1]?.fields ?? null, expired = expiryOf(version, before); return {...version, at: expired ?? version.at, expired, before, next: versions[at + 1]?.number}; }).reverse(), [last] = all;
+  const madeBy = ({number: row, before, fields, expired}) => expired ? "the end of its TTL" : row ? el("a", {href: link(["activity", row])}, entries.known.get(row)?.text.what.slice(0, 80) ?? `#${row}`) : before === null && fields !== null ? "there before" : "the clock, or the control API";
   const value = (fields, other) => fields === null ? el("span", {class: "soft"}, "–") : fieldsOf(item, fields, other, {changed: other !== null});
-  const rows = table("versions", ["time", "made by", "before", "after", ""], all.slice(0, MOST_VERSIONS), (version) => [when(version.at), madeBy(version), value(version.before, version.fields), version.fields === null ? el("span", {class: "soft"}, "gone") : value(version.fields, version.before),
-    version.next && isPutBack(section) ? restoreButton("Restore…", `Restore ${short(item, 60)} as of ${version.at.slice(0, 19).replace("T", " ")}`, sinceOf(version.next, {fake: fake.name, section, items: [item]}), () => ask("POST", `/journal/${version.next}/restore`, {fake: fake.name, section, items: [item]}), short(item, 60), {fake: fake.name, section, items: [item]}) : version === all[0] ? el("span", {class: "soft"}, "now") : ""]);
-  return [rows, ...all.length > MOST_VERSIONS ? [soft(`The newest ${MOST_VERSIONS} of ${count(all.length, "version")}. In Activity shows all calls.`)] : []];
+  const rows = table("versions", ["time", "made by", "before", "after", ""], all.slice(0, MOST_VERSIONS), (version) => [when(version.at), madeBy(version), value(version.before, version.fields), version.fields === null ? el("span", {class: "soft"}, version.expired ? "expired" : "gone") : value(version.fields, version.before),
+    section === "keys" && all[all.indexOf(version) - 1]?.expired ? againButton(fake, item, version.fields) : version.next && isPutBack(section) ? restoreButton("Restore…", `Restore ${short(item, 60)} as of ${version.at.slice(0, 19).replace("T", " ")}`, sinceOf(version.next, {fake: fake.name, section, items: [item]}), () => ask("POST", `/journal/${version.next}/restore`, {fake: fake.name, section, items: [item]}), short(item, 60), {fake: fake.name, section, items: [item]}) : version === last ? el("span", {class: "soft"}, "now") : ""]);
+  return [last.fields === null ? el("p", {role: "status"}, last.expired ? "It expired at " : "It was deleted at ", moment(last.at), last.expired ? "." : [", by ", madeBy(last), "."]) : null, rows, ...all.length > MOST_VERSIONS ? [soft(`The newest ${MOST_VERSIONS} of ${count(all.length, "version")}. In Activity shows all calls.`)] : []];
 }
 // The versions of an item with the rows that made them, read when the part is opened, and again when the item is drawn again.
-export function versionsElement(fake, section, item = "") {
+export function versionsElement(fake, section, item = "", open = false) {
   const place = el("div"), load = () => { const history = Object.assign(historyOf(fake, section, item), {place}); history.draw(); history.read(); };
-  return el("details", {class: "form versions", "data-key": `versions ${section} ${item}`, ontoggle: ({target}) => { if (target.open) load(); }}, el("summary", {}, "History"), place);
+  return el("details", {open, class: "form versions", "data-key": `versions ${section} ${item}`, ontoggle: ({target}) => { if (target.open) load(); }}, el("summary", {}, "History"), place);
 }
