@@ -53,3 +53,25 @@ def test_the_notice_of_a_move_stays_with_its_link(page: Any, server: Server) -> 
     notice.locator("button[aria-label=Dismiss]").click()
     assert page.inner_text("#notice") == ""
     page.reload()
+
+
+def test_the_advice_of_a_failed_delivery_fits_its_details(page: Any, server: Server) -> None:
+    answer = {"url": "https://app.example", "answer": {"status": 500, "body": "no address"}}
+    server.ask("POST", "/fakes/queue/destinations", answer)
+    sent(server, "queue", "/v2/publish/https://app.example/mail", Upstash_Retries="0")
+    at(page, "activity?problems=yes", ".trace-row")
+    page.locator(".trace-row.trace-failed").first.click()
+    banner = page.locator(".trace-pane .banner")
+    banner.filter(has_text="app.example/mail answered 500").wait_for()
+    assert "no address" in banner.inner_text()
+    banner.locator("a:text-is('dead letter')").click()
+    page.locator(".detail button:text-is('Retry')").wait_for()
+    server.ask("POST", "/fakes/kv_server/faults", {"kind": "respond", "args": [503]})
+    server.ask("POST", "/fakes/kv_server/requests", {"body": ["GET", "a"]})
+    at(page, "activity?status=fault", ".trace-row")
+    page.locator(".trace-row").first.click()
+    page.click(".trace-pane .banner a:text-is('Faults of kv_server')")
+    page.click("a:has-text('hit once')")
+    page.locator(".trace-row", has_text="GET a").wait_for()
+    server.ask("DELETE", "/fakes/kv_server/faults")
+    server.ask("DELETE", "/fakes/queue/destinations?url=https://app.example")

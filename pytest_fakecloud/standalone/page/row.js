@@ -1,6 +1,7 @@
 // The details of a row of Activity: advice, links, the data before and after it, and what can be made of it. Loaded when the first row is opened.
 
 import {KINDS, attempt, copy, copyButton, el, link, tools} from "./dom.js";
+import {list} from "./api.js";
 import {hasFailed} from "./elements.js";
 import {adviceOf} from "./errors.js";
 import {changesElement} from "./history.js";
@@ -9,8 +10,14 @@ import {sendAgain} from "./sending.js";
 export const detailsOf = (row, fakes) => [row.done && hasFailed(row) ? advice(row, fakes) : null, openLinks(row), row.done && row.kind !== "event" ? changesElement(row) : null, sendAgain(row, fakes), testCopies(row, fakes)].filter(Boolean);
 
 function advice(row, fakes) {
-  const text = adviceOf(row), token = row.status === 401 && /^Bearer (.+)/.exec(fakes.find(({name}) => name === row.peer)?.headers.Authorization)?.[1];
-  return text ? el("div", {class: "banner"}, el("b", {}, "What to do: "), text, row.status === 401 ? tools(token ? copyButton(token, `Copy the token of ${row.peer}`, `Copy the token of ${row.peer}`) : null, el("a", {href: link(["connect"])}, "Connect")) : null) : null;
+  const text = adviceOf(row, true), letter = row.kind === "attempt" && fakes.find(({name}) => name === row.fake), token = row.status === 401 && /^Bearer (.+)/.exec(fakes.find(({name}) => name === row.peer)?.headers.Authorization)?.[1];
+  return text ? el("div", {class: "banner"}, el("b", {}, "What to do: "), text, row.faults.length ? [" ", el("a", {href: link(["fake", row.fake, "faults"])}, `Faults of ${row.fake}`)] : null, letter ? retryElement(letter, row) : null, row.status === 401 ? tools(token ? copyButton(token, `Copy the token of ${row.peer}`, `Copy the token of ${row.peer}`) : null, el("a", {href: link(["connect"])}, "Connect")) : null) : null;
+}
+// A link to the dead letter of a delivery, if its message is among them.
+function retryElement(fake, {subjects = []}) {
+  const place = el("span"), id = subjects.find(({kind}) => kind === "message")?.name;
+  if (id) list(fake, "dead-letters", {search: id}).then(({items: [letter]}) => { if (letter) place.replaceChildren(" Retry it from its ", el("a", {href: link(["fake", fake.name, "dead-letters", letter.id])}, "dead letter"), "."); }, () => {});
+  return place;
 }
 function openLinks({kind: what, status, subjects = []}) {
   // What a call names does not explain its failure if the call was rejected for its token.
