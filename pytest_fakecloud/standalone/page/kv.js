@@ -33,7 +33,7 @@ const lengthOf = (one) => count(one.length, {hash: "field", vector: "vector", st
 
 const keys = {
   list: "keys", noun: "key", folder: "namespace", facet: "type", rawId: true, hasItem: true, key: (one) => wordOf(one.id),
-  searchNote: "Search, or user:*", columns: ["key", "type", "TTL", "size", "value"], fields: ["key", "type", "ttl_ms", "bytes", "preview"],
+  searchNote: "Search, or user:*", columns: ["key", "type", "TTL", "size", "value"], kept: ["key", "type", "TTL", "value"], fields: ["key", "type", "ttl_ms", "bytes", "preview"],
   row: (one) => [short(nameOf(wordOf(one.id)), 200), pill(words(one.type)), el("span", {class: one.ttl_ms == null ? "soft" : "", title: one.expires ?? ""}, ttl(one)), bytes(one.bytes ?? 0), short(one.preview || (one.type === "string" ? '""' : lengthOf(one)), 120)],
   tools: (fake, page) => newKey(fake, page), bar: views, section: () => "keys", name: (one) => one.key, above: tree, bulk: [{text: "Delete", work: (fake, names) => run(fake, "DEL", ...names), undone: "Deleted", note: "The notice that follows can undo it."}],
   gone: (id, {fake}) => [el("p", {class: "mono"}, nameOf(wordOf(id))), versionsElement(fake, "keys", wordOf(id), true)],
