@@ -75,3 +75,15 @@ def test_the_advice_of_a_failed_delivery_fits_its_details(page: Any, server: Ser
     page.locator(".trace-row", has_text="GET a").wait_for()
     server.ask("DELETE", "/fakes/kv_server/faults")
     server.ask("DELETE", "/fakes/queue/destinations?url=https://app.example")
+
+
+def test_a_group_without_commits_says_so(page: Any, server: Server) -> None:
+    server.ask("POST", "/call", {"object": "broker", "name": "create_topic", "args": ["orders", 1]})
+    sent(server, "broker", "/produce/orders", [{"value": "1"}, {"value": "2"}])
+    headers = {"Kafka_Auto_Offset_Reset": "latest", "Kafka_Enable_Auto_Commit": "false"}
+    request = {"method": "GET", "target": "/consume/billing/one/orders"}
+    wire = {name.replace("_", "-"): value for name, value in headers.items()}
+    server.ask("POST", "/fakes/broker/requests", {**request, "headers": wire})
+    at(page, "fake/broker/groups/billing", ".detail .facts")
+    page.locator(".detail dd", has_text="0: nothing committed, 2 records").wait_for()
+    page.locator("table.rows td", has_text="0, nothing committed").wait_for()
