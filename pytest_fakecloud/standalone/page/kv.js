@@ -36,7 +36,7 @@ const keys = {
   searchNote: "Search, or user:*", columns: ["key", "type", "TTL", "size", "value"], kept: ["key", "type", "TTL", "value"], fields: ["key", "type", "ttl_ms", "bytes", "preview"],
   row: (one) => [short(nameOf(wordOf(one.id)), 200), pill(words(one.type)), el("span", {class: one.ttl_ms == null ? "soft" : "", title: one.expires ?? ""}, ttl(one)), bytes(one.bytes ?? 0), short(one.preview || (one.type === "string" ? '""' : lengthOf(one)), 120)],
   tools: (fake, page) => newKey(fake, page), bar: views, section: () => "keys", name: (one) => one.key, above: tree, bulk: [{text: "Delete", work: (fake, names) => run(fake, "DEL", ...names), undone: "Deleted", note: "The notice that follows can undo it."}],
-  gone: (id, {fake}) => [el("p", {class: "mono"}, nameOf(wordOf(id))), versionsElement(fake, "keys", wordOf(id), true)],
+  gone: (id, {fake}) => [el("p", {class: "mono"}, nameOf(wordOf(id))), versionsElement(fake, "keys", wordOf(id), entries.list.some((row) => row.fake === fake.name))],
   empty: () => empty("No keys yet.", "A key appears when your application writes one. Add one above, or in the command box."),
   detail: (one, page) => [title(nameOf(wordOf(one.id))), keyFacts(one), ...keyActs(one, page), ...valueOf(one, page), versionsElement(page.fake, "keys", one.key)],
 };
@@ -232,7 +232,7 @@ function published(fake, channel) {
     .flatMap((row) => row.data.words.map((words, at) => ({row, words, at})).filter(({words: [name, to]}) => PUBLISH.test(name) && (channel === undefined || to === channel)));
 }
 const messagesTable = (messages) => messages.length ? table("published messages", ["time", "channel", "message", "received by"], messages, ({row, words: [, to, text], at}) => [el("a", {href: link(["activity", row.number])}, withDay(new Date(row.at_us / 1000).toISOString())), short(to, 60), short(text ?? "", 300), row.data.words.length === 1 ? row.text.answer : short([row.response?.decoded].flat()[at]?.result ?? "")]) : soft("No message was published yet.");
-const publishForm = (fake, channel) => form("Publish", "Publish", [{name: "channel", label: "channel", value: channel, needed: true}, {name: "message", label: "message", wide: true}],
+const publishForm = (fake, channel) => form("Publish", "Publish", [{name: "channel", label: "channel", value: channel, needed: true, list: async () => (await list(fake, "channels", {limit: 500})).items.filter(({kind}) => kind !== "pattern").map(({name}) => name)}, {name: "message", label: "message", wide: true}],
   async ({channel: to, message}) => done(`Received by ${count(await run(fake, "PUBLISH", to, message), "subscriber")}.`), {open: channel !== undefined, edits: false, copied: false});
 const matchesGlob = (pattern) => new RegExp(`^${pattern.replace(/[.+^${}()|\\]/g, "\\$&").replaceAll("*", ".*").replaceAll("?", ".")}$`, "s");
 const channels = {
