@@ -194,7 +194,7 @@ async function begin() {
 $("skip").addEventListener("click", () => $("view").focus());
 $("keys-button").addEventListener("click", showShortcuts);
 $("reset").addEventListener("click", async () => {
-  if (!await confirmed("Reset all fakes to their baseline? The data that they hold now is lost.", "Reset")) return;
+  if (!await confirmed("Reset all fakes to their baseline? The data that they hold now is lost, which cannot be undone.", "Reset")) return;
   await attempt(async () => { await ask("POST", "/reset", {}); entries.clear(); await catchUp(); await refresh(); });
 });
 clockButtons();
