@@ -87,3 +87,15 @@ def test_a_group_without_commits_says_so(page: Any, server: Server) -> None:
     at(page, "fake/broker/groups/billing", ".detail .facts")
     page.locator(".detail dd", has_text="0: nothing committed, 2 records").wait_for()
     page.locator("table.rows td", has_text="0, nothing committed").wait_for()
+
+
+def test_a_test_that_is_copied_is_shown(page: Any, server: Server) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
+    kv(server, "SET", "a", "1")
+    at(page, "activity", ".trace-row")
+    page.locator(".trace-row", has_text="SET a 1").click()
+    page.click("button[aria-label='Copy as a test with pytest']")
+    page.locator("#notice", has_text="Copied, as shown.").wait_for()
+    shown = page.inner_text("pre[aria-label='the test with pytest']")
+    assert "def test_set(" in shown
+    assert page.evaluate("navigator.clipboard.readText()").strip() == shown.strip()

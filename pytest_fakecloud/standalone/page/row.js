@@ -1,6 +1,6 @@
 // The details of a row of Activity: advice, links, the data before and after it, and what can be made of it. Loaded when the first row is opened.
 
-import {KINDS, attempt, copy, copyButton, el, link, tools} from "./dom.js";
+import {KINDS, attempt, code, copy, copyButton, el, link, tools} from "./dom.js";
 import {list} from "./api.js";
 import {hasFailed} from "./elements.js";
 import {adviceOf} from "./errors.js";
@@ -32,10 +32,14 @@ function openLinks({kind: what, status, subjects = []}) {
 function testCopies(row, fakes) {
   const isDelivery = row.kind === "attempt", fake = fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer));
   if (!fake || !row.done || !isDelivery && row.kind !== "call") return null;
-  const place = el("div"), copyIn = (language, {WRITERS, nameOf, testOf}) => el("button", {type: "button", class: "quiet", "aria-label": `Copy as a test with ${language}`, onclick: () => attempt(async () => copy(WRITERS[language](await testOf(row, fakes), nameOf(row)), `Copied. ${language === "pytest" ? "" : "It uses the helper of the guide."}`))}, language);
+  const place = el("div"), shown = el("div"), copyIn = (language, {WRITERS, nameOf, testOf}) => el("button", {type: "button", class: "quiet", "aria-label": `Copy as a test with ${language}`, onclick: () => attempt(async () => {
+    const text = WRITERS[language](await testOf(row, fakes), nameOf(row));
+    shown.replaceChildren(code(text, `the test with ${language}`));
+    await copy(text, `Copied, as shown. ${language === "pytest" ? "" : "It uses the helper of the guide."}`);
+  })}, language);
   import("./tests.js").then((made) => {
     const why = made.whyNoTest(fake, row);
-    place.replaceChildren(why ? el("p", {class: "soft"}, why) : tools(el("span", {class: "soft"}, "Copy as a test with"), ["pytest", "Vitest", "Go"].filter((language) => !isDelivery || language !== "Go").map((language) => copyIn(language, made))));
+    place.replaceChildren(why ? el("p", {class: "soft"}, why) : tools(el("span", {class: "soft"}, "Copy as a test with"), ["pytest", "Vitest", "Go"].filter((language) => !isDelivery || language !== "Go").map((language) => copyIn(language, made))), shown);
   }).catch(({message}) => { place.textContent = message; });
   return place;
 }
