@@ -26,7 +26,7 @@ export class Trace {
   // Options: numbered (number the rows from 1 and keep #row-12 in the address; otherwise a row keeps
   // its number of the journal), newest (start at the end and follow the rows that arrive,
   // until the reader scrolls up; shows the fakes as a column, and as lanes on request),
-  // onselect(row), onfilter(wanted), isWanted(row) (another filter), tools (elements for the toolbar),
+  // onselect(row), onfilter(wanted), isWanted(row) (another filter), isFiltered() and onclear() (of that filter), tools (elements for the toolbar),
   // details(one, trace) (more elements for the detail pane), loading() (older rows will come),
   // gone(fake) (says which older rows were dropped).
   constructor(root, options = {}) {
@@ -138,6 +138,8 @@ export class Trace {
     this.options.onfilter?.(this.wanted);
   }
 
+  clear() { this.options.onclear?.(); this.filter({...ALL_ROWS, slowest: this.wanted.slowest}); }
+
   // Arrange the rows for another filter. The selected row stays in view; if there is none, the list is not scrolled further than it is long.
   arrangeAll() {
     this.arrange();
@@ -161,13 +163,14 @@ export class Trace {
     this.order = el("select", {"aria-label": "Order", onchange: () => this.filter({slowest: this.order.value === "slowest"})}, el("option", {value: ""}, "By time"), el("option", {value: "slowest"}, "Slowest first"));
     this.chip = el("button", {class: "trace-chip", type: "button", hidden: true, onclick: () => this.filter({subject: null})});
     this.count = el("output", {class: "soft"});
+    this.clearButton = el("button", {type: "button", hidden: true, "aria-label": "Clear all filters", title: "Clear all filters", onclick: () => { this.clear(); this.search.focus(); }}, "Clear");
     this.lanesButton = this.options.newest && el("button", {type: "button", title: "Show the calls between fakes as arrows", onclick: () => { localStorage.setItem("lanes", this.laned ? "" : "yes"); this.laned = !this.laned; this.measure(); }}, "Lanes");
     this.heads = el("div", {class: "trace-heads", "aria-hidden": "true"});
     this.problemsText = el("span");
     this.problemsLabel = el("label", {}, this.problems, this.problemsText);
     this.top = el("div", {class: "trace-top"},
       el("div", {class: "trace-tools", role: "search", "aria-label": "Filter the timeline"}, this.search, this.fake,
-        this.problemsLabel, this.order, this.chip, this.count, this.lanesButton, ...(this.options.tools ?? [])), this.heads);
+        this.problemsLabel, this.order, this.chip, this.count, this.clearButton, this.lanesButton, ...(this.options.tools ?? [])), this.heads);
     this.list = el("div", {class: "trace-list", role: "listbox", tabindex: 0, "aria-label": "Timeline",
       onclick: (event) => this.clicked(event)});
     this.empty = el("p", {class: "trace-empty soft", hidden: true});
@@ -242,8 +245,9 @@ export class Trace {
     this.leasts = this.lanes.map((name) => Math.min(LANE_MOST, Math.max(...partsOfName(withoutScheme(name)).map((part) => part.length)) * 6.6 + 4));
     this.count.textContent = matches.size === rows.length ? count(matches.size, "row") : `${matches.size} of ${count(rows.length, "row")}`;
     if (this.options.loading?.()) this.count.textContent += ", loading older ones…";
+    this.clearButton.hidden = !search && !wanted.fake && !wanted.problems && !wanted.subject && !this.options.isFiltered?.();
     this.empty.hidden = this.shown.length > 0;
-    this.empty.replaceChildren(...rows.length ? [this.options.loading?.() ? "Searching older rows… " : ["No row matches the filters. ", this.options.gone?.(wanted.fake) ?? "", " "].join(""), el("button", {type: "button", onclick: () => this.filter(ALL_ROWS)}, "Clear the filters")] : ["No calls were recorded."]);
+    this.empty.replaceChildren(...rows.length ? [this.options.loading?.() ? "Searching older rows… " : ["No row matches the filters. ", this.options.gone?.(wanted.fake) ?? "", " "].join(""), el("button", {type: "button", onclick: () => this.clear()}, "Clear the filters")] : ["No calls were recorded."]);
     this.activate(this.lanes === lanes ? Math.max(0, kept - 1) : 0);
     this.measure(kept);
   }

@@ -263,7 +263,7 @@ def test_an_unknown_address_leads_to_a_page_and_says_so(
     assert page.inner_text("#notice") == ""
     at(page, name, f"#notice:has-text('has no page {name}')")
     assert page.inner_text("h1") == "Overview"
-    at(page, "fake/kv_server/keys/gone", ".detail :text('there is no key')")
+    at(page, "fake/kv_server/keys/gone", ".detail :text('This key is gone.')")
 
 
 def test_a_stopped_server_is_said_in_words_and_found_again(window: Window, serve: Serve) -> None:
@@ -273,6 +273,8 @@ def test_a_stopped_server_is_said_in_words_and_found_again(window: Window, serve
     window.show(other)
     opened = window.page
     at(opened, "activity", ".trace-row")
+    opened.click(".trace-row >> nth=1")
+    holds(opened, "location.hash === '#/activity/2'")
     assert opened.is_hidden("#lost")
     other.process.kill()
     other.process.wait(10)
@@ -280,9 +282,14 @@ def test_a_stopped_server_is_said_in_words_and_found_again(window: Window, serve
     assert other.url.removeprefix("http://") in opened.inner_text("#lost")
     again = serve("kv", "--control-token", "chosen", "--control-port", other.url.rpartition(":")[2])
     opened.locator("#lost").wait_for(state="hidden", timeout=20_000)
-    command(again, "SET", "after", "1")
-    opened.locator(".trace-row", has_text="SET after").wait_for()
-    assert opened.locator(".trace-row").count() == 1
+    opened.locator("#notice", has_text="The server was restarted.").wait_for()
+    for number in range(2):
+        command(again, "SET", f"after:{number}", "1")
+    # The details that were open are not those of the new row with that number.
+    opened.locator(".trace-row", has_text="SET after:1").wait_for()
+    assert opened.locator(".trace-row").count() == 2
+    assert opened.is_hidden(".trace-pane")
+    assert opened.evaluate("location.hash") == "#/activity"
 
 
 # -- activity ----------------------------------------------------------------------------------------

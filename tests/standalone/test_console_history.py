@@ -93,6 +93,99 @@ def test_edits_of_a_key_are_undone(page: Any, server: Server) -> None:
     wait_until(lambda: kv(server, "HGET", "hash", "field") == "old")
 
 
+UNDO = "#notice button:text-is('Undo')"
+EDITS = {
+    "hash": (
+        ["HSET", "k", "tea", "2", "cup", "1"], "cup", {"value": "5"},
+        ["HSET", "k", "tea", "9"], ["HGETALL", "k"], ["tea", "9", "cup", "1"],
+        ["HSET", "k", "cup", "7"], "cup of k is now 7. Set it to 1, as before your change?",
+    ),
+    "zset": (
+        ["ZADD", "k", "1", "a", "2", "b"], "a", {"score": "5"},
+        ["ZADD", "k", "9", "b"], ["ZSCORE", "k", "b"], "9",
+        ["ZADD", "k", "7", "a"], "a of k is now 7.0. Set it to 1.0, as before your change?",
+    ),
+    "list": (
+        ["RPUSH", "k", "a", "b"], "0", {"value": "x"},
+        ["RPUSH", "k", "c"], ["LRANGE", "k", "0", "-1"], ["a", "b", "c"],
+        ["LPUSH", "k", "z"], "0 of k was changed meanwhile. Set it to a, as before your change?",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("type_", EDITS)
+def test_the_undo_of_an_edit_keeps_later_changes_of_the_application(
+    page: Any, server: Server, type_: str
+) -> None:
+    made, name, fields, other, read, kept, same, question = EDITS[type_]
+    kv(server, *made)
+    for later in (other, same):
+        at(page, "fake/kv_server/keys/k", ".detail table")
+        page.click(f"button[aria-label='Edit {name}']")
+        typed(page, f"Edit {name}", **fields)
+        page.locator("#notice", has_text="Saved.").wait_for()
+        kv(server, *later)
+        page.click(UNDO)
+        if later is same:
+            assert page.locator("dialog #question").inner_text() == question
+            page.click("dialog button:text-is('Cancel')")
+            page.locator(UNDO).wait_for()
+        else:
+            page.locator("#notice", has_text="Undone.").wait_for()
+            assert kv(server, *read) == kept
+        at(page, "fake/kv_server/channels", ".list")
+
+
+def test_the_undo_of_an_element_and_of_a_ttl_keeps_the_rest_of_the_key(
+    page: Any, server: Server
+) -> None:
+    kv(server, "HSET", "k", "tea", "2", "cup", "1")
+    at(page, "fake/kv_server/keys/k", ".detail table")
+    page.click("button[aria-label='Remove cup']")
+    page.locator("#notice", has_text="Removed cup.").wait_for()
+    kv(server, "HSET", "k", "tea", "9")
+    page.click(UNDO)
+    wait_until(lambda: kv(server, "HGETALL", "k") == ["tea", "9", "cup", "1"])
+    typed(page, "Add an element", field="pot", value="3")
+    page.locator("#notice", has_text="Added.").wait_for()
+    kv(server, "HSET", "k", "tea", "10")
+    page.click(UNDO)
+    wait_until(lambda: kv(server, "HGETALL", "k") == ["tea", "10", "cup", "1"])
+    typed(page, "Change TTL", seconds="60")
+    page.locator("#notice", has_text="Changed.").wait_for()
+    kv(server, "HSET", "k", "tea", "11")
+    page.click(UNDO)
+    wait_until(lambda: kv(server, "TTL", "k") == -1)
+    assert kv(server, "HGETALL", "k") == ["tea", "11", "cup", "1"]
+
+
+def test_an_undo_of_what_has_changed_since_shows_what_it_takes_back(
+    page: Any, server: Server
+) -> None:
+    """A value, a deletion and a restore have no smaller inverse than a restore."""
+    kv(server, "SET", "k", "1")
+    at(page, "fake/kv_server/keys/k", ".detail textarea")
+    typed(page, "Value", value="2")
+    page.locator("#notice", has_text="Saved").wait_for()
+    kv(server, "SET", "k", "3")
+    page.click(UNDO)
+    question = page.locator("dialog #question")
+    question.filter(has_text="The data has changed since").wait_for()
+    assert question.locator("tr.trace-changed").inner_text().split() == [
+        "k", "value", "3", "value", "1",
+    ]  # fmt: skip
+    assert kv(server, "GET", "k") == "3"
+    page.click("dialog button.danger")
+    wait_until(lambda: kv(server, "GET", "k") == "1")
+    press(page, "Delete")
+    page.locator("#notice", has_text="Deleted k.").wait_for()
+    kv(server, "SET", "k", "new")
+    page.click(UNDO)
+    question.filter(has_text="The data has changed since").wait_for()
+    page.click("dialog button:text-is('Cancel')")
+    assert kv(server, "GET", "k") == "new"
+
+
 def test_a_deletion_of_many_items_is_undone(page: Any, server: Server) -> None:
     kv(server, "MSET", *(word for number in range(120) for word in (f"user:{number}", "ada")))
     at(page, "fake/kv_server/keys?search=user", "table.rows")
@@ -167,3 +260,37 @@ def test_a_history_is_read_once_at_a_time_and_says_that_it_is_loading(
     page.locator(".versions", has_text="The newest 50 of 302 versions.").wait_for()
     assert (len(requests), page.locator(".versions [role=status]").count()) == (2, 0)
     requests[1].continue_()
+
+
+def test_a_key_that_is_gone_says_how_and_is_restored(page: Any, server: Server) -> None:
+    kv(server, "SADD", "tags", "new", "sale")
+    kv(server, "SET", "session", "ada", "EX", "60")
+    kv(server, "SET", "other", "ada", "EX", "60")
+    kv(server, "SET", "late", "ada", "EX", "60")
+    kv(server, "DEL", "late")
+    kv(server, "DEL", "tags")
+    gone = page.locator(".detail .versions")
+    at(page, "fake/kv_server/keys/tags", ".detail .empty")
+    gone.locator("p", has_text="It was deleted at 2026-01-01 00:00:00 UTC").wait_for()
+    assert ", by DEL tags." in gone.locator("p").first.inner_text()
+    page.click(".versions button:text-is('Restore…')")
+    page.click("dialog button.danger")
+    # A call during a restore would make the history unknown, so wait for its end.
+    page.locator("#notice", has_text="restored.").wait_for()
+    assert kv(server, "SCARD", "tags") == 2
+    server.ask("POST", "/clock", {"action": "advance", "by": "2m"})
+    for name in ("session", "other"):
+        at(page, f"fake/kv_server/keys/{name}", f".detail .empty p:text-is('{name}')")
+        gone.locator("p", has_text="It expired at 2026-01-01 00:01:00 UTC").wait_for()
+        page.click(".versions button:text-is('Restore')")
+        page.locator("#notice", has_text="without its TTL.").wait_for()
+        assert (kv(server, "GET", name), kv(server, "TTL", name)) == ("ada", -1)
+        page.click(UNDO)
+        page.locator("#notice", has_text="Undone.").wait_for()
+        assert not kv(server, "EXISTS", name)
+    # The TTL of a deleted key may have ended, with which it would expire at once.
+    at(page, "fake/kv_server/keys/late", ".detail .empty p:text-is('late')")
+    page.click(".versions button:text-is('Restore…')")
+    page.click("dialog button.danger")
+    page.locator("#notice", has_text="late is restored.").wait_for()
+    assert (kv(server, "GET", "late"), kv(server, "TTL", "late")) == ("ada", -1)

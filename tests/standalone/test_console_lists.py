@@ -373,3 +373,41 @@ def test_the_page_of_a_fake_has_the_address_of_its_first_list(
     holds(page, f"location.hash.startsWith('#/fake/{name}/')")
     page.fill(".fake input[type=search]", "wanted")
     holds(page, "location.hash.includes('wanted')")
+
+
+def test_a_link_to_what_failed_keeps_its_filter_and_is_one_step(page: Any, server: Server) -> None:
+    kv(server, "SET", "a", "x")
+    server.ask("POST", "/fakes/kv_server/requests", {"body": ["INCR", "a"]})
+    at(page, "overview", "table[aria-label=errors], [aria-label=errors] a")
+    page.click("[aria-label=errors] a")
+    page.locator(".trace-pane h3", has_text="INCR").wait_for()
+    holds(page, "/^#.activity.\\d+\\?fake=kv_server&problems=yes$/.test(location.hash)")
+    assert page.locator(".trace-row").count() == 1
+    page.go_back()
+    page.locator("h1", has_text="Overview").wait_for()
+    page.go_forward()
+    page.locator(".trace-pane h3", has_text="INCR").wait_for()
+    assert page.locator(".trace-row").count() == 1
+    page.click("button[aria-label='Clear all filters']")
+    holds(page, "/^#.activity.\\d+$/.test(location.hash)")
+    assert page.locator(".trace-row").count() == 2
+    assert page.is_hidden("button[aria-label='Clear all filters']")
+
+
+def test_filters_are_cleared_where_one_is_set(page: Any, server: Server) -> None:
+    kv(server, "SET", "a", "x")
+    kv(server, "RPUSH", "b", "x")
+    clear = page.locator("button[aria-label='Clear all filters']")
+    at(page, "fake/kv_server/keys", "table.rows")
+    assert clear.is_hidden()
+    page.fill("#search", "a")
+    holds(page, "document.querySelectorAll('table.rows tbody tr').length === 1")
+    clear.click()
+    holds(page, "document.querySelectorAll('table.rows tbody tr').length === 2")
+    assert clear.is_hidden()
+    at(page, "fake/queue/messages?status=5xx", ".list")
+    clear.click()
+    holds(page, "location.hash === '#/fake/queue/messages'")
+    at(page, "activity?status=failed", ".trace-empty")
+    clear.click()
+    holds(page, "location.hash === '#/activity'")

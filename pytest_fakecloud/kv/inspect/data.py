@@ -369,12 +369,17 @@ def expiries(fake: KVServer) -> list[tuple[int, PlannedEvent]]:
 
 
 def put_back(fake: KVServer, other: KVServer, section: str, items: Iterable[str]) -> None:
-    """Give keys the values and the TTLs that they have in another server; delete those it lacks."""
+    """Give keys the values and the TTLs that they have in another server; delete those it lacks.
+
+    A key whose TTL has ended since gets none, because it would expire at once.
+    """
     if section != "keys":
         raise ContractError(f"only keys can be put back alone, not {section}")
     source = core_of(other).engine
     with source.lock:
-        saved = cast("Keyspace", source.current()).snapshot()
+        source.update_time()
+        saved_keyspace = cast("Keyspace", source.current())
+        saved, saved_ms = saved_keyspace.snapshot(), saved_keyspace.execution.now_ms
     engine = cast("KVEngine", core_of(fake).engine)
     with engine.lock:
         engine.update_time()
@@ -385,11 +390,13 @@ def put_back(fake: KVServer, other: KVServer, section: str, items: Iterable[str]
         if any(isinstance(values.get(name), SearchIndex) for name in chosen for values in both):
             raise ContractError("a search index cannot be put back alone")
         for name in chosen:
-            value = saved.values.get(name)
-            if value is None:
+            value, at_ms = saved.values.get(name), saved.expires.get(name)
+            # An expired key stays in memory until it is purged.
+            if value is None or (at_ms is not None and at_ms <= saved_ms):
                 keyspace.delete(name)
             else:
-                keyspace.put_back(name, value, saved.expires.get(name))
+                has_ended = at_ms is not None and at_ms <= keyspace.execution.now_ms
+                keyspace.put_back(name, value, None if has_ended else at_ms)
 
 
 def content(fake: KVServer) -> View:

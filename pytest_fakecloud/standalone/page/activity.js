@@ -46,6 +46,8 @@ export class ActivityPage {
       newest: true,
       tools: [this.status, this.pause, this.span, this.over],
       isWanted: (row) => (!this.chosen || row.at_us >= this.chosen[0] && row.at_us <= this.chosen[1]) && (!this.status.value || HAS_STATUS[this.status.value](row)),
+      isFiltered: () => Boolean(this.chosen || this.status.value),
+      onclear: () => { this.status.value = ""; this.between(null); },
       onfilter: () => { this.drawChart(); this.keep(); },
       details: ({row}) => {
         const place = el("div");
@@ -86,8 +88,10 @@ export class ActivityPage {
 
   async go(route) {
     const {search = "", fake = "", problems, status = "", kind, name = "", of, order, from, to} = route.query;
-    this.id = route.parts[1];
+    // The filters come first: to select a row writes them into the address.
+    this.id = undefined;
     this.draw();
+    this.id = route.parts[1];
     if (this.address(this.id) === location.hash) { this.select(); return; }
     this.status.value = own(STATUSES, status) ? status : "";
     this.between(from && to ? [Number(from), Number(to)] : null);

@@ -42,7 +42,7 @@ const topics = {
 };
 
 const records = {
-  list: "records", noun: "record", hasItem: true, itemFilters: ["topic"], needs: "topic", key: (one) => one.id, columns: ["record", "time", "key", "value"], fields: ["id", "at", "key", "value"],
+  list: "records", noun: "record", hasItem: true, itemFilters: ["topic"], needs: "topic", key: (one) => one.id, columns: ["record", "time", "key", "value"], kept: ["record", "key", "value"], fields: ["id", "at", "key", "value"],
   filters: [{name: "topic", label: "topic", options: topicsOf}, {name: "partition", label: "partition", note: "partition", type: "number"}, {name: "offset", label: "from offset", note: "from offset", type: "number"}, {name: "at", label: "from time", note: "from time, 2026-01-01T00:00Z"}],
   tools: (fake, page) => el("div", {class: "forms"}, produce(fake, page), consume(fake)),
   row: (one) => [one.id, when(one.at), one.key ?? "", short(one.value, 200)],
@@ -68,13 +68,16 @@ function lagElement({lag_over_time: points}) {
   return points.some(({lag}) => lag) ? [head("Lag over time"), columnsElement("lag over time, by partition", points.map(({partition, at_us: at, lag}) => ({at, kind: kindOf(partition), value: lag})), {kinds, level: true, isClock: true, noun: "record", pixels: room()})] : null;
 }
 const recordsFrom = (fake, {partition, committed, start}) => { const at = partition.lastIndexOf("-"); return el("a", {href: link(["fake", fake.name, "records"], {topic: partition.slice(0, at), partition: partition.slice(at + 1), offset: committed ?? start})}, partition); };
+const hasCommitted = ({partitions}) => partitions.some(({committed}) => committed != null);
+// Without a committed offset, the lag counts from where the member began, such as the end of a topic.
+const uncommitted = (partitions) => `nothing committed, ${count(partitions.reduce((sum, {start, end}) => sum + end - start, 0), "record")}`;
 const groups = {
   list: "groups", noun: "group", item: groupWithBounds, key: (one) => one.name, columns: ["group", "state", "lag", "members"], fields: ["name", "state", "total_lag"],
-  row: (one) => [one.name, pill(one.state), one.total_lag ? el("span", {class: "fault"}, number(one.total_lag)) : "0", number(one.members.length)],
+  row: (one) => [one.name, pill(one.state), one.total_lag ? el("span", {class: "fault"}, number(one.total_lag)) : hasCommitted(one) ? "0" : "0, nothing committed", number(one.members.length)],
   empty: () => empty("No consumer groups yet.", "A group appears when a client first consumes a topic. Consume one on the Records tab to try."),
   detail: (one, page) => {
     const drop = (member) => act("Remove…", `Remove ${member.name} from ${one.name}`, () => call(page.fake, "group.leave", one.name, member.name), {question: `Remove the instance ${member.name}? Its partitions go to the others.`});
-    return [title(one.name), facts({state: pill(one.state), generation: number(one.generation), lag: number(one.total_lag)}),
+    return [title(one.name), facts({state: pill(one.state), generation: number(one.generation), lag: `${number(one.total_lag)}${hasCommitted(one) || !one.partitions.length ? "" : `: ${uncommitted(one.partitions)} in its partitions, which a group that begins at the earliest offset would read`}`}),
       lagElement(one), versionsElement(page.fake, `group ${one.name}`), head("Members"), one.members.length ? table("members", ["instance", "state", "partitions", ""], one.members, (member) => [member.name, member.state, member.assignment.join(", "), drop(member)]) : soft("No members. Committed offsets stay until their retention ends."),
       head("Offsets"), !one.partitions.length ? soft("Nothing committed, and no member consumes a partition.") : table("offsets", ["partition", "lag", "committed", "position", "end", "member"], one.partitions, (each) => [[recordsFrom(page.fake, each), offsets(each)], each.lag ? el("span", {class: "fault"}, number(each.lag)) : "0", each.committed ?? "none", each.position ?? "", number(each.end), each.owner]),
       form("Set a committed offset", "Set", [{name: "partition", label: "topic and partition", options: one.partitions.map((each) => each.partition)}, {name: "offset", label: "offset", kind: "number", value: "0"}],

@@ -85,17 +85,16 @@ export const facts = (pairs) => el("dl", {class: "facts"}, Object.entries(pairs)
 
 // -- results of actions --
 let fading = 0, moving = "";
-// While the clock moves, its notice takes the place of an empty one. A notice with a button, such as Undo, stays until it is dismissed
-// or another takes its place.
+// While the clock moves, its notice takes the place of an empty one. A notice with a button or a link, such as Undo, stays until it is
+// dismissed or another takes its place.
 export function say(text, kind = "bad") {
   if (!text && moving) [text, kind] = [moving, "busy"];
   if (!text && $("notice").querySelector("button")) return;
   clearTimeout(fading);
-  const stays = [text].flat().some((part) => part instanceof HTMLButtonElement);
+  const stays = [text].flat().some((part) => part instanceof HTMLButtonElement || part instanceof HTMLAnchorElement);
   $("notice").dataset.kind = kind;
   $("notice").replaceChildren(...[text, stays && el("button", {type: "button", class: "quiet", "aria-label": "Dismiss", onclick: () => $("notice").replaceChildren()}, "✕")].flat().filter(Boolean));
-  // A notice with a link stays for longer.
-  if (kind === "good" && text && !stays) fading = setTimeout(() => say(""), Array.isArray(text) ? 12000 : 4000);
+  if (kind === "good" && text && !stays) fading = setTimeout(() => say(""), 4000);
 }
 export async function attempt(work) { try { say(""); return await work(); } catch (error) { say(error.message); } }
 export async function copy(text, notice = "Copied.") { try { await navigator.clipboard.writeText(text); say(notice, "good"); } catch { prompt("Copy:", text); } }
@@ -287,6 +286,8 @@ export async function move(body) {
   await attempt(() => moved(body));
   document.dispatchEvent(new Event("changed"));
 }
+// The last moves of the clock by which something became due, as links with the time that they reached.
+export const moves = [], MOST_MOVES = 5;
 export async function moved(body) {
   if (moving) throw new Error("The clock is still moving. Wait until it has arrived.");
   moving = `Moving the clock${body.to ? ` to ${both(body.to) || body.to} UTC` : ""}…`;
@@ -299,7 +300,8 @@ export async function moved(body) {
   showClock(found);
   const isStopped = target !== null && micros(found.now) < micros(target), {fired} = found;
   // The notice of a stopped move stays, because where it ended was not chosen.
-  const due = count(fired.length, "event"), of = fired.length ? el("a", {href: link(["activity"], {from: micros(began) + 1, to: micros(found.now)})}, `${due} became due`) : "";
+  const due = count(fired.length, "event"), linked = () => el("a", {href: link(["activity"], {from: micros(began) + 1, to: micros(found.now)})}, `${due} became due`), of = fired.length ? linked() : "";
+  if (fired.length) moves.splice(0, moves.length, {now: found.now, linked}, ...moves.slice(0, MOST_MOVES - 1));
   say([`${isStopped ? `Stopped at ${both(found.now)} UTC, before ${both(target)}.` : `It is ${both(found.now)} UTC.`}${fired.length ? " " : ""}`, of, `${fired.length ? `${isStopped ? `, the last: ${short(fired.at(-1).replace(/^\S+ /, ""), 80)}` : ""}.` : isStopped ? " Nothing became due." : ""}`], isStopped ? "busy" : "good");
   return !isStopped;
 }

@@ -1,6 +1,7 @@
 // Failed calls, grouped by what failed, each group with advice.
 
 import {count, el, link, number, own, short, table, when} from "./dom.js";
+import {withoutScheme} from "./elements.js";
 
 // The error code of a Redis reply, or the status of a response.
 const codeOf = (row) => /^(?:\d{3} )?([A-Z]{3,}) /.exec(row.text.answer)?.[1] ?? (row.status ? String(row.status) : row.data.error ?? row.outcome);
@@ -13,7 +14,9 @@ const ADVICE = {
   404: () => "The fake does not have this path, or what it names does not exist. Compare them with the documentation.", 429: () => "A limit was reached: one of the settings, or an injected fault.",
   413: () => "The request is larger than the limit of the fake.", ConnectionRefusedError: () => "Start your application, or forward the address to where it listens: Destinations of the queue.", UnstubbedDestinationError: () => "Forward the address to your application, or answer it: Violations has both forms.", DestinationTimeoutError: () => TOO_SLOW, TimeoutError: () => TOO_SLOW, dropped: () => "An injected fault closed the connection.", null: () => "The destination did not answer. Open a row for the reason.",
 };
-export const adviceOf = (row) => row.faults.length ? "An injected fault answered. Remove it on the tab Faults of the fake." : own(ADVICE, codeOf(row))?.(row) ?? (isHandshake(row) ? "The client asks for a feature and ignores this error." : row.kind === "attempt" ? "The destination failed. Open a row for its answer." : "");
+// The advice of a group of rows, or with `isHere` that beside the details of the row itself.
+const answerOf = ({data, peer, text, response}) => `${withoutScheme(data.url ?? peer)} answered ${text.answer}${response?.body ? `: ${short(response.body, 120)}` : ""}. Mend the destination, then send the message again.`;
+export const adviceOf = (row, isHere = false) => isHere && row.kind === "attempt" && !row.faults.length && row.status != null ? answerOf(row) : row.faults.length ? "An injected fault answered. Remove it on the tab Faults of the fake." : own(ADVICE, codeOf(row))?.(row) ?? (isHandshake(row) ? "The client asks for a feature and ignores this error." : row.kind === "attempt" ? "The destination failed. Open a row for its answer." : "");
 
 // Commands with which clients ask for features: they ignore that a server does not have them.
 export const isHandshake = (row) => row.kind === "call" && !row.faults.length && /^(\d+ )?(ERR|NOPROTO) /.test(row.text.answer) && /^(HELLO|COMMAND|COMMAND DOCS|CLIENT (SETINFO|SETNAME|MAINT_NOTIFICATIONS|TRACKING|NO-TOUCH))$/.test(row.operation);

@@ -1,7 +1,7 @@
 // The data of fakes over time: what a row changed, going back to just before it, and the versions of an item.
 
-import {act, attempt, el, link, number, own, say, short, soft, table, when} from "./dom.js";
-import {ask, path, query} from "./api.js";
+import {act, attempt, confirmed, el, link, number, moment, own, say, short, soft, table, when} from "./dom.js";
+import {ask, change, path, query, sendWell} from "./api.js";
 import {changesTable, count, fieldsOf, fold} from "./elements.js";
 import {entries, journal} from "./journal.js";
 import {oneAtATime} from "./rows.js";
@@ -26,28 +26,42 @@ export function changesSection({count: many, sums, changes, not_compared: missin
 // What a restore does, which undoes the changes since then.
 const undone = ({sums, changes, ...rest}) => ({...rest, sums: Object.fromEntries(Object.entries(sums).map(([fake, {added, changed, removed}]) => [fake, {added: removed, changed, removed: added}])), changes: changes.map((change) => ({...change, before: change.after, after: change.before}))});
 
-// A notice with a button that puts data back to just before a row: all of it, or what `part` names.
-function sayWithUndo(text, row, part) {
+// The changes since just before a row: all of them, or those of what `part` names.
+const sinceOf = (row, {items, ...part} = {}) => `/journal/${row}/since${query({...part, items: items && JSON.stringify(items)})}`;
+const preview = (label, note, found) => el("div", {id: "question", class: "preview"}, el("p", {}, el("b", {}, `${label}?`), note), changesSection(undone(found), ["now", "restored"]));
+
+// The question before a change by the rows from `row` to `last` is undone, if the data has changed since: it shows all that is taken back.
+async function changedSince(row, last, part) {
+  // A restore has a row for each fake.
+  while (entries.known.get(last + 1)?.operation === "restored") last++;
+  if ((await ask("GET", "/state")).latest <= last || !(await ask("GET", sinceOf(last + 1, part))).count) return null;
+  return preview("Undo", " The data has changed since, and that is taken back too.", await ask("GET", sinceOf(row, part)));
+}
+// A notice with a button that undoes a change: by `inverse`, which returns {question, run}, or null if it does not apply any more, or by
+// a restore to just before the row, of all data or of what `part` names. What has changed since is overwritten after a question only.
+function sayWithUndo(text, row, part, {last = row, inverse} = {}) {
   if (!row) { say(text, "good"); return; }
   say([text, el("button", {type: "button", class: "quiet", onclick: () => attempt(async () => {
-    await ask("POST", `/journal/${row}/restore`, part);
+    const {question, run} = await inverse?.() ?? {question: await changedSince(row, last, part), run: () => ask("POST", `/journal/${row}/restore`, part)};
+    if (question && !await confirmed(question, "Undo")) return;
+    await run();
     say("Undone.", "good");
     document.dispatchEvent(new Event("changed"));
   })}, "Undo")], "good");
 }
 // Offers to undo a change of items, which was made by the call of a row.
-export const offerUndo = (fake, row, section, items, text) => sayWithUndo(text, row, {fake: fake.name, section, items});
+export const offerUndo = (fake, row, section, items, text, how) => sayWithUndo(text, row, {fake: fake.name, section, items}, how);
 
 // A button that restores data. It first shows what that changes, as the changes at an address undo it, and the restore can be undone.
 export function restoreButton(text, label, changes, restore, what, part = {}) {
   return act(text, label, async () => { const {row} = await restore(); sayWithUndo(`${what} ${what.startsWith("All") ? "are" : "is"} restored.`, row, part); }, {soft: true, question: async () => {
-    const found = undone(await ask("GET", changes));
+    const found = await ask("GET", changes);
     if (!found.count && !found.not_compared.length) throw new Error("Nothing has changed since then, so there is nothing to restore.");
-    return el("div", {id: "question", class: "preview"}, el("p", {}, el("b", {}, `${label}?`), " The clock stays, so what was due since then happens at once. You can undo it."), changesSection(found, ["now", "restored"]));
+    return preview(label, " The clock stays, so what was due since then happens at once. You can undo it.", found);
   }});
 }
 // A button that restores to just before a row: all fakes, or what `part` names.
-const restoreBefore = (row, text, what, {items, ...part}) => restoreButton(text, `${text.replace("…", "")} to just before #${row}`, `/journal/${row}/since${query({...part, items: items && JSON.stringify(items)})}`, () => ask("POST", `/journal/${row}/restore`, {...part, ...items && {items}}), what, {...part, ...items && {items}});
+const restoreBefore = (row, text, what, {items, ...part}) => restoreButton(text, `${text.replace("…", "")} to just before #${row}`, sinceOf(row, {items, ...part}), () => ask("POST", `/journal/${row}/restore`, {...part, ...items && {items}}), what, {...part, ...items && {items}});
 
 // The sections whose items can be put back alone.
 const isPutBack = (section) => section === "keys" || section === "default namespace" || section.startsWith("namespace ");
@@ -72,7 +86,7 @@ let opened = {};
 function historyOf(fake, section, item) {
   const name = JSON.stringify([fake.name, section, item]);
   if (opened.name !== name) {
-    const history = opened = {name, parts: () => [el("p", {class: "soft", role: "status"}, "Loading…")], draw: () => history.place.replaceChildren(...history.parts())};
+    const history = opened = {name, parts: () => [el("p", {class: "soft", role: "status"}, "Loading…")], draw: () => history.place.replaceChildren(...history.parts().filter(Boolean))};
     history.read = oneAtATime(async () => {
       try {
         const {versions} = await ask("GET", path(fake, `/versions${query({section, item})}`));
@@ -87,17 +101,29 @@ function historyOf(fake, section, item) {
   return opened;
 }
 const MOST_VERSIONS = 50;
+// The time at which a TTL ends, as the data of a key has it: "2026-01-01 00:15:00.000 UTC".
+const ended = (text) => Date.parse(text.replace(" ", "T").replace(" UTC", "Z"));
+const expiryOf = ({fields, at}, before) => fields === null && before?.expires && ended(before.expires) <= Date.parse(at) ? new Date(ended(before.expires)).toISOString() : null;
+// A button that writes a key again that has expired, without its TTL: just before the next row, it had expired already.
+function againButton(fake, key, fields) {
+  const isCut = / characters, checksum [0-9a-f]{8}\)/.test(JSON.stringify(fields));
+  return isCut ? soft("Too long to be restored.") : act("Restore", `Restore ${short(key, 60)} without its TTL`, async () => {
+    const [line] = (await import("./tests.js")).remade([key, fields]);
+    await sendWell(fake, "POST", "/", line);
+    offerUndo(fake, change.row, "keys", [key], `${short(key, 60)} is restored without its TTL.`);
+  });
+}
 // The newest versions first, each with the value before it, and a button that gives the item this version again.
 function versionsTable(fake, section, item, versions) {
-  const all = versions.map((version, at) => ({...version, before: versions[at - 1]?.fields ?? null, next: versions[at + 1]?.number})).reverse();
-  const madeBy = ({number: row, before, fields}) => row ? el("a", {href: link(["activity", row])}, entries.known.get(row)?.text.what.slice(0, 80) ?? `#${row}`) : before === null && fields !== null ? "there before" : "the clock, or the control API";
+  const all = versions.map((version, at) => { const before = versions[at - 1]?.fields ?? null, expired = expiryOf(version, before); return {...version, at: expired ?? version.at, expired, before, next: versions[at + 1]?.number}; }).reverse(), [last] = all;
+  const madeBy = ({number: row, before, fields, expired}) => expired ? "the end of its TTL" : row ? el("a", {href: link(["activity", row])}, entries.known.get(row)?.text.what.slice(0, 80) ?? `#${row}`) : before === null && fields !== null ? "there before" : "the clock, or the control API";
   const value = (fields, other) => fields === null ? el("span", {class: "soft"}, "–") : fieldsOf(item, fields, other, {changed: other !== null});
-  const rows = table("versions", ["time", "made by", "before", "after", ""], all.slice(0, MOST_VERSIONS), (version) => [when(version.at), madeBy(version), value(version.before, version.fields), version.fields === null ? el("span", {class: "soft"}, "gone") : value(version.fields, version.before),
-    version.next && isPutBack(section) ? restoreButton("Restore…", `Restore ${short(item, 60)} as of ${version.at.slice(0, 19).replace("T", " ")}`, `/journal/${version.next}/since${query({fake: fake.name, section, items: JSON.stringify([item])})}`, () => ask("POST", `/journal/${version.next}/restore`, {fake: fake.name, section, items: [item]}), short(item, 60), {fake: fake.name, section, items: [item]}) : version === all[0] ? el("span", {class: "soft"}, "now") : ""]);
-  return [rows, ...all.length > MOST_VERSIONS ? [soft(`The newest ${MOST_VERSIONS} of ${count(all.length, "version")}. In Activity shows all calls.`)] : []];
+  const rows = table("versions", ["time", "made by", "before", "after", ""], all.slice(0, MOST_VERSIONS), (version) => [when(version.at), madeBy(version), value(version.before, version.fields), version.fields === null ? el("span", {class: "soft"}, version.expired ? "expired" : "gone") : value(version.fields, version.before),
+    section === "keys" && all[all.indexOf(version) - 1]?.expired ? againButton(fake, item, version.fields) : version.next && isPutBack(section) ? restoreButton("Restore…", `Restore ${short(item, 60)} as of ${version.at.slice(0, 19).replace("T", " ")}`, sinceOf(version.next, {fake: fake.name, section, items: [item]}), () => ask("POST", `/journal/${version.next}/restore`, {fake: fake.name, section, items: [item]}), short(item, 60), {fake: fake.name, section, items: [item]}) : version === last ? el("span", {class: "soft"}, "now") : ""]);
+  return [last.fields === null ? el("p", {role: "status"}, last.expired ? "It expired at " : "It was deleted at ", moment(last.at), last.expired ? "." : [", by ", madeBy(last), "."]) : null, rows, ...all.length > MOST_VERSIONS ? [soft(`The newest ${MOST_VERSIONS} of ${count(all.length, "version")}. In Activity shows all calls.`)] : []];
 }
 // The versions of an item with the rows that made them, read when the part is opened, and again when the item is drawn again.
-export function versionsElement(fake, section, item = "") {
+export function versionsElement(fake, section, item = "", open = false) {
   const place = el("div"), load = () => { const history = Object.assign(historyOf(fake, section, item), {place}); history.draw(); history.read(); };
-  return el("details", {class: "form versions", "data-key": `versions ${section} ${item}`, ontoggle: ({target}) => { if (target.open) load(); }}, el("summary", {}, "History"), place);
+  return el("details", {open, class: "form versions", "data-key": `versions ${section} ${item}`, ontoggle: ({target}) => { if (target.open) load(); }}, el("summary", {}, "History"), place);
 }

@@ -1,6 +1,6 @@
 // Pages of a key-value server: keys, search indexes and the command box.
 
-import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, el, empty, facts, form, head, isTyped, json, laidOut, link, moment, number, own, pill, redraw, say, short, soft, table, title, tools, visible, withDay, words, about, confirmed, discard} from "./dom.js";
+import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, el, empty, facts, form, head, isTyped, json, laidOut, link, micros, moment, number, own, pill, redraw, say, short, soft, table, title, tools, visible, withDay, words, about, confirmed, discard} from "./dom.js";
 import {ask, call, change, item, list, path, send, sendWell} from "./api.js";
 import {digits, dump} from "./elements.js";
 import {offerUndo, versionsElement} from "./history.js";
@@ -33,14 +33,20 @@ const lengthOf = (one) => count(one.length, {hash: "field", vector: "vector", st
 
 const keys = {
   list: "keys", noun: "key", folder: "namespace", facet: "type", rawId: true, hasItem: true, key: (one) => wordOf(one.id),
-  searchNote: "Search, or user:*", columns: ["key", "type", "TTL", "size", "value"], fields: ["key", "type", "ttl_ms", "bytes", "preview"],
+  searchNote: "Search, or user:*", columns: ["key", "type", "TTL", "size", "value"], kept: ["key", "type", "TTL", "value"], fields: ["key", "type", "ttl_ms", "bytes", "preview"],
   row: (one) => [short(nameOf(wordOf(one.id)), 200), pill(words(one.type)), el("span", {class: one.ttl_ms == null ? "soft" : "", title: one.expires ?? ""}, ttl(one)), bytes(one.bytes ?? 0), short(one.preview || (one.type === "string" ? '""' : lengthOf(one)), 120)],
   tools: (fake, page) => newKey(fake, page), bar: views, section: () => "keys", name: (one) => one.key, above: tree, bulk: [{text: "Delete", work: (fake, names) => run(fake, "DEL", ...names), undone: "Deleted", note: "The notice that follows can undo it."}],
+  gone: (id, {fake}) => [el("p", {class: "mono"}, nameOf(wordOf(id))), versionsElement(fake, "keys", wordOf(id), entries.list.some((row) => row.fake === fake.name))],
   empty: () => empty("No keys yet.", "A key appears when your application writes one. Add one above, or in the command box."),
   detail: (one, page) => [title(nameOf(wordOf(one.id))), keyFacts(one), ...keyActs(one, page), ...valueOf(one, page), versionsElement(page.fake, "keys", one.key)],
 };
 // Offers to undo a change of a key.
-const undoOf = (fake, key) => (row, text) => offerUndo(fake, row, "keys", [key], text);
+const undoOf = (fake, key, inverse) => (row, text) => offerUndo(fake, row, "keys", [key], text, {inverse});
+// The inverse of a change of a TTL, of which `after` is the key after it.
+const ttlBefore = (fake, one, after) => async () => {
+  const now = await current(fake, one.id), key = wordOf(one.id);
+  return now && after() && {question: now.expires === after().expires ? null : `${one.key} is now to expire: ${now.expires ? ttl(now) : "never"}. Overwrite it with the TTL before your change?`, run: () => run(fake, ...one.expires ? ["PEXPIREAT", key, Math.round(micros(one.expires) / 1000)] : ["PERSIST", key])};
+};
 
 // The choice between a list and a tree of namespaces, which colons separate, and the tree. Keys of the root are listed below it.
 function views(found, page) { return choice("view", ["", "tree"], page.values.view ?? "", (value) => page.change({view: value}), (value) => value ? "Namespaces" : "List"); }
@@ -89,8 +95,9 @@ const keyFacts = (one) => tools(pill(words(one.type)), el("span", {}, [/string|j
 
 function keyActs(one, page) {
   const {fake} = page, key = wordOf(one.id);
+  let after = null;
   return [tools(form("Change TTL", "Set TTL", [{name: "seconds", label: "TTL in seconds; empty removes it", kind: "number", value: one.ttl_ms == null ? "" : Math.ceil(one.ttl_ms / 1000)}],
-    async ({seconds}) => { await run(fake, ...(seconds ? ["EXPIRE", key, seconds] : ["PERSIST", key])); document.activeElement.blur(); return done("Changed."); }, {open: false, undo: undoOf(fake, one.key), overwrites: meanwhile(fake, one, "expires", (now) => now.expires ? `to expire in ${ttl(now)}` : "without TTL")}),
+    async ({seconds}) => { await run(fake, ...(seconds ? ["EXPIRE", key, seconds] : ["PERSIST", key])); after = await current(fake, one.id); document.activeElement.blur(); return done("Changed."); }, {open: false, undo: undoOf(fake, one.key, ttlBefore(fake, one, () => after)), overwrites: meanwhile(fake, one, "expires", (now) => now.expires ? `to expire in ${ttl(now)}` : "without TTL")}),
   copyButton(nameOf(key), "Copy key", "Copy key"), act("Delete", `Delete the key ${nameOf(key)}`, async () => { await run(fake, "DEL", key); discard(".detail"); location.hash = page.address(); undoOf(fake, one.key)(change.row, `Deleted ${short(nameOf(key), 60)}.`); }), one.is_text && one.hex === undefined && remade(one) ? copies({method: "POST", path: path(fake, "/requests"), body: {body: remade(one)}}, "this key") : null)];
 }
 
@@ -143,22 +150,36 @@ function elements(one, page) {
     redraw(place, el("p", {class: "soft", role: "status"}, found.items.length ? `${number(found.first)}–${number(last)} of ${number(found.matching)}` : "No element matches."),
       table("elements", [...one.columns, editor.drop || one.type === "list" ? "" : null].filter((text) => text !== null), found.items, (row) => [...one.columns.map((column) => column === "id" && one.type === "stream" ? [row.id, el("br"), el("span", {class: "soft"}, new Date(Number(row.id.split("-")[0])).toISOString().slice(0, 19).replace("T", " "))] : row.hex?.[column] === undefined ? short(row[column], 500) : el("span", {title: "hexadecimal"}, short(cell(row, column), 500))),
         el("span", {class: "tools"}, editor.fields.includes("value") || one.type === "zset" ? el("button", {type: "button", "aria-label": `Edit ${name(row)}`, onclick: async () => { if (!isTyped(adding) || await confirmed("Discard what you have typed? It was not sent.", "Discard")) edit(row); }}, "Edit") : null,
-          editor.drop ? act("Remove", `Remove ${name(row)}`, async () => { await run(fake, ...editor.drop(asBytes(row))); undoOf(fake, one.key)(change.row, `Removed ${short(name(row), 60)}.`); }) : null)]),
+          editor.drop ? act("Remove", `Remove ${name(row)}`, async () => { await run(fake, ...editor.drop(asBytes(row))); undoOf(fake, one.key, inverseOf(row, null))(change.row, `Removed ${short(name(row), 60)}.`); }) : null)]),
       found.previous || found.next ? tools([["← Previous", "before", found.previous], ["Next →", "after", found.next]].map(([text, which, cursor]) =>
         el("button", {type: "button", disabled: !cursor, onclick: () => { Object.assign(state, {after: "", before: "", [which]: cursor}); attempt(load); }}, text))) : null);
   }
   const adding = el("div");
-  // The question before an element is overwritten: one that is not as it was shown, or one that exists when another is added.
-  async function overwrites(row, values) {
-    if (!["hash", "zset", "list", "array"].includes(one.type) || (one.type === "list" && !row)) return null;
-    const [id, field] = {hash: ["field", "value"], zset: ["member", "score"], list: ["index", "value"], array: ["index", "value"]}[one.type], wanted = row ? cell(row, id) : values[id], search = one.type === "list" ? row.value : row?.[id] ?? wanted;
-    let now;
-    for (let after = ""; after !== null && !now;) {
+  // The element that was changed last, before and after that.
+  let before = null, after = null;
+  const [id, field] = {hash: ["field", "value"], zset: ["member", "score"], list: ["index", "value"], array: ["index", "value"], set: ["member", "member"]}[one.type] ?? [];
+  // The element of now with this name. That of a list is found by its value too: undefined means that it was changed.
+  async function elementOf(wanted, search) {
+    for (let after = "", now; after !== null; now = null) {
       const page_ = (await current(fake, one.id, {search, after, limit: 500}))?.elements ?? {items: [], next: null};
-      now = page_.items.find((each) => cell(each, id) === wanted);
+      if (now = page_.items.find((each) => String(cell(each, id)) === String(wanted))) return now;
       after = page_.next;
     }
-    if (row && now && cell(now, field) === cell(row, field) || !row && !now) return null;
+  }
+  // The inverse of a change of one element, null where there is none before or after it. It leaves all other elements.
+  const inverseOf = (before, after) => !field || !before && !editor.drop ? undefined : async () => {
+    const known = before ?? after, now = await elementOf(cell(known, id), one.type === "list" ? after.value : known[id]), same = now && after ? one.type === "zset" ? Number(now.score) === Number(after.score) : cell(now, field) === cell(after, field) : !now && !after;
+    // The last element took the key with it.
+    if (!await current(fake, one.id)) return null;
+    return {question: same ? null : `${cell(known, id)} of ${one.key} ${now ? `is now ${short(cell(now, field), 80)}` : `was ${one.type === "list" ? "changed" : "removed"} meanwhile`}. ${before ? `Set it to ${short(cell(before, field), 80)}, as before your change` : "Remove it"}?`, run: () => run(fake, ...before ? editor.put(asBytes(before)) : editor.drop(asBytes(after)))};
+  };
+  // The question before an element is overwritten: one that is not as it was shown, or one that exists when another is added.
+  async function overwrites(row, values) {
+    before = row;
+    if (!field || one.type === "list" && !row) return null;
+    const wanted = row ? cell(row, id) : values[id], now = await elementOf(wanted, one.type === "list" ? row.value : row?.[id] ?? wanted);
+    before = now ?? null;
+    if (row && now && cell(now, field) === cell(row, field) || !row && !now || one.type === "set") return null;
     // The table behind the question shows what is there now.
     await attempt(load);
     return now ? `${wanted} of ${one.key} is now ${short(cell(now, field), 80)}. Overwrite it with ${short(values[field], 80)}?` : `${wanted} of ${one.key} was ${one.type === "list" ? "changed" : "removed"} meanwhile. Overwrite it?`;
@@ -166,7 +187,14 @@ function elements(one, page) {
   function edit(row) {
     const given = row ?? {};
     adding.replaceChildren(form(row ? `Edit ${name(row)}` : "Add an element", row ? "Save" : "Add", editor.fields.map((field) => ({name: field, label: given.hex?.[field] === undefined ? field : `${field}, in hexadecimal`, value: row ? cell(given, field) : undefined, wide: true, fixed: Boolean(row) && ["field", "member", "index"].includes(field), note: field === "fields" ? '{"name": "value"}' : "", needed: field !== "value"})),
-      async (values) => { await run(fake, ...editor.put({...(row && one.type === "list" ? {index: row.index} : {}), ...asBytes(values, given.hex)})); if (row) edit(); document.activeElement.blur(); return done(row ? "Saved." : "Added."); }, {open: Boolean(row), undo: undoOf(fake, one.key), overwrites: (values) => overwrites(row, values)}));
+      async (values) => {
+        const put = {...(row && one.type === "list" ? {index: row.index} : {}), ...asBytes(values, given.hex)};
+        await run(fake, ...editor.put(put));
+        after = {...given, ...values, ...given.hex && {hex: Object.fromEntries(Object.keys(given.hex).map((column) => [column, (values[column] ?? digits(given.hex[column])).replace(/\s+/g, "").toLowerCase()]))}};
+        if (row) edit();
+        document.activeElement.blur();
+        return done(row ? "Saved." : "Added.");
+      }, {open: Boolean(row), undo: (number_, text) => undoOf(fake, one.key, inverseOf(before, after))(number_, text), overwrites: (values) => overwrites(row, values)}));
     if (row) adding.querySelector("input:not([readonly])").focus();
   }
   edit();
@@ -204,7 +232,7 @@ function published(fake, channel) {
     .flatMap((row) => row.data.words.map((words, at) => ({row, words, at})).filter(({words: [name, to]}) => PUBLISH.test(name) && (channel === undefined || to === channel)));
 }
 const messagesTable = (messages) => messages.length ? table("published messages", ["time", "channel", "message", "received by"], messages, ({row, words: [, to, text], at}) => [el("a", {href: link(["activity", row.number])}, withDay(new Date(row.at_us / 1000).toISOString())), short(to, 60), short(text ?? "", 300), row.data.words.length === 1 ? row.text.answer : short([row.response?.decoded].flat()[at]?.result ?? "")]) : soft("No message was published yet.");
-const publishForm = (fake, channel) => form("Publish", "Publish", [{name: "channel", label: "channel", value: channel, needed: true}, {name: "message", label: "message", wide: true}],
+const publishForm = (fake, channel) => form("Publish", "Publish", [{name: "channel", label: "channel", value: channel, needed: true, list: async () => (await list(fake, "channels", {limit: 500})).items.filter(({kind}) => kind !== "pattern").map(({name}) => name)}, {name: "message", label: "message", wide: true}],
   async ({channel: to, message}) => done(`Received by ${count(await run(fake, "PUBLISH", to, message), "subscriber")}.`), {open: channel !== undefined, edits: false, copied: false});
 const matchesGlob = (pattern) => new RegExp(`^${pattern.replace(/[.+^${}()|\\]/g, "\\$&").replaceAll("*", ".*").replaceAll("?", ".")}$`, "s");
 const channels = {

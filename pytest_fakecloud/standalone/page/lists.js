@@ -15,6 +15,7 @@ export class ListPage {
     this.body = el("div", {class: "list-body"});
     this.bar = el("div", {class: "tools"});
     this.counted = el("span", {class: "soft", role: "status", id: "count"}, "Loading…");
+    this.clear = el("button", {type: "button", class: "clear", hidden: true, "aria-label": "Clear all filters", onclick: () => { this.search.value = ""; this.change(this.cleared()); this.search.focus(); }}, "Clear");
     this.facets = el("div", {class: "facets", role: "group", "aria-label": "filter"});
     this.search = el("input", {type: "search", id: "search", placeholder: spec.searchNote ?? `Search ${plural(spec.noun)}`, "aria-label": `search ${plural(spec.noun)}`, oninput: () => this.change({search: this.search.value})});
     this.fields = (spec.filters ?? []).map(({name, label, note, options, type, list: known}) => {
@@ -27,7 +28,7 @@ export class ListPage {
     if (spec.moreFilters) this.more = el("details", {class: "form filters"}, el("summary", {}, "Filters"), el("div", {class: "fields"}, this.fields.map(({input}) => el("label", {class: "field"}, input.getAttribute("aria-label"), input))));
     this.side = el("section", {class: "detail", "aria-label": "details", tabindex: -1, hidden: true});
     this.node = el("div", {class: "split"}, el("section", {class: "list", "aria-label": plural(spec.noun)},
-      tools(this.search, this.more ?? this.fields.map((field) => field.input), spec.tools?.(fake, this), this.bar, this.counted, saveButton(`${fake.name}-${tab}.json`, async () => JSON.stringify(await this.all(), null, 1), `Save these ${plural(spec.noun)} as JSON`, "↓ JSON"), this.facets), this.body), border("width of the list", 50), this.side);
+      tools(this.search, this.more ?? this.fields.map((field) => field.input), spec.tools?.(fake, this), this.bar, this.counted, saveButton(`${fake.name}-${tab}.json`, async () => JSON.stringify(await this.all(), null, 1), `Save these ${plural(spec.noun)} as JSON`, "↓ JSON"), this.clear, this.facets), this.body), border("width of the list", 50), this.side);
     this.stop = new AbortController();
     addEventListener("keydown", (event) => this.step(event), {signal: this.stop.signal});
   }
@@ -61,11 +62,15 @@ export class ListPage {
       if (document.activeElement !== input) input.value = this.values[name] ?? "";
     }
     // The filters stay closed, so that a narrow screen shows the list, and say which of them are set.
+    this.clear.hidden = !Object.keys(this.cleared()).some((name) => this.values[name]);
     const set = this.fields.filter(({input}) => input.value).map(({input}) => `${input.getAttribute("aria-label")} ${input.value}`);
     if (this.more) this.more.firstChild.textContent = set.length ? `Filters: ${set.join(", ")}` : "Filters";
     this.body.ariaBusy = "true";
     try { await this.refresh(); } finally { this.body.ariaBusy = null; }
   }
+
+  // The values of a list without filters; a part that is always chosen, such as a namespace, is none.
+  cleared() { return Object.fromEntries(["search", this.spec.facet, ...this.fields.filter(({options}) => !options).map(({name}) => name)].filter(Boolean).map((name) => [name, ""])); }
 
   async refresh() {
     const turn = ++this.turn, {id, spec} = this;
@@ -161,7 +166,7 @@ export class ListPage {
     const {key, name, noun, section} = this.spec, keys = items.map(key), many = count(keys.length, noun);
     let first;
     for (let at = 0; at < keys.length; at += 100) { await work(this.fake, keys.slice(at, at + 100), this); first ??= change.row; }
-    if (undone) offerUndo(this.fake, first, section(this), items.map(name), `${undone} ${many}.`); else say(`${text}: ${many}.`, "good");
+    if (undone) offerUndo(this.fake, first, section(this), items.map(name), `${undone} ${many}.`, {last: change.row}); else say(`${text}: ${many}.`, "good");
   }
   // Acts on all items that the search and the filters find when the button is pressed, after a question with their number. Later items are not in it.
   bulkOfFound({text, work, undone, note = "", applies = () => true}, {matching}) {
@@ -184,7 +189,7 @@ export class ListPage {
     if (opens) this.place(true);
     this.side.hidden = false;
     this.node.classList.add("chosen");
-    const parts = !found || found.gone ? [empty(`This ${this.spec.noun} is gone.`, found?.gone ?? "It was deleted, or the fake was reset.")] : this.spec.detail(found, this);
+    const parts = !found || found.gone ? [empty(`This ${this.spec.noun} is gone.`, ...this.spec.gone?.(id, this) ?? [found?.gone ?? "It was deleted, or the fake was reset."])] : this.spec.detail(found, this);
     const name = found && !found.gone && (this.spec.list === "dead-letters" ? found.message : found.public_id ?? this.spec.key(found)), kind = own(KINDS, this.spec.list);
     redraw(this.side, detailBar(this.address(), name, kind ? {kind, name, of: this.fake.name} : undefined), ...parts);
     if (another) this.side.scrollTop = 0;

@@ -103,12 +103,24 @@ function soon() {
 }
 
 // -- stopped server, missing token --
+// Whether the server has another row with the number of the newest known one, or none. A server that has started again numbers its rows from 1.
+async function isRestarted() {
+  const known = entries.list.at(-1);
+  if (!known) return false;
+  const row = (await ask("GET", `/journal?after=${known.number - 1}&limit=1`)).find(({number: one}) => one === known.number);
+  return !row || row.at_us !== known.at_us || row.operation !== known.operation;
+}
 async function found() {
-  const {latest} = await ask("GET", "/state");
-  if (latest < entries.latest) startOver();
+  const again = await isRestarted(), {parts, query} = read();
+  if (again) {
+    startOver();
+    // The number of the details that are open is that of another row now.
+    if (parts[0] === "activity" && parts[1]) go(link(["activity"], query), {replace: true});
+  }
   await catchUp();
   if (place === null) await show();
   await refresh();
+  if (again) say("The server was restarted. Its earlier calls are gone, and data that it does not keep.", "busy");
 }
 let asking = 0;
 function sayLost() {
@@ -182,7 +194,7 @@ async function begin() {
 $("skip").addEventListener("click", () => $("view").focus());
 $("keys-button").addEventListener("click", showShortcuts);
 $("reset").addEventListener("click", async () => {
-  if (!await confirmed("Reset all fakes to their baseline? The data that they hold now is lost.", "Reset")) return;
+  if (!await confirmed("Reset all fakes to their baseline? The data that they hold now is lost, which cannot be undone.", "Reset")) return;
   await attempt(async () => { await ask("POST", "/reset", {}); entries.clear(); await catchUp(); await refresh(); });
 });
 clockButtons();

@@ -4,7 +4,6 @@ import {about, act, both, code, copyButton, count, done, el, empty, facts, fine,
 import {ask, item, list, path, sendWell} from "./api.js";
 import {lasted, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
-import {destinationsPage} from "./destinations.js";
 import {versionsElement} from "./history.js";
 import {ListPage} from "./lists.js";
 
@@ -128,7 +127,7 @@ async function letterWithAnswer(fake, id) {
 
 // -- schedules --
 const schedules = {
-  list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["to", "state", "runs", "next run", "cron", "schedule"], fields: ["destination", "paused", null, "next", "cron", "id"],
+  list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["to", "state", "runs", "next run", "cron", "schedule"], kept: ["to", "runs", "next run"], fields: ["destination", "paused", null, "next", "cron", "id"],
   row: (one) => [address({method: one.method ?? "", url: one.destination}), running(one), one.cron_words || one.cron, one.paused ? "" : both(one.next[0]), one.cron, one.id],
   tools: (fake) => form("Create a schedule", "Create", [{name: "to", label: "destination", note: "https://app.example/nightly", wide: true, needed: true}, {name: "cron", label: "cron", note: "0 3 * * *", needed: true}, {name: "id", label: "id", note: "generated"}, {name: "body", label: "body", kind: "area", wide: true}],
     async ({to, cron, id, body: text}) => { const made = await sendWell(fake, "POST", `/v2/schedules/${target(to)}`, text, {"Upstash-Cron": cron, ...(id ? {"Upstash-Schedule-Id": id} : {})}); return done("Created ", el("a", {href: at(fake, "schedules", made.scheduleId)}, made.scheduleId), "."); }, {open: false, overwrites: replaces(fake, "schedules", "id", "schedule")}),
@@ -234,5 +233,5 @@ const tab = (name, title, spec) => ({name, title, counted: name, make: (fake) =>
 export const tabs = [
   tab("messages", "Messages", messages), tab("dead-letters", "Dead letters", letters), tab("schedules", "Schedules", schedules), tab("runs", "Workflow runs", runs),
   tab("callbacks", "Callbacks", callbacks), tab("queues", "Queues", queues), tab("url-groups", "URL groups", groups), tab("flow-control", "Flow control", flow),
-  {name: "destinations", title: "Destinations", make: destinationsPage},
+  {name: "destinations", title: "Destinations", make: async (fake) => (await import("./destinations.js")).destinationsPage(fake)},
 ];

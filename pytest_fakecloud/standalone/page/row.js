@@ -1,6 +1,7 @@
 // The details of a row of Activity: advice, links, the data before and after it, and what can be made of it. Loaded when the first row is opened.
 
-import {KINDS, attempt, copy, copyButton, el, link, tools} from "./dom.js";
+import {KINDS, attempt, code, copy, copyButton, el, link, tools} from "./dom.js";
+import {list} from "./api.js";
 import {hasFailed} from "./elements.js";
 import {adviceOf} from "./errors.js";
 import {changesElement} from "./history.js";
@@ -9,8 +10,14 @@ import {sendAgain} from "./sending.js";
 export const detailsOf = (row, fakes) => [row.done && hasFailed(row) ? advice(row, fakes) : null, openLinks(row), row.done && row.kind !== "event" ? changesElement(row) : null, sendAgain(row, fakes), testCopies(row, fakes)].filter(Boolean);
 
 function advice(row, fakes) {
-  const text = adviceOf(row), token = row.status === 401 && /^Bearer (.+)/.exec(fakes.find(({name}) => name === row.peer)?.headers.Authorization)?.[1];
-  return text ? el("div", {class: "banner"}, el("b", {}, "What to do: "), text, row.status === 401 ? tools(token ? copyButton(token, `Copy the token of ${row.peer}`, `Copy the token of ${row.peer}`) : null, el("a", {href: link(["connect"])}, "Connect")) : null) : null;
+  const text = adviceOf(row, true), letter = row.kind === "attempt" && fakes.find(({name}) => name === row.fake), token = row.status === 401 && /^Bearer (.+)/.exec(fakes.find(({name}) => name === row.peer)?.headers.Authorization)?.[1];
+  return text ? el("div", {class: "banner"}, el("b", {}, "What to do: "), text, row.faults.length ? [" ", el("a", {href: link(["fake", row.fake, "faults"])}, `Faults of ${row.fake}`)] : null, letter ? retryElement(letter, row) : null, row.status === 401 ? tools(token ? copyButton(token, `Copy the token of ${row.peer}`, `Copy the token of ${row.peer}`) : null, el("a", {href: link(["connect"])}, "Connect")) : null) : null;
+}
+// A link to the dead letter of a delivery, if its message is among them.
+function retryElement(fake, {subjects = []}) {
+  const place = el("span"), id = subjects.find(({kind}) => kind === "message")?.name;
+  if (id) list(fake, "dead-letters", {search: id}).then(({items: [letter]}) => { if (letter) place.replaceChildren(" Retry it from its ", el("a", {href: link(["fake", fake.name, "dead-letters", letter.id])}, "dead letter"), "."); }, () => {});
+  return place;
 }
 function openLinks({kind: what, status, subjects = []}) {
   // What a call names does not explain its failure if the call was rejected for its token.
@@ -25,10 +32,14 @@ function openLinks({kind: what, status, subjects = []}) {
 function testCopies(row, fakes) {
   const isDelivery = row.kind === "attempt", fake = fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer));
   if (!fake || !row.done || !isDelivery && row.kind !== "call") return null;
-  const place = el("div"), copyIn = (language, {WRITERS, nameOf, testOf}) => el("button", {type: "button", class: "quiet", "aria-label": `Copy as a test with ${language}`, onclick: () => attempt(async () => copy(WRITERS[language](await testOf(row, fakes), nameOf(row)), `Copied. ${language === "pytest" ? "" : "It uses the helper of the guide."}`))}, language);
+  const place = el("div"), shown = el("div"), copyIn = (language, {WRITERS, nameOf, testOf}) => el("button", {type: "button", class: "quiet", "aria-label": `Copy as a test with ${language}`, onclick: () => attempt(async () => {
+    const text = WRITERS[language](await testOf(row, fakes), nameOf(row));
+    shown.replaceChildren(code(text, `the test with ${language}`));
+    await copy(text, `Copied, as shown. ${language === "pytest" ? "" : "It uses the helper of the guide."}`);
+  })}, language);
   import("./tests.js").then((made) => {
     const why = made.whyNoTest(fake, row);
-    place.replaceChildren(why ? el("p", {class: "soft"}, why) : tools(el("span", {class: "soft"}, "Copy as a test with"), ["pytest", "Vitest", "Go"].filter((language) => !isDelivery || language !== "Go").map((language) => copyIn(language, made))));
+    place.replaceChildren(why ? el("p", {class: "soft"}, why) : tools(el("span", {class: "soft"}, "Copy as a test with"), ["pytest", "Vitest", "Go"].filter((language) => !isDelivery || language !== "Go").map((language) => copyIn(language, made))), shown);
   }).catch(({message}) => { place.textContent = message; });
   return place;
 }

@@ -48,7 +48,7 @@ export class SearchPage {
     }});
     this.found = el("div", {role: "status"});
     const move = (event) => {
-      const by = {ArrowDown: 1, ArrowUp: -1}[event.key], all = [this.input, ...this.found.querySelectorAll("a")], at = all.indexOf(event.target);
+      const by = {ArrowDown: 1, ArrowUp: -1}[event.key], all = [this.input, ...this.found.querySelectorAll("li a")], at = all.indexOf(event.target);
       if (by && at >= 0) { event.preventDefault(); all[Math.max(0, Math.min(all.length - 1, at + by))].focus(); }
       else if (event.key === "Enter" && at === 0) { this.opens = true; this.ask(); this.open(); }
     };

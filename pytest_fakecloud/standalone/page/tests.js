@@ -53,7 +53,7 @@ const MAKERS = {
   hash: (key, value) => ["HSET", key, ...Object.entries(value).flat()], zset: (key, value) => ["ZADD", key, ...Object.entries(value).flatMap(([member, score]) => [score, member])],
   "ReJSON-RL": (key, value) => ["JSON.SET", key, "$", JSON.stringify(value)],
 };
-function remade([key, {type, value, expires}]) {
+export function remade([key, {type, value, expires}]) {
   const make = MAKERS[type];
   if (!make) throw new Error(`The test would need the key ${key}, a ${type}, which cannot be written in one command.`);
   return [words(make(key, value)), ...expires ? [["PEXPIREAT", key, String(Date.parse(expires.replace(" UTC", "Z").replace(" ", "T")))]] : []];

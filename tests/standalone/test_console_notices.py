@@ -1,0 +1,101 @@
+"""Test the notices of the console: where they are, how long they stay, and a restart of the server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .conftest import Server
+from .test_console import CHROMIUM, at, browser, holds, page, sent, window
+from .test_console_work import kv
+
+__all__ = ["browser", "page", "window"]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
+]
+SEEN = """(notice) => {
+    const {top, bottom} = notice.getBoundingClientRect();
+    const header = document.querySelector("header").getBoundingClientRect().bottom;
+    return top >= header - 1 && bottom <= innerHeight && notice.contains(
+        document.elementFromPoint(innerWidth / 2, (top + bottom) / 2));
+}"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_banner_is_in_sight_on_a_page_that_is_scrolled(
+    page: Any, server: Server, width: int
+) -> None:
+    for number in range(60):
+        kv(server, "SET", f"key:{number}", "1")
+    page.set_viewport_size({"width": width, "height": 720})
+    at(page, "activity", ".trace-row")
+    holds(page, "scrollY > 500")
+    page.evaluate("import('/console/dom.js').then(({say}) => say('This is not a duration.'))")
+    banner = page.locator("#notice", has_text="not a duration")
+    assert banner.evaluate(SEEN)
+    page.evaluate("scrollTo(0, 0)")
+    assert banner.evaluate(SEEN)
+
+
+def test_the_notice_of_a_move_stays_with_its_link(page: Any, server: Server) -> None:
+    sent(
+        server, "queue", "/v2/publish/http://127.0.0.1:9/x", Upstash_Delay="1m", Upstash_Retries="0"
+    )
+    at(page, "time", "td[data-name=event]")
+    page.click("[data-by='1h']")
+    notice = page.locator("#notice", has_text="1 event became due.")
+    notice.locator("a").wait_for()
+    moves = page.locator("h2:text-is('Became due') + ul li")
+    moves.filter(has_text="1 event became due by the move to 2026-01-01 01:00:00").wait_for()
+    notice.locator("button[aria-label=Dismiss]").click()
+    assert page.inner_text("#notice") == ""
+    page.reload()
+
+
+def test_the_advice_of_a_failed_delivery_fits_its_details(page: Any, server: Server) -> None:
+    answer = {"url": "https://app.example", "answer": {"status": 500, "body": "no address"}}
+    server.ask("POST", "/fakes/queue/destinations", answer)
+    sent(server, "queue", "/v2/publish/https://app.example/mail", Upstash_Retries="0")
+    at(page, "activity?problems=yes", ".trace-row")
+    page.locator(".trace-row.trace-failed").first.click()
+    banner = page.locator(".trace-pane .banner")
+    banner.filter(has_text="app.example/mail answered 500").wait_for()
+    assert "no address" in banner.inner_text()
+    banner.locator("a:text-is('dead letter')").click()
+    page.locator(".detail button:text-is('Retry')").wait_for()
+    server.ask("POST", "/fakes/kv_server/faults", {"kind": "respond", "args": [503]})
+    server.ask("POST", "/fakes/kv_server/requests", {"body": ["GET", "a"]})
+    at(page, "activity?status=fault", ".trace-row")
+    page.locator(".trace-row").first.click()
+    page.click(".trace-pane .banner a:text-is('Faults of kv_server')")
+    page.click("a:has-text('hit once')")
+    page.locator(".trace-row", has_text="GET a").wait_for()
+    server.ask("DELETE", "/fakes/kv_server/faults")
+    server.ask("DELETE", "/fakes/queue/destinations?url=https://app.example")
+
+
+def test_a_group_without_commits_says_so(page: Any, server: Server) -> None:
+    server.ask("POST", "/call", {"object": "broker", "name": "create_topic", "args": ["orders", 1]})
+    sent(server, "broker", "/produce/orders", [{"value": "1"}, {"value": "2"}])
+    headers = {"Kafka_Auto_Offset_Reset": "latest", "Kafka_Enable_Auto_Commit": "false"}
+    request = {"method": "GET", "target": "/consume/billing/one/orders"}
+    wire = {name.replace("_", "-"): value for name, value in headers.items()}
+    server.ask("POST", "/fakes/broker/requests", {**request, "headers": wire})
+    at(page, "fake/broker/groups/billing", ".detail .facts")
+    page.locator(".detail dd", has_text="0: nothing committed, 2 records").wait_for()
+    page.locator("table.rows td", has_text="0, nothing committed").wait_for()
+
+
+def test_a_test_that_is_copied_is_shown(page: Any, server: Server) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
+    kv(server, "SET", "a", "1")
+    at(page, "activity", ".trace-row")
+    page.locator(".trace-row", has_text="SET a 1").click()
+    page.click("button[aria-label='Copy as a test with pytest']")
+    page.locator("#notice", has_text="Copied, as shown.").wait_for()
+    shown = page.inner_text("pre[aria-label='the test with pytest']")
+    assert "def test_set(" in shown
+    assert page.evaluate("navigator.clipboard.readText()").strip() == shown.strip()
