@@ -99,9 +99,16 @@ def test_a_workflow_is_rerun_from_a_step(
     at(page, f"fake/queue/runs/{run_id}", ".span-item")
     page.click(".span-item summary:has-text('step 1')")
     typed(page, "Rerun from step 1", result="other")
-    page.locator("form[aria-label='Rerun from step 1'] .out a").click()
+    page.locator("#notice a[href*=runs]").click()
     page.locator(".detail pre[aria-label=result]", has_text="other+").wait_for()
     assert received[-1] == ["in", "other", "other+"]
+    # The new run shows where its steps come from, and the runs link to each other.
+    inherited = page.locator("[aria-label='steps from the parent run'] tbody tr")
+    assert inherited.all_inner_texts() == ["step 1\tgoes on here\tother"]
+    child = page.url
+    page.click(f".detail .facts a:text-is('{run_id}')")
+    page.click(".facts div:has(dt:text-is('went on in the run')) a")
+    page.wait_for_url(child)
 
 
 def test_what_became_due_is_linked(page: Any, server: Server) -> None:
