@@ -609,8 +609,10 @@ CALL_FIELDS: Mapping[str, Field] = {
     "response_json": Field(JSON, partial(_json_or_absent, Call.response_json)),
 }
 """The fields that calls to every service can be filtered by. Services add their own facts."""
-EVENT_KINDS = frozenset(("refused", "restored"))
-"""Kinds of events of every service: rejected bytes, and data that was restored in the console."""
+EVENT_KINDS = frozenset(("refused", "restored", "expired"))
+"""Kinds of events of every service: rejected bytes, and in the console, data that was restored, and
+keys that expired when the clock was moved.
+"""
 EVENT_FIELDS: Mapping[str, Field] = dict.fromkeys(("began", "alone", "row"), Field())
 """The data of these events. Services add the data of their own."""
 
