@@ -63,6 +63,44 @@ def test_every_kind_of_call_is_changed_and_sent_again(page: Any, server: Server)
     followed(page, "Open the message", ".detail pre[aria-label=body]", "first")
 
 
+def test_a_call_that_was_sent_again_and_its_original_link_to_each_other(
+    page: Any, server: Server
+) -> None:
+    kv(server, "SET", "colour", "red")
+    [original] = [row["number"] for row in server.ask("GET", "/journal")[1]]
+    opened(page, "SET colour red")
+    typed(page, AGAIN, body='["SET", "colour", "blue"]')
+    followed(page, "Open its row", ".trace-pane h3", "SET colour blue")
+    page.click(f"a:text-is('Sent again: the original is #{original}')")
+    page.locator(".trace-pane h3", has_text="SET colour red").wait_for()
+    page.locator(".trace-pane a", has_text="Sent again as #").click()
+    page.locator(".trace-pane h3", has_text="SET colour blue").wait_for()
+
+
+def test_a_message_and_the_retry_of_its_dead_letter_link_to_each_other(
+    page: Any, server: Server
+) -> None:
+    url = "/v2/publish/http://127.0.0.1:9/hook"
+    failed = sent(server, "queue", url, "in", Upstash_Retries="0")["messageId"]
+    wait_until(lambda: listed(server, "queue/lists/dead-letters"))
+    at(page, "fake/queue/dead-letters", "table.rows tbody tr")
+    page.click("table.rows tbody tr")
+    page.click(".detail button:text-is('Retry')")
+    page.click(".facts div:has(dt:text-is('retry of')) a")
+    page.wait_for_url(f"**/messages/{failed}")
+    page.locator(".facts div:has(dt:text-is('retried as')) a").wait_for()
+
+
+def test_a_call_that_a_text_names_is_a_link(page: Any, server: Server) -> None:
+    kv(server, "SET", "a", "1")
+    at(page, "activity", ".trace-row")
+    [number] = [row["number"] for row in server.ask("GET", "/journal")[1]]
+    text = f"The data is not known: call {number} received a different answer."
+    page.evaluate("async (text) => (await import('/console/dom.js')).say(text)", text)
+    page.click(f"#notice a:text-is('call {number}')")
+    page.locator(".trace-pane h3").wait_for()
+
+
 def test_what_is_typed_stays_while_rows_arrive(page: Any, server: Server) -> None:
     kv(server, "SET", "colour", "red")
     opened(page, "SET colour red")

@@ -368,6 +368,8 @@ def message(engine: Any, id: str, page_query: PageQuery) -> View:
         "dlq_id": _kept(engine, record.dlq_id if record.state == "FAILED" else None),
         "callbacks": [_message_row(record_of(callback)) for callback in view.callbacks],
         "run": None if record.workflow is None else record.workflow.run_id,
+        "retry_of": record.retry_of,
+        "retries": [other.id for other in engine.data.messages.values() if other.retry_of == id],
     }
 
 

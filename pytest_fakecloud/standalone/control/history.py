@@ -114,8 +114,8 @@ class HistoryRoutes(Part):
                 with contract():
                     rewinder.put_back(number, body.get("section", ""), items)
                 what = items[0] if len(items) == 1 else f"{len(items)} items"
-                changed = {fake.name: {body.get("section", ""): items} for fake in fakes}
-                row = record_restore(fakes, what, f"just before #{number}", changed, row=number)
+                put_back = {fake.name: {body.get("section", ""): items} for fake in fakes}
+                row = record_restore(fakes, what, f"just before #{number}", put_back, row=number)
                 return {"restored": [fake.name for fake in fakes], "row": row}
             data_before = [(fake, rewinder.before(number, fake)) for fake in fakes]
             now = states_of(self._cloud)

@@ -55,7 +55,9 @@ export const isoOf = (us) => new Date(Math.floor(us / 1000)).toISOString().repla
 
 // -- parts --
 export const pill = (text, kind = "") => el("span", {class: `pill ${kind}`}, text);
-export const soft = (...text) => el("p", {class: "soft"}, ...text);
+// A text with links to the calls that it names.
+const withCalls = (text) => typeof text === "string" ? text.split(/\b(call \d+)\b/).map((part) => /^call \d/.test(part) ? el("a", {href: link(["activity", part.slice(5)])}, part) : part) : [text];
+export const soft = (...text) => el("p", {class: "soft"}, ...text.flatMap(withCalls));
 export const code = (text, label) => el("pre", {tabindex: 0, role: "group", "aria-label": label}, text);
 
 export const tools = (...parts) => el("div", {class: "tools"}, parts);
@@ -93,7 +95,7 @@ export function say(text, kind = "bad") {
   clearTimeout(fading);
   const stays = [text].flat().some((part) => part instanceof HTMLButtonElement);
   $("notice").dataset.kind = kind;
-  $("notice").replaceChildren(...[text, stays && el("button", {type: "button", class: "quiet", "aria-label": "Dismiss", onclick: () => $("notice").replaceChildren()}, "✕")].flat().filter(Boolean));
+  $("notice").replaceChildren(...[text, stays && el("button", {type: "button", class: "quiet", "aria-label": "Dismiss", onclick: () => $("notice").replaceChildren()}, "✕")].flat().filter(Boolean).flatMap(withCalls));
   // A notice with a link stays for longer.
   if (kind === "good" && text && !stays) fading = setTimeout(() => say(""), Array.isArray(text) ? 12000 : 4000);
 }

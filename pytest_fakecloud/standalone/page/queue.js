@@ -55,9 +55,9 @@ const address = ({method, url}) => el("bdi", {class: "address", title: `${method
 const messageRow = (one) => [when(one.created), state(one), address(one), `${one.attempts} of ${one.most_attempts}`, status(one), next(one), short([one.label, one.preview].filter(Boolean).join(" · "), 40)];
 
 function messageDetail(one, page) {
-  const {fake} = page, name = one.public_id, pending = one.state === "pending";
+  const {fake} = page, name = one.public_id, pending = one.state === "pending", toMessage = (id) => id && el("a", {href: at(fake, "messages", id)}, id);
   return [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)),
-    facts({state: state(one), id: el("span", {class: "mono"}, name), published: moment(one.created), "next attempt": one.next ? moment(one.next) : next(one), about: one.about && el("a", {href: at(fake, "messages", one.about)}, one.about), run: one.run && el("a", {href: at(fake, "runs", one.run)}, one.run), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), ...linked(fake, one.settings)}),
+    facts({state: state(one), id: el("span", {class: "mono"}, name), published: moment(one.created), "next attempt": one.next ? moment(one.next) : next(one), about: toMessage(one.about), "retry of": toMessage(one.retry_of), "retried as": one.retries.length ? one.retries.map(toMessage) : "", run: one.run && el("a", {href: at(fake, "runs", one.run)}, one.run), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), ...linked(fake, one.settings)}),
     tools(pending && one.next ? act("Deliver now", `Deliver ${name} now`, () => ask("POST", path(fake, `/messages/${encodeURIComponent(one.id)}/deliver`), {})) : null,
       pending ? act("Cancel…", `Cancel ${name}`, () => sendWell(fake, "DELETE", `/v2/messages/${encodeURIComponent(name)}`), {question: "Cancel this message? It will not be delivered."}) : null,
       one.dlq_id ? act("Retry", `Retry ${name}`, () => retryOne(fake, one.dlq_id)) : one.state === "dead_lettered" ? soft("Its dead letter has ended, so it cannot be retried.") : null,
