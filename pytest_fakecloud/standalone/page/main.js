@@ -113,7 +113,7 @@ async function found() {
 let asking = 0;
 function sayLost() {
   const seen = connection.lastSeen, ago = Math.round((Date.now() - seen) / 1000);
-  $("lost").replaceChildren(el("b", {}, `The server at ${location.host} does not answer. `), `It was last seen at ${seen.toLocaleTimeString()}${ago > 5 ? `, ${ago < 90 ? `${ago} seconds` : count(Math.round(ago / 60), "minute")} ago` : ""}. Start it again with the same ports, and this page reconnects.`);
+  $("lost").replaceChildren(el("b", {}, `The server at ${location.host} does not answer. `), `It was last seen at ${seen.toLocaleTimeString("sv-SE")}${ago > 5 ? `, ${ago < 90 ? `${ago} seconds` : count(Math.round(ago / 60), "minute")} ago` : ""}. Start it again with the same ports, and this page reconnects.`);
 }
 connection.listeners.add((lost) => {
   $("lost").hidden = !lost;
