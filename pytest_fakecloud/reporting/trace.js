@@ -414,7 +414,7 @@ export class Trace {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
     const {target} = event, own = document.querySelector(".trace:focus-within") ?? document.querySelector(".trace");
     if (own !== this.root) return;
-    if (event.key === "Escape" && this.number !== null && (this.root.contains(target) || target === document.body)) { this.closed = this.number; this.select(null); this.list.focus({preventScroll: true}); return; }
+    if (event.key === "Escape" && this.number !== null && (this.root.contains(target) || target.contains(this.root))) { this.closed = this.number; this.select(null); this.list.focus({preventScroll: true}); return; }
     if (event.key === "Escape" && target === this.search && !target.value) target.blur();
     if (target.matches?.("input, select, textarea")) return;
     if (event.key === "/") { event.preventDefault(); this.search.focus(); return; }
@@ -439,7 +439,7 @@ export class Trace {
       event.preventDefault();
       const found = to();
       if (!found && event.key.startsWith("Arrow")) this.count.textContent = "No such row was recorded.";
-      if (found) { this.select(found.row.number); if (target === document.body) this.list.focus({preventScroll: true}); }
+      if (found) { this.select(found.row.number); if (target.contains(this.root)) this.list.focus({preventScroll: true}); }
     } else if (event.key === "Enter" && !this.pane.hidden) { event.preventDefault(); this.pane.focus(); }
   }
 

@@ -101,7 +101,7 @@ export class ActivityPage {
     if (number_ === this.trace.number) return;
     this.trace.select(number_);
     // Whoever has come from another page goes on in the details.
-    if (this.trace.number !== null && document.activeElement === document.body) this.trace.pane.focus({preventScroll: true});
+    if (this.trace.number !== null && document.activeElement.contains(this.trace.root)) this.trace.pane.focus({preventScroll: true});
   }
   async refresh() { this.draw(); }
 

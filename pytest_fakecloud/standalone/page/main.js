@@ -151,7 +151,7 @@ addEventListener("keydown", (event) => {
   if (Date.now() - going < 1500) {
     going = 0;
     const to = Object.keys(PAGES).find((name) => name[0] === event.key), fake = state.fakes[Number(event.key) - 1];
-    if (to || fake) { event.preventDefault(); go(link(to ? [to] : ["fake", fake.name])); return; }
+    if (to || fake) { event.preventDefault(); go(link(to ? [to] : ["fake", fake.name])); $("view").focus({preventScroll: true}); return; }
   }
   if (event.key === "g") going = Date.now();
   else if (event.key === "/") { const search = document.querySelector("main input[type=search]") ?? $("command"); event.preventDefault(); if (search) search.focus(); else go(link(["find"])); }
