@@ -4,7 +4,6 @@ import {about, act, both, code, copyButton, count, done, el, empty, facts, fine,
 import {ask, item, list, path, sendWell} from "./api.js";
 import {lasted, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
-import {destinationsPage} from "./destinations.js";
 import {versionsElement} from "./history.js";
 import {ListPage} from "./lists.js";
 
@@ -241,5 +240,5 @@ const tab = (name, title, spec) => ({name, title, counted: name, make: (fake) =>
 export const tabs = [
   tab("messages", "Messages", messages), tab("dead-letters", "Dead letters", letters), tab("schedules", "Schedules", schedules), tab("runs", "Workflow runs", runs),
   tab("callbacks", "Callbacks", callbacks), tab("queues", "Queues", queues), tab("url-groups", "URL groups", groups), tab("flow-control", "Flow control", flow),
-  {name: "destinations", title: "Destinations", make: destinationsPage},
+  {name: "destinations", title: "Destinations", make: async (fake) => (await import("./destinations.js")).destinationsPage(fake)},
 ];
