@@ -226,9 +226,11 @@ class Call:
     """The journal number that was reserved when the interruptions before it had ended."""
     _is_from_console: bool
     """Whether the console sent the request, not a client of the fake."""
+    _again_of: int
+    """The number of the call that the console sent again as this one, 0 for other calls."""
     # Slots, because a server's journal keeps thousands of calls.
     __slots__ = (
-        "_facts", "_faults_end", "_interruptions_end", "_is_from_console",
+        "_again_of", "_facts", "_faults_end", "_interruptions_end", "_is_from_console",
         "_request_body", "at_us", "client", "cut",
         "ended_us", "fake", "faults", "method", "note", "number", "outcome", "reached",
         "request_headers", "response_body", "response_headers", "route", "service", "status", "target",
@@ -238,7 +240,7 @@ class Call:
         "ended_us": None, "status": None, "response_headers": NO_HEADERS, "response_body": b"",
         "outcome": "open", "reached": False, "faults": (), "violation": None, "note": "",
         "cut": _NOTHING_CUT, "_faults_end": 0, "_interruptions_end": 0,
-        "_is_from_console": False,
+        "_is_from_console": False, "_again_of": 0,
     }  # fmt: skip
     """The values of the attributes that nothing has set."""
 
@@ -277,9 +279,11 @@ class Call:
         except KeyError:
             raise AttributeError(f"a call has no attribute {name!r}") from None
 
-    def _mark_as_from_console(self) -> None:
-        """Note that the console sent the request, so that it is not taken for a client's."""
-        self._is_from_console = True
+    def _mark_as_from_console(self, again_of: int = 0) -> None:
+        """Note that the console sent the request, so that it is not taken for a client's, and which call
+        it sent again.
+        """
+        self._is_from_console, self._again_of = True, again_of
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -609,8 +613,10 @@ CALL_FIELDS: Mapping[str, Field] = {
     "response_json": Field(JSON, partial(_json_or_absent, Call.response_json)),
 }
 """The fields that calls to every service can be filtered by. Services add their own facts."""
-EVENT_KINDS = frozenset(("refused", "restored"))
-"""Kinds of events of every service: rejected bytes, and data that was restored in the console."""
+EVENT_KINDS = frozenset(("refused", "restored", "expired"))
+"""Kinds of events of every service: rejected bytes, and in the console, data that was restored, and
+keys that expired when the clock was moved.
+"""
 EVENT_FIELDS: Mapping[str, Field] = dict.fromkeys(("began", "alone", "row"), Field())
 """The data of these events. Services add the data of their own."""
 

@@ -205,7 +205,7 @@ class Rewinder:
                     value = read(copy)
                     if not versions or versions[-1].fields != value:
                         number, at_us = self._restored(
-                            fake, previous, checkpoint.number, checkpoint.at_us
+                            fake, item, previous, checkpoint.number, checkpoint.at_us
                         )
                         versions.append(Version(number, at_us, value))
                     previous = checkpoint.number
@@ -226,18 +226,27 @@ class Rewinder:
         current = read(fake)
         if versions[-1].fields != current:
             now_us = context_of(self._cloud).clock.now_us()
-            versions.append(Version(*self._restored(fake, previous, sys.maxsize, now_us), current))
+            versions.append(
+                Version(*self._restored(fake, item, previous, sys.maxsize, now_us), current)
+            )
         return versions[1:] if versions[0].fields is None else versions
 
-    def _restored(self, fake: Fake, since: int, until: int, at_us: int) -> tuple[int, int]:
-        """Return the number and the time of a fake's last restore between two checkpoints.
+    def _restored(
+        self, fake: Fake, item: str, since: int, until: int, at_us: int
+    ) -> tuple[int, int]:
+        """Return the number and the time of a fake's last restore between two checkpoints, or of the
+        expiry of an item.
 
-        Data that differs at a checkpoint has changed without an entry of its own. Without a restore,
-        the number is 0, and the time is that of the checkpoint.
+        Data that differs at a checkpoint has changed without an entry of its own. Without such an
+        event, the number is 0, and the time is that of the checkpoint.
         """
         for entry in reversed(self._cloud.journal.entries):
             is_between = since < entry.number <= until and entry.fake == fake.name
-            if is_between and isinstance(entry, Event) and entry.kind == "restored":
+            if (
+                is_between
+                and isinstance(entry, Event)
+                and (entry.kind == "restored" or (entry.kind == "expired" and entry.text == item))
+            ):
                 return entry.number, entry.at_us
         return 0, at_us
 

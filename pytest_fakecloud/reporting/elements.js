@@ -80,10 +80,8 @@ export function changesTable(changes, addressOf = () => null, names = ["before",
 
 function stateRow({item, before, after}, href, [first, second]) {
   const kind = before === null ? "trace-added" : after === null ? "trace-removed" : "trace-changed";
-  const fields = (value, other, name, columns = null) => el("td", {"data-name": name, colspan: columns}, columns ? el("span", {class: "soft"}, name === second ? "added" : "removed") : null, fieldsOf(item, value, other, {changed: true}));
-  // What was added or removed has one value, which takes both columns.
-  const values = before === null ? [fields(after, null, second, 2)] : after === null ? [fields(before, null, first, 2)] : [fields(before, after, first), fields(after, before, second)];
-  return el("tr", {class: kind}, el("th", {scope: "row", title: item}, href ? el("a", {href}, shortName(item)) : shortName(item)), values);
+  const fields = (value, other, name) => el("td", {"data-name": name}, value === null ? el("span", {class: "soft"}, name === first ? "–" : "removed") : other === null && name === second ? el("span", {class: "soft"}, "added") : null, value && fieldsOf(item, value, other, {changed: true}));
+  return el("tr", {class: kind}, el("th", {scope: "row", title: item}, href ? el("a", {href}, shortName(item)) : shortName(item)), fields(before, after, first), fields(after, before, second));
 }
 
 // Show the fields of an item and mark the parts that differ from `other`; `changed` omits the fields that do not.

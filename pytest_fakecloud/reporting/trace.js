@@ -165,21 +165,21 @@ export class Trace {
     this.count = el("output", {class: "soft"});
     this.clearButton = el("button", {type: "button", hidden: true, "aria-label": "Clear all filters", title: "Clear all filters", onclick: () => { this.clear(); this.search.focus(); }}, "Clear");
     this.lanesButton = this.options.newest && el("button", {type: "button", title: "Show the calls between fakes as arrows", onclick: () => { localStorage.setItem("lanes", this.laned ? "" : "yes"); this.laned = !this.laned; this.measure(); }}, "Lanes");
+    this.newer = el("button", {type: "button", class: "trace-newer", hidden: true, onclick: () => this.follows()});
     this.heads = el("div", {class: "trace-heads", "aria-hidden": "true"});
     this.problemsText = el("span");
     this.problemsLabel = el("label", {}, this.problems, this.problemsText);
     this.top = el("div", {class: "trace-top"},
       el("div", {class: "trace-tools", role: "search", "aria-label": "Filter the timeline"}, this.search, this.fake,
-        this.problemsLabel, this.order, this.chip, this.count, this.clearButton, this.lanesButton, ...(this.options.tools ?? [])), this.heads);
+        this.problemsLabel, this.order, this.chip, this.count, this.newer, this.clearButton, this.lanesButton, ...(this.options.tools ?? [])), this.heads);
     this.list = el("div", {class: "trace-list", role: "listbox", tabindex: 0, "aria-label": "Timeline",
       onclick: (event) => this.clicked(event)});
     this.empty = el("p", {class: "trace-empty soft", hidden: true});
-    this.newer = el("button", {type: "button", class: "trace-newer", hidden: true, onclick: () => this.follows()});
     this.pane = el("section", {class: "trace-pane", "aria-label": "Details", tabindex: -1, hidden: true});
-    this.border = border("width of the timeline", 60);
+    this.border = border("width of the timeline", this.options.newest ? 52 : 60);
     this.probe = el("span", {class: "trace-probe", "aria-hidden": "true"}, "0".repeat(20));
     this.root.classList.add("trace");
-    this.root.replaceChildren(this.top, el("div", {class: "trace-main"}, el("div", {class: "trace-rows"}, this.list, this.probe, this.empty, this.newer), this.border, this.pane));
+    this.root.replaceChildren(this.top, el("div", {class: "trace-main"}, el("div", {class: "trace-rows"}, this.list, this.probe, this.empty), this.border, this.pane));
   }
 
   // Compute of each row from an index on the names of its lanes, the colour of the request it belongs to, and its label.
@@ -418,7 +418,7 @@ export class Trace {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
     const {target} = event, own = document.querySelector(".trace:focus-within") ?? document.querySelector(".trace");
     if (own !== this.root) return;
-    if (event.key === "Escape" && this.number !== null && (this.root.contains(target) || target === document.body)) { this.closed = this.number; this.select(null); this.list.focus({preventScroll: true}); return; }
+    if (event.key === "Escape" && this.number !== null && (this.root.contains(target) || target.contains(this.root))) { this.closed = this.number; this.select(null); this.list.focus({preventScroll: true}); return; }
     if (event.key === "Escape" && target === this.search && !target.value) target.blur();
     if (target.matches?.("input, select, textarea")) return;
     if (event.key === "/") { event.preventDefault(); this.search.focus(); return; }
@@ -443,7 +443,7 @@ export class Trace {
       event.preventDefault();
       const found = to();
       if (!found && event.key.startsWith("Arrow")) this.count.textContent = "No such row was recorded.";
-      if (found) { this.select(found.row.number); if (target === document.body) this.list.focus({preventScroll: true}); }
+      if (found) { this.select(found.row.number); if (target.contains(this.root)) this.list.focus({preventScroll: true}); }
     } else if (event.key === "Enter" && !this.pane.hidden) { event.preventDefault(); this.pane.focus(); }
   }
 

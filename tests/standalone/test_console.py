@@ -590,6 +590,7 @@ def test_it_works_from_the_keyboard(page: Any, server: Server) -> None:
     page.keyboard.press("g")
     page.keyboard.press("a")
     page.locator(".trace-row").first.wait_for()
+    assert page.evaluate("document.activeElement.id") == "view"
     page.keyboard.press("?")
     page.locator("dialog kbd").first.wait_for()
     page.keyboard.press("Escape")

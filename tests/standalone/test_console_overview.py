@@ -31,6 +31,10 @@ def test_the_first_page_has_what_runs_happened_is_due_and_failed(page: Any, serv
         for name in ("What runs", "What happened last", "What is due next", "What failed")
     }
     parts["What happened last"].locator("tr", has_text="SET greeting hello").wait_for()
+    page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    page.click("button[aria-label='Copy the token of kv_server']")
+    headers = fake(server, "kv_server")["headers"]
+    assert headers["Authorization"] == f"Bearer {page.evaluate('window.copied')}"
     assert fake(server, "kv_server")["url"] in parts["What runs"].inner_text()
     assert "1 key\t" in parts["What runs"].inner_text()
     assert "Nothing failed." in parts["What failed"].inner_text()

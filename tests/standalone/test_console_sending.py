@@ -63,6 +63,44 @@ def test_every_kind_of_call_is_changed_and_sent_again(page: Any, server: Server)
     followed(page, "Open the message", ".detail pre[aria-label=body]", "first")
 
 
+def test_a_call_that_was_sent_again_and_its_original_link_to_each_other(
+    page: Any, server: Server
+) -> None:
+    kv(server, "SET", "colour", "red")
+    [original] = [row["number"] for row in server.ask("GET", "/journal")[1]]
+    opened(page, "SET colour red")
+    typed(page, AGAIN, body='["SET", "colour", "blue"]')
+    followed(page, "Open its row", ".trace-pane h3", "SET colour blue")
+    page.click(f"a:text-is('Sent again: the original is #{original}')")
+    page.locator(".trace-pane h3", has_text="SET colour red").wait_for()
+    page.locator(".trace-pane a", has_text="Sent again as #").click()
+    page.locator(".trace-pane h3", has_text="SET colour blue").wait_for()
+
+
+def test_a_message_and_the_retry_of_its_dead_letter_link_to_each_other(
+    page: Any, server: Server
+) -> None:
+    url = "/v2/publish/http://127.0.0.1:9/hook"
+    failed = sent(server, "queue", url, "in", Upstash_Retries="0")["messageId"]
+    wait_until(lambda: listed(server, "queue/lists/dead-letters"))
+    at(page, "fake/queue/dead-letters", "table.rows tbody tr")
+    page.click("table.rows tbody tr")
+    page.click(".detail button:text-is('Retry')")
+    page.click(".facts div:has(dt:text-is('retry of')) a")
+    page.wait_for_url(f"**/messages/{failed}")
+    page.locator(".facts div:has(dt:text-is('retried as')) a").wait_for()
+
+
+def test_a_call_that_a_text_names_is_a_link(page: Any, server: Server) -> None:
+    kv(server, "SET", "a", "1")
+    at(page, "activity", ".trace-row")
+    [number] = [row["number"] for row in server.ask("GET", "/journal")[1]]
+    text = f"The data is not known: call {number} received a different answer."
+    page.evaluate("async (text) => (await import('/console/dom.js')).say(text)", text)
+    page.click(f"#notice a:text-is('call {number}')")
+    page.locator(".trace-pane h3").wait_for()
+
+
 def test_what_is_typed_stays_while_rows_arrive(page: Any, server: Server) -> None:
     kv(server, "SET", "colour", "red")
     opened(page, "SET colour red")
@@ -99,9 +137,16 @@ def test_a_workflow_is_rerun_from_a_step(
     at(page, f"fake/queue/runs/{run_id}", ".span-item")
     page.click(".span-item summary:has-text('step 1')")
     typed(page, "Rerun from step 1", result="other")
-    page.locator("form[aria-label='Rerun from step 1'] .out a").click()
+    page.locator("#notice a[href*=runs]").click()
     page.locator(".detail pre[aria-label=result]", has_text="other+").wait_for()
     assert received[-1] == ["in", "other", "other+"]
+    # The new run shows where its steps come from, and the runs link to each other.
+    inherited = page.locator("[aria-label='steps from the parent run'] tbody tr")
+    assert inherited.all_inner_texts() == ["step 1\tgoes on here\tother"]
+    child = page.url
+    page.click(f".detail .facts a:text-is('{run_id}')")
+    page.click(".facts div:has(dt:text-is('went on in the run')) a")
+    page.wait_for_url(child)
 
 
 def test_what_became_due_is_linked(page: Any, server: Server) -> None:

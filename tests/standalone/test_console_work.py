@@ -1009,7 +1009,7 @@ def test_a_snapshot_is_taken_restored_and_deleted(page: Any, server: Server) -> 
     rows = page.locator("form[aria-label=Compare] tbody tr:has(td)").all_inner_texts()
     assert [row.split() for row in rows] == [
         ["a", "value", "before", "value", "after"],
-        ["constructor", "added", "type", "string", "value", "<b>"],
+        ["constructor", "–", "added", "type", "string", "value", "<b>"],
     ]
     typed(page, "Compare", since="two", until="")
     said(page, "Compare", "kv_server: 1 removed")

@@ -188,6 +188,19 @@ def test_an_error_is_asserted_to_contain_the_recorded_text(page: Any, server: Se
     assert 'assert "value is not an integer or out of range" in str(raised.value)' in text
 
 
+def test_a_write_is_followed_by_a_comparison_of_its_data(page: Any, server: Server) -> None:
+    kv(server, "HSET", "cart", "tea", "1")
+    url = fake(server, "kv_server")["env"]["REDIS_URL"]
+    with redis.Redis.from_url(url) as client:
+        client.hset("cart", "tea", "2")
+        client.delete("cart")
+    rows = [row for row in server.ask("GET", "/journal")[1] if row["operation"] in ("HSET", "DEL")]
+    over_http, changed, deleted = texts(page, "pytest", rows)
+    assert '.json() == {"result": ["tea", "1"]}' in over_http
+    assert 'assert client.execute_command("HGETALL", "cart") == ["tea", "2"]' in changed
+    assert 'assert client.execute_command("EXISTS", "cart") == 0' in deleted
+
+
 def test_with_pytest(page: Any, rows: list[Any], tmp_path: Path) -> None:
     written_texts = texts(page, "pytest", rows)
     for number, text in enumerate(written_texts):

@@ -124,12 +124,36 @@ def test_a_restore_is_a_row_of_the_console(server: Server) -> None:
     assert {row["actor"] for row in rows} == {"console"}
     assert [row["text"]["what"] for row in rows if row["peer"] == "kv_server"] == [
         f"restored: a to just before #{edit}",
-        f"restored: all data to just before #{edit}",
-        "restored: all data to the snapshot one",
+        f"restored: all data of kv_server to just before #{edit}",
+        "restored: all data of kv_server to the snapshot one",
     ]
     assert made["row"] in [row["number"] for row in rows]
     again = kv(server, "SET", "a", "2")
     assert values(server, again) == {"keys: a": (None, "2")}
+
+
+def test_a_restore_is_about_the_items_that_it_changes(server: Server) -> None:
+    edit = kv(server, "SET", "a", "1")
+    kv(server, "SET", "b", "1")
+    path = f"/journal/{edit}/restore"
+    server.ask("POST", path, {"fake": "kv_server", "section": "keys", "items": ["a"]})
+    server.ask("POST", path, {"fake": "kv_server"})
+    rows = [row for row in server.ask("GET", "/journal")[1] if row["kind"] == "event"]
+    assert [[subject["name"] for subject in row["subjects"]] for row in rows] == [["a"], ["b"]]
+
+
+def test_keys_that_expire_during_a_move_are_rows_and_events_of_it(server: Server) -> None:
+    server.ask("POST", "/clock", {"action": "freeze"})
+    kv(server, "SET", "late", "1", "EX", "60")
+    kv(server, "SET", "soon", "1", "EX", "10")
+    kv(server, "SET", "stays", "1", "EX", "600")
+    moved = server.ask("POST", "/clock", {"action": "advance", "by": "2m"})[1]
+    fired = [line.split(" ", 1)[1] for line in moved["fired"] if " key " in line]
+    assert fired == ["key soon expires", "key late expires"]
+    rows = [row for row in server.ask("GET", "/journal")[1] if row["kind"] == "event"]
+    assert [row["text"]["what"] for row in rows] == ["expired: soon", "expired: late"]
+    assert [row["subjects"][0]["name"] for row in rows] == ["soon", "late"]
+    assert rows[1]["at_us"] - rows[0]["at_us"] == 50_000_000
 
 
 def test_what_a_restore_changes_is_known_before_it(server: Server) -> None:

@@ -368,6 +368,8 @@ def message(engine: Any, id: str, page_query: PageQuery) -> View:
         "dlq_id": _kept(engine, record.dlq_id if record.state == "FAILED" else None),
         "callbacks": [_message_row(record_of(callback)) for callback in view.callbacks],
         "run": None if record.workflow is None else record.workflow.run_id,
+        "retry_of": record.retry_of,
+        "retries": [other.id for other in engine.data.messages.values() if other.retry_of == id],
     }
 
 
@@ -750,6 +752,8 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
     """Return one workflow run: its input, its steps over time, its messages, and its record.
 
     The record is that of the service's API. It contains the outputs of the steps and the result.
+    ``parent`` is the run that this one resumes, restarts or reruns, and ``children`` are the runs that
+    do so with this one.
     """
     workflow_run = engine.workflow.runs.get(id)
     if workflow_run is None:
@@ -769,6 +773,8 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
         "steps": steps_of(engine, workflow_run),
         "messages": [_message_row(message) for message in tried],
         "dlq_id": _kept(engine, workflow_run.dlq_id),
+        "parent": workflow_run.parent_id,
+        "children": [child.id for child in engine.workflow.runs.values() if child.parent_id == id],
     }
 
 

@@ -64,6 +64,7 @@ class Continuations:
             old.caller_ip,
         )
         new.invoker, new.number = old.invoker, self._data.next_sequence()
+        new.parent_id = old.id
         new.steps, new.depth = list(old.steps), old.depth
         # Publishing the failed step counts it again.
         new.step_count = old.step_count - counts_as_step(message)
@@ -88,7 +89,7 @@ class Continuations:
         body = old.steps[0].body if old.steps else started.body
         self._publish_in_run(started, new_id, settings, body, init=True)
         new = self._workflow.get(new_id)
-        new.invoker, new.depth = old.invoker, old.depth
+        new.invoker, new.depth, new.parent_id = old.invoker, old.depth, old.id
         return new
 
     def rerun(self, message: Message, body: bytes, first_body: bytes | None = None) -> WorkflowRun:
@@ -117,8 +118,11 @@ class Continuations:
         if position == 0:
             first = body if first_body is None else first_body
             self._publish_in_run(message, new.id, settings, first, init=True)
-            return self._workflow.get(new.id)
+            new = self._workflow.get(new.id)
+            new.parent_id = old.id
+            return new
         new.number, new.depth = self._data.next_sequence(), old.depth
+        new.parent_id = old.id
         new.steps = old.steps[:position]
         if first_body is not None:
             new.steps[0] = new.steps[0]._replace(body=first_body)

@@ -152,6 +152,8 @@ class WorkflowRun:
     """Position in the order in which runs were created."""
     former: WorkflowRun | None = None
     """An earlier run with the same id, of which messages may be left."""
+    parent_id: str | None = None
+    """The run that this run resumes, restarts or reruns from a step."""
     question_id: str | None = None
     """The message that asks which client serves the URL. The client's answer takes its place as first
     message.

@@ -18,6 +18,7 @@ from ...cloud.base import context_of, show_same
 from ...cloud.cloud import Cloud
 from ...cloud.fake import Fake, Snapshot
 from ...cloud.services import data_module, find
+from ...core.calls import Event
 from ...core.errors import unknown_name
 from ...core.timers import to_datetime
 from ...http.messages import Answer, Request
@@ -175,12 +176,13 @@ class CloudRoutes(Part):
             if (move := context_of(self._cloud).clock.move) is not None:
                 move.stopped = True
             return {**clock_view(self._cloud), "fired": []}
+        planned = _expiries(self._cloud)
         with contract(400):
-            fired = getattr(self._cloud.clock, action)(*(body[name] for name in required)) or []
-        return {
-            **clock_view(self._cloud),
-            "fired": [f"{timer.at.isoformat()} {timer.label}" for timer in fired],
-        }
+            timers = getattr(self._cloud.clock, action)(*(body[name] for name in required)) or []
+        fired = [f"{timer.at.isoformat()} {timer.label}" for timer in timers]
+        for event in _record_expired(self._cloud, planned):
+            fired.append(f"{to_datetime(event.at_us).isoformat()} key {event.text} expires")
+        return {**clock_view(self._cloud), "fired": sorted(fired, key=lambda line: line.split()[0])}
 
     def get_due(self, request: Request) -> shapes.DueData:
         """Return all planned events and expiries of keys by time, and the next 200 of them in full.
@@ -271,8 +273,12 @@ class CloudRoutes(Part):
     def restore_snapshot(self, request: Request) -> shapes.RestoredSnapshot:
         """Restore a snapshot. ``row`` is the number of the first row that records the restore."""
         name = self._known(request.segment("id"))
-        self._cloud.restore(self._snapshots[name].saved)
-        row = record_restore(self._cloud.fakes(), f"all data to the snapshot {name}", snapshot=name)
+        kept = self._snapshots[name]
+        changed = changed_by_restore(states_of(self._cloud), kept.states)
+        self._cloud.restore(kept.saved)
+        row = record_restore(
+            self._cloud.fakes(), "", f"the snapshot {name}", changed, snapshot=name
+        )
         return {**self._described(name), "row": row}
 
     def drop_snapshot(self, request: Request) -> shapes.SnapshotData:
@@ -364,13 +370,63 @@ def described_changes(
     }
 
 
-def record_restore(fakes: Iterable[Fake], text: str, **data: Any) -> int:
+Changed: TypeAlias = "Mapping[str, Mapping[str, Sequence[str]]]"
+"""The names of changed items, by fake and by section."""
+
+
+def changed_by_restore(before: States, after: States) -> Changed:
+    """Return what a restore of the data ``after`` changes in the data ``before``, at most 100 items."""
+    changed: dict[str, dict[str, list[str]]] = {}
+    for change in described_changes(before, after)["changes"][:_MOST_IN_EVENT]:
+        changed.setdefault(change["fake"], {}).setdefault(change["section"], []).append(
+            change["item"]
+        )
+    return changed
+
+
+def record_restore(
+    fakes: Iterable[Fake], what: str, since: str, changed: Changed, **data: Any
+) -> int:
     """Record a restore as an event of each fake, because it changes data without a call.
 
-    Returns the number of the first event.
+    Without ``what``, all data of each was restored. Returns the number of the first event.
     """
-    events = [fake._recorder.add_event("restored", text, **data) for fake in fakes]
+    events = [
+        fake._recorder.add_event(
+            "restored",
+            f"{what or f'all data of {fake.name}'} to {since}",
+            **data,
+            changed=changed.get(fake.name),
+        )
+        for fake in fakes
+    ]
     return events[0].number if events else 0
+
+
+_MOST_IN_EVENT = 100
+
+
+def _expiries(cloud: Cloud) -> dict[tuple[Fake, str], int]:
+    """Return when each key with a TTL expires."""
+    return {
+        (fake, event.item or ""): due_us
+        for fake in cloud.fakes()
+        if (expiries := getattr(data_module(fake.fixture), "expiries", None)) is not None
+        for due_us, event in expiries(fake)
+    }
+
+
+def _record_expired(cloud: Cloud, planned: Mapping[tuple[Fake, str], int]) -> list[Event]:
+    """Record an event for each key of ``planned`` that has expired since, in the order of their times.
+
+    A key that a call deleted meanwhile, before its time, is one of them.
+    """
+    now_us, left = context_of(cloud).clock.now_us(), _expiries(cloud)
+    return [
+        fake._recorder.add_event("expired", key, at_us=due_us, changed={"keys": [key]})
+        for (fake, key), due_us in sorted(planned.items(), key=itemgetter(1))
+        if due_us <= now_us and (fake, key) not in left
+    ]
 
 
 def shown_change(change: StateChange) -> shapes.ItemChange:

@@ -15,7 +15,7 @@ from ...http.routing import Route
 from ...inspect.data import short_item, whole_number
 from ...reporting import replayed
 from . import shapes
-from .clouds import described_changes, record_restore, shown_change, states_of
+from .clouds import changed_by_restore, described_changes, record_restore, shown_change, states_of
 from .endpoints import PREFIX, Part, Refused, contract, fake_named, fields, named
 
 
@@ -114,13 +114,19 @@ class HistoryRoutes(Part):
                 with contract():
                     rewinder.put_back(number, body.get("section", ""), items)
                 what = items[0] if len(items) == 1 else f"{len(items)} items"
-                row = record_restore(fakes, f"{what} to just before #{number}", row=number)
+                put_back = {fake.name: {body.get("section", ""): items} for fake in fakes}
+                row = record_restore(fakes, what, f"just before #{number}", put_back, row=number)
                 return {"restored": [fake.name for fake in fakes], "row": row}
             data_before = [(fake, rewinder.before(number, fake)) for fake in fakes]
+            now = states_of(self._cloud)
+            changed = changed_by_restore(
+                {fake.name: now.get(fake.name) for fake in fakes},
+                {fake.name: data.state for fake, data in data_before},
+            )
             for fake, data in data_before:
                 fake.restore(data.snapshot)
             rewinder.note_change()
-        row = record_restore(fakes, f"all data to just before #{number}", row=number)
+        row = record_restore(fakes, "", f"just before #{number}", changed, row=number)
         return {"restored": [fake.name for fake in fakes], "row": row}
 
     def get_versions(self, request: Request) -> shapes.Versions:

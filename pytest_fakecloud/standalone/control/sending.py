@@ -69,7 +69,7 @@ class SendingRoutes(Part):
         body, call = fields(request), self._recorded(request)
         fake = fake_named(self._cloud, call.fake)
         if on_connection(call):
-            return _run(fake, body.get("commands") or _commands_of(call))
+            return _run(fake, body.get("commands") or _commands_of(call), call.number)
         content = _sent(body["body"]) if "body" in body else call.request_body
         if "body" not in body and "request_body" in call.cut:
             raise Refused(422, "the journal has only the beginning of the body: pass body")
@@ -87,6 +87,7 @@ class SendingRoutes(Part):
             body.get("target", call.target),
             body.get("headers", recorded),
             content,
+            call.number,
         )
 
     def _recorded(self, request: Request) -> Call:
@@ -97,7 +98,13 @@ class SendingRoutes(Part):
         raise Refused(404, f"the journal has no call {number}")
 
     def _send(
-        self, fake: Fake, method: str, target: str, extra: Mapping[str, str], content: bytes
+        self,
+        fake: Fake,
+        method: str,
+        target: str,
+        extra: Mapping[str, str],
+        content: bytes,
+        again_of: int = 0,
     ) -> dict[str, Any]:
         if not _METHOD.fullmatch(method):
             raise Refused(422, f"method must be a word such as 'POST', got {method!r:.100}")
@@ -109,7 +116,7 @@ class SendingRoutes(Part):
         headers = _headers(fake, extra)
         # The request goes through the fake's whole pipeline, but not through a socket.
         own = threading.get_ident()
-        with _recording(fake, lambda call: threading.get_ident() == own) as recorded:
+        with _recording(fake, lambda call: threading.get_ident() == own, again_of) as recorded:
             answer = core_of(fake).app.respond(Request(method, target, headers, content))
         row = recorded[0].number if recorded else None
         if isinstance(answer, Answer):
@@ -134,13 +141,15 @@ _OF_CONNECTION = frozenset(
 
 
 @contextmanager
-def _recording(fake: Fake, is_own: Callable[[Call], bool]) -> Iterator[list[Call]]:
+def _recording(
+    fake: Fake, is_own: Callable[[Call], bool], again_of: int = 0
+) -> Iterator[list[Call]]:
     """Collect the calls to a fake that are sent here, and mark them as those of the console."""
     calls: list[Call] = []
 
     def note(entry: Entry) -> None:
         if isinstance(entry, Call) and entry.fake == fake.name and is_own(entry):
-            entry._mark_as_from_console()
+            entry._mark_as_from_console(again_of)
             if not calls or calls[-1] is not entry:
                 calls.append(entry)
 
@@ -161,7 +170,7 @@ def _commands_of(call: Call) -> list[list[str]]:
     return [words]
 
 
-def _run(fake: Fake, commands: Sequence[Sequence[str]]) -> dict[str, Any]:
+def _run(fake: Fake, commands: Sequence[Sequence[str]], again_of: int) -> dict[str, Any]:
     """Run commands over the Redis protocol on a connection of their own."""
     url = fake.env.get("REDIS_URL")
     if url is None:
@@ -173,7 +182,7 @@ def _run(fake: Fake, commands: Sequence[Sequence[str]]) -> dict[str, Any]:
     def is_own(call: Call) -> bool:
         return call.client == connection.address
 
-    with _recording(fake, is_own) as recorded, connection:
+    with _recording(fake, is_own, again_of) as recorded, connection:
         replies = [connection.run(command) for command in commands]
     return {"replies": replies, "row": recorded[-1].number if recorded else None}
 

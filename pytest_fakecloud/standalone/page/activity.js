@@ -4,11 +4,12 @@ import {count, el, empty, go, link, number, own, pageHead, redraw, room, saveBut
 import {askText} from "./api.js";
 import {entries, journal} from "./journal.js";
 import {hasFailed} from "./elements.js";
+import {isHandshake} from "./errors.js";
 import {columnsElement} from "./spans.js";
 import {Trace, clockTime as time, isoDay} from "./trace.js";
 
-const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", fault: "Injected fault", open: "In progress"};
-const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => row.done && hasFailed(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done};
+const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", real: "Failed, without errors that clients ignore", fault: "Injected fault", open: "In progress"};
+const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => row.done && hasFailed(row), real: (row) => row.done && hasFailed(row) && !isHandshake(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done};
 
 // Rows with their causes, by the time of the first cause: an event may be recorded after calls that came later. A few rows that arrive
 // are inserted, because to sort all of them with each call takes more than a frame.
@@ -104,7 +105,7 @@ export class ActivityPage {
     if (number_ === this.trace.number) return;
     this.trace.select(number_);
     // Whoever has come from another page goes on in the details.
-    if (this.trace.number !== null && document.activeElement === document.body) this.trace.pane.focus({preventScroll: true});
+    if (this.trace.number !== null && document.activeElement.contains(this.trace.root)) this.trace.pane.focus({preventScroll: true});
   }
   async refresh() { this.draw(); }
 

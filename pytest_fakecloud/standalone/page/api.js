@@ -33,13 +33,14 @@ async function reach(path, options) {
   return answer;
 }
 
+export const NO_ANSWER = "The server does not answer.";
 // The last request that changed something, for the user to copy; `number` tells one from another, and `row` is that of a call.
 export const change = {number: 0};
 // Returns the text of the answer. A body that is a string is JSON already.
 export async function askText(method, path, body) {
   let answer;
   try { answer = await reach(path, {method, headers: {Authorization: "Bearer " + token}, body: typeof body === "string" ? body : JSON.stringify(body)}); }
-  catch { throw new Error("The server does not answer."); }
+  catch { throw new Error(NO_ANSWER); }
   const text = await answer.text(), {error} = answer.ok ? {} : JSON.parse(text);
   if (answer.status === 401) throw new NoToken(error.message);
   if (error) throw Object.assign(new Error(error.message), {status: answer.status});

@@ -1,6 +1,6 @@
 // The connect page: the environment, and a first request in several languages.
 
-import {addresses, choice, code, copyButton, el, own, product, redraw, tools, withoutPassword} from "./dom.js";
+import {addresses, choice, code, copyButton, el, own, product, redraw, tokenButton, tools, withoutPassword} from "./dom.js";
 import {ask} from "./api.js";
 import {entries} from "./journal.js";
 import {LANGUAGES, prefixOf, shell} from "./copying.js";
@@ -14,7 +14,7 @@ export const FORMATS = {
 
 const FIRST = {
   kv_server: {
-    does: "Store a value and read it", request: ["POST", "/", JSON.stringify(["SET", "greeting", "hello"])],
+    does: "Store a value and read it", request: ["POST", "/pipeline", JSON.stringify([["SET", "greeting", "hello"], ["GET", "greeting"]])],
     JavaScript: 'import { Redis } from "@upstash/redis";\n\nconst redis = Redis.fromEnv();\nawait redis.set("greeting", "hello");\nconsole.log(await redis.get("greeting"));\n',
     Python: 'from upstash_redis import Redis\n\nredis = Redis.from_env()\nredis.set("greeting", "hello")\nprint(redis.get("greeting"))\n',
   },
@@ -69,6 +69,6 @@ export class ConnectPage {
       tools(choice("format", Object.keys(FORMATS), this.format, (one) => { this.format = one; this.draw(); }), copyButton(text, "Copy the environment")), code(FORMATS[this.format]({...env, PYTEST_FAKECLOUD_TOKEN: "***"}), "environment"),
       fake ? [el("h2", {}, "2. Make a first request"), tools(choice("fake", known.map((one) => one.name), fake.name, (one) => { this.fake = one; this.draw(); }, (name) => `${product(known.find((one) => one.name === name))} · ${name}`), choice("language", Object.keys(LANGUAGES), this.language, (one) => { this.language = one; this.draw(); }),
         copyButton(written(this.language, fake), "Copy the first request")), el("p", {class: "soft"}, `${FIRST[fake.fixture].does}:`), code(written(this.language, fake), "first request")] : null,
-      el("h2", {}, "3. Addresses"), el("dl", {class: "facts"}, state.fakes.map((one) => el("div", {}, el("dt", {}, el("a", {href: `#/fake/${encodeURIComponent(one.name)}`}, one.name), " ", el("small", {class: "soft"}, product(one))), el("dd", {class: "mono"}, addresses(one).map((address) => el("div", {}, withoutPassword(address), " ", copyButton(address, `Copy the address ${withoutPassword(address)} of ${one.name}`))))))));
+      el("h2", {}, "3. Addresses"), el("dl", {class: "facts"}, state.fakes.map((one) => el("div", {}, el("dt", {}, el("a", {href: `#/fake/${encodeURIComponent(one.name)}`}, one.name), " ", el("small", {class: "soft"}, product(one))), el("dd", {class: "mono"}, addresses(one).map((address) => el("div", {}, withoutPassword(address), " ", copyButton(address, `Copy the address ${withoutPassword(address)} of ${one.name}`), address === one.url ? tokenButton(one) : null)))))));
   }
 }

@@ -1,6 +1,6 @@
 // Formatting and small components that all pages share.
 
-import {ask, change, query} from "./api.js";
+import {NO_ANSWER, ask, change, connection, query} from "./api.js";
 import {TEST_LANGUAGES} from "./copying.js";
 import {count, el, number, own, plural, span, svg, visible} from "./elements.js";
 
@@ -21,6 +21,10 @@ const PRODUCTS = {kv_server: "Upstash Redis", vector_index: "Upstash Vector", qu
 export const product = ({fixture}) => own(PRODUCTS, fixture) ?? fixture;
 // The addresses of a fake: of its HTTP API, and of its database protocol with the password.
 export const addresses = ({url, env = {}}) => [url, ...Object.entries(env).filter(([name]) => name === "REDIS_URL").map(([, address]) => address)];
+// A button that copies the token or the password with which clients sign in to the HTTP API of a fake.
+export const tokenButton = ({name, env = {}}) => { const [, token] = Object.entries(env).find(([variable]) => /(?<!ONLY)_TOKEN$|REST_PASSWORD$/.test(variable)) ?? []; return token ? copyButton(token, `Copy the token of ${name}`, "Token") : null; };
+// The host and the port of an address stay on one line.
+export const unbroken = (text) => text.split(/((?<![\w.])[\w.-]+:\d{2,5}(?!\d))/).map((part, at) => at % 2 ? el("span", {class: "nowrap"}, part) : part);
 // An address without the user and the password in it.
 export const withoutPassword = (address) => address.replace(/\/\/[^@/]*@/g, "//");
 // A time in a list, without its day if that is the clock's, or where there is little room.
@@ -55,7 +59,9 @@ export const isoOf = (us) => new Date(Math.floor(us / 1000)).toISOString().repla
 
 // -- parts --
 export const pill = (text, kind = "") => el("span", {class: `pill ${kind}`}, text);
-export const soft = (...text) => el("p", {class: "soft"}, ...text);
+// A text with links to the calls that it names.
+const withCalls = (text) => typeof text === "string" ? text.split(/\b(call \d+)\b/).map((part) => /^call \d/.test(part) ? el("a", {href: link(["activity", part.slice(5)])}, part) : part) : [text];
+export const soft = (...text) => el("p", {class: "soft"}, ...text.flatMap(withCalls));
 export const code = (text, label) => el("pre", {tabindex: 0, role: "group", "aria-label": label}, text);
 
 export const tools = (...parts) => el("div", {class: "tools"}, parts);
@@ -90,10 +96,12 @@ let fading = 0, moving = "";
 export function say(text, kind = "bad") {
   if (!text && moving) [text, kind] = [moving, "busy"];
   if (!text && $("notice").querySelector("button")) return;
+  // The banner of a lost connection says it already.
+  if (text === NO_ANSWER && connection.lost) return;
   clearTimeout(fading);
   const stays = [text].flat().some((part) => part instanceof HTMLButtonElement || part instanceof HTMLAnchorElement);
   $("notice").dataset.kind = kind;
-  $("notice").replaceChildren(...[text, stays && el("button", {type: "button", class: "quiet", "aria-label": "Dismiss", onclick: () => $("notice").replaceChildren()}, "✕")].flat().filter(Boolean));
+  $("notice").replaceChildren(...[text, stays && el("button", {type: "button", class: "quiet", "aria-label": "Dismiss", onclick: () => $("notice").replaceChildren()}, "✕")].flat().filter(Boolean).flatMap(withCalls));
   if (kind === "good" && text && !stays) fading = setTimeout(() => say(""), 4000);
 }
 export async function attempt(work) { try { say(""); return await work(); } catch (error) { say(error.message); } }

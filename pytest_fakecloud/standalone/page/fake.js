@@ -1,30 +1,18 @@
 // The page of one fake: tabs with counts, and the current tab.
 
-import {copyButton, el, form, json, link, number, own, product, redraw, showCurrent, soft} from "./dom.js";
-import {ask, path, send} from "./api.js";
-import {METHODS, answerElements} from "./sending.js";
+import {copyButton, el, link, number, own, product, redraw, showCurrent} from "./dom.js";
+import {ask, path} from "./api.js";
 
 const CODE = {kv_server: () => import("./kv.js"), vector_index: () => import("./vector.js"), broker: () => import("./broker.js"), queue: () => import("./queue.js")};
 
 // Loads the code for a kind of fake and returns the page of a fake. Others than these have no data to show.
 export async function open(fake) { return new FakePage(fake, (await own(CODE, fake.fixture)?.())?.tabs); }
 
-// A form for any request. It is sent like a client's: it meets faults and is recorded.
-class RequestPage {
-  constructor(fake) {
-    this.node = el("section", {class: "page"}, soft(`Send a request to ${fake.name} with its credentials. It meets injected faults and appears in Activity.`),
-      form("Any request", "Send", [{name: "method", label: "method", options: METHODS}, {name: "target", label: "path", value: "/", wide: true, needed: true}, {name: "headers", label: "headers, as JSON", note: '{"X-Trace": "7"}', wide: true}, {name: "body", label: "body", kind: "area", wide: true}],
-        async ({method, target, headers, body}) => {
-          return answerElements(fake, await send(fake, method, target, body, headers ? json(headers, "The headers") : undefined));
-        }));
-  }
-}
-
 class FakePage {
   constructor(fake, tabs) {
     this.fake = fake;
     this.hasLists = Boolean(tabs);
-    this.tabs = [...tabs ?? [], {name: "faults", title: "Faults", counted: "faults", make: async (one) => new (await import("./faults.js")).FaultsPage(one)}, {name: "request", title: "Request", make: (one) => new RequestPage(one)}];
+    this.tabs = [...tabs ?? [], {name: "faults", title: "Faults", counted: "faults", make: async (one) => new (await import("./faults.js")).FaultsPage(one)}, {name: "request", title: "Request", make: async (one) => (await import("./sending.js")).requestPage(one)}];
     this.nav = el("nav", {class: "subtabs", "aria-label": `parts of ${fake.name}`});
     this.place = el("div");
     this.counts = {};

@@ -125,7 +125,7 @@ async function found() {
 let asking = 0;
 function sayLost() {
   const seen = connection.lastSeen, ago = Math.round((Date.now() - seen) / 1000);
-  $("lost").replaceChildren(el("b", {}, `The server at ${location.host} does not answer. `), `It was last seen at ${seen.toLocaleTimeString()}${ago > 5 ? `, ${ago < 90 ? `${ago} seconds` : count(Math.round(ago / 60), "minute")} ago` : ""}. Start it again with the same ports, and this page reconnects.`);
+  $("lost").replaceChildren(el("b", {}, `The server at ${location.host} does not answer. `), `It was last seen at ${seen.toLocaleTimeString("sv-SE")}${ago > 5 ? `, ${ago < 90 ? `${ago} seconds` : count(Math.round(ago / 60), "minute")} ago` : ""}. Start it again with the same ports, and this page reconnects.`);
 }
 connection.listeners.add((lost) => {
   $("lost").hidden = !lost;
@@ -163,7 +163,7 @@ addEventListener("keydown", (event) => {
   if (Date.now() - going < 1500) {
     going = 0;
     const to = Object.keys(PAGES).find((name) => name[0] === event.key), fake = state.fakes[Number(event.key) - 1];
-    if (to || fake) { event.preventDefault(); go(link(to ? [to] : ["fake", fake.name])); return; }
+    if (to || fake) { event.preventDefault(); go(link(to ? [to] : ["fake", fake.name])); $("view").focus({preventScroll: true}); return; }
   }
   if (event.key === "g") going = Date.now();
   else if (event.key === "/") { const search = document.querySelector("main input[type=search]") ?? $("command"); event.preventDefault(); if (search) search.focus(); else go(link(["find"])); }

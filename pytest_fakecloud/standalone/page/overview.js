@@ -1,6 +1,6 @@
 // The first page: what runs and where to connect, what is due next, what failed, and what happened last.
 
-import {about, addresses, copyButton, count, el, link, micros, move, number, pageHead, product, redraw, short, table, tools, when, withoutPassword, withoutSchemes} from "./dom.js";
+import {about, addresses, copyButton, count, el, link, micros, move, number, pageHead, product, redraw, short, table, tokenButton, tools, when, withoutPassword, withoutSchemes} from "./dom.js";
 import {ask, path} from "./api.js";
 import {FORMATS} from "./connect.js";
 import {hasFailed} from "./elements.js";
@@ -34,7 +34,7 @@ export class OverviewPage {
   running(fakes, lists) {
     return el("section", {"aria-label": "What runs"}, el("h2", {}, "What runs"), table("fakes", ["fake", "address", "holds", "recorded"], fakes, (fake) => {
       const at = fakes.indexOf(fake), holds = Object.entries(NOUNS).filter(([name]) => lists[at][name]).map(([name, noun]) => count(lists[at][name], noun)).join(", ");
-      return [[el("a", {href: link(["fake", fake.name])}, fake.name), el("div", {}, el("small", {class: "soft"}, product(fake)))], addresses(fake).map((address) => el("div", {class: "nowrap mono"}, withoutPassword(address), " ", copyButton(address, `Copy the address ${withoutPassword(address)} of ${fake.name}`))), holds || "nothing yet", journal.older ? loading() : el("a", {href: link(["activity"], {fake: fake.name})}, count(entries.list.filter((row) => row.fake === fake.name).length, "row"))];
+      return [[el("a", {href: link(["fake", fake.name])}, fake.name), el("div", {}, el("small", {class: "soft"}, product(fake)))], addresses(fake).map((address) => el("div", {class: "nowrap mono"}, withoutPassword(address), " ", copyButton(address, `Copy the address ${withoutPassword(address)} of ${fake.name}`), address === fake.url ? tokenButton(fake) : null)), holds || "nothing yet", journal.older ? loading() : el("a", {href: link(["activity"], {fake: fake.name})}, count(entries.list.filter((row) => row.fake === fake.name).length, "row"))];
     }), tools(copyButton(() => FORMATS[".env"](this.env), "Copy the .env of your application", "Copy the .env of your application"), el("a", {href: "#/connect"}, "Connect in your language")));
   }
   last(rows) {

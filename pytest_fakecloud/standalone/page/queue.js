@@ -54,9 +54,9 @@ const address = ({method, url}) => el("bdi", {class: "address", title: `${method
 const messageRow = (one) => [when(one.created), state(one), address(one), `${one.attempts} of ${one.most_attempts}`, status(one), next(one), short([one.label, one.preview].filter(Boolean).join(" · "), 40)];
 
 function messageDetail(one, page) {
-  const {fake} = page, name = one.public_id, pending = one.state === "pending";
+  const {fake} = page, name = one.public_id, pending = one.state === "pending", toMessage = (id) => id && el("a", {href: at(fake, "messages", id)}, id);
   return [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)),
-    facts({state: state(one), id: el("span", {class: "mono"}, name), published: moment(one.created), "next attempt": one.next ? moment(one.next) : next(one), about: one.about && el("a", {href: at(fake, "messages", one.about)}, one.about), run: one.run && el("a", {href: at(fake, "runs", one.run)}, one.run), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), ...linked(fake, one.settings)}),
+    facts({state: state(one), id: el("span", {class: "mono"}, name), published: moment(one.created), "next attempt": one.next ? moment(one.next) : next(one), about: toMessage(one.about), "retry of": toMessage(one.retry_of), "retried as": one.retries.length ? one.retries.map(toMessage) : "", run: one.run && el("a", {href: at(fake, "runs", one.run)}, one.run), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), ...linked(fake, one.settings)}),
     tools(pending && one.next ? act("Deliver now", `Deliver ${name} now`, () => ask("POST", path(fake, `/messages/${encodeURIComponent(one.id)}/deliver`), {})) : null,
       pending ? act("Cancel…", `Cancel ${name}`, () => sendWell(fake, "DELETE", `/v2/messages/${encodeURIComponent(name)}`), {question: "Cancel this message? It will not be delivered."}) : null,
       one.dlq_id ? act("Retry", `Retry ${name}`, () => retryOne(fake, one.dlq_id)) : one.state === "dead_lettered" ? soft("Its dead letter has ended, so it cannot be retried.") : null,
@@ -150,9 +150,9 @@ const runs = {
     async ({to, input}) => { const made = await trigger(fake, to, input); return done("Started ", el("a", {href: at(fake, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false}),
   empty: () => empty("No workflow runs yet.", "A run appears when your application triggers a workflow. Start one above with the URL of a workflow that you serve."),
   detail: (one, {fake}) => {
-    const {record} = one, outputs = new Map(record.steps.flatMap((group) => group.steps).filter(({out}) => out !== undefined).map((step) => [step.messageId, step]));
+    const {record} = one, recorded = record.steps.flatMap((group) => group.steps), outputs = new Map(recorded.filter(({out}) => out !== undefined).map((step) => [step.messageId, step])), toRun = (id) => el("a", {href: at(fake, "runs", id)}, id);
     const again = (text, where) => act(text, `${text} ${one.id}`, async () => { const [made] = [await sendWell(fake, "POST", `/v2/workflows/dlq/${where}/${encodeURIComponent(one.dlq_id)}`)].flat(); location.hash = at(fake, "runs", made.workflowRunId); say(`${text}: this is the new run.`, "good"); });
-    return [title(withoutScheme(one.url)), facts({state: state(one), [one.state === "failed" ? "error" : "now"]: doing(one), run: el("span", {class: "mono"}, one.id), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), started: moment(one.created), took: one.completed ? span(micros(one.completed) - micros(one.created)) : "", label: record.label}),
+    return [title(withoutScheme(one.url)), facts({state: state(one), [one.state === "failed" ? "error" : "now"]: doing(one), run: el("span", {class: "mono"}, one.id), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), started: moment(one.created), took: one.completed ? span(micros(one.completed) - micros(one.created)) : "", label: record.label, "goes on from the run": one.parent && toRun(one.parent), "went on in the run": one.children.length ? one.children.map((id) => [toRun(id), " "]) : ""}),
       one.violations.map(({kind, text}) => el("div", {class: "banner bad"}, el("b", {}, `${words(kind)}: the run may not continue.`), el("p", {}, text))),
       one.steps.filter(({event, wait_ends: ends}) => event && ends).map(({event, wait_ends: ends}) => form(`Waits for the event ${event}`, "Notify", [{name: "data", label: `event data, as JSON; without it the wait ends at ${both(ends)}`, note: '{"clicked": true}', wide: true}],
         async ({data}) => { if (data) json(data, "The event data"); await sendWell(fake, "POST", `/v2/notify/${encodeURIComponent(event)}`, data); return done("Notified."); })),
@@ -160,11 +160,17 @@ const runs = {
         one.dlq_id ? [again("Resume", "resume"), again("Restart", "restart")] : one.state === "failed" ? soft("Its dead letter has ended, so it cannot be resumed or restarted.") : null,
         one.input_is_whole ? act("Run again", `Run again ${one.id}`, async () => { const made = await trigger(fake, one.url, one.input, one.publish_headers); location.hash = at(fake, "runs", made.workflowRunId); say("Started with the same input: this is the new run.", "good"); }, {question: one.redacted_headers.length ? `Run again without ${one.redacted_headers.join(", ")}? The queue redacts their values, so they cannot be sent again.` : null}) : null,
         copyButton(one.id, "Copy id", "Copy id"), copyButton(JSON.stringify(record, null, 2), "Copy as JSON", "Copy as JSON")),
-      head(count(one.steps.length, "step")), one.steps.length ? spansElement("steps", one.steps.flatMap((step, at_) => [step.group && step.group !== one.steps[at_ - 1]?.group ? {name: `${number(one.steps.filter(({group}) => group === step.group).length)} in parallel`, spans: []} : [], stepRow(step, outputs.get(step.message) ?? {}, fake, one)].flat()), {start: micros(one.created)}) : soft("No step has begun yet."),
-      head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input."),
-      record.workflowRunResponse ? [head(one.state === "failed" ? "Error" : "Result"), code(failure(record.workflowRunResponse), "result")] : null].flat(2);
+      el("div", {class: "side-by-side"}, el("div", {}, head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input.")),
+        el("div", {}, head(one.state === "failed" ? "Error" : "Result"), record.workflowRunResponse ? code(failure(record.workflowRunResponse), "result") : soft(one.completed ? "The run returned no result." : "The run has not ended."))),
+      one.parent ? inherited(one, recorded, fake) : null, head(count(one.steps.length, one.parent ? "further step" : "step")), one.steps.length ? spansElement("steps", one.steps.flatMap((step, at_) => [step.group && step.group !== one.steps[at_ - 1]?.group ? {name: `${number(one.steps.filter(({group}) => group === step.group).length)} in parallel`, spans: []} : [], stepRow(step, outputs.get(step.message) ?? {}, fake, one)].flat()), {start: micros(one.created)}) : soft("No step has begun yet."),
+    ].flat(2);
   },
 };
+// The steps that a run took over from its parent. Its own first message is the step from which it goes on, and may have another result.
+function inherited(run, recorded, fake) {
+  const [first] = run.messages, own_ = new Set(run.messages.map(({id}) => id)), steps = recorded.filter(({messageId, stepType}) => messageId && stepType !== "Initial" && (messageId === first?.id || !own_.has(messageId)));
+  return steps.length ? [head(count(steps.length, "step") + " from the parent run"), table("steps from the parent run", ["step", "", "result"], steps.map((step) => [step.stepName, step.messageId === first?.id ? "goes on here" : "reused", el("a", {href: at(fake, "messages", step.messageId)}, short(textOf(step), 200) || step.messageId)]), (cells) => cells)] : null;
+}
 // The header keeps the queue from asking which client serves the URL, because only the client for JavaScript answers that.
 const trigger = (fake, url, input, headers_ = {"Content-Type": "application/json"}) => sendWell(fake, "POST", `/v2/trigger/${target(url)}`, input, {...headers_, "Upstash-Forward-Upstash-Workflow-Sdk-Version": "1"});
 // An error of a workflow as its message and its stack, any other text indented.
@@ -177,16 +183,17 @@ async function runWithViolations(fake, id) {
   return {...run, violations: violations.filter(({facts: {fake: name, run_id: about}}) => name === fake.name && about === run.id)};
 }
 const fromBase64 = (out) => { try { return new TextDecoder().decode(Uint8Array.from(atob(out), (letter) => letter.charCodeAt(0))); } catch { return String(out ?? ""); } };
+const textOf = ({stepType, out}) => stepType === "Wait" ? fromBase64(out) : out == null ? "" : typeof out === "string" ? out : JSON.stringify(out);
 // A step of a run: its spans, and below it its errors and its output. The error of the last try is in sight.
 // With another result or input, or with the step run again; the new run is another one.
 function rerunForm(step, text, fake, run) {
-  const start = async (changes) => { const made = await ask("POST", path(fake, `/runs/${encodeURIComponent(run.id)}/rerun`), {message: step.message, ...changes}); return done("Started ", el("a", {href: at(fake, "runs", made.id)}, made.id), ", which goes on here."); };
+  const start = async (changes) => { const made = await ask("POST", path(fake, `/runs/${encodeURIComponent(run.id)}/rerun`), {message: step.message, ...changes}); say(["Started ", el("a", {href: at(fake, "runs", made.id)}, made.id), ", which goes on from here."], "good"); };
   return form(`Rerun from ${short(step.name, 60)}`, "Rerun", [{name: "how", label: "go on with", options: [...text ? [{value: "result", label: "the result below"}] : [], {value: "again", label: "the step run again"}]}, ...text ? [{name: "result", label: "result of the step", kind: "area", value: text, wide: true}] : [], ...run.input_is_whole ? [{name: "input", label: "input of the run", kind: "area", value: run.input ?? "", wide: true}] : []],
     ({how, result, input}) => start({...how === "again" ? {again: true} : result !== text && {result}, ...input !== undefined && input !== (run.input ?? "") && {input}}), {open: false, copied: false});
 }
 function stepRow(step, {out, callResponseStatus: answered}, fake, run) {
   const spans = step.spans.map(({kind, start, end, failed}) => ({kind, from: micros(start), to: micros(end), failed})), errors = step.errors.map((error) => [`Try ${error.number} at ${fine(error.at)}: ${error.status ?? "no answer"}`, failure(error.reason)]);
-  const took = spans.reduce((sum, {from, to}) => sum + to - from, 0), text = step.type === "Wait" ? fromBase64(out) : out == null ? "" : typeof out === "string" ? out : JSON.stringify(out);
+  const took = spans.reduce((sum, {from, to}) => sum + to - from, 0), text = textOf({stepType: step.type, out});
   return {name: short(step.name, 120), key: `step ${step.message} ${step.name}`, failed: step.state === "failed", spans, depth: step.group ? 1 : 0, error: step.state === "done" ? "" : step.errors.at(-1)?.cause,
     note: [step.event ? `waits for ${step.event}` : step.calls && step.calls !== step.name ? step.calls : "", took ? span(took) : "", step.tries > 1 ? `${step.tries} tries` : "", step.state === "pending" ? "pending" : ""].filter(Boolean).join(" · "),
     content: [facts({type: step.type, message: el("a", {href: at(fake, "messages", step.message)}, step.message), tries: `${step.tries} of ${step.retries + 1}`, calls: step.calls, answered, "waits for event": step.event, "wait ends": both(step.wait_ends)}),

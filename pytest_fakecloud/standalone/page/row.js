@@ -5,6 +5,7 @@ import {list} from "./api.js";
 import {hasFailed} from "./elements.js";
 import {adviceOf} from "./errors.js";
 import {changesElement} from "./history.js";
+import {entries} from "./journal.js";
 import {sendAgain} from "./sending.js";
 
 export const detailsOf = (row, fakes) => [row.done && hasFailed(row) ? advice(row, fakes) : null, openLinks(row), row.done && row.kind !== "event" ? changesElement(row) : null, sendAgain(row, fakes), testCopies(row, fakes)].filter(Boolean);
@@ -19,13 +20,16 @@ function retryElement(fake, {subjects = []}) {
   if (id) list(fake, "dead-letters", {search: id}).then(({items: [letter]}) => { if (letter) place.replaceChildren(" Retry it from its ", el("a", {href: link(["fake", fake.name, "dead-letters", letter.id])}, "dead letter"), "."); }, () => {});
   return place;
 }
-function openLinks({kind: what, status, subjects = []}) {
+function openLinks({number, kind: what, status, subjects = [], data}) {
   // What a call names does not explain its failure if the call was rejected for its token.
   if (what === "call" && status === 401) return null;
   const links = subjects.flatMap(({kind, name, fake}) => {
     const place = Object.keys(KINDS).find((one) => KINDS[one] === kind);
     return place && name ? [el("a", {class: "button", title: name, href: link(["fake", fake, place, name])}, `Open the ${kind}`)] : [];
   });
+  const toRow = (text, row) => el("a", {class: "button", href: link(["activity", row])}, `${text} #${row}`);
+  if (data?.again_of) links.push(toRow("Sent again: the original is", data.again_of));
+  links.push(...entries.list.filter((row) => row.data?.again_of === number).map((row) => toRow("Sent again as", row.number)), ...what === "event" && data?.row ? [toRow("Open", data.row)] : []);
   return links.length ? el("div", {class: "tools"}, links) : null;
 }
 // Tests that make the call again, or the delivery, from the data that was there before it.

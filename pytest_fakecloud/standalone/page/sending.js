@@ -1,7 +1,7 @@
 // Requests that are sent to a fake from the console, and recorded calls that are sent again.
 
-import {code, count, el, form, json, laidOut, link, table} from "./dom.js";
-import {ask, path} from "./api.js";
+import {code, count, el, form, json, laidOut, link, soft, table} from "./dom.js";
+import {ask, path, send} from "./api.js";
 import {commandsOf, requestOf} from "./copying.js";
 import {split} from "./words.js";
 
@@ -61,3 +61,7 @@ export function sendAgain(row, fakes) {
     return answerElements(fake, await ask("POST", again, changed));
   }, options);
 }
+// A form for any request. It is sent like a client's: it meets faults and is recorded.
+export const requestPage = (fake) => ({node: el("section", {class: "page"}, soft(`Send a request to ${fake.name} with its credentials. It meets injected faults and appears in Activity.`),
+  form("Any request", "Send", [{name: "method", label: "method", options: METHODS}, {name: "target", label: "path", value: "/", wide: true, needed: true}, {name: "headers", label: "headers, as JSON", note: '{"X-Trace": "7"}', wide: true}, {name: "body", label: "body", kind: "area", wide: true}],
+    async ({method, target, headers, body}) => answerElements(fake, await send(fake, method, target, body, headers ? json(headers, "The headers") : undefined))))});

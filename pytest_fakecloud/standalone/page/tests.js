@@ -58,6 +58,23 @@ export function remade([key, {type, value, expires}]) {
   if (!make) throw new Error(`The test would need the key ${key}, a ${type}, which cannot be written in one command.`);
   return [words(make(key, value)), ...expires ? [["PEXPIREAT", key, String(Date.parse(expires.replace(" UTC", "Z").replace(" ", "T")))]] : []];
 }
+// Commands that read the keys that a call changed, with their replies: the answer of a write says little about the data.
+const READERS = {
+  string: (key, value) => [["GET", key], String(value)], list: (key, value) => [["LRANGE", key, "0", "-1"], words(value)], set: (key, value) => [["SCARD", key], value.length],
+  hash: (key, value) => [["HGETALL", key], words(Object.entries(value).flat())], zset: (key, value) => [["ZRANGE", key, "0", "-1"], Object.entries(value).sort(([one, score], [other, than]) => score - than || (one < other ? -1 : 1)).map(([member]) => member)],
+};
+async function checksOf({number, data}, fake) {
+  const {changes} = await ask("GET", `/journal/${number}/changes`), changed = data.words.some(([name]) => RANDOM.test(name)) ? [] : changes ?? [];
+  return changed.filter(({fake: name, section}) => name === fake.name && section === "keys").slice(0, 10).flatMap(({item, after}) => {
+    if (after === null) return [{words: ["EXISTS", item], reply: 0}];
+    const value = after.type === "string" || typeof after.value !== "string" ? after.value : json(after.value), isOrdered = Array.isArray(value) || !Object.keys(Object(value)).some((name) => /^\d+$/.test(name)) || typeof value === "string";
+    // Of long values only the beginning is known, and JavaScript changes the order of numbers that name fields.
+    if (!Object.hasOwn(READERS, after.type) || !isOrdered || value === undefined || /, checksum [0-9a-f]{8}|\\x/.test(JSON.stringify([item, value]))) return [];
+    const [line, reply] = READERS[after.type](item, value);
+    return [{words: line, reply}];
+  });
+}
+const json = (text) => { try { return JSON.parse(text); } catch { return undefined; } };
 // A reply as RESP2 has it: a map is a list of names and values.
 const flat = (reply) => reply === true ? 1 : reply === false ? 0 : Array.isArray(reply) ? reply.map(flat) : reply && typeof reply === "object" ? Object.entries(reply).flatMap((pair) => pair.map(flat)) : reply;
 const hasFraction = (reply) => Array.isArray(reply) ? reply.some(hasFraction) : typeof reply === "number" && !Number.isInteger(reply);
@@ -80,9 +97,10 @@ export async function testOf(row, fakes) {
   // What the fault answered, which is an error reply with the code ERR on a database connection.
   if (fault) made.fault = [row.status, hasReply ? String(answered ?? JSON.parse(body)).replace(/^ERR /, "") : body];
   const keys = isKv && !isRejected ? row.subjects.filter(({kind}) => kind === "key").map(({name}) => name) : [], commands = keys.length ? (await before("keys", keys)).flatMap(remade) : [];
+  const checks = keys.length ? await checksOf(row, fake) : [];
   if (isKv && hasReply) {
     const replies = repliesOf(row);
-    return {...made, kind: "commands", setup: commands, steps: lines.map((line, at) => ({words: line, ...hasFraction(replies[at]?.reply) || RANDOM.test(line[0]) ? {} : replies[at]}))};
+    return {...made, kind: "commands", setup: commands, steps: [...lines.map((line, at) => ({words: line, ...hasFraction(replies[at]?.reply) || RANDOM.test(line[0]) ? {} : replies[at]})), ...checks]};
   }
   const request = requestTo(fake, row), setup = commands.map(asRequest);
   // The credentials were not recorded: those of a rejected call were wrong or missing.
@@ -93,7 +111,7 @@ export async function testOf(row, fakes) {
     if (records.length) setup.push({method: "POST", target: `/upsert${namespace ? `/${encodeURIComponent(namespace)}` : ""}`, headers: {}, body: JSON.stringify(records)});
   }
   const differs = fake.fixture === "queue" && isVolatile(answered) || isKv && lines.some(([name]) => RANDOM.test(name));
-  return {...made, kind: "request", setup, request, answer: differs ? undefined : answered, text: answered === undefined && body ? body : undefined};
+  return {...made, kind: "request", setup, request, checks: checks.map(({words: line, reply}) => ({...asRequest(line), status: 200, answer: {result: reply}})), answer: differs ? undefined : answered, text: answered === undefined && body ? body : undefined};
 }
 const asRequest = (line) => ({method: "POST", target: "/", headers: {}, body: JSON.stringify(line)});
 
@@ -117,7 +135,7 @@ function pytest(test, name) {
         return error !== undefined ? ["with pytest.raises(redis.RedisError) as raised:", `    ${call}`, `assert ${py(withoutCode(error))} in str(raised.value)`] : [reply === undefined ? call : `assert ${call} == ${py(reply)}`.replace(" == None", " is None")];
       }), ...ended, "client.close()"],
     request: () => [...test.setup.map((each) => pyRequest(each, variable)), ...prepared, `answer = ${pyRequest(test.request, variable)}`, `assert answer.status_code == ${test.status}`, ...test.text === undefined ? [] : [`assert answer.text == ${py(test.text)}`], ...test.answer === undefined ? [] : [`assert answer.json() == ${py(test.answer)}`],
-      ...test.urls.length ? [`${variable}.run_until_idle()`, `delivered = {attempt.url for attempt in ${variable}.attempts() if attempt.status == 200}`, `assert delivered >= {${test.urls.map(py).join(", ")}}`] : [], ...ended],
+      ...test.checks.map((check) => `assert ${pyRequest(check, variable)}.json() == ${py(check.answer)}`), ...test.urls.length ? [`${variable}.run_until_idle()`, `delivered = {attempt.url for attempt in ${variable}.attempts() if attempt.status == 200}`, `assert delivered >= {${test.urls.map(py).join(", ")}}`] : [], ...ended],
     delivery: () => [test.code === null ? `${variable}.destinations.respond(${py(test.url)}, ConnectionRefusedError())` : `${variable}.destinations.respond(${py(test.url)}, ${test.code})`,
       `${variable}.client().message.publish(url=${py(test.url)}, body=${py(test.request.body ?? "")}, headers=${py(test.request.headers)}, retries=0)`, "fakecloud.clock.advance(\"1s\")", `(attempt,) = ${variable}.attempts()`, `assert attempt.status ${test.code === null ? "is None" : `== ${test.code}`}`],
   }[test.kind]();
@@ -155,14 +173,14 @@ function vitest(test, name) {
   const calls = method ? `  const answer = await ${method};\n${test.answer === undefined ? test.fake.fixture === "queue" ? "  expect(answer.messageId).toMatch(/^msg_/);\n" : "" : /^index\.(upsert|query|fetch|delete)/.test(method) ? `  expect(answer).toEqual(${js(test.answer.result)});\n` : ""}`
     : `  const answer = await ${bare(test.request)};\n  expect(answer.status).toBe(${test.status});\n${test.answer === undefined ? "" : `  expect(await answer.json()).toEqual(${js(test.answer)});\n`}${test.text === undefined ? "" : `  expect(await answer.text()).toBe(${js(test.text)});\n`}`;
   const delivered = test.urls.length ? `  await call(${named}, "run_until_idle");\n  const attempts = await call(${named}, "attempts");\n  expect(attempts.filter(({ status }) => status === 200).map(({ url }) => url)).toEqual(expect.arrayContaining(${js(test.urls)}));\n` : "";
-  return `${NEEDS}${method ? client[0] : ""}import { ${members} } from "pytest-fakecloud";\nimport { expect, test } from "vitest";\n\ntest("${name}", async () => {\n${method ? client[1] : ""}${move}${test.setup.map((each) => `  await ${bare(each)};\n`).join("")}${prepared}${calls}${delivered}${ended}});\n`;
+  return `${NEEDS}${method ? client[0] : ""}import { ${members} } from "pytest-fakecloud";\nimport { expect, test } from "vitest";\n\ntest("${name}", async () => {\n${method ? client[1] : ""}${move}${test.setup.map((each) => `  await ${bare(each)};\n`).join("")}${prepared}${calls}${test.checks.map((check) => `  expect(await (await ${bare(check)}).json()).toEqual(${js(check.answer)});\n`).join("")}${delivered}${ended}});\n`;
 }
 
 // -- Go, with the helper of the guide and the REST API of the service --
 function go(test, name) {
   if (test.kind === "delivery") return null;
   const [address, token, password] = addressOf(test.fake), isKv = test.kind === "commands";
-  const requests = isKv ? [...test.setup.map((line) => ({line})), ...test.steps.map(({words: line, reply, error}) => ({line, status: error === undefined ? 200 : test.status, answer: error !== undefined ? undefined : reply === undefined ? undefined : {result: reply}}))].map(({line, ...rest}) => ({method: "POST", target: "/", headers: {}, body: js(line), ...rest})) : [...test.setup, {...test.request, status: test.status, answer: test.answer}];
+  const requests = isKv ? [...test.setup.map((line) => ({line})), ...test.steps.map(({words: line, reply, error}) => ({line, status: error === undefined ? 200 : test.status, answer: error !== undefined ? undefined : reply === undefined ? undefined : {result: reply}}))].map(({line, ...rest}) => ({method: "POST", target: "/", headers: {}, body: js(line), ...rest})) : [...test.setup, {...test.request, status: test.status, answer: test.answer}, ...test.checks];
   const rows = requests.map(({method, target, headers, body, status = 200, answer}) => `\t\t{${js(method)}, ${js(target)}, map[string]string{${Object.entries(headers).map(([key, value]) => `${js(key)}: ${js(value)}`).join(", ")}}, ${js(body ?? "")}, ${status}, ${answer === undefined ? '""' : js(js(answer))}},\n`).join("");
   const authorize = password ? `request.SetBasicAuth(env[${js(token)}], env[${js(password)}])` : `request.Header.Set("Authorization", "Bearer "+env[${js(token)}])`;
   const post = (path, body) => `\task(t, env, "POST", ${js(path)}, ${body}, nil)\n`, at = `/fakes/${encodeURIComponent(test.fake.name)}`, {urls = []} = test;

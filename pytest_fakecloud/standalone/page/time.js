@@ -1,6 +1,6 @@
 // Due times, snapshots, isolated clouds and violations.
 
-import {KINDS, LivePage, about, act, attempt, both, confirmed, copies, count, day, done, el, empty, form, json, isoOf, link, micros, move, moved, moves, number, own, pageHead, redraw, room, saveButton, say, short, soft, table, time, tools, withoutSchemes, words} from "./dom.js";
+import {KINDS, LivePage, about, act, attempt, both, confirmed, copies, count, day, done, el, empty, form, json, isoOf, link, micros, move, moved, moves, number, own, pageHead, redraw, room, saveButton, say, short, soft, table, time, tools, unbroken, withoutSchemes, words} from "./dom.js";
 import {ask, askText} from "./api.js";
 import {destinationForms} from "./destinations.js";
 import {errorsElement} from "./errors.js";
@@ -25,7 +25,7 @@ export function timePage() {
     redraw(moment, copies({method: "POST", path: "/clock", body: {action: "move_to", to: now}}, "this moment"));
     redraw(chosen, page.chosen && el("button", {type: "button", class: "trace-chip", "aria-label": "Show the next events again", onclick: () => attempt(() => select(null))}, `due in ${lasted(from - micros(now))}${to > from ? ` to ${lasted(to - micros(now))}` : ""} ✕`));
     return [many ? el("div", {class: "due"}, el("details", {class: "over-time", open: isWide}, el("summary", {}, "Events over time"), columnsElement("events by due time", [{at: micros(now), kind: "other", value: 0}, ...moments.map(({at_us: at, kind, count: value}) => ({at, kind, value}))], {kinds: DUE_KINDS, chosen: page.chosen, start: micros(now), pixels: isWide ? BESIDE : room(), onselect: (...span) => attempt(() => select(span))})),
-      table("due events", ["in", "at", "event", ""], due, (one) => { const what = short(withoutSchemes(one.what), 120); return [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), el("span", {class: "nowrap"}, day(one.at) === day(now) ? "" : `${day(one.at)} `, time(one.at)), [el("i", {class: `dot kind-${one.kind}`, title: own(DUE_KINDS, one.kind)}), one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, what) : what], tools(go(one), goBefore(one, now))]; }))
+      table("due events", ["in", "at", "event", ""], due, (one) => { const what = unbroken(short(withoutSchemes(one.what), 120)); return [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), el("span", {class: "nowrap"}, day(one.at) === day(now) ? "" : `${day(one.at)} `, time(one.at)), [el("i", {class: `dot kind-${one.kind}`, title: own(DUE_KINDS, one.kind)}), one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, what) : what], tools(go(one), goBefore(one, now))]; }))
       : empty("No timers.", "Delayed messages, retries, schedules, TTLs of keys and consumer sessions appear here with their due times.", "They use the clock above, not the wall clock."),
       moves.length ? [el("h2", {}, "Became due"), el("ul", {}, moves.map(({now: to, linked}) => el("li", {}, linked(), ` by the move to ${both(to)}`)))] : null];
   }, pageHead("Time", planned, chosen, form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { return await moved({action: "move_to", to: /^[-\d]+[ T][\d:.]+$/.test(to.trim()) ? `${to.trim().replace(" ", "T")}Z` : to}) ? done("Moved.") : null; }, {open: false, copied: false}), moment));

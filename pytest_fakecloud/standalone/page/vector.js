@@ -1,7 +1,7 @@
 // A vector index: records of a namespace, nearest neighbours, metadata filters.
 
 import {act, code, count, done, el, empty, facts, form, go, head, json, link, number, redraw, room, short, soft, svg, table, title, tools} from "./dom.js";
-import {change, item, list, sendWell} from "./api.js";
+import {ask, change, item, list, path, sendWell} from "./api.js";
 import {offerUndo, sectionOf, versionsElement} from "./history.js";
 import {ListPage} from "./lists.js";
 
@@ -58,11 +58,13 @@ function hits(found, page) {
   if (!found.length) return soft("Nothing was found. Check the filter and the namespace.");
   return table("hits", ["id", "score", "metadata", "data"], found, (one) => [el("a", {href: page.address(encodeURIComponent(one.id))}, one.id), one.score.toFixed(4), short(one.metadata ?? "", 200), short(one.data ?? "", 200)]);
 }
-const query = (fake, page) => form("Query", "Query", [{name: "by", label: "by", options: ["vector", "text"]}, {name: "what", label: "vector or text", note: "0.1, 0.2", wide: true, needed: true},
+// The label says the dimension as soon as it is known.
+const vectorLabel = (fake) => { const text = el("span", {}, "vector or text"); ask("GET", path(fake, "/lists")).then(({info}) => { if (info.dimension) text.textContent = `vector of ${count(info.dimension, "number")}, or text`; }, () => {}); return text; };
+const query = (fake, page) => form("Query", "Query", [{name: "by", label: "by", options: ["vector", "text"]}, {name: "what", label: vectorLabel(fake), note: "0.1, 0.2", wide: true, needed: true},
   {name: "most", label: "at most", kind: "number", value: "5"}, {name: "filter", label: "metadata filter", note: "that of the list"}],
 async ({by, what, most, filter}) => hits((await sendWell(fake, "POST", (by === "text" ? "/query-data" : "/query") + inside(namespaceOf(page)),
   {...(by === "text" ? {data: what} : {vector: numbers(what)}), topK: Number(most), includeMetadata: true, includeData: true, ...(filter || page.values?.filter ? {filter: filter || page.values.filter} : {})})).result, page), {open: false, edits: false});
-const upsert = (fake, page) => form("Upsert", "Upsert", [{name: "id", label: "id", needed: true}, {name: "by", label: "from", options: ["vector", "text"]}, {name: "what", label: "vector or text", note: "0.1, 0.2", wide: true, needed: true},
+const upsert = (fake, page) => form("Upsert", "Upsert", [{name: "id", label: "id", needed: true}, {name: "by", label: "from", options: ["vector", "text"]}, {name: "what", label: vectorLabel(fake), note: "0.1, 0.2", wide: true, needed: true},
   {name: "metadata", label: "metadata, as JSON", note: '{"genre": "drama"}'}, {name: "namespace", label: "namespace", note: "the one that is shown"}],
 async ({id, by, what, metadata, namespace}) => {
   await sendWell(fake, "POST", (by === "text" ? "/upsert-data" : "/upsert") + inside(namespace || namespaceOf(page)), {id, ...(by === "text" ? {data: what} : {vector: numbers(what)}), ...(metadata ? {metadata: json(metadata, "The metadata")} : {})});
@@ -73,10 +75,10 @@ async ({id, by, what, metadata, namespace}) => {
 
 const remove = (fake, ids, page) => sendWell(fake, "POST", "/delete" + inside(namespaceOf(page)), {ids});
 const vectors = {
-  list: "vectors", noun: "vector", hasItem: true, itemFilters: ["namespace"], key: (one) => one.id, columns: ["id", "metadata", "data"], kept: ["id", "metadata"], fields: ["id"],
+  list: "vectors", noun: "vector", hasItem: true, itemFilters: ["namespace"], key: (one) => one.id, columns: ["id", "metadata, data"], fields: ["id"],
   filters: [{name: "namespace", label: "namespace", options: known}, {name: "filter", label: "metadata filter", note: "price < 10"}],
   tools: (fake, page) => el("div", {class: "forms"}, query(fake, page), upsert(fake, page)),
-  row: (one) => [one.id, one.metadata, one.data],
+  row: (one) => [one.id, [one.metadata, one.data].filter(Boolean).join(" · ")],
   always: {points: "all"}, below: plot, section: (page) => sectionOf(namespaceOf(page)), name: (one) => one.id, bulk: [{text: "Delete", work: remove, undone: "Deleted", note: "The notice that follows can undo it."}],
   empty: () => empty("No vectors in this namespace yet.", "A vector appears when your application upserts one. Upsert one above to try."),
   detail: (one, page) => {
