@@ -375,10 +375,10 @@ def put_back(fake: KVServer, other: KVServer, section: str, items: Iterable[str]
     """
     if section != "keys":
         raise ContractError(f"only keys can be put back alone, not {section}")
-    source = core_of(other).engine
+    source = cast("KVEngine", core_of(other).engine)
     with source.lock:
         source.update_time()
-        saved_keyspace = cast("Keyspace", source.current())
+        saved_keyspace = source.current()
         saved, saved_ms = saved_keyspace.snapshot(), saved_keyspace.execution.now_ms
     engine = cast("KVEngine", core_of(fake).engine)
     with engine.lock:
