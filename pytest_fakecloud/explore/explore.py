@@ -146,9 +146,9 @@ def explore(
     # With a seed, a search is the same each time, so it does not begin with what failed last time.
     cache = cloud._cache if seed is None else None
     seed = cloud.seed if seed is None else seed
-    replay = current_replay.get()
-    if inputs is None and replay is not None:
-        inputs = replay.inputs
+    reproduced = current_replay.get()
+    if inputs is None and reproduced is not None:
+        inputs = reproduced.inputs
     drawn = None
     if inputs is not None or has_drawn_inputs(programs):
         with importing("inputs="):

@@ -28,9 +28,9 @@ from ..trial import (
 
 @dataclass(slots=True)
 class TrialLog:
-    """What has happened in a trial so far: the only object of a trial that changes.
+    """What has happened in a trial so far, written down by the parts of a simulation.
 
-    The parts of a simulation add to it, and take nothing back. ``frozen()`` returns the trial.
+    ``frozen()`` returns the trial.
     """
 
     schedule: Schedule
