@@ -617,7 +617,7 @@ EVENT_KINDS = frozenset(("refused", "restored", "expired"))
 """Kinds of events of every service: rejected bytes, and in the console, data that was restored, and
 keys that expired when the clock was moved.
 """
-EVENT_FIELDS: Mapping[str, Field] = dict.fromkeys(("began", "alone", "row"), Field())
+EVENT_FIELDS: Mapping[str, Field] = dict.fromkeys(("began", "alone", "row", "changed"), Field())
 """The data of these events. Services add the data of their own."""
 
 

@@ -421,12 +421,12 @@ def test_copied_tests_start_named_fakes(tmp_path: Path) -> None:
     tests = [
         {"kind": "commands", "fake": kv, "now": now, "setup": [["SET", "k", "v"]],
          "steps": [{"words": ["GET", "k"], "reply": "v"}]},
-        {"kind": "request", "fake": vector, "now": now, "setup": [], "urls": [], "request": upsert,
-         "status": 200, "answer": {"result": "Success"}},
+        {"kind": "request", "fake": vector, "now": now, "setup": [], "checks": [],
+         "urls": [], "request": upsert, "status": 200, "answer": {"result": "Success"}},
         {"kind": "delivery", "fake": {"name": "us-east-1", "fixture": "queue"}, "now": now,
          "request": {"headers": {}, "body": "b"}, "url": "https://app.example/x", "code": 503},
         {"kind": "request", "fake": {"name": "events", "fixture": "broker"}, "now": now, "setup": [],
-         "urls": [], "request": produce, "status": 404},
+         "urls": [], "checks": [], "request": produce, "status": 404},
     ]  # fmt: skip
     done = subprocess.run(
         ["node", str(tmp_path / "write.js"), json.dumps(tests)],
