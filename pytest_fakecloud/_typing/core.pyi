@@ -50,6 +50,7 @@ class CallFields(TypedDict, total=False):
 class EventFields(TypedDict, total=False):
     alone: object
     began: object
+    changed: object
     row: object
 
 class CloudCallFields(CallFields, total=False):
