@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from itertools import chain, zip_longest
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast, get_args
+from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 
 from .errors import CannotTell, ContractError, brief, cut, did_you_mean, shown, unknown_name
 from .field_types import (
@@ -198,51 +198,13 @@ class Call:
     fields and facts that the journal has cut to their full sizes.
     """
 
-    number: int
-    at_us: int
-    service: str
-    fake: str
-    method: str
-    target: str
-    request_headers: Headers
-    client: tuple[str, int] | None
-    route: str
-    ended_us: int | None
-    status: int | None
-    response_headers: Headers
-    response_body: bytes
-    outcome: Outcome
-    reached: bool
-    faults: Sequence[Mapping[str, str]]
-    violation: str | None
-    note: str
-    cut: Mapping[str, int]
-    _request_body: bytes
-    _facts: dict[str, Any] | FactsReader | None
-    """The facts, or what reads them."""
-    _faults_end: int
-    """The journal number that was reserved when the effects of faults had ended."""
-    _interruptions_end: int
-    """The journal number that was reserved when the interruptions before it had ended."""
-    _is_from_console: bool
-    """Whether the console sent the request, not a client of the fake."""
-    _again_of: int
-    """The number of the call that the console sent again as this one, 0 for other calls."""
     # Slots, because a server's journal keeps thousands of calls.
     __slots__ = (
-        "_again_of", "_facts", "_faults_end", "_interruptions_end", "_is_from_console",
-        "_request_body", "at_us", "client", "cut",
+        "_facts", "_faults_end", "_interruptions_end", "_request_body", "at_us", "client", "cut",
         "ended_us", "fake", "faults", "method", "note", "number", "outcome", "reached",
         "request_headers", "response_body", "response_headers", "route", "service", "status", "target",
         "violation",
     )  # fmt: skip
-    _unset: ClassVar[Mapping[str, Any]] = {
-        "ended_us": None, "status": None, "response_headers": NO_HEADERS, "response_body": b"",
-        "outcome": "open", "reached": False, "faults": (), "violation": None, "note": "",
-        "cut": _NOTHING_CUT, "_faults_end": 0, "_interruptions_end": 0,
-        "_is_from_console": False, "_again_of": 0,
-    }  # fmt: skip
-    """The values of the attributes that nothing has set."""
 
     def __init__(
         self,
@@ -267,23 +229,24 @@ class Call:
         self.request_headers = request_headers
         self._request_body = request_body
         self.client = client
-        self._facts = reader
+        self._facts: dict[str, Any] | FactsReader | None = reader
+        """The facts, or what reads them."""
         self.route = route
-
-    def __getattr__(self, name: str) -> Any:
-        """Return an attribute that nothing has set yet, such as the response. So a call that is being
-        recorded sets only what it has.
-        """
-        try:
-            return self._unset[name]
-        except KeyError:
-            raise AttributeError(f"a call has no attribute {name!r}") from None
-
-    def _mark_as_from_console(self, again_of: int = 0) -> None:
-        """Note that the console sent the request, so that it is not taken for a client's, and which call
-        it sent again.
-        """
-        self._is_from_console, self._again_of = True, again_of
+        self.ended_us: int | None = None
+        self.status: int | None = None
+        self.response_headers = NO_HEADERS
+        """The headers of the response; none until it was sent."""
+        self.response_body = b""
+        self.outcome: Outcome = "open"
+        self.reached = False
+        self.faults: Sequence[Mapping[str, str]] = ()
+        self.violation: str | None = None
+        self.note = ""
+        self.cut: Mapping[str, int] = _NOTHING_CUT
+        self._faults_end = 0
+        """The journal number that was reserved when the effects of faults had ended."""
+        self._interruptions_end = 0
+        """The journal number that was reserved when the interruptions before it had ended."""
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -135,6 +135,10 @@ class SharedRecords:
         """What ``find_stack`` returned for each call."""
         self.scripts: dict[int, list[ScriptCommand]] = {}
         """The commands that the scripts of each call executed, by the call's number."""
+        self.from_console: dict[int, int] = {}
+        """The calls that the console sent, by their numbers, each with the number of the call that it
+        sent again, or 0.
+        """
         self.looks: deque[Look] = deque(maxlen=_LOOKS)
         """The test's looks at the data of fakes."""
         self.failures: list[str] = []
@@ -143,7 +147,7 @@ class SharedRecords:
     @property
     def of_calls(self) -> tuple[dict[int, Any], ...]:
         """What is recorded of calls beside them, by their numbers."""
-        return self.sites, self.stacks, self.scripts
+        return self.sites, self.stacks, self.scripts, self.from_console
 
     @property
     def actions(self) -> list[Action]:

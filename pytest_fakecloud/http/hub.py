@@ -620,10 +620,9 @@ class Hub:
         while ready and self._leader == me:
             if not self._handle_ready(loop, *ready.popleft()):
                 return False
-        if self._unfinished:
-            for _ in range(len(self._unfinished)):
-                if self._leader == me:
-                    self._go_on(self._unfinished.popleft())
+        for _ in range(len(self._unfinished)):
+            if self._leader == me:
+                self._go_on(self._unfinished.popleft())
         for call in awaited:
             # A thread that has stepped aside leaves sockets to the next one.
             is_over = self._leader == me and not self._unfinished

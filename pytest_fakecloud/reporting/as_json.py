@@ -278,8 +278,6 @@ def _data(row: ReportRow) -> dict[str, Any]:
     # The row shows where an action was called.
     left_out = {*_LEFT_OUT, "where"} if row.kind == "action" else _LEFT_OUT
     facts = _plain({name: value for name, value in data.items() if name not in left_out})
-    if isinstance(row.entry, Call) and row.entry._again_of:
-        facts["again_of"] = row.entry._again_of
     if row.delivery is not None and row.delivery.data.get("traceback"):
         facts["traceback"] = str(row.delivery.data["traceback"])
     return facts

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from ..cloud.base import BaseCloud, context_of
-from ..core.calls import Action, Call, Entry, Event, began, faults_end
+from ..core.calls import Action, Call, Entry, Event, began, faults_end, set_facts
 from ..core.errors import describe_error
 from ..core.frames import CodePlace, place_at
 from ..core.recorder import CallStack, SharedRecords
@@ -140,6 +140,7 @@ class _Builder:
     ) -> None:
         self._lookups, self._mask = lookups, mask
         self._stacks = records_of(cloud).stacks
+        self._from_console = records_of(cloud).from_console
         self._places = places_of(records_of(cloud))
         self._names = {url: name for name, (_, url) in context_of(cloud).closed_addresses.items()}
         self._names.update((fake.url, fake.name) for fake in context_of(cloud).fakes)
@@ -182,6 +183,9 @@ class _Builder:
 
     def _call_row(self, call: Call, attempt: Event | None) -> ReportRow:
         masked, faults = self._mask.call(call), _faults_of(call)
+        again_of = self._from_console.get(call.number)
+        if again_of:
+            set_facts(masked, {**masked.facts, "again_of": again_of})
         # Leave out the error of a fault's function, which is reported as a violation of the test.
         note = "" if call.violation == "bug" else masked.note
         steps = self._lookups.grouped_calls.get(call.number, ())
@@ -189,7 +193,7 @@ class _Builder:
         request = (masked.target, masked.request_body)
         row = replace(
             _row_for(call), entry=masked, kind="call",
-            actor=CONSOLE if call._is_from_console else CLIENT,
+            actor=CLIENT if again_of is None else CONSOLE,
             operation=_operation(masked, masked.facts.get("command")),
             subjects=tuple(self._subjects_of(masked)), status=call.status, outcome=call.outcome,
             ok=is_streamed or has_full_answer(call), faults=faults,

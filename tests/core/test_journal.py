@@ -645,7 +645,8 @@ def test_events_are_asked_for_by_what_they_have(journal: Both) -> None:
     for ask in (journal.events, journal.events().where):
         with pytest.raises(
             ContractError,
-            match=r"^'nope' is not a field of an event\. Known fields: alone, began, group, kind, ",
+            match=r"^'nope' is not a field of an event\. Known fields: alone, began, changed, group, "
+            r"kind, ",
         ):
             ask(nope=1)
     with pytest.raises(ContractError, match=r"^kind=5 can never match: pass a kind of event"):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from copy import copy
-from typing import Any, ClassVar
+from typing import Any
 
 import orjson
 
-from ...core.calls import NO_HEADERS, Call, CutBytes, record_cut
+from ...core.calls import Call, CutBytes, record_cut
 from ...core.recorder import Recorder
 from ...http.messages import Answer
 from ..command_fields import facts_of
@@ -38,18 +37,13 @@ class _CommandFacts:
         return facts
 
 
+_FACTS = _CommandFacts()
+
+
 class CommandCall(Call):
     """A command over the Redis protocol. Its words are kept; the body is the JSON of them."""
 
-    _words: list[bytes] | None
-    """The words; None once the body was cut."""
-    _database: int
-    _node: int
     __slots__ = ("_database", "_node", "_words")
-    _unset: ClassVar[Mapping[str, Any]] = {
-        **Call._unset, "method": "RESP", "target": "/", "request_headers": NO_HEADERS,
-        "route": "database-port", "_facts": _CommandFacts(),
-    }  # fmt: skip
 
     def __init__(
         self,
@@ -60,10 +54,12 @@ class CommandCall(Call):
         database: int,
         node: int,
     ) -> None:
-        self._words = words
-        self.service, self.fake = recorder.service, recorder.fake
-        self.at_us = at_us
-        self.client = client
+        super().__init__(
+            0, at_us, recorder.service, recorder.fake, "RESP", "/",
+            client=client, reader=_FACTS, route="database-port",
+        )  # fmt: skip
+        self._words: list[bytes] | None = words
+        """The words; None once the body was cut."""
         self._database = database
         self._node = node
 

@@ -146,14 +146,15 @@ def _recording(
 ) -> Iterator[list[Call]]:
     """Collect the calls to a fake that are sent here, and mark them as those of the console."""
     calls: list[Call] = []
+    shared = core_of(fake).recorder.shared
 
     def note(entry: Entry) -> None:
         if isinstance(entry, Call) and entry.fake == fake.name and is_own(entry):
-            entry._mark_as_from_console(again_of)
+            shared.from_console[entry.number] = again_of
             if not calls or calls[-1] is not entry:
                 calls.append(entry)
 
-    stop = core_of(fake).recorder.shared.listeners.add(note)
+    stop = shared.listeners.add(note)
     try:
         yield calls
     finally:
