@@ -194,7 +194,11 @@ class Rewinder:
         versions: list[Version] = []
         previous, usable = 0, self._usable(fake)
         if not usable:
-            raise Unknown(_too_old(fake))
+            if self._recorder.forgotten[fake.name] or self._entries(fake):
+                raise Unknown(_too_old(fake))
+            # Nothing has happened to it, so what it has was there first.
+            current, now_us = read(fake), context_of(self._cloud).clock.now_us()
+            return [] if current is None else [Version(0, now_us, current)]
         unknown: Unknown | None = None
         for checkpoint, following in zip(usable, [*usable[1:], None], strict=True):
             end = None if following is None else following.number
@@ -264,9 +268,12 @@ class Rewinder:
                 return fake
         raise Unknown(f"{entry.fake} is closed")
 
+    def _entries(self, fake: Fake) -> list[Entry]:
+        return [entry for entry in self._cloud.journal.entries if entry.fake == fake.name]
+
     def _usable(self, fake: Fake) -> list[Checkpoint]:
         """Return the checkpoints after which the journal has all entries of a fake."""
-        entries = [entry for entry in self._cloud.journal.entries if entry.fake == fake.name]
+        entries = self._entries(fake)
         forgot = self._recorder.forgotten[fake.name] > 0
         since = entries[0].number - 1 if forgot and entries else 0
         return [

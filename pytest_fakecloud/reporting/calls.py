@@ -1,10 +1,11 @@
-"""Read calls of the journal: their answers, and whether they did something."""
+"""Read entries of the journal: the answers to calls, whether they did something, what events changed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from ..core.calls import Call, on_connection
+from ..core.calls import Call, Entry, Event, on_connection
 from .redis_replies import reply
 from .values import parsed, readable, scalar
 
@@ -68,3 +69,12 @@ def error_of(call: Call) -> tuple[str, str]:
     if isinstance(body, dict) and isinstance(body.get("error"), str):
         return str(call.status), scalar(body["error"])
     return str(call.status), readable(call.response_body)
+
+
+def changed_items(entry: Entry) -> Iterator[tuple[str, str]]:
+    """Yield the items that an event without a call changed, such as a restore, each with its section of
+    the fake's state.
+    """
+    changed = entry.data.get("changed") if isinstance(entry, Event) else None
+    for section, items in (changed or {}).items():
+        yield from ((section, item) for item in items)

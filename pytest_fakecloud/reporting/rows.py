@@ -5,7 +5,7 @@ Rows are data; `wording` describes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,17 +22,7 @@ from .calls import has_full_answer
 from .contract import functions_of
 from .lookups import Lookups, records_of
 from .mask import Mask
-from .model import (
-    APPLICATION,
-    CLIENT,
-    CONSOLE,
-    TEST,
-    AppliedFault,
-    Place,
-    ReportRow,
-    ReportSubject,
-    SubjectKind,
-)
+from .model import APPLICATION, CLIENT, CONSOLE, TEST, AppliedFault, Place, ReportRow, ReportSubject
 
 _VOLATILE = {"began", "alone", "number", "traceback", "exception", "dlq_id", "ahead_s"}
 """Details that may differ between two otherwise equal events."""
@@ -173,7 +163,6 @@ class _Builder:
         for event in (row.delivery, row.entry):
             if isinstance(event, Event):
                 subjects += self._subjects_of(event)
-                subjects += _changed(event)
         return replace(row, subjects=tuple(dict.fromkeys(subjects)))
 
     def _subjects_of(self, entry: Entry) -> Iterator[ReportSubject]:
@@ -369,23 +358,3 @@ def _operation(call: Call, commands: object) -> str:
     """Return the command of a call with a single one, otherwise the route, method and path."""
     single = str(commands[0]) if isinstance(commands, list) and len(commands) == 1 else ""
     return single or call.route or f"{call.method} {call.path}"
-
-
-# -- subjects --------------------------------------------------------------------------------------
-
-
-_KINDS_OF_SECTIONS: Mapping[str, SubjectKind] = {
-    "keys": "key", "topics": "topic", "messages": "message", "schedules": "schedule",
-    "workflow runs": "run",
-}  # fmt: skip
-"""What the items of a section of a fake's data are."""
-
-
-def _changed(event: Event) -> Iterator[ReportSubject]:
-    """Yield the items that an event without a call changed, such as a restore."""
-    for section, items in (event.data.get("changed") or {}).items():
-        if kind := _KINDS_OF_SECTIONS.get(section):
-            yield from (ReportSubject(kind, item, event.fake) for item in items)
-        elif section == "default namespace" or section.startswith("namespace "):
-            name = "" if section.startswith("default") else section.removeprefix("namespace ")
-            yield ReportSubject("namespace", name, event.fake)

@@ -236,6 +236,7 @@ def test_vectors_are_put_back_and_the_others_stay(server: Server) -> None:
 
 
 def test_an_item_has_its_versions_with_their_rows(server: Server) -> None:
+    assert versions(server, "kv_server", "keys", "n") == []
     rows = [kv(server, "SET", "n", "1"), kv(server, "INCR", "n")]
     kv(server, "SET", "other", "1")
     server.call("kv_server", "execute", "SET", "n", "by the control API")

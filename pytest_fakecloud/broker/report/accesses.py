@@ -6,7 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...core.calls import Action, Arguments, Call, Entry, Event
-from ...reporting.calls import executed, executed_but_lost, has_full_answer, success_of
+from ...reporting.calls import (
+    changed_items,
+    executed,
+    executed_but_lost,
+    has_full_answer,
+    success_of,
+)
 from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought, SubjectKind
 from ...reporting.values import parsed
@@ -104,6 +110,9 @@ topic or a group is its name.
 def subjects(entry: Entry, lookups: Lookups) -> Iterator[ReportSubject]:
     """Yield the topics and the group of a request, of an event or of an action of the test."""
     topics: Sequence[Any]
+    for section, item in changed_items(entry):
+        if section == "topics":
+            yield ReportSubject("topic", item, entry.fake)
     if isinstance(entry, Call):
         topics, group = topics_of(entry), entry.facts.get("group")
     else:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...core.calls import Action, Arguments, Call, Entry
+from ...reporting.calls import changed_items
 from ...reporting.lookups import Lookups
 from ...reporting.mask import hides_words
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
@@ -141,7 +142,10 @@ def _of_action(action: Action) -> Iterator[DataAccess]:
 
 
 def subjects(entry: Entry, lookups: Lookups) -> Iterator[ReportSubject]:
-    """Yield the keys and channels of a call."""
+    """Yield the keys and channels of a call, and the keys that an event without a call changed."""
+    for section, item in changed_items(entry):
+        if section == "keys":
+            yield ReportSubject("key", item, entry.fake)
     for line in lines_of(entry) if isinstance(entry, Call) else ():
         name, *arguments = line
         if name.upper() in ("PUBLISH", "SPUBLISH"):

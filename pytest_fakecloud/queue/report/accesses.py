@@ -9,7 +9,7 @@ from typing import Any
 from ...core.calls import Action, Arguments, Call, Entry, Event
 from ...core.errors import ContractError
 from ...http.routing import RouteTable
-from ...reporting.calls import has_full_answer, success_of
+from ...reporting.calls import changed_items, has_full_answer, success_of
 from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought, SubjectKind
 from ...reporting.values import items_of, parsed
@@ -21,6 +21,10 @@ from .steps import sent_steps
 _CREATED: Mapping[str, SubjectKind] = {
     "messageId": "message", "scheduleId": "schedule", "workflowRunId": "run"
 }  # fmt: skip
+_SECTIONS: Mapping[str, SubjectKind] = {
+    "messages": "message", "schedules": "schedule", "workflow runs": "run"
+}  # fmt: skip
+"""What the items of sections of the state are."""
 _ROUTES = RouteTable(QueueApp.routes())
 
 
@@ -118,6 +122,9 @@ def _subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject
             yield ReportSubject(kind, event.data[name], event.fake)
     if schedule := schedule_of(event, lookups):
         yield ReportSubject("schedule", schedule, event.fake)
+    for section, item in changed_items(event):
+        if kind_of_items := _SECTIONS.get(section):
+            yield ReportSubject(kind_of_items, item, event.fake)
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:

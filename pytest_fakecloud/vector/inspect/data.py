@@ -63,7 +63,7 @@ def state(fake: VectorIndex) -> State:
 
 def item_reader(fake: VectorIndex, section: str, item: str) -> Callable[[], Item | None] | None:
     """Return a function that reads one vector; None for other items."""
-    namespace = _namespace_of(section)
+    namespace = namespace_in(section)
     if namespace is None:
         return None
 
@@ -100,7 +100,7 @@ def section_of(namespace: str) -> str:
     return f"namespace {namespace}" if namespace else "default namespace"
 
 
-def _namespace_of(section: str) -> str | None:
+def namespace_in(section: str) -> str | None:
     """Return the namespace whose vectors a section of the state has; None for another section."""
     kind, _, namespace = section.partition(" ")
     return {"namespace": namespace, "default": ""}.get(kind)
@@ -108,7 +108,7 @@ def _namespace_of(section: str) -> str | None:
 
 def put_back(fake: VectorIndex, other: VectorIndex, section: str, items: Sequence[str]) -> None:
     """Give vectors the values that they have in another index; delete those it lacks."""
-    namespace = _namespace_of(section)
+    namespace = namespace_in(section)
     if namespace is None:
         raise ContractError(f"only vectors can be put back alone, not {section}")
     saved = core_of(other).engine.fetch(namespace, items)

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...core.calls import Action, Arguments, Call, Entry
-from ...reporting.calls import envelope, has_full_answer, success_of
+from ...reporting.calls import changed_items, envelope, has_full_answer, success_of
 from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
 from ...reporting.values import parsed
 from .. import QUERIES, UPSERTS
+from ..inspect.data import namespace_in
 
 READS = (*QUERIES, "fetch", "range", "info", "list-namespaces")
 _NOTHING = ({"deleted": 0}, {"updated": 0})
@@ -76,7 +77,10 @@ def namespace_of(call: Call) -> str:
 
 
 def subjects(entry: Entry, lookups: Lookups) -> Iterator[ReportSubject]:
-    """Yield the namespace of a request."""
+    """Yield the namespace of a request, or those in which an event without a call changed vectors."""
+    for section, _ in changed_items(entry):
+        if (name := namespace_in(section)) is not None:
+            yield ReportSubject("namespace", name, entry.fake)
     if isinstance(entry, Call):
         yield ReportSubject("namespace", namespace_of(entry), entry.fake)
 
