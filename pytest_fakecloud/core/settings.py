@@ -101,11 +101,6 @@ def choice(*choices: A) -> Kind[A]:
     return Kind(Literal[choices], words, lambda value: isinstance(value, str) and value in choices)
 
 
-SWITCH_WORDS: Mapping[str, bool] = {
-    **dict.fromkeys(("1", "true", "yes", "on"), True),
-    **dict.fromkeys(("0", "false", "no", "off", ""), False),
-}
-"""The words for a boolean in a file or in a variable, in lower case."""
 SWITCH: Kind[bool] = Kind(bool, "True or False", lambda value: isinstance(value, bool))
 DELIVERY: Kind[DeliveryMode] = choice("driven", "background")
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import pytest
 
 from ..core.errors import ContractError, unknown_name
-from ..core.settings import SWITCH_WORDS
+from ..core.switches import SWITCH_WORDS
 
 
 class IniSetting(NamedTuple):

@@ -21,16 +21,8 @@ from ..cloud.services import by_part, part_of, services_by_word, settings_class,
 from ..core.calls import KEEP_BYTES
 from ..core.command_line import Subparsers, Usage
 from ..core.errors import ContractError, brief, unknown_name
-from ..core.settings import (
-    MOST_PORT,
-    SWITCH_WORDS,
-    Kind,
-    choice,
-    duration,
-    settings_of,
-    text,
-    whole,
-)
+from ..core.settings import MOST_PORT, Kind, choice, duration, settings_of, text, whole
+from ..core.switches import SWITCH_WORDS
 from . import commands
 from .addresses import CONTROL_PORT, DEVELOPMENT
 from .saving import INTERVAL_SECONDS

@@ -182,14 +182,7 @@ def check_loaded(result: pytest.RunResult) -> None:
     """
     (line,) = [line for line in result.outlines if line.split()[:1] == ["loaded"]]
     names = [name.removeprefix("pytest_fakecloud") for name in line.split()[1:]]
-    core = [
-        ".core",
-        ".core.errors",
-        ".core.exits",
-        ".core.settings",
-        ".core.signals",
-        ".core.timers",
-    ]
+    core = [".core", ".core.errors", ".core.exits", ".core.switches"]
     run = [".pytest_run", ".pytest_run.ini", ".pytest_run.run", ".pytest_run.wide_fixtures"]
     assert names == ["", *core, ".plugin", *run]
 
