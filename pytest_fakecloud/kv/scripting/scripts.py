@@ -141,7 +141,8 @@ class Scripting:
         """The limits of scripts. A change takes effect when the next Lua runtime is created."""
         self.allows_all_commands = False
         """Whether ``DEBUG SET-DISABLE-DENY-SCRIPTS`` lets scripts call any other command."""
-        self._time_limit = TimeLimit(0)
+        self._time_limit: TimeLimit
+        """The limit of the running code, from ``start_timing()`` on."""
         self._gives_way_at = 0.0
         """Wall-clock time at which to let other threads use the interpreter."""
         self.running: ScriptRun | None = None
