@@ -58,11 +58,15 @@ export interface Changes {
   not_compared: string[]
 }
 
-/** The time of a cloud, ISO 8601 with an offset; when the next event is due; a move in progress. */
+/**
+ * The time of a cloud, ISO 8601 with an offset; when the next event is due; when the next key with a
+ * TTL expires, which is no event of the clock; a move in progress.
+ */
 export interface ClockData {
   now: string
   mode: "running" | "frozen"
   next_due: string | null
+  next_expiry: string | null
   move: MoveData | null
 }
 
@@ -291,6 +295,7 @@ export interface Moved {
   now: string
   mode: "running" | "frozen"
   next_due: string | null
+  next_expiry: string | null
   move: MoveData | null
   fired: string[]
 }
@@ -663,7 +668,7 @@ export interface Control {
   (method: "POST", path: "/reset", body?: Reset): Promise<ClockData>
   /** Start over as for a new test: restore baselines, close connections, reset the clock. */
   (method: "POST", path: "/begin", body?: Begin): Promise<ClockData>
-  /** Return the clock's time and mode, when the next event is due, and the move in progress. */
+  /** Return the clock's time and mode, when the next event is due and the next key expires, and the */
   (method: "GET", path: "/clock"): Promise<ClockData>
   /** Freeze, resume or move the clock. */
   (method: "POST", path: "/clock", body: Move | Advance | MoveTo): Promise<Moved>

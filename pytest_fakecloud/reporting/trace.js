@@ -103,7 +103,7 @@ export class Trace {
   select(number, {reveal = true} = {}) {
     const one = number === null ? null : this.byNumber.get(number);
     if (number !== null && !one) return;
-    const opens = (this.number === null) !== (number === null);
+    const opens = (this.number === null) !== (number === null), anchor = opens && this.anchor(), inWindow = () => this.items[this.places.get(anchor.key)].top + this.list.getBoundingClientRect().top, was = anchor && inWindow();
     this.number = number;
     if (one) this.stay();
     if (one && !this.places.has(number)) this.filter(ALL_ROWS);
@@ -117,7 +117,11 @@ export class Trace {
     // Keep a clicked row under the pointer when opening the pane changes the layout.
     if (one && reveal) this.reveal(number);
     else if (one) scrollBy(0, this.items[this.places.get(number)].top - before);
-    else this.following = Boolean(this.options.newest) && this.atEnd();
+    else {
+      // Beside the pane, rows have more lines. Without it the page is shorter, and the browser may have scrolled to its end.
+      if (anchor) scrollBy(0, inWindow() - was);
+      this.following = Boolean(this.options.newest) && this.atEnd();
+    }
     this.draw();
     this.options.onselect?.(one ? one.row : null);
   }

@@ -584,9 +584,12 @@ def test_keys_with_a_ttl_are_among_what_is_due(lists: Lists) -> None:
         ("expiry", "kv_server", "session:9")
     ]
     assert due["due"][1]["kind"] == "delivery"
+    (expiry,) = ask(lists.app, "GET", "/due?kind=expiry")[1]["due"]
+    assert ask(lists.app, "GET", "/clock")[1]["next_expiry"] == expiry["at"]
     # An expired key is not due, even if no command has removed it yet.
     lists.cloud.clock.advance("15m")
     assert [event["kind"] for event in ask(lists.app, "GET", "/due")[1]["due"]] == ["delivery"]
+    assert ask(lists.app, "GET", "/clock")[1]["next_expiry"] is None
 
 
 def test_the_lag_over_time_keeps_its_highest_and_its_last_value(lists: Lists) -> None:

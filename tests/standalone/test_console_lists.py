@@ -144,6 +144,33 @@ def test_a_selected_row_stays_in_view_when_filters_change(page: Any, server: Ser
 ACTIVE = "document.activeElement"
 
 
+@pytest.mark.parametrize("way", ["the button", "Escape", "Back"])
+def test_closing_the_details_leaves_the_rows_where_they_are(
+    page: Any, server: Server, way: str
+) -> None:
+    for number in range(200):
+        kv(server, "SET", f"key:{number}", "x" * 90)
+    at(page, "activity", ".trace-row")
+    newest_is_seen(page, "key:199")
+    page.mouse.move(600, 500)
+    page.mouse.wheel(0, -2500)
+    holds(page, "!document.querySelector('.trace-newer').hidden")
+    in_view = "(row) => row.getBoundingClientRect().top"
+    row = page.locator(".trace-row", has_text="key:100")
+    row.click()
+    page.locator(".trace-pane h3", has_text="key:100").wait_for()
+    before = row.evaluate(in_view)
+    if way == "the button":
+        page.click("[aria-label='Close the details']")
+    elif way == "Escape":
+        page.keyboard.press("Escape")
+    else:
+        page.go_back()
+    page.locator(".trace-pane").wait_for(state="hidden")
+    assert abs(row.evaluate(in_view) - before) < 2
+    assert page.is_visible(".trace-newer")
+
+
 def test_focus_moves_into_what_was_opened_and_back_to_its_row(page: Any, server: Server) -> None:
     for number in range(20):
         kv(server, "SET", f"session:{number}", f"ada {number}")

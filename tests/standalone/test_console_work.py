@@ -941,6 +941,23 @@ def test_a_search_opens_the_first_result_of_what_was_typed(page: Any, server: Se
     page.locator(".detail h2", has_text="user:2").wait_for()
 
 
+def test_a_search_that_a_reader_goes_back_to_is_where_it_was(page: Any, server: Server) -> None:
+    for number in range(40):
+        kv(server, "RPUSH", f"kettles:{number}", "kettle")
+        kv(server, "SET", f"kettle:{number}", "x")
+    sent(server, "queue", "/v2/publish/http://127.0.0.1:9/kettle")
+    page.set_viewport_size({"width": 1280, "height": 400})
+    at(page, "find?search=kettle", "#view li a")
+    page.mouse.move(600, 300)
+    page.mouse.wheel(0, 150)
+    holds(page, "history.state?.scrolled === 150")
+    page.locator("#view li a:visible").nth(6).click()
+    page.locator(":is(.detail h2, .trace-pane h3)").first.wait_for()
+    page.go_back()
+    page.locator("#view li a").first.wait_for()
+    holds(page, "scrollY === 150")
+
+
 # -- time and snapshots ------------------------------------------------------------------------------
 
 
@@ -956,6 +973,13 @@ def test_the_clock_moves_by_its_buttons(page: Any, server: Server, window: Windo
     page.locator("#notice", has_text="is not a duration").wait_for()
     assert window.violations == ["400 /__control__/clock"]
     window.violations.clear()
+    # Keys expire without an event of the clock.
+    kv(server, "SET", "session", "ada", "EX", "60")
+    sent(server, "queue", "/v2/publish/http://127.0.0.1:9/x", Upstash_Delay="1d")
+    page.locator("#next[title*='02:31:00']").click()
+    holds(page, "document.getElementById('now').textContent.includes('02:31:00')")
+    page.locator("#next[title*='2026-01-02T02:30:00']").click()
+    holds(page, "document.getElementById('now').textContent.includes('2026-01-02')")
     page.click("#freeze")
     holds(page, "document.getElementById('freeze').textContent === 'Freeze'")
 
@@ -970,6 +994,10 @@ def test_what_falls_due_is_on_a_strip_and_can_be_gone_to(page: Any, server: Serv
         "1 event: 1 delivery, +10 s", "2 events: 1 delivery, 1 schedule, +5 m",
         "1 event: 1 delivery, +1 d",
     ]  # fmt: skip
+    page.click(".facet:text-is('schedule')")
+    holds(page, "document.querySelectorAll('td[data-name=event]').length === 1")
+    page.click(".facet:text-is('all')")
+    holds(page, "document.querySelectorAll('td[data-name=event]').length === 4")
     # The arrow keys move between the columns, of which one is in the order of the Tab key.
     page.locator(".span-column[tabindex='0']").press("ArrowRight")
     page.keyboard.press("Enter")

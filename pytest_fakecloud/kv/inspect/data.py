@@ -368,6 +368,15 @@ def expiries(fake: KVServer) -> list[tuple[int, PlannedEvent]]:
         ]
 
 
+def next_expiry(fake: KVServer) -> int | None:
+    """Return when the next key with a TTL expires, in microseconds; None of a real server."""
+    engine = core_of(fake).engine
+    with engine.lock:
+        keys = _keys(fake)
+        deadlines = [] if isinstance(keys, _OnServer) else keys.deadlines()
+    return min((at_ms * 1000 for _, at_ms in deadlines), default=None)
+
+
 def put_back(fake: KVServer, other: KVServer, section: str, items: Iterable[str]) -> None:
     """Give keys the values and the TTLs that they have in another server; delete those it lacks.
 

@@ -88,12 +88,22 @@ Opener: TypeAlias = "Callable[[Mapping[str, Any]], AbstractContextManager[Contro
 
 
 def clock_view(cloud: Cloud) -> shapes.ClockData:
-    """Return the time and the mode of a cloud's clock, when the next event is due, and its move."""
+    """Return the time and the mode of a cloud's clock, what is due next, and its move."""
     clock, due, move = cloud.clock, cloud.clock.next_due(), context_of(cloud).clock.move
+    expiry_us = min(
+        (
+            at_us
+            for fake in cloud.fakes()
+            if (next_expiry := getattr(data_module(fake.fixture), "next_expiry", None)) is not None
+            and (at_us := next_expiry(fake)) is not None
+        ),
+        default=None,
+    )
     return {
         "now": clock.now().isoformat(),
         "mode": clock.mode,
         "next_due": None if due is None else due.isoformat(),
+        "next_expiry": None if expiry_us is None else to_datetime(expiry_us).isoformat(),
         "move": None
         if move is None
         else {
@@ -154,7 +164,9 @@ class CloudRoutes(Part):
         ]
 
     def get_clock(self, request: Request) -> shapes.ClockData:
-        """Return the clock's time and mode, when the next event is due, and the move in progress."""
+        """Return the clock's time and mode, when the next event is due and the next key expires, and the
+        move in progress.
+        """
         return clock_view(self._cloud)
 
     def move_clock(self, request: Request) -> shapes.Moved:
@@ -187,8 +199,10 @@ class CloudRoutes(Part):
     def get_due(self, request: Request) -> shapes.DueData:
         """Return all planned events and expiries of keys by time, and the next 200 of them in full.
 
-        ``?since=`` and ``?until=`` (microseconds since the Unix epoch) limit those in full.
+        ``?since=`` and ``?until=`` (microseconds since the Unix epoch) and ``?kind=`` limit those in
+        full.
         """
+        kind = request.query("kind") or ""
         since_us, until_us = (whole_number(name, request.query(name)) for name in _SPAN)
         about = {
             timer: (fake.name, event)
@@ -212,7 +226,9 @@ class CloudRoutes(Part):
         matching = [
             event
             for event in events
-            if (since_us or 0) <= event[0] and (until_us is None or event[0] <= until_us)
+            if (since_us or 0) <= event[0]
+            and (until_us is None or event[0] <= until_us)
+            and kind in ("", event[2].kind)
         ]
         return {
             "now": self._cloud.clock.now().isoformat(),

@@ -45,11 +45,14 @@ class MoveData(TypedDict):
 
 
 class ClockData(TypedDict):
-    """The time of a cloud, ISO 8601 with an offset; when the next event is due; a move in progress."""
+    """The time of a cloud, ISO 8601 with an offset; when the next event is due; when the next key with a
+    TTL expires, which is no event of the clock; a move in progress.
+    """
 
     now: str
     mode: Mode
     next_due: str | None
+    next_expiry: str | None
     move: MoveData | None
 
 
@@ -700,6 +703,7 @@ _QUERIES = {
     "due": {
         "since": "the earliest time of the events in full, in microseconds since the Unix epoch",
         "until": "the latest time",
+        "kind": "the kind of the events in full",
     },
     "remove_destination": {"url": "the URL of the destination"},
     "data_before": {

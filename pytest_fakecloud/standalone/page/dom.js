@@ -102,7 +102,9 @@ export function say(text, kind = "bad") {
   const stays = [text].flat().some((part) => part instanceof HTMLButtonElement || part instanceof HTMLAnchorElement);
   $("notice").dataset.kind = kind;
   $("notice").replaceChildren(...[text, stays && el("button", {type: "button", class: "quiet", "aria-label": "Dismiss", onclick: () => $("notice").replaceChildren()}, "✕")].flat().filter(Boolean).flatMap(withCalls));
-  if (kind === "good" && text && !stays) fading = setTimeout(() => say(""), 4000);
+  // What can be pressed stays longer, and as long as it is pointed at.
+  const fade = () => { if ($("notice").matches(":hover, :focus-within")) fading = setTimeout(fade, 4000); else $("notice").replaceChildren(); };
+  if (kind === "good" && text) fading = setTimeout(fade, stays ? 30000 : 4000);
 }
 export async function attempt(work) { try { say(""); return await work(); } catch (error) { say(error.message); } }
 export async function copy(text, notice = "Copied.") { try { await navigator.clipboard.writeText(text); say(notice, "good"); } catch { prompt("Copy:", text); } }
@@ -267,6 +269,8 @@ export class LivePage {
 
 // -- the clock in the header of every page --
 let clock = {}, target = null;
+// The time of the next event or expiry of a key.
+const nextOf = ({next_due: due, next_expiry: expiry}) => due && expiry ? micros(expiry) < micros(due) ? expiry : due : due ?? expiry;
 export function showClock(found) {
   clock = found;
   target = found.move?.until ?? target;
@@ -276,8 +280,9 @@ export function showClock(found) {
   now.title = `${clock.mode === "frozen" ? "The clock is frozen: time passes only when you advance it." : "The clock runs."}${beside(clock.now).replace(" · now", "")}`;
   $("freeze").textContent = clock.mode === "frozen" ? "Resume" : "Freeze";
   $("freeze").dataset.mode = clock.mode;
-  $("next").disabled = !clock.next_due;
-  $("next").title = clock.next_due ? `next due at ${clock.next_due}` : "nothing is planned";
+  const next = nextOf(clock);
+  $("next").disabled = !next;
+  $("next").title = next ? `next due at ${next}` : "nothing is planned";
   for (const one of document.querySelectorAll("#view time")) if (one.dataset.full) one.lastChild.textContent = beside(one.dateTime); else one.title = `${both(one.dateTime)} UTC${beside(one.dateTime)}`;
   showMove(clock);
 }
@@ -318,7 +323,7 @@ export function clockButtons() {
   $("clock-more").addEventListener("click", () => $("clock-more").setAttribute("aria-expanded", String($("clock-more").getAttribute("aria-expanded") !== "true")));
   for (const button of document.querySelectorAll("[data-by]")) button.addEventListener("click", () => move({action: "advance", by: button.dataset.by}));
   $("advance").addEventListener("submit", (event) => { event.preventDefault(); move({action: "advance", by: $("by").value}); });
-  $("next").addEventListener("click", () => move({action: "advance_to_next"}));
+  $("next").addEventListener("click", () => move(nextOf(clock) === clock.next_due ? {action: "advance_to_next"} : {action: "move_to", to: clock.next_expiry}));
   $("stop-move").addEventListener("click", () => attempt(() => ask("POST", "/clock", {action: "stop"})));
   $("freeze").addEventListener("click", () => move({action: clock.mode === "frozen" ? "resume" : "freeze"}));
 }

@@ -55,8 +55,8 @@ async function show() {
   const route = read(), [first, second] = route.parts;
   const fake = first === "fake" && state.fakes.find((one) => one.name === second);
   if (!fake && !own(PAGES, first)) { if (first) say(first === "fake" ? `There is no fake named ${second}.` : `The console has no page ${first}.`); place = null; history.replaceState(null, "", link(["overview"])); return show(); }
-  const wanted = fake ? `fake/${fake.name}` : first;
-  if (wanted !== place) {
+  const wanted = fake ? `fake/${fake.name}` : first, another = wanted !== place, scrolled = history.state?.scrolled;
+  if (another) {
     // The notice of another page, unless it says why this page is shown.
     if (place !== null) say("");
     place = wanted;
@@ -75,7 +75,12 @@ async function show() {
   if (shown !== wanted) return;
   drawNav();
   await settled(() => page.go(read()));
+  // The timeline of Activity keeps its own place.
+  if (another && scrolled && shown === wanted && !page.trace) scrollTo(0, scrolled);
 }
+// A page that a reader goes back to is scrolled as it was, once it is drawn.
+history.scrollRestoration = "manual";
+addEventListener("scrollend", () => history.replaceState({...history.state, scrolled: scrollY}, ""));
 // Errors of a page that was left are dropped, and a lost connection has its own message.
 let failing = false;
 async function settled(work) {

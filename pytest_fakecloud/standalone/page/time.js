@@ -1,7 +1,7 @@
 // Due times, snapshots, isolated clouds and violations.
 
-import {KINDS, LivePage, about, act, attempt, both, confirmed, copies, count, day, done, el, empty, form, json, isoOf, link, micros, move, moved, moves, number, own, pageHead, redraw, room, saveButton, say, short, soft, table, time, tools, unbroken, withoutSchemes, words} from "./dom.js";
-import {ask, askText} from "./api.js";
+import {KINDS, LivePage, about, act, attempt, both, choice, confirmed, copies, count, day, done, el, empty, form, json, isoOf, link, micros, move, moved, moves, number, own, pageHead, redraw, room, saveButton, say, short, soft, table, time, tools, unbroken, withoutSchemes, words} from "./dom.js";
+import {ask, askText, query} from "./api.js";
 import {destinationForms} from "./destinations.js";
 import {errorsElement} from "./errors.js";
 import {changesSection, restoreButton} from "./history.js";
@@ -19,12 +19,12 @@ const WIDE = "(min-width: 1081px)";
 export function timePage() {
   const planned = el("span", {class: "soft", role: "status"}), chosen = el("span"), moment = el("span");
   const page = new LivePage("/due", ({now, count: many, matching, moments, due}) => {
-    const [from, to] = page.chosen ?? [], select = (span) => { page.chosen = span; page.path = `/due${span ? `?since=${span[0]}&until=${span[1]}` : ""}`; return page.refresh(); }, isWide = matchMedia(WIDE).matches;
+    const [from, to] = page.chosen ?? [], select = (span, kind = page.kind) => { Object.assign(page, {chosen: span, kind, path: `/due${query({since: span?.[0], until: span?.[1], kind})}`}); return page.refresh(); }, kinds = Object.keys(DUE_KINDS).filter((name) => moments.some(({kind}) => kind === name)), isWide = matchMedia(WIDE).matches;
     if (to <= micros(now)) attempt(() => select(null));
-    planned.textContent = !many ? "Nothing is planned" : `${count(many, "event")} planned${due.length < matching ? `, the ${page.chosen ? "first" : "next"} ${due.length} of ${number(matching)} below` : ""}`;
+    planned.textContent = !many ? "Nothing is planned" : `${count(many, "event")} planned${due.length < matching ? `, the ${page.chosen || page.kind ? "first" : "next"} ${due.length} of ${number(matching)} below` : ""}`;
     redraw(moment, copies({method: "POST", path: "/clock", body: {action: "move_to", to: now}}, "this moment"));
-    redraw(chosen, page.chosen && el("button", {type: "button", class: "trace-chip", "aria-label": "Show the next events again", onclick: () => attempt(() => select(null))}, `due in ${lasted(from - micros(now))}${to > from ? ` to ${lasted(to - micros(now))}` : ""} ✕`));
-    return [many ? el("div", {class: "due"}, el("details", {class: "over-time", open: isWide}, el("summary", {}, "Events over time"), columnsElement("events by due time", [{at: micros(now), kind: "other", value: 0}, ...moments.map(({at_us: at, kind, count: value}) => ({at, kind, value}))], {kinds: DUE_KINDS, chosen: page.chosen, start: micros(now), pixels: isWide ? BESIDE : room(), onselect: (...span) => attempt(() => select(span))})),
+    redraw(chosen, page.chosen && el("button", {type: "button", class: "trace-chip", "aria-label": "Show the next events again", onclick: () => attempt(() => select(null))}, `due in ${lasted(Math.max(0, from - micros(now)))}${to > from ? ` to ${lasted(to - micros(now))}` : ""} ✕`));
+    return [many ? el("div", {class: "due"}, el("details", {class: "over-time", open: isWide}, el("summary", {}, "Events over time"), kinds.length > 1 || page.kind ? choice("kind of event", ["", ...kinds], page.kind ?? "", (kind) => attempt(() => select(page.chosen, kind)), (name) => own(DUE_KINDS, name) ?? "all") : null, columnsElement("events by due time", [{at: micros(now), kind: "other", value: 0}, ...moments.map(({at_us: at, kind, count: value}) => ({at, kind, value}))], {kinds: DUE_KINDS, chosen: page.chosen, start: micros(now), pixels: isWide ? BESIDE : room(), onselect: (...span) => attempt(() => select(span))})),
       table("due events", ["in", "at", "event", ""], due, (one) => { const what = unbroken(short(withoutSchemes(one.what), 120)); return [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), el("span", {class: "nowrap"}, day(one.at) === day(now) ? "" : `${day(one.at)} `, time(one.at)), [el("i", {class: `dot kind-${one.kind}`, title: own(DUE_KINDS, one.kind)}), one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, what) : what], tools(go(one), goBefore(one, now))]; }))
       : empty("No timers.", "Delayed messages, retries, schedules, TTLs of keys and consumer sessions appear here with their due times.", "They use the clock above, not the wall clock."),
       moves.length ? [el("h2", {}, "Became due"), el("ul", {}, moves.map(({now: to, linked}) => el("li", {}, linked(), ` by the move to ${both(to)}`)))] : null];
