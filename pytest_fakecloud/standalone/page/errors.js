@@ -11,12 +11,13 @@ const ADVICE = {
   NOAUTH: () => "The client sent no password. Copy REDIS_URL from Connect.", NOPERM: () => "The user or the read-only token may not run this command.",
   WRONGTYPE: () => "The key holds a value of another type. Open the key, and its history.", NOSCRIPT: () => "The script was not loaded into this fake, or it was reset. Use EVAL, or load the script first.",
   401: (row) => row.data.token_of ? `The token belongs to ${row.data.token_of}: each fake has its own.` : "The token is not one of this fake. Copy it from Connect.",
+  400: () => "The answer says what is wrong with the request.", 422: () => "The answer says what of the request does not fit the data or the settings of the fake.",
   404: () => "The fake does not have this path, or what it names does not exist. Compare them with the documentation.", 429: () => "A limit was reached: one of the settings, or an injected fault.",
   413: () => "The request is larger than the limit of the fake.", ConnectionRefusedError: () => "Start your application, or forward the address to where it listens: Destinations of the queue.", UnstubbedDestinationError: () => "Forward the address to your application, or answer it: Violations has both forms.", DestinationTimeoutError: () => TOO_SLOW, TimeoutError: () => TOO_SLOW, dropped: () => "An injected fault closed the connection.", null: () => "The destination did not answer. Open a row for the reason.",
 };
 // The advice of a group of rows, or with `isHere` that beside the details of the row itself.
 const answerOf = ({data, peer, text, response}) => `${withoutScheme(data.url ?? peer)} answered ${text.answer}${response?.body ? `: ${short(response.body, 120)}` : ""}. Mend the destination, then send the message again.`;
-export const adviceOf = (row, isHere = false) => isHere && row.kind === "attempt" && !row.faults.length && row.status != null ? answerOf(row) : row.faults.length ? "An injected fault answered. Remove it on the tab Faults of the fake." : own(ADVICE, codeOf(row))?.(row) ?? (isHandshake(row) ? "The client asks for a feature and ignores this error." : row.kind === "attempt" ? "The destination failed. Open a row for its answer." : "");
+export const adviceOf = (row, isHere = false) => isHere && row.kind === "attempt" && !row.faults.length && row.status != null ? answerOf(row) : row.faults.length ? "An injected fault answered. The tab Faults of the fake has those that are left." : own(ADVICE, codeOf(row))?.(row) ?? (isHandshake(row) ? "The client asks for a feature and ignores this error." : row.kind === "attempt" ? "The destination failed. Open a row for its answer." : "");
 
 // Commands with which clients ask for features: they ignore that a server does not have them.
 export const isHandshake = (row) => row.kind === "call" && !row.faults.length && /^(\d+ )?(ERR|NOPROTO) /.test(row.text.answer) && /^(HELLO|COMMAND|COMMAND DOCS|CLIENT (SETINFO|SETNAME|MAINT_NOTIFICATIONS|TRACKING|NO-TOUCH))$/.test(row.operation);

@@ -79,7 +79,7 @@ export class FaultsPage extends LivePage {
   }
   async remove(one = "") { await ask("DELETE", this.path + one); this.adding.querySelector(".out").replaceChildren(); }
   drawn(faults) {
-    return faults.length ? [el("ul", {class: "sentences"}, faults.map((one) => el("li", {}, el("span", {}, sentence(one)), " ", one.hits ? el("a", {href: link(["activity"], {fake: this.fake.name, status: "fault"})}, pill(`hit ${one.hits === 1 ? "once" : `${number(one.hits)} times`}`, "wait")) : pill("not hit yet"), " ", one.active ? null : pill("used up"),
+    return faults.length ? [el("ul", {class: "sentences"}, faults.map((one) => el("li", {}, el("span", {}, sentence(one)), " ", one.hits ? el("a", {href: link(["activity"], {fake: this.fake.name, status: "fault"})}, pill(`hit ${one.hits === 1 ? "once" : `${number(one.hits)} times`}${one.active && one.times != null ? `, ${number(one.times - one.hits)} left` : ""}`, "wait")) : pill("not hit yet"), " ", one.active ? null : pill("used up"),
       one.made ? [copies({method: "POST", path: this.path, body: one.made}, `the fault: ${sentence(one)}`), one.active ? null : act("Add again", `Add again: ${sentence(one)}`, () => ask("POST", this.path, one.made))] : null,
       act("Remove", `Remove the fault: ${sentence(one)}`, () => this.remove(`/${one.id}`))))),
     faults.length > 1 ? act("Remove all…", "Remove all faults", () => this.remove(), {question: "Remove all faults of this fake?"}) : null]
