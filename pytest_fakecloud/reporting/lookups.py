@@ -49,7 +49,13 @@ class ServiceLookups:
     """
 
 
+@dataclass(frozen=True, slots=True)
+class Background:
+    """What a fake knows about a call beside its answer. Each service has a class of its own for it."""
+
+
 _Own = TypeVar("_Own", bound=ServiceLookups)
+_Known = TypeVar("_Known", bound=Background)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +64,7 @@ class Lookups(ServiceLookups):
 
     attempts: Mapping[int, Exchanged] = field(default_factory=dict)
     """The request and the outcome of each delivery attempt, by the number at which it began."""
-    background: Mapping[int, Mapping[Any, Any]] = field(default_factory=dict)
+    background: Mapping[int, Background] = field(default_factory=dict)
     """What fakes know about calls beside their answers, by the call's number; only in reports."""
     services: Mapping[type, ServiceLookups] = field(default_factory=dict)
     """The lookups of each service, by their class (see `of()`)."""
@@ -69,6 +75,11 @@ class Lookups(ServiceLookups):
         """Return the lookups of the service with a class of its own; empty ones without the service."""
         own = self.services.get(own_class)
         return own if isinstance(own, own_class) else own_class()
+
+    def known(self, call: Call, own_class: type[_Known]) -> _Known:
+        """Return the background of a call in the class of its service; an empty one if there is none."""
+        known = self.background.get(call.number)
+        return known if isinstance(known, own_class) else own_class()
 
     def short(self, name: object) -> str:
         """Return the short form of an id or name; the name itself if it has none."""
@@ -108,7 +119,7 @@ def exchanges_of(cloud: BaseCloud) -> dict[int, Exchanged]:
     return {
         number: exchanged
         for fake in cloud.fakes()
-        for number, exchanged in functions_of(fake.service).attempts(fake)
+        for number, exchanged in functions_of(fake.service).deliveries.exchanges(fake)
     }
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from ..core.calls import Call, Event
+from ..core.calls import Action, Call, Event
 from ..process.applications import ServedRequest
 
 APPLICATION = "application"
@@ -108,6 +108,26 @@ class AppliedFault:
     moment: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowSource:
+    """What a row was made from, masked. One of these is set, or both ``call`` and ``delivery`` for a
+    delivery that a fake of the cloud received.
+    """
+
+    call: Call | None = None
+    delivery: Event | None = None
+    """A delivery attempt of a queue."""
+    request: ServedRequest | None = None
+    event: Event | None = None
+    """Any other event inside a fake."""
+    action: Action | None = None
+
+    @property
+    def entry(self) -> Call | Event | None:
+        """The entry of the journal, or the action; None for a request to the application."""
+        return self.call or self.delivery or self.event or self.action
+
+
 @dataclass(frozen=True, slots=True)
 class ReportRow:
     """A call, delivery, request, event or action."""
@@ -123,17 +143,24 @@ class ReportRow:
     operation: str
     """The command or route of a call, the URL of a request, the kind of an event or action."""
     service: str = ""
+    source: RowSource = RowSource()
     subjects: tuple[ReportSubject, ...] = ()
+
+    # The answer to a call, a delivery or a request. An event and an action only have faults.
     status: int | None = None
     outcome: str = ""
     """How a call ended, as in `Call`; ``answered`` also of a request that has a response."""
     ok: bool = True
-    """Whether its answer is complete and no error."""
+    """Whether the answer is complete and no error."""
     faults: tuple[AppliedFault, ...] = ()
+    took_us: int | None = None
+    """The duration on the cloud's clock; None until it has ended."""
+
+    # The position in the timeline: journal numbers, and the row in which this one is nested.
     began: int = 0
-    """The journal number at which it began; its consequences have higher ones."""
+    """The number at which it began; its consequences have higher ones."""
     ended: int = 0
-    """The journal number by which its consequences had ended; 0 if it is unknown."""
+    """The number by which its consequences had ended; 0 if it is unknown."""
     cause: int = 0
     """The number of the row in which it is nested: of the request or delivery during which it happened,
     or of the call that it follows; 0 if there is none.
@@ -142,8 +169,8 @@ class ReportRow:
     """How deep it is nested."""
     follows: int = 0
     """The number of the call that caused an event, also its ``cause``; 0 for other rows."""
-    call: Call | None = None
-    """The call that it follows, masked."""
+
+    # What tells it from similar rows.
     attempt: int = 0
     """The number of the delivery attempt; 0 if it is no delivery."""
     where: Place | None = None
@@ -152,16 +179,14 @@ class ReportRow:
     """The package that made a call of its own, such as a task queue."""
     same: object = None
     """Rows that differ only in time and attempt have equal values."""
-    took_us: int | None = None
-    """The duration of a call, delivery or request on the cloud's clock; None until it has ended."""
-    words: tuple[str, ...] = ()
-    """The arguments of an action."""
-    entry: Call | Event | ServedRequest | None = None
-    """The entry of the journal, masked."""
-    delivery: Event | None = None
-    """The queue's event of an attempt, masked."""
     error: str = ""
     """Why the entry cannot be shown."""
+
+    @property
+    def arguments(self) -> Sequence[str]:
+        """The arguments of an action, as the test wrote them."""
+        action = self.source.action
+        return () if action is None else tuple(action.data.get("arguments") or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +342,13 @@ class ScriptSource(NamedTuple):
     source: str
 
 
+class Repeated(NamedTuple):
+    """The ``end`` of a description that is left out below rows that have all of ``shown_by``."""
+
+    end: str
+    shown_by: Sequence[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
     """The description of a row.
@@ -332,3 +364,4 @@ class Summary:
     script: ScriptSource | None = None
     remarks: Sequence[str] = ()
     note: str = ""
+    repeated: Repeated | None = None

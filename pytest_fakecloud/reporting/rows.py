@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from ..cloud.base import BaseCloud, context_of
-from ..core.calls import Action, Call, Entry, Event, began, faults_end, set_facts
+from ..core.calls import CREATED, Action, Call, Entry, Event, began, faults_end, set_facts
 from ..core.errors import describe_error
 from ..core.frames import CodePlace, place_at
 from ..core.recorder import CallStack, SharedRecords
@@ -22,10 +22,20 @@ from .calls import has_full_answer
 from .contract import functions_of
 from .lookups import Lookups, records_of
 from .mask import Mask
-from .model import APPLICATION, CLIENT, CONSOLE, TEST, AppliedFault, Place, ReportRow, ReportSubject
+from .model import (
+    APPLICATION,
+    CLIENT,
+    CONSOLE,
+    TEST,
+    AppliedFault,
+    Place,
+    ReportRow,
+    ReportSubject,
+    RowSource,
+)
 
-_VOLATILE = {"began", "alone", "number", "traceback", "exception", "dlq_id", "ahead_s"}
-"""Details that may differ between two otherwise equal events."""
+_VOLATILE = {"began", "alone", "number", "traceback", "exception"}
+"""Details that may differ between two otherwise equal events, whatever their service."""
 
 
 def rows(
@@ -71,7 +81,7 @@ def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
     unnested_rows.sort(key=lambda row: row.began)
     callers: dict[int, ReportRow] = {}
     for service in {row.service for row in unnested_rows}:
-        callers |= functions_of(service).callers(unnested_rows)
+        callers |= functions_of(service).events.callers(unnested_rows)
     unnested_rows.sort(key=lambda row: callers.get(row.number, row).began)
     open_rows: list[ReportRow] = []  # those whose consequences may follow
     ordered = []
@@ -80,8 +90,7 @@ def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
         cause = caller = callers.get(row.number)
         if caller is not None:
             depth = depths[caller.number] + 1
-            call = caller.entry if isinstance(caller.entry, Call) else None
-            row = replace(row, follows=caller.number, call=call)
+            row = replace(row, follows=caller.number)
         else:
             while open_rows and open_rows[-1].ended < row.began:
                 open_rows.pop()
@@ -101,24 +110,6 @@ def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
     return ordered
 
 
-def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
-    """Map the ``id()`` of each call made by a queue of this cloud to its delivery attempt."""
-    waiting: dict[tuple[str | None, str], list[Call]] = {}
-    attempts = {}
-    for entry in entries:
-        if isinstance(entry, Call):
-            message = entry.request_headers.get("Upstash-Message-Id")
-            if message is not None:
-                waiting.setdefault((message, entry.target), []).append(entry)
-        elif entry.kind == "attempt":
-            parts = _parts_of(str(entry.data.get("url", "")))
-            target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-            calls = waiting.get((entry.data.get("message_id"), target))
-            if calls:
-                attempts[id(calls.pop())] = entry
-    return attempts
-
-
 # -- rows of each kind -----------------------------------------------------------------------------
 
 
@@ -134,18 +125,25 @@ class _Builder:
         self._places = places_of(records_of(cloud))
         self._names = {url: name for name, (_, url) in context_of(cloud).closed_addresses.items()}
         self._names.update((fake.url, fake.name) for fake in context_of(cloud).fakes)
-        self._attempts = _attempts_of_calls(entries)
+        services = {fake.service for fake in cloud.fakes()} | {entry.service for entry in entries}
+        self._deliveries = [functions_of(service).deliveries for service in sorted(services)]
+        self._received: dict[int, Event] = {}
+        """The delivery attempts that fakes of the cloud received, by the numbers of their calls."""
+        for deliveries in self._deliveries:
+            self._received |= deliveries.received(entries)
 
     def rows(self, entries: Iterable[Entry]) -> list[ReportRow]:
         """Return a row for each entry that is not shown in the row of another entry."""
-        received = {id(attempt) for attempt in self._attempts.values()}
+        received = {attempt.number for attempt in self._received.values()}
         entry_rows: list[ReportRow] = []
         for entry in entries:
-            if id(entry) in received or entry.number in self._lookups.without_row:
+            if entry.number in received or entry.number in self._lookups.without_row:
                 continue
             # An entry that raises an exception must not prevent the rows of the other entries.
             try:
-                entry_rows.append(self._row_of(entry))
+                entry_rows.append(
+                    self._call_row(entry) if isinstance(entry, Call) else self._event_row(entry)
+                )
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
@@ -154,23 +152,15 @@ class _Builder:
                 entry_rows.append(replace(failed, error=text))
         return entry_rows
 
-    def _row_of(self, entry: Entry) -> ReportRow:
-        attempt = self._attempts.get(id(entry))
-        row = self._event_row(entry) if isinstance(entry, Event) else self._call_row(entry, attempt)
-        subjects = list(row.subjects)
-        for step in self._lookups.grouped_calls.get(entry.number, ()):
-            subjects += self._subjects_of(step)
-        for event in (row.delivery, row.entry):
-            if isinstance(event, Event):
-                subjects += self._subjects_of(event)
-        return replace(row, subjects=tuple(dict.fromkeys(subjects)))
+    def _subjects_of_call(self, call: Call) -> Iterator[ReportSubject]:
+        yield from functions_of(call.service).calls.subjects(call, self._lookups)
+        for deliveries in self._deliveries:
+            yield from deliveries.subjects(call)
 
-    def _subjects_of(self, entry: Entry) -> Iterator[ReportSubject]:
-        yield from functions_of(entry.service).subjects(entry, self._lookups)
-        if isinstance(entry, Call) and (message := entry.request_headers.get("Upstash-Message-Id")):
-            yield ReportSubject("message", message, entry.fake)
+    def _subjects_of_event(self, event: Event) -> Iterable[ReportSubject]:
+        return functions_of(event.service).events.subjects(event, self._lookups)
 
-    def _call_row(self, call: Call, attempt: Event | None) -> ReportRow:
+    def _call_row(self, call: Call) -> ReportRow:
         masked, faults = self._mask.call(call), _faults_of(call)
         again_of = self._from_console.get(call.number)
         if again_of:
@@ -179,12 +169,13 @@ class _Builder:
         note = "" if call.violation == "bug" else masked.note
         steps = self._lookups.grouped_calls.get(call.number, ())
         is_streamed = call.outcome == "streamed" and (call.status or 400) < 400
+        subjects = [subject for own in (masked, *steps) for subject in self._subjects_of_call(own)]
         request = (masked.target, masked.request_body)
         row = replace(
-            _row_for(call), entry=masked, kind="call",
+            _row_for(call), source=RowSource(call=masked), kind="call",
             actor=CLIENT if again_of is None else CONSOLE,
             operation=_operation(masked, masked.facts.get("command")),
-            subjects=tuple(self._subjects_of(masked)), status=call.status, outcome=call.outcome,
+            subjects=_without_repetition(subjects), status=call.status, outcome=call.outcome,
             ok=is_streamed or has_full_answer(call), faults=faults,
             where=_place_of(self._places.get(call.number, ())),
             library=_library_of(self._stacks.get(call.number)),
@@ -192,27 +183,34 @@ class _Builder:
             same=(masked.method, call.route, request, masked.response_body, call.outcome,
                   note, *(step.request_body for step in steps)),
         )  # fmt: skip
+        attempt = self._received.get(call.number)
         if attempt is None:
             return row
+        masked_attempt = self._mask.event(attempt)
+        subjects += self._subjects_of_event(masked_attempt)
         return replace(
             row, kind="attempt", actor=attempt.fake, faults=faults or _faults_of_attempt(attempt),
             began=min(call.number, began(attempt)), ended=row.ended or _ended(attempt),
-            attempt=_count_of(attempt), delivery=self._mask.event(attempt),
+            attempt=_count_of(attempt), source=RowSource(call=masked, delivery=masked_attempt),
+            subjects=_without_repetition(subjects),
         )  # fmt: skip
 
     def _event_row(self, event: Event) -> ReportRow:
         masked = self._mask.event(event)
-        details = {name: value for name, value in masked.data.items() if name not in _VOLATILE}
+        volatile = {*_VOLATILE, *functions_of(event.service).events.volatile}
+        details = {name: value for name, value in masked.data.items() if name not in volatile}
         row = replace(
-            _row_for(event), entry=masked, operation=event.kind,
+            _row_for(event), source=RowSource(event=masked), operation=event.kind,
             faults=_faults_of_attempt(event),
+            subjects=_without_repetition(self._subjects_of_event(masked)),
             began=began(event), ended=_ended(event), same=(masked.text, repr(details)),
         )  # fmt: skip
         if event.kind != "attempt":
             return replace(row, actor=CONSOLE) if event.kind == "restored" else row
         row = replace(
-            row, kind="attempt", attempt=_count_of(event), same=repr(details), delivery=masked
-        )
+            row, kind="attempt", attempt=_count_of(event), same=repr(details),
+            source=RowSource(delivery=masked),
+        )  # fmt: skip
         if "url" not in event.data:
             return row
         url, status = str(masked.data["url"]), event.data.get("status")
@@ -224,16 +222,20 @@ class _Builder:
         masked = self._mask.event(action)
         subjects = [
             replace(subject, name=self._mask.text(subject.name))
-            for subject in self._subjects_of(action)
+            for subject in functions_of(action.service).actions.subjects(action, self._lookups)
         ]
-        details = {name: value for name, value in masked.data.items() if name != "message_id"}
+        details = {name: value for name, value in masked.data.items() if name != CREATED}
         words = details.pop("arguments", None) or []
         where = masked.data["where"]
         return replace(
-            _row_for(action), entry=masked, kind="action", actor=TEST, operation=action.kind,
-            subjects=tuple(subjects), where=where and Place(**where),
-            words=tuple(words), same=(action.kind, repr(details), tuple(words)),
+            _row_for(action), source=RowSource(action=masked), kind="action", actor=TEST,
+            operation=action.kind, subjects=tuple(subjects), where=where and Place(**where),
+            same=(action.kind, repr(details), tuple(words)),
         )  # fmt: skip
+
+
+def _without_repetition(subjects: Iterable[ReportSubject]) -> tuple[ReportSubject, ...]:
+    return tuple(dict.fromkeys(subjects))
 
 
 def places_of(records: SharedRecords) -> dict[int, tuple[CodePlace, ...]]:
@@ -304,7 +306,8 @@ def _served_rows(
         masked = mask.served(request)
         request_rows.append(ReportRow(
             request.began, request.at_us, kind="request", actor=CLIENT, peer=APPLICATION,
-            operation=masked.target, status=request.status, ok=ok, entry=masked,
+            operation=masked.target, status=request.status, ok=ok,
+            source=RowSource(request=masked),
             outcome="answered" if request.status is not None else "",
             began=request.began, ended=request.ended if is_alone else 0,
             took_us=_took_us(request),
@@ -320,9 +323,10 @@ def _within(request: ServedRequest, other: ServedRequest, spans: Iterable[tuple[
 
 
 def _is_delivery_of(row: ReportRow, request: ServedRequest) -> bool:
-    if row.delivery is None or not row.attempt or not row.began < request.began < row.ended:
+    delivery = row.source.delivery
+    if delivery is None or not row.attempt or not row.began < request.began < row.ended:
         return False
-    path = _parts_of(str(row.delivery.data.get("url", ""))).path or "/"
+    path = _parts_of(str(delivery.data.get("url", ""))).path or "/"
     return path.endswith(request.path)
 
 

@@ -9,10 +9,9 @@ from dataclasses import replace
 from types import CodeType
 from typing import TYPE_CHECKING
 
-from ..core.calls import Arguments, Call
+from ..core.calls import Arguments
 from ..core.frames import CodePlace
 from ..core.recorder import Look, SharedRecords
-from ..process.applications import ServedRequest
 from .accesses import OrderedAccess
 from .asserted import (
     FailedStatement,
@@ -40,7 +39,7 @@ def read_by_statement(
     test: ObservedTest, accesses: Sequence[OrderedAccess]
 ) -> ReadByStatement | None:
     """Return what the failing statement of a test read; None if none of its calls accessed data."""
-    if not accesses and not any(row.delivery for row in test.rows):
+    if not accesses and not any(row.source.delivery for row in test.rows):
         return None
     finder = _Finder(test, accesses)
     found = finder.find(list(failed_statements(test.raised)), promise_looks(test.raised))
@@ -79,8 +78,8 @@ def places_of_rows(
     records: SharedRecords, rows: Iterable[ReportRow]
 ) -> dict[int, tuple[CodePlace, ...]]:
     """Return the places of the application that made each call and request, the innermost first."""
-    requests = {row.number: application_places(row.entry.stack.places) for row in rows
-                if isinstance(row.entry, ServedRequest) and row.entry.stack}  # fmt: skip
+    requests = {row.number: application_places(request.stack.places) for row in rows
+                if (request := row.source.request) and request.stack}  # fmt: skip
     return requests | places_of(records)
 
 
@@ -192,10 +191,10 @@ class _Finder:
         """
         numbers: dict[CodeType, list[int]] = {}
         for fake in self._fakes.values():
-            for functions, message_ids in functions_of(fake.service).handlers(fake):
-                delivered = [row.number for row in self._rows.values()
-                             if row.delivery is not None and row.delivery.fake == fake.name
-                             and row.delivery.data.get("message_id") in message_ids]  # fmt: skip
+            rows = [row for row in self._rows.values()
+                    if (delivery := row.source.delivery) and delivery.fake == fake.name]  # fmt: skip
+            handlers = functions_of(fake.service).deliveries.handlers(fake, rows)
+            for functions, delivered in handlers:
                 for code in codes_of_application(functions if delivered else ()):
                     numbers.setdefault(code, []).extend(delivered)
         return numbers
@@ -259,8 +258,8 @@ def _sought_of(accesses: Iterable[DataAccess]) -> Iterator[Sought]:
 
 def _request_of(row: ReportRow) -> object:
     """Return what is equal in calls that ask the same; None for any other row."""
-    call = row.entry
-    return (call.fake, call.target, call.request_body) if isinstance(call, Call) else None
+    call = row.source.call
+    return None if call is None else (call.fake, call.target, call.request_body)
 
 
 def _shown_arguments(arguments: Arguments) -> str:

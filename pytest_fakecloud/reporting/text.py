@@ -9,7 +9,6 @@ from datetime import date
 from typing import NamedTuple
 
 from ..cloud.base import BaseCloud
-from ..core.calls import Call, Event
 from ..core.errors import counted
 from ..core.timers import clock_time, to_datetime
 from .contract import functions_of
@@ -132,16 +131,13 @@ class _Shown:
         hashes.
         """
 
-    def row(self, words: Summary, delivery: Event | None) -> Summary:
-        """Return the words of a row without the URLs that earlier rows have: a delivery whose message
-        and URL they have lacks its URL, and others become short.
+    def row(self, words: Summary) -> Summary:
+        """Return the words of a row without what earlier rows have: an end that is ``repeated``, and the
+        beginnings of URLs.
         """
-        what = words.what
-        if delivery is not None:
-            message, url = (str(delivery.data.get(name) or "") for name in ("message_id", "url"))
-            is_known = url in self._rows and self._lookups.short(message) in self._rows
-            if message and url and is_known:
-                what = what.removesuffix(f" {delivery.data.get('method', '')} {url}")
+        what, repeated = words.what, words.repeated
+        if repeated is not None and all(part in self._rows for part in repeated.shown_by):
+            what = what.removesuffix(repeated.end)
         self._rows += f"{what} {words.answer}\n"
         return replace(words, what=self._urls.shorten(what))
 
@@ -417,10 +413,11 @@ class _Writer:
         words = describe(row, self._lookups, line.rows[-1])
         if line.varies is not None:
             words = describe_together(line.rows, line.varies, self._lookups)
-        words = self._shown.row(words, row.delivery)
-        call = row.entry if isinstance(row.entry, Call) else None
-        added = (functions_of(event.service).effect(event, call, self._lookups)
-                 for event in line.effects)  # fmt: skip
+        words = self._shown.row(words)
+        added = (
+            functions_of(event.service).events.effect(event, row.source.call, self._lookups)
+            for event in line.effects
+        )
         effects = list(filter(None, added))
         if row.actor == row.peer:
             return replace(words, what="; ".join([words.what, *effects]))

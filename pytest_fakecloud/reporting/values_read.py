@@ -10,7 +10,6 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from ..core.calls import Action, Call
 from .accesses import OrderedAccess
 from .calls import has_full_answer
 from .contract import functions_of
@@ -128,17 +127,18 @@ class _Values:
             yield Compared(Sought(access.subject, part), until, number)
 
     def _exchanges(self, row: ReportRow) -> Iterator[Exchange]:
-        entry, accesses = row.entry, [ordered.access for ordered in self._accesses[row.number]]
-        by_command = functions_of(row.service).exchanges
-        if by_command is not None and isinstance(entry, Call):
-            for words, answer, of_command in by_command(entry, self._lookups):
-                yield Exchange(words[1:], [answer], of_command)
-        elif isinstance(entry, Action):
-            positional, named = entry.call or ((), {})
+        call, action = row.source.call, row.source.action
+        accesses = [ordered.access for ordered in self._accesses[row.number]]
+        commands_of = functions_of(row.service).calls.commands
+        if commands_of is not None and call is not None:
+            for command in commands_of(call, self._lookups):
+                yield Exchange(command.words[1:], [command.result], command.accesses)
+        elif call is not None:
+            returned = _content(call.response_body) if has_full_answer(call) else ()
+            yield Exchange(_content(call.request_body), returned, accesses)
+        elif action is not None:
+            positional, named = action.call or ((), {})
             yield Exchange([*positional, *named.values()], (), accesses)
-        elif isinstance(entry, Call):
-            returned = _content(entry.response_body) if has_full_answer(entry) else ()
-            yield Exchange(_content(entry.request_body), returned, accesses)
         elif attempt := self._lookups.attempts.get(row.began):
             returned = _content(attempt.response_body)
             yield Exchange(_content(attempt.body), returned, accesses)

@@ -12,7 +12,14 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.broker.report.accesses import ARGUMENTS
 from pytest_fakecloud.cloud.services import SERVICES, Service
-from pytest_fakecloud.reporting.contract import ReportFunctions, functions_of
+from pytest_fakecloud.reporting.contract import (
+    ActionFunctions,
+    CallFunctions,
+    DeliveryFunctions,
+    EventFunctions,
+    ReportFunctions,
+    functions_of,
+)
 from pytest_fakecloud.reporting.report import Report, report_of
 from pytest_fakecloud.reporting.text import text
 from pytest_fakecloud.reporting.wording import sentences_of_all
@@ -26,10 +33,16 @@ def test_each_service_has_functions(service: Service) -> None:
     assert bool(functions.findings) <= bool(functions.sentences)
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(ReportFunctions)])
+GROUPS = {"calls.": CallFunctions, "events.": EventFunctions, "actions.": ActionFunctions,
+          "deliveries.": DeliveryFunctions, "": ReportFunctions}  # fmt: skip
+NAMES = [prefix + field.name for prefix, group in GROUPS.items() for field in fields(group)]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_service_needs_each_function(name: str) -> None:
-    default = getattr(functions_of("unknown"), name)
-    assert any(getattr(functions_of(fixture), name) is not default for fixture in SERVICES)
+    function = attrgetter(name)
+    default = function(functions_of("unknown"))
+    assert any(function(functions_of(fixture)) is not default for fixture in SERVICES)
 
 
 def test_a_kind_of_findings_belongs_to_one_service() -> None:

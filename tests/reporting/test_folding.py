@@ -18,6 +18,7 @@ from pytest_fakecloud.reporting.model import (
     ReadByStatement,
     ReportRow,
     ReportSubject,
+    RowSource,
     Sought,
 )
 from pytest_fakecloud.reporting.page import page
@@ -62,7 +63,10 @@ def test_rows_that_differ_are_not_folded(differs: dict[str, Any]) -> None:
 
 def test_an_event_is_part_of_the_call_it_results_from_unless_it_is_marked() -> None:
     event = Event(2, 0, "broker", "broker", "rebalance", "")
-    rows = [row(1), row(2, actor="kv", peer="kv", kind="event", entry=event, follows=1)]
+    rows = [
+        row(1),
+        row(2, actor="kv", peer="kv", kind="event", source=RowSource(event=event), follows=1),
+    ]
     assert [len(line.effects) for line in merged(rows, ())] == [1]
     assert [len(line.effects) for line in merged(rows, {2})] == [0, 0]
 

@@ -374,8 +374,8 @@ def test_deliveries_to_a_handler_that_changes_what_is_compared(
     ids = [message.message_id for message in published]
     assert result.statement.by == (by,)
     assert [sought.subject.name for sought in result.statement.sought] == ids
-    delivered = [row.delivery.data["message_id"] for row in result.rows
-                 if row.delivery is not None and row.number in result.marks.touched]  # fmt: skip
+    touched = [row.source.delivery for row in result.rows if row.number in result.marks.touched]
+    delivered = [delivery.data["message_id"] for delivery in touched if delivery is not None]
     assert delivered == ids
 
 

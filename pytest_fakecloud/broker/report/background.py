@@ -3,37 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...core.calls import Call, Entry, Event
 from ...reporting.calls import executed
-from ...reporting.lookups import Lookups
+from ...reporting.lookups import Background, Lookups
 from ...reporting.values import parsed
 from ..views import description_of
 from .calls import group_of, received_by, topics_of
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerBackground(Background):
+    """What a broker knows about a request for records."""
+
+    unfetched: Mapping[str, int] = field(default_factory=dict)
+    """The partitions of its topics with records that no request has fetched, and how many these are."""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """The number of records before the offsets at which its new group began, by partition."""
+
+
 def background(
     fake: Any, entries: Iterable[Entry], lookups: Lookups
-) -> dict[int, Mapping[str, Any]]:
-    """Return by the number of a call: the partitions of its topics with records that no request has
-    fetched, and the number of records before the offsets at which its new group began.
-    """
+) -> dict[int, BrokerBackground]:
+    """Return what a broker knows about requests for records, by the numbers of the calls."""
     own = [entry for entry in entries if entry.fake == fake.name]
     calls = [entry for entry in own if isinstance(entry, Call) and executed(entry)]
-    known: dict[int, dict[str, Any]] = {}
+    known: dict[int, BrokerBackground] = {}
     unfetched = _unfetched(fake, own)
     skipped = _skipped(fake, own)
     for call in calls:
         if call.route not in ("consume", "fetch"):
             continue
         topics = topics_of(call)
-        if partitions := {place: count for place, count in unfetched.items()
-                          if place.rpartition("-")[0] in topics}:  # fmt: skip
-            known.setdefault(call.number, {})["unfetched"] = partitions
-        if call.route == "consume" and (before := skipped.pop(group_of(call), None)):
-            known.setdefault(call.number, {})["skipped"] = before
-    return dict(known)
+        partitions = {place: count for place, count in unfetched.items()
+                      if place.rpartition("-")[0] in topics}  # fmt: skip
+        before = skipped.pop(group_of(call), {}) if call.route == "consume" else {}
+        known[call.number] = BrokerBackground(partitions, before)
+    return known
 
 
 def _unfetched(fake: Any, entries: Iterable[Entry]) -> dict[str, int]:

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from ...reporting.contract import ReportFunctions
+from ...reporting.contract import (
+    ActionFunctions,
+    CallFunctions,
+    EventFunctions,
+    ReportFunctions,
+    SpanNames,
+)
 from . import accesses, background, events, findings, lookups, wording
 
+_SPANS = SpanNames("messaging", "kafka", [
+    ("messaging.operation.name", "route"),
+    ("messaging.destination.name", "topic"),
+    ("messaging.consumer.group.name", "group"),
+])  # fmt: skip
 FUNCTIONS = ReportFunctions(
-    accesses=accesses.accesses,
+    calls=CallFunctions(
+        summary=wording.summary, accesses=accesses.of_call, subjects=accesses.subjects_of_call
+    ),
+    events=EventFunctions(
+        summary=events.summary,
+        accesses=accesses.of_event,
+        subjects=accesses.subjects_of_event,
+        callers=events.callers,
+        results_from=events.results_from,
+        effect=events.effect,
+    ),
+    actions=ActionFunctions(accesses=accesses.of_action, subjects=accesses.subjects_of_action),
     sought=accesses.sought,
-    subjects=accesses.subjects,
     lookups=lookups.lookups,
     background=background.background,
     findings=findings.FINDINGS,
-    callers=events.callers,
-    results_from=events.results_from,
     unfinished=findings.unfinished,
-    summary=wording.summary,
-    effect=events.effect,
     sentences=wording.SENTENCES,
+    spans=_SPANS,
 )

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...core.calls import Action, Arguments, Call, Entry
+from ...core.calls import Action, Arguments, Call, Event
 from ...reporting.calls import changed_items
+from ...reporting.contract import CommandExchange
 from ...reporting.lookups import Lookups
-from ...reporting.mask import hides_words
-from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
+from ...reporting.model import DataAccess, ReportSubject, Sought
 from ..command_fields import keys_of
 from ..table import kinds
 from ..table.registry import CommandSpec, spec_of
@@ -18,6 +18,7 @@ from .calls import (
     KVLookups,
     commands_of,
     executed_by_test,
+    hides_words,
     in_capitals,
     lines_of,
     loaded_keys,
@@ -40,17 +41,15 @@ _ZERO_IS_FOUND = {"GETBIT", "JSON.ARRINDEX", "LPOS", "PTTL", "TTL", "ZRANK", "ZR
 """Reads whose answer 0 is a value or a position, and not the number of what they found."""
 
 
-def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
-    entry = row.entry
-    if isinstance(entry, Action):
-        yield from _of_action(entry)
-    elif isinstance(entry, Call) and not hides_words(entry):
-        executed = lookups.of(KVLookups).executed
-        for words, answer in commands_of(entry, lookups):
-            if not (words[0] in kinds.RUNS_SCRIPT and entry.number in executed):
-                yield from _of_command(entry.fake, words, answer)
-        for command in executed.get(entry.number, ()):
-            yield from map(_in_script, _of_command(entry.fake, *in_capitals(command)))
+def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
+    if hides_words(call):
+        return
+    executed = lookups.of(KVLookups).executed
+    for words, answer in commands_of(call, lookups):
+        if not (words[0] in kinds.RUNS_SCRIPT and call.number in executed):
+            yield from _of_command(call.fake, words, answer)
+    for command in executed.get(call.number, ()):
+        yield from map(_in_script, _of_command(call.fake, *in_capitals(command)))
 
 
 def _in_script(access: DataAccess) -> DataAccess:
@@ -59,11 +58,11 @@ def _in_script(access: DataAccess) -> DataAccess:
     return replace(access, succeeded=None) if is_missing else access
 
 
-def exchanges(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any, list[DataAccess]]]:
-    """Yield each command of a call with its result, None without one, and what it accessed."""
+def commands(call: Call, lookups: Lookups) -> Iterator[CommandExchange]:
+    """Yield each command of a call with its result, and what it accessed."""
     for words, answer in () if hides_words(call) else commands_of(call, lookups):
         result = answer.get("result") if isinstance(answer, dict) else None
-        yield words, result, list(_of_command(call.fake, words, answer))
+        yield CommandExchange(words, result, list(_of_command(call.fake, words, answer)))
 
 
 def _of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess]:
@@ -133,7 +132,7 @@ def _has_entries(spec: CommandSpec, result: list[Any] | dict[str, Any]) -> bool:
     return bool(result)
 
 
-def _of_action(action: Action) -> Iterator[DataAccess]:
+def of_action(action: Action, lookups: Lookups) -> Iterator[DataAccess]:
     if words := executed_by_test(action):
         for access in _of_command(action.fake, words, None):
             yield replace(access, succeeded=True)
@@ -141,19 +140,23 @@ def _of_action(action: Action) -> Iterator[DataAccess]:
         yield DataAccess(ReportSubject("key", key, action.fake), True)
 
 
-def subjects(entry: Entry, lookups: Lookups) -> Iterator[ReportSubject]:
-    """Yield the keys and channels of a call, and the keys that an event without a call changed."""
-    for section, item in changed_items(entry):
-        if section == "keys":
-            yield ReportSubject("key", item, entry.fake)
-    for line in lines_of(entry) if isinstance(entry, Call) else ():
+def subjects_of_call(call: Call, lookups: Lookups) -> Iterator[ReportSubject]:
+    """Yield the keys and channels of a call."""
+    for line in lines_of(call):
         name, *arguments = line
         if name.upper() in ("PUBLISH", "SPUBLISH"):
-            yield from (ReportSubject("channel", channel, entry.fake) for channel in arguments[:1])
+            yield from (ReportSubject("channel", channel, call.fake) for channel in arguments[:1])
         elif name.upper().endswith("SUBSCRIBE"):
-            yield from (ReportSubject("channel", channel, entry.fake) for channel in arguments)
+            yield from (ReportSubject("channel", channel, call.fake) for channel in arguments)
         else:
-            yield from (ReportSubject("key", key, entry.fake) for key in keys_of(line))
+            yield from (ReportSubject("key", key, call.fake) for key in keys_of(line))
+
+
+def subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]:
+    """Yield the keys that an event without a call changed."""
+    for section, item in changed_items(event):
+        if section == "keys":
+            yield ReportSubject("key", item, event.fake)
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...core.calls import Action, Call, on_connection
+from ...core.calls import ITEMS_OF_CUT, Action, Call, on_connection
 from ...core.recorder import ScriptCommand
 from ...reporting.lookups import Lookups, ServiceLookups
-from ...reporting.redis_replies import is_error, reply
 from ...reporting.values import each_from_base64, parsed
 from ..table import kinds
 from ..table.registry import COMMANDS
+from .replies import is_error, reply
 
 SEVERAL = ("pipeline", "multi-exec")
 """Routes for several commands."""
@@ -50,6 +52,37 @@ def may_wait(call: Call) -> bool:
         if name == "DEBUG" and words[:1] == ["SLEEP"]:  # The server itself sleeps.
             return True
     return False
+
+
+_PASSWORD_COMMANDS = {"AUTH": 2, "HELLO": 3, "ACL": 3, "CONFIG": 3, "MIGRATE": 3}
+"""Maps commands to the minimum number of words, including the name, of a call with a password."""
+_MOST_WORDS = 100
+"""Maximum number of commands of a call whose words are repeated beside its body."""
+
+
+def hides_words(call: Call) -> bool:
+    """Return whether a command of a call may contain a password."""
+    if "facts" in call.cut:
+        return True  # The command with a password may be lost.
+    words = lines_of(call)
+    return ("words" in call.cut and len(words) >= ITEMS_OF_CUT) or any(
+        len(line) >= _PASSWORD_COMMANDS.get(line[0].upper(), math.inf) for line in words
+    )
+
+
+def shown_facts(call: Call) -> Mapping[str, Any]:
+    """Return the facts of a call, without its commands if they are hidden or many."""
+    if not hides_words(call) and len(lines_of(call)) <= _MOST_WORDS:
+        return call.facts
+    return {name: value for name, value in call.facts.items() if name != "words"}
+
+
+def envelope(call: Call) -> Any:
+    """Return the ``result`` of a response.
+
+    Raises ``LookupError``, ``TypeError`` or ``ValueError`` if the response has none.
+    """
+    return (reply(call) if on_connection(call) else parsed(call.response_body))["result"]
 
 
 def commands_of(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]:
@@ -123,3 +156,9 @@ def loaded_keys(action: Action) -> list[str]:
 
 def word_of(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def hash_of(script: str) -> str:
+    """Return the hash that EVALSHA uses to refer to a script."""
+    text = script.encode("utf-8", "surrogatepass")
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest()

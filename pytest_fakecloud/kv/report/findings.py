@@ -8,14 +8,14 @@ from typing import Any
 
 from ...core.calls import Call
 from ...core.errors import ContractError
-from ...reporting.calls import envelope, has_full_answer
+from ...reporting.calls import has_full_answer
 from ...reporting.findings import ObservedTest
 from ...reporting.model import Finding, ReportSubject
 from ...reporting.values import parsed
 from ..command_fields import keys_of
 from ..table import kinds
 from . import keys
-from .calls import QUEUED, command_of, lines_of
+from .calls import QUEUED, command_of, envelope, lines_of
 from .history import databases_of, history
 
 

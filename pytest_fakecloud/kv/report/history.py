@@ -12,7 +12,6 @@ from ...core.calls import Action, Call
 from ...core.recorder import ScriptCommand
 from ...reporting.findings import ObservedTest, about
 from ...reporting.model import Finding, ReportSubject
-from ...reporting.redis_replies import is_error
 from ..fake import KVServer
 from ..reply import encode
 from ..table import kinds
@@ -20,6 +19,7 @@ from ..table.registry import COMMANDS, CommandSpec, spec_of
 from ..table.synopsis import BoundLine
 from ..table.ttl import Ttl, find_ttl
 from .calls import QUEUED, KVLookups, commands_of, executed_by_test, lines_of, loaded_keys
+from .replies import is_error
 
 UNKNOWN: Any = object()
 """The result of a command that may have been executed, but whose response is not known."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 
 from ...cloud.base import BaseCloud
@@ -10,7 +9,7 @@ from ...core.calls import Call, Entry
 from ...core.recorder import ScriptCommand
 from ...reporting.lookups import records_of
 from ...reporting.mask import Mask
-from .calls import KVLookups, lines_of
+from .calls import KVLookups, hash_of, lines_of
 from .connections import gathered
 
 
@@ -36,9 +35,3 @@ def _masked(command: ScriptCommand, mask: Mask) -> ScriptCommand:
 def _scripts_of(call: Call) -> Iterator[str]:
     for name, *arguments in lines_of(call):
         yield from {"EVAL": arguments[:1], "SCRIPT": arguments[1:2]}.get(name.upper(), ())
-
-
-def hash_of(script: str) -> str:
-    """Return the hash that EVALSHA uses to refer to a script."""
-    text = script.encode("utf-8", "surrogatepass")
-    return hashlib.sha1(text, usedforsecurity=False).hexdigest()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
+from urllib.parse import urlsplit
 
-from ...core.calls import Action, Arguments, Call, Entry, Event
+from ...core.calls import CREATED, Action, Arguments, Call, Entry, Event
 from ...core.errors import ContractError
 from ...http.routing import RouteTable
 from ...reporting.calls import changed_items, has_full_answer, success_of
@@ -28,22 +29,16 @@ _SECTIONS: Mapping[str, SubjectKind] = {
 _ROUTES = RouteTable(QueueApp.routes())
 
 
-def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
-    """Yield the accesses of a request to a queue, of a delivery, or of an action of the test."""
-    if row.delivery is not None:
-        yield from _of_delivery(row, row.delivery, lookups)
-    elif isinstance(row.entry, Action):
-        message_id = row.entry.data.get("message_id")
-        positional, _ = row.entry.call or ((), {})
-        if row.entry.kind.startswith("message."):
-            message_id = str(positional[0])
-        if message_id:
-            yield DataAccess(ReportSubject("message", str(message_id), row.entry.fake), True)
-    elif isinstance(row.entry, Call) and row.entry.service == "queue":
-        yield from _of_call(row.entry, lookups)
+def of_action(action: Action, lookups: Lookups) -> Iterator[DataAccess]:
+    message_id = action.data.get(CREATED)
+    if action.kind.startswith("message."):
+        positional, _ = action.call or ((), {})
+        message_id = str(positional[0])
+    if message_id:
+        yield DataAccess(ReportSubject("message", str(message_id), action.fake), True)
 
 
-def _of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
+def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
     writes = _ROUTES.writes(call.method, call.path)
     items = items_of(call.response_body) if has_full_answer(call) else []
     created = [
@@ -70,7 +65,7 @@ def _of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
             yield DataAccess(subject, writes, "", success_of(call, did_something))
 
 
-def _of_delivery(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[DataAccess]:
+def of_delivery(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[DataAccess]:
     data = event.data
     message = ReportSubject("message", str(data.get("message_id")), event.fake)
     yield DataAccess(message, True, "", row.ok or None)
@@ -89,17 +84,8 @@ def _of_delivery(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[Dat
         yield DataAccess(callback, True, lookups.short(read[0]), row.ok or None)
 
 
-def subjects(entry: Entry, lookups: Lookups) -> Iterator[ReportSubject]:
-    """Yield the queue and the workflow runs of a request, and what it created; the messages, the run
-    and the schedule of a delivery.
-    """
-    if isinstance(entry, Call):
-        yield from _subjects_of_call(entry)
-    elif not isinstance(entry, Action):
-        yield from _subjects_of_event(entry, lookups)
-
-
-def _subjects_of_call(call: Call) -> Iterator[ReportSubject]:
+def subjects_of_call(call: Call, lookups: Lookups) -> Iterator[ReportSubject]:
+    """Yield the queue and the workflow runs of a request, and what it created."""
     if call.facts.get("queue"):
         yield ReportSubject("queue", str(call.facts["queue"]), call.fake)
     headers_of_items: list[Any] = [item.get("headers") for item in items_of(call.request_body)]
@@ -113,7 +99,8 @@ def _subjects_of_call(call: Call) -> Iterator[ReportSubject]:
                 yield ReportSubject(kind, item[name], call.fake)
 
 
-def _subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]:
+def subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]:
+    """Yield the messages, the run and the schedule of a delivery, and what another event changed."""
     kinds: tuple[tuple[str, SubjectKind], ...] = (
         ("message_id", "message"), ("about", "message"), ("run", "run")
     )  # fmt: skip
@@ -125,6 +112,41 @@ def _subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject
     for section, item in changed_items(event):
         if kind_of_items := _SECTIONS.get(section):
             yield ReportSubject(kind_of_items, item, event.fake)
+
+
+_MESSAGE_HEADER = "Upstash-Message-Id"
+"""The header of a delivery that has the ID of its message."""
+
+
+def subjects_of_received(call: Call) -> Iterator[ReportSubject]:
+    """Yield the message whose delivery a call to any fake is."""
+    if message_id := call.request_headers.get(_MESSAGE_HEADER):
+        yield ReportSubject("message", message_id, call.fake)
+
+
+def received(entries: Iterable[Entry]) -> dict[int, Event]:
+    """Return the delivery attempts that fakes of the cloud received, by the numbers of their calls."""
+    waiting: dict[tuple[str | None, str], list[Call]] = {}
+    attempts: dict[int, Event] = {}
+    for entry in entries:
+        if isinstance(entry, Call):
+            message_id = entry.request_headers.get(_MESSAGE_HEADER)
+            if message_id is not None:
+                waiting.setdefault((message_id, entry.target), []).append(entry)
+        elif entry.kind == "attempt":
+            target = _target_of(str(entry.data.get("url", "")))
+            if calls := waiting.get((entry.data.get("message_id"), target)):
+                attempts[calls.pop().number] = entry
+    return attempts
+
+
+def _target_of(url: str) -> str:
+    """Return the path and the query of a URL; if it is malformed, the whole URL is the path."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url
+    return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
@@ -157,14 +179,16 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     return [Sought(ReportSubject(kind, name, fake.name)) for name in names]
 
 
-def handlers(fake: Any) -> Iterator[tuple[list[object], set[str]]]:
-    """Yield the functions of the application that serve each destination, and the ids of the messages
-    that it received.
+def handlers(fake: Any, rows: Sequence[ReportRow]) -> Iterator[tuple[list[object], list[int]]]:
+    """Yield the functions of the application that serve each destination, and the numbers of the rows of
+    the deliveries to it.
     """
     for route in fake.destinations.routes():
         if isinstance(route, FunctionRoute | WsgiRoute | AsgiRoute):
             received = {delivery.message_id for delivery in route.deliveries}
-            yield [*_views(parts_of(route).to)], received
+            numbers = [row.number for row in rows if row.source.delivery is not None
+                       and row.source.delivery.data.get("message_id") in received]  # fmt: skip
+            yield [*_views(parts_of(route).to)], numbers
 
 
 def _views(app: Any) -> Iterator[object]:

@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from ...reporting.contract import ReportFunctions
+from ...reporting.contract import (
+    ActionFunctions,
+    CallFunctions,
+    DeliveryFunctions,
+    EventFunctions,
+    ReportFunctions,
+    SpanNames,
+)
 from . import accesses, findings, lookups, wording
 
-OF_RECEIVERS = ReportFunctions(
-    accesses=accesses.accesses, sought=accesses.sought, summary=wording.summary
+_SPANS = SpanNames(
+    "messaging",
+    "qstash",
+    [("messaging.operation.name", "route"), ("messaging.destination.name", "url")],
 )
-FUNCTIONS = replace(
-    OF_RECEIVERS,
-    subjects=accesses.subjects,
-    handlers=accesses.handlers,
+FUNCTIONS = ReportFunctions(
+    calls=CallFunctions(
+        summary=wording.summary, accesses=accesses.of_call, subjects=accesses.subjects_of_call
+    ),
+    events=EventFunctions(subjects=accesses.subjects_of_event, volatile=("dlq_id", "ahead_s")),
+    actions=ActionFunctions(accesses=accesses.of_action),
+    deliveries=DeliveryFunctions(
+        summary=wording.attempt_summary,
+        accesses=accesses.of_delivery,
+        received=accesses.received,
+        subjects=accesses.subjects_of_received,
+        exchanges=lookups.exchanges,
+        handlers=accesses.handlers,
+    ),
+    sought=accesses.sought,
+    lookups=lookups.lookups,
     findings=findings.FINDINGS,
     unfinished=findings.unfinished,
-    lookups=lookups.lookups,
-    attempts=lookups.attempts,
-    attempt_summary=wording.attempt_summary,
     sentences=wording.SENTENCES,
+    spans=_SPANS,
+)
+OF_RECEIVERS = ReportFunctions(
+    calls=CallFunctions(summary=wording.callback_summary, accesses=lambda call, lookups: ()),
+    actions=ActionFunctions(accesses=accesses.of_action),
+    sought=accesses.sought,
 )

@@ -59,7 +59,7 @@ def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLook
     )  # fmt: skip
 
 
-def attempts(queue: Any) -> Iterator[tuple[int, Exchanged]]:
+def exchanges(queue: Any) -> Iterator[tuple[int, Exchanged]]:
     """Yield what recent delivery attempts sent and received, with the number at which each began."""
     for number, sent, outcome in _FINISHED(queue):
         yield number, Exchanged(sent.headers, sent.body, outcome.headers, outcome.body)

@@ -412,7 +412,10 @@ def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[sha
             cloud,
             rejected.get(row.number),
             _in_neutral_words(
-                cast("shapes.RowData", row_json(row, (), lookups) | _progress_fields(row.entry))
+                cast(
+                    "shapes.RowData",
+                    row_json(row, (), lookups) | _progress_fields(row.source.entry),
+                )
             ),
         )
         for row in rows(cloud, entries, lookups=lookups, mask=mask)
@@ -459,8 +462,8 @@ def _results(cloud: Cloud, entries: Iterable[Entry]) -> dict[str, dict[str, Any]
     return results
 
 
-def _progress_fields(entry: object) -> dict[str, Any]:
-    assert isinstance(entry, Call | Event)  # Only reports have requests to the application.
+def _progress_fields(entry: Call | Event | None) -> dict[str, Any]:
+    assert entry is not None  # Only reports have requests to the application.
     return {"fake": entry.fake, "done": _is_done(entry)}
 
 

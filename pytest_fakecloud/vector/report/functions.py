@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from ...reporting.contract import ReportFunctions
+from ...reporting.contract import (
+    ActionFunctions,
+    CallFunctions,
+    EventFunctions,
+    ReportFunctions,
+    SpanNames,
+)
 from . import accesses, background, findings, wording
 
+_SPANS = SpanNames(
+    "db", "upstash.vector", [("db.operation.name", "route"), ("db.namespace", "namespace")]
+)
 FUNCTIONS = ReportFunctions(
-    accesses=accesses.accesses,
+    calls=CallFunctions(
+        summary=wording.summary, accesses=accesses.of_call, subjects=accesses.subjects_of_call
+    ),
+    events=EventFunctions(subjects=accesses.subjects_of_event),
+    actions=ActionFunctions(summary=wording.summary_of_action, accesses=accesses.of_action),
     sought=accesses.sought,
-    subjects=accesses.subjects,
     background=background.background,
     findings=findings.FINDINGS,
     unfinished=findings.unfinished,
-    summary=wording.summary,
     sentences=wording.SENTENCES,
+    spans=_SPANS,
 )
