@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..core.calls import Call, Event
+from ..core.calls import Call, Entry, Event
 from .contract import functions_of
 from .values import parsed, readable, scalar
+
+
+def calls_in(entries: Iterable[Entry], service: str = "") -> list[Call]:
+    """Return the calls among entries, only those to a service if one is given."""
+    calls = [entry for entry in entries if isinstance(entry, Call)]
+    return [call for call in calls if service in ("", call.service)]
+
+
+def events_in(entries: Iterable[Entry]) -> list[Event]:
+    return [entry for entry in entries if isinstance(entry, Event)]
 
 
 def has_full_answer(call: Call) -> bool:

@@ -87,8 +87,10 @@ class CallFunctions:
     """The error in the answer to such a call, None without one: needed with ``connection_exchange``."""
     rejection: Callable[[Call], Mapping[str, str] | None] = _none
     """Why the credentials of such a call were rejected, None for any other: as above. The sentence of
-    its ``kind`` is in ``sentences``.
+    its ``kind`` is that of ``rejected_`` and the kind.
     """
+    clients: Collection[str] = ()
+    """The packages that applications use to call the service."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from ..core.errors import describe_error, report_hook_failure
 from ..core.violations import Violation, without_message
 from .accesses import OrderedAccess
 from .asserted import UnequalValues
+from .calls import calls_in
 from .contract import functions_of
 from .lookups import Lookups, records_of
 from .model import Finding, Marks, ReadByStatement, ReportRow, ReportSubject
@@ -172,7 +173,7 @@ class ObservedTest:
 
     @cached_property
     def calls(self) -> list[Call]:
-        return [entry for entry in self.entries if isinstance(entry, Call)]
+        return calls_in(self.entries)
 
     def calls_of(self, fake: Any) -> list[Call]:
         return [call for call in self.calls if call.fake == fake.name]
@@ -232,7 +233,7 @@ def rejected(
     """Yield a finding for each fake that answered 401, with the reasons; ``every_call``: and nothing
     else. ``meant`` calls are ignored.
     """
-    all_calls = [entry for entry in cloud.journal.entries if isinstance(entry, Call)]
+    all_calls = calls_in(cloud.journal.entries)
     for fake in context_of(cloud).fakes:
         calls = [call for call in all_calls if call.fake == fake.name]
         wrong = [call for call in calls if call.status == 401 and call.fault is None]

@@ -18,7 +18,7 @@ from ..core.frames import CodePlace, place_at
 from ..core.recorder import CallStack, SharedRecords
 from ..process.applications import ServedRequest
 from .asserted import application_places
-from .calls import has_full_answer
+from .calls import events_in, has_full_answer
 from .contract import functions_of
 from .lookups import Lookups, records_of
 from .mask import Mask
@@ -178,7 +178,7 @@ class _Builder:
             subjects=_without_repetition(subjects), status=call.status, outcome=call.outcome,
             ok=is_streamed or has_full_answer(call), faults=faults,
             where=_place_of(self._places.get(call.number, ())),
-            library=_library_of(self._stacks.get(call.number)),
+            library=_library_of(self._stacks.get(call.number), call.service),
             ended=faults_end(call) if any(fault.kind == "call" for fault in faults) else 0,
             same=(masked.method, call.route, request, masked.response_body, call.outcome,
                   note, *(step.request_body for step in steps)),
@@ -252,20 +252,19 @@ def _place_of(code_places: Sequence[CodePlace]) -> Place | None:
 
 
 _CLIENTS = {
-    "aiohttp", "django", "flask", "httpcore", "httpcore2", "httpx", "httpx2", "qstash", "redis",
-    "requests", "starlette", "upstash_redis", "upstash_vector", "upstash_workflow", "urllib3", "valkey",
-    "werkzeug",
+    "aiohttp", "django", "flask", "httpcore", "httpcore2", "httpx", "httpx2", "requests", "starlette",
+    "urllib3", "werkzeug",
 }  # fmt: skip
-"""Packages that make a call for the application that called them."""
+"""Packages that make a call for the application that called them, to any service."""
 
 
-def _library_of(stack: CallStack | None) -> str:
+def _library_of(stack: CallStack | None, service: str) -> str:
     """Return the package that made a call of its own, such as a task queue; empty for a client."""
     parts = [] if stack is None else Path(stack.library).parts
     if "site-packages" not in parts:
         return ""
     name = parts[parts.index("site-packages") + 1].removesuffix(".py")
-    return "" if name in _CLIENTS else name
+    return "" if name in {*_CLIENTS, *functions_of(service).calls.clients} else name
 
 
 def _row_for(source: Entry) -> ReportRow:
@@ -287,8 +286,9 @@ def _served_rows(
     entries: Sequence[Entry],
     mask: Mask,
 ) -> list[ReportRow]:
-    events = [entry for entry in entries if isinstance(entry, Event)]
-    in_background = [began(event) for event in events if event.data.get("alone") is False]
+    in_background = [
+        began(event) for event in events_in(entries) if event.data.get("alone") is False
+    ]
     in_faults = [
         (row.began, row.ended) for row in rows_of_entries if row.kind == "call" and row.ended
     ]

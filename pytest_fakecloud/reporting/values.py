@@ -7,11 +7,13 @@ import html
 import json
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from http.client import responses
 from typing import Any
 from unicodedata import category, normalize
+
+from ..cloud.services import SERVICES
 
 EXCERPT = 400
 """Maximum length of a body in a row, in characters."""
@@ -123,7 +125,7 @@ def readable(body: bytes | str, kind: str = "") -> str:
 
     ``kind`` is its content type. Encoded strings in JSON are decoded (`decoded()`).
     """
-    # The state of a queue is read for each row of a report, with the same bodies.
+    # The data of a fake is read for each row of a report, with the same bodies.
     return (_readable_once if len(body) <= _LONGEST_KEPT else _readable)(body, kind)
 
 
@@ -168,20 +170,25 @@ def _decoded(value: Any) -> Any:
         return [_decoded(item) for item in value]
     if not isinstance(value, dict):
         return value
-    fields = ("sourceBody", "body", "responseBody") if "sourceBody" in value else ()
-    members: dict[str, Any] = {}
-    for name, inner in value.items():
-        if name == "bodyBase64" and isinstance(inner, str):
-            members[name] = from_base64(inner)
-        elif name not in fields:
-            members[name] = _decoded(inner)
-        elif isinstance(inner, str):
-            text = from_base64(inner)
-            whole = parsed(text)
-            members[name] = {"Base64": text if whole is None else _decoded(whole)}
-        else:
-            members[name] = inner
-    return members
+    base64_fields = _base64_fields(value)
+    return {name: (_of_base64_field(name, item) if name in base64_fields else _decoded(item))
+            for name, item in value.items()}  # fmt: skip
+
+
+def _base64_fields(value: Mapping[str, Any]) -> set[str]:
+    """Return the fields of a JSON object that are Base64 by the definition of a service."""
+    declared = [item for service in SERVICES.values() for item in service.base64_fields.items()]
+    return {name for of_object, names in declared if of_object in value for name in names}
+
+
+def _of_base64_field(name: str, item: Any) -> Any:
+    if not isinstance(item, str):
+        return item
+    text = from_base64(item)
+    if name.endswith("Base64"):
+        return text  # The name of the field says that it was encoded.
+    value = parsed(text)
+    return {"Base64": text if value is None else _decoded(value)}
 
 
 def _inside(text: str) -> Any:

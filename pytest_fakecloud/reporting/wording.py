@@ -30,7 +30,7 @@ from .model import (
     Values,
 )
 from .report import Report
-from .values import EXCERPT, phrase_of, readable, shortened, visible
+from .values import EXCERPT, compact, phrase_of, readable, shortened, visible
 
 
 def summarise(call: Call, lookups: Lookups) -> Summary | None:
@@ -332,12 +332,7 @@ def _names(data: Iterable[Sought], lookups: Lookups, most: int) -> str:
 
 def sentence(finding: Finding, lookups: Lookups) -> str:
     """Return the sentence of a finding, with the name of its fake."""
-    values, words = {**finding.values, "fake": finding.fake}, _sentences()[finding.kind]
-    if isinstance(words, str):
-        strings = {name: shortened(str(value)) for name, value in values.items()}
-        text = words.format_map(strings)
-    else:
-        text = words(values)
+    text = _sentence_of(finding.kind, {**finding.values, "fake": finding.fake})
     if likewise := finding.values.get("likewise"):
         names = [shortened(lookups.short(name)) for name in likewise]
         text += f"; likewise for {listed(names, 3)}"
@@ -345,6 +340,20 @@ def sentence(finding: Finding, lookups: Lookups) -> str:
     if finding.kind == "violation":
         return visible(text)
     return visible(lookups.with_short_ids(f"{finding.fake}: {text}" if finding.fake else text))
+
+
+def _sentence_of(kind: str, values: Values) -> str:
+    """Return the sentence of a kind of finding or of a reason; without one, the kind and the values."""
+    words = sentences().get(kind)
+    try:
+        if isinstance(words, str):
+            return words.format_map({name: shortened(str(value)) for name, value in values.items()})
+        if words is not None:
+            return words(values)
+        why = "no sentence"
+    except MALFORMED as error:
+        why = describe_error(error)
+    return f"{kind} {compact({name: values[name] for name in values if name != 'fake'})} ({why})"
 
 
 def violation(finding: Finding, lookups: Lookups) -> str:
@@ -357,7 +366,8 @@ def violation(finding: Finding, lookups: Lookups) -> str:
 
 
 @cache
-def _sentences() -> Sentences:
+def sentences() -> Sentences:
+    """Return the sentence of each kind of finding."""
     return sentences_of_all(
         {"reporting": _SENTENCES, **{name: functions_of(name).sentences for name in SERVICES}}
     )
@@ -387,26 +397,22 @@ def _differs_from_pass(values: Values) -> str:
 
 def _rejected(values: Values) -> str:
     reasons = "; ".join(
-        _WHY_REJECTED[reason["kind"]].format(fake=values["fake"], **reason)
+        _sentence_of(f"rejected_{reason['kind']}", {**reason, "fake": values["fake"]})
         for reason in values["reasons"]
     )
     return f"answered 401 to {values['rejected']} of {counted(values['calls'], 'call')}: {reasons}"
 
 
-_WHY_REJECTED = {
-    "none": "no credentials were sent",
-    "query": "the _token in the URL is wrong",
-    "read_only": "the credentials are the read-only token",
-    "other": "the credentials are those of {other}",
-    "unknown": "the credentials are not those of {fake}",
-    "no_password": "no password was sent, use {fake}.database_url",
-    "password": "the user or the password is not that of {fake}.database_url",
-}
 _SENTENCES: Sentences = {
     "differs_from_pass": _differs_from_pass,
     "clock_frozen": "{seconds} s of wall-clock time passed while the fake clock was frozen; "
     "fakecloud.clock.advance() moves it, time.sleep() does not",
     "rejected": _rejected,
+    "rejected_none": "no credentials were sent",
+    "rejected_query": "the _token in the URL is wrong",
+    "rejected_read_only": "the credentials are the read-only token",
+    "rejected_other": "the credentials are those of {other}",
+    "rejected_unknown": "the credentials are not those of {fake}",
     "violation": lambda values: f"[{values['violation']}] {values['text']}",
     "more": "and {count} more",
 }

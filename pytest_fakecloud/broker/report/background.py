@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...core.calls import Call, Entry, Event
-from ...reporting.calls import executed
+from ...core.calls import Entry
+from ...reporting.calls import calls_in, events_in, executed
 from ...reporting.lookups import Background, Lookups
 from ...reporting.values import parsed
 from ..views import description_of
@@ -29,7 +29,7 @@ def background(
 ) -> dict[int, BrokerBackground]:
     """Return what a broker knows about requests for records, by the numbers of the calls."""
     own = [entry for entry in entries if entry.fake == fake.name]
-    calls = [entry for entry in own if isinstance(entry, Call) and executed(entry)]
+    calls = [call for call in calls_in(own) if executed(call)]
     known: dict[int, BrokerBackground] = {}
     unfetched = _unfetched(fake, own)
     skipped = _skipped(fake, own)
@@ -47,12 +47,12 @@ def background(
 def _unfetched(fake: Any, entries: Iterable[Entry]) -> dict[str, int]:
     """Return the partitions with records that no request has fetched, with the number of these."""
     fetched: set[str] = set()
-    for entry in entries:
-        if isinstance(entry, Event):
-            for places in (entry.data.get("assignment") or {}).values():
-                fetched.update(f"{topic}-{partition}" for topic, partition in places)
-        elif entry.route == "fetch":
-            body = parsed(entry.request_body)
+    for event in events_in(entries):
+        for places in (event.data.get("assignment") or {}).values():
+            fetched.update(f"{topic}-{partition}" for topic, partition in places)
+    for call in calls_in(entries):
+        if call.route == "fetch":
+            body = parsed(call.request_body)
             items = (
                 [body, *(body.get("topicPartitionOffsets") or ())] if isinstance(body, dict) else []
             )
@@ -71,8 +71,8 @@ def _skipped(fake: Any, entries: Iterable[Entry]) -> dict[str, dict[str, int]]:
     by group and partition.
     """
     created = {
-        event.data.get("group") for event in entries
-        if isinstance(event, Event) and event.kind == "rebalance" and event.data.get("generation") == 1
+        event.data.get("group") for event in events_in(entries)
+        if event.kind == "rebalance" and event.data.get("generation") == 1
     }  # fmt: skip
     received = _received(entries)
     skipped: dict[str, dict[str, int]] = {}
@@ -94,5 +94,5 @@ def _skipped(fake: Any, entries: Iterable[Entry]) -> dict[str, dict[str, int]]:
 
 def _received(entries: Iterable[Entry]) -> set[tuple[str, str]]:
     """Return the groups with the partitions of which they received records."""
-    calls = [entry for entry in entries if isinstance(entry, Call)]
+    calls = calls_in(entries)
     return {(group_of(call), place.of_partition) for call in calls for place in received_by(call)}

@@ -24,21 +24,12 @@ from .calls import (
     loaded_keys,
     word_of,
 )
+from .effects import did_something
 
-_REMOVES = (kinds.ONLY_DELETES | kinds.TAKES | kinds.MOVES) - {"XGROUP DELCONSUMER"}
-"""Commands that reply with a number of removed elements, or with what they removed."""
-_DELIVERS_ENTRIES = {"XAUTOCLAIM", "XCLAIM", "XREADGROUP"}
-"""Commands that make entries of streams those of a consumer, and return them."""
 _RETURNS_VALUE = (kinds.TAKES | kinds.MOVES) - {"SMOVE"} | {
     "GETDEL", "GETEX", "GETSET", "HGETDEL", "HGETEX", "JSON.ARRPOP",
 }  # fmt: skip
 """Writes that return what their first key held. SET does with the option GET."""
-_COUNTS_CHANGES = kinds.IF_NEW | kinds.EXPIRIES | {
-    "COPY", "LINSERT", "LPUSHX", "MOVE", "PERSIST", "PFADD", "RENAMENX", "RPUSHX", "SADD", "XACK",
-}  # fmt: skip
-"""Writes whose answer 0 says that nothing changed. That of others, such as HSET, is no such number."""
-_ZERO_IS_FOUND = {"GETBIT", "JSON.ARRINDEX", "LPOS", "PTTL", "TTL", "ZRANK", "ZREVRANK"}
-"""Reads whose answer 0 is a value or a position, and not the number of what they found."""
 
 
 def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
@@ -72,7 +63,7 @@ def _of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess
     result = answer.get("result") if isinstance(answer, dict) else None
     succeeded: bool | None = None
     if isinstance(answer, dict):
-        succeeded = "error" not in answer and not _did_nothing(spec, words, result)
+        succeeded = False if "error" in answer else did_something(spec, words, result)
     # ARSET names only the first of the indexes that it writes.
     parts = spec.fields_of(words) if spec.group != "array" else ()
     is_set_get = spec.name == "SET" and "GET" in map(str.upper, words[3:])
@@ -99,37 +90,6 @@ def _keys_of(spec: CommandSpec, words: Sequence[str]) -> Iterator[tuple[str, boo
         yield key, key_spec.stores and not spec.readonly
     if spec.changes_any_key:
         yield "*", True
-
-
-def _did_nothing(spec: CommandSpec, words: Sequence[str], result: Any) -> bool:
-    """Return whether a condition of a command, such as NX, was not met, or there was nothing to read, to
-    change or to remove.
-    """
-    if spec.name in _DELIVERS_ENTRIES and isinstance(result, list | dict):
-        return not _has_entries(spec, result)
-    if spec.name in _REMOVES:
-        removed = result if isinstance(result, list) else [result or None]
-        return all(item is None for item in removed)
-    if spec.write and result is None:
-        return spec.name != "GETSET" and "GET" not in spec.bound(words).options
-    if spec.write:
-        return result == 0 and (
-            spec.name in _COUNTS_CHANGES or not spec.bound(words).options.isdisjoint({"NX", "XX"})
-        )
-    items = result if isinstance(result, list) else [result]
-    is_zero = type(result) is int and result == 0 and spec.name not in _ZERO_IS_FOUND
-    return is_zero or all(item is None for item in items)
-
-
-def _has_entries(spec: CommandSpec, result: list[Any] | dict[str, Any]) -> bool:
-    """Return whether the result of a command that delivers entries has any."""
-    if isinstance(result, dict):
-        return any(result.values())
-    if spec.name == "XAUTOCLAIM":
-        return any(result[1:])  # without the ID to continue from
-    if spec.name == "XREADGROUP":
-        return any(item[1:] != [[]] if isinstance(item, list) else item for item in result)
-    return bool(result)
 
 
 def of_action(action: Action, lookups: Lookups) -> Iterator[DataAccess]:

@@ -7,8 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...core.calls import Call, Entry
+from ...core.calls import Entry
 from ...core.errors import ContractError
+from ...reporting.calls import calls_in
 from ...reporting.lookups import Background, Lookups
 from ...reporting.values import parsed
 from ..table import kinds
@@ -34,7 +35,7 @@ def background(fake: Any, entries: Iterable[Entry], lookups: Lookups) -> dict[in
     """Return what a server knows about calls, by their numbers."""
     commands = [
         (call.number, tuple(words), answer.get("result") if isinstance(answer, dict) else None)
-        for call in entries if isinstance(call, Call) and call.fake == fake.name
+        for call in calls_in(entries) if call.fake == fake.name
         for words, answer in executed_by(call, lookups)
     ]  # fmt: skip
     totals = _by_number(_totals(fake, commands))

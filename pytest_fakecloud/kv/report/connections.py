@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from ...core.calls import Call, Entry, on_connection
+from ...core.calls import Call, on_connection
 from ...reporting.contract import ConnectionExchange
 from ...reporting.lookups import Lookups
 from ...reporting.mask import HIDDEN
@@ -24,7 +24,7 @@ _REFUSABLE = "CLIENT MAINT_NOTIFICATIONS"
 """A command that redis-py sends to every server, ignoring an error."""
 
 
-def gathered(entries: Iterable[Entry]) -> tuple[dict[int, list[Call]], set[int]]:
+def gathered(calls_of_servers: Iterable[Call]) -> tuple[dict[int, list[Call]], set[int]]:
     """Group the setup of a connection under its first call, and a transaction under its last one.
 
     Return a mapping from the number of the call that has a row to the calls in this row, and the
@@ -32,8 +32,8 @@ def gathered(entries: Iterable[Entry]) -> tuple[dict[int, list[Call]], set[int]]
     row at all if the connection has other commands, because they show that it exists.
     """
     connections: dict[tuple[str, object], list[Call]] = {}
-    for call in entries:
-        if isinstance(call, Call) and on_connection(call) and call.client is not None:
+    for call in calls_of_servers:
+        if on_connection(call) and call.client is not None:
             connections.setdefault((call.fake, call.client), []).append(call)
     count = Counter(fake for fake, _ in connections)
     groups: dict[int, list[Call]] = {}

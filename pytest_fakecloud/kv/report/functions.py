@@ -16,6 +16,7 @@ FUNCTIONS = ReportFunctions(
         summary=wording.summary,
         accesses=accesses.of_call,
         subjects=accesses.subjects_of_call,
+        clients=("redis", "upstash_redis", "valkey"),
         may_wait=calls.may_wait,
         commands=accesses.commands,
         hides_body=calls.hides_words,

@@ -19,6 +19,7 @@ from ..table.registry import COMMANDS, CommandSpec, spec_of
 from ..table.synopsis import BoundLine
 from ..table.ttl import Ttl, find_ttl
 from .calls import QUEUED, KVLookups, commands_of, executed_by_test, lines_of, loaded_keys
+from .effects import did_something
 from .replies import is_error
 
 UNKNOWN: Any = object()
@@ -87,15 +88,14 @@ class Command:
 
     @cached_property
     def succeeded(self) -> bool:
-        """Whether a command that sets a value or a TTL certainly did so."""
-        if self.name == "SET" and "GET" in self.options:
-            # The result is the former value, also if NX or XX prevented the write.
-            return self.result is not UNKNOWN and not self.options & {"NX", "XX"}
-        if self.name == "INCREX":
-            # It changes nothing, and adds 0, if the bounds exclude the new number.
-            added = self.result[1] if isinstance(self.result, list) else 0
-            return added not in (0, "0") or "SATURATE" in self.options
-        return self.result is not UNKNOWN and self.result not in (None, 0)
+        """Whether the command certainly did something."""
+        return self._did_something is True
+
+    @cached_property
+    def _did_something(self) -> bool | None:
+        if self.spec is None or self.result is UNKNOWN:
+            return None
+        return did_something(self.spec, self.words, self.result)
 
     @cached_property
     def changes(self) -> bool:
@@ -120,9 +120,7 @@ class Command:
     def is_prevented(self) -> bool:
         """Whether a condition did not hold, so that the command changed nothing."""
         has_condition = self.name in _CONDITIONAL or not kinds.CONDITIONS.isdisjoint(self.options)
-        if not has_condition or self.result is UNKNOWN or "GET" in self.options:
-            return False
-        return not self.succeeded
+        return has_condition and self._did_something is False
 
     @cached_property
     def replaces(self) -> bool:
@@ -136,6 +134,8 @@ class Command:
         """The keys that exist after the command and may have lost their TTL by it."""
         spec = self.spec
         if spec is None or not self.succeeded or self.database is None:
+            return []
+        if self.result == 0:  # Nothing was stored, and the key was deleted.
             return []
         if spec.changes_only_ttl:
             return self.keys

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from ...cloud.base import BaseCloud
 from ...core.calls import Call, Entry
 from ...core.recorder import ScriptCommand
+from ...reporting.calls import calls_in
 from ...reporting.lookups import records_of
 from ...reporting.mask import Mask
 from .calls import KVLookups, hash_of, lines_of
@@ -15,7 +16,7 @@ from .connections import gathered
 
 def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> KVLookups:
     """Return the calls on connections that are one row, the scripts, and what these executed."""
-    calls = [entry for entry in entries if isinstance(entry, Call) and entry.service == "kv"]
+    calls = calls_in(entries, "kv")
     groups, without_row = gathered(calls)
     return KVLookups(
         grouped_calls={number: list(map(mask.call, group)) for number, group in groups.items()},

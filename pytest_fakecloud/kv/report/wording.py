@@ -333,6 +333,6 @@ SENTENCES: Sentences = {
     "expired": "{key} expired at {at}",
     "ttl_removed": _ttl_removed,
     "lock_of_another": _lock_of_another,
-    "no_password": "no password was sent, use {fake}.database_url",
-    "password": "the user or the password is not that of {fake}.database_url",
+    "rejected_no_password": "no password was sent, use {fake}.database_url",
+    "rejected_password": "the user or the password is not that of {fake}.database_url",
 }

@@ -88,12 +88,10 @@ FINDINGS = (wrong_signature, unlikely_duration)
 def unfinished(queue: Any, lookups: Lookups) -> Iterator[Finding]:
     """Yield findings about messages and schedules that wait, and dead letters."""
     core_of(queue).clock.settle()
-    name = partial(named, lookups=lookups)
-    of_kinds = (
-        ("message_waits", unfinished_lines(core_of(queue).engine, name)),
-        ("dead_letter", dead_letter_lines(core_of(queue).engine, name)),
-        ("schedule_waits", schedule_lines(core_of(queue).engine, lookups.short)),
-    )
-    for kind, lines in of_kinds:
-        for line in lines:
-            yield Finding(kind, values={"line": line}, failed=kind == "dead_letter")
+    engine, name = core_of(queue).engine, partial(named, lookups=lookups)
+    for line in unfinished_lines(engine, name):
+        yield Finding("message_waits", values={"line": line})
+    for line in dead_letter_lines(engine, name):
+        yield Finding("dead_letter", values={"line": line}, failed=True)
+    for line in schedule_lines(engine, lookups.short):
+        yield Finding("schedule_waits", values={"line": line})

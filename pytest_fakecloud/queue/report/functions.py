@@ -19,7 +19,10 @@ _SPANS = SpanNames(
 )
 FUNCTIONS = ReportFunctions(
     calls=CallFunctions(
-        summary=wording.summary, accesses=accesses.of_call, subjects=accesses.subjects_of_call
+        summary=wording.summary,
+        accesses=accesses.of_call,
+        subjects=accesses.subjects_of_call,
+        clients=("qstash", "upstash_workflow"),
     ),
     events=EventFunctions(subjects=accesses.subjects_of_event, volatile=("dlq_id", "ahead_s")),
     actions=ActionFunctions(accesses=accesses.of_action),

@@ -12,7 +12,7 @@ from ...cloud.base import BaseCloud
 from ...cloud.fake import core_of
 from ...core.calls import Call, Entry, Event
 from ...core.errors import listed
-from ...reporting.calls import executed_but_lost, has_full_answer
+from ...reporting.calls import calls_in, events_in, executed_but_lost, has_full_answer
 from ...reporting.lookups import LONG, Exchanged, Lookups, ServiceLookups, abbreviated, tried
 from ...reporting.mask import Mask
 from ...reporting.values import compact, items_of
@@ -40,13 +40,13 @@ class QueueLookups(ServiceLookups):
 def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLookups:
     """Return the names of messages, schedules and runs, what requests created, and the steps of runs."""
     queues: list[Any] = [fake for fake in cloud.fakes() if fake.service == "queue"]
-    calls = [entry for entry in entries if isinstance(entry, Call) and entry.service == "queue"]
+    calls = calls_in(entries, "queue")
     messages = [message.id for queue in queues for message in tried(queue.messages)]
     schedules = [schedule.id for queue in queues for schedule in tried(queue.schedules)]
     named = [*_named_by_events(entries), *messages, *schedules, *_named_by_answers(calls)]
     ids = [name for name in named if _ID.fullmatch(name)]  # An application may name a schedule.
-    runs = {str(run) for entry in entries if isinstance(entry, Event)
-            and len(run := entry.data.get("run") or "") > LONG}  # fmt: skip
+    runs = {str(run) for event in events_in(entries)
+            if len(run := event.data.get("run") or "") > LONG}  # fmt: skip
     steps, results = steps_of_messages(entries)
     return QueueLookups(
         ids=abbreviated(ids),
@@ -97,8 +97,8 @@ def _beginning(call: Call) -> str:
 
 def _named_by_events(entries: Iterable[Entry]) -> Iterator[str]:
     """Yield the IDs of the messages of the events, and of those that callbacks are about."""
-    for event in entries:
-        if isinstance(event, Event) and "message_id" in event.data:
+    for event in events_in(entries):
+        if "message_id" in event.data:
             for name in ("message_id", "about"):
                 if event.data.get(name):
                     yield str(event.data[name])

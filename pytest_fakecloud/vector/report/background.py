@@ -8,8 +8,8 @@ from math import hypot
 from typing import Any
 
 from ...cloud.fake import core_of
-from ...core.calls import Call, Entry
-from ...reporting.calls import executed
+from ...core.calls import Entry
+from ...reporting.calls import calls_in, executed
 from ...reporting.lookups import Background, Lookups
 from .. import QUERIES
 from .accesses import READS, namespace_of
@@ -38,7 +38,7 @@ def background(
     fake: Any, entries: Iterable[Entry], lookups: Lookups
 ) -> dict[int, VectorBackground]:
     """Return what an index knows about requests, by the numbers of the calls."""
-    calls = [call for call in entries if isinstance(call, Call) and call.fake == fake.name]
+    calls = [call for call in calls_in(entries) if call.fake == fake.name]
     spaces = {namespace_of(call) for call in calls}
     has_named = any(spaces)
     changed: dict[str, int] = {}

@@ -16,7 +16,10 @@ _SPANS = SpanNames(
 )
 FUNCTIONS = ReportFunctions(
     calls=CallFunctions(
-        summary=wording.summary, accesses=accesses.of_call, subjects=accesses.subjects_of_call
+        summary=wording.summary,
+        accesses=accesses.of_call,
+        subjects=accesses.subjects_of_call,
+        clients=("upstash_vector",),
     ),
     events=EventFunctions(subjects=accesses.subjects_of_event),
     actions=ActionFunctions(summary=wording.summary_of_action, accesses=accesses.of_action),
