@@ -21,8 +21,8 @@ _ZERO_IS_FOUND = {"GETBIT", "JSON.ARRINDEX", "LPOS", "PTTL", "TTL", "ZRANK", "ZR
 
 
 def did_something(spec: CommandSpec, words: Sequence[str], result: Any) -> bool | None:
-    """Return False if a condition of a command, such as NX, was not met, or if there was nothing to read,
-    to change or to remove; None if the result does not say it.
+    """Return False if a condition of a command, such as NX, was not met, or if there was nothing to
+    read, to change or to remove; None if the result does not say it.
     """
     if spec.name in _DELIVERS_ENTRIES and isinstance(result, list | dict):
         return _has_entries(spec, result)
