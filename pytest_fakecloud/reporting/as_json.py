@@ -21,7 +21,7 @@ from ..process.applications import ServedRequest
 from .contract import functions_of
 from .lookups import Lookups
 from .mask import Mask
-from .model import VERSION, Finding, Marks, Place, ReportRow
+from .model import VERSION, Finding, Marks, Place, ReportRow, ReportSubject
 from .report import Report
 from .traces import trace_id
 from .values import decoded, parsed, printable
@@ -77,9 +77,13 @@ def _statement(report: Report) -> dict[str, Any]:
         "headline": headline(report),
         "rows": list(statement.rows),
         "subjects": [
-            {**asdict(sought.subject), "part": sought.part} for sought in statement.sought
+            {**_subject(sought.subject), "part": sought.part} for sought in statement.sought
         ],
     }
+
+
+def _subject(subject: ReportSubject) -> dict[str, str]:
+    return {"kind": subject.kind.name, "name": subject.name, "fake": subject.fake}
 
 
 def write(report: Report, path: Path) -> Path:
@@ -96,7 +100,7 @@ def _findings(
             "kind": finding.kind,
             "fake": finding.fake,
             "rows": list(finding.rows),
-            "subjects": [asdict(subject) for subject in finding.subjects],
+            "subjects": list(map(_subject, finding.subjects)),
             "values": _plain(finding.values),
             "failed": finding.failed,
             "text": words(finding, lookups),
@@ -119,7 +123,7 @@ def row_json(
     return {
         **{name: getattr(row, name) for name in _COPIED},
         "at": _time(row.at_us),
-        "subjects": [asdict(subject) for subject in row.subjects],
+        "subjects": list(map(_subject, row.subjects)),
         "faults": [asdict(fault) for fault in row.faults],
         "findings": list(findings),
         "marks": list(marks.of(row.number)),

@@ -129,7 +129,7 @@ def about(
     has the number of its row; ``evidence`` are the numbers of other rows.
     """
     rows = tuple(dict.fromkeys((decisive.number, *evidence)))
-    values = {subject.kind: subject.name, **values}
+    values = {subject.kind.name: subject.name, **values}
     return Finding(kind, decisive.fake, rows, (subject,), values)
 
 

@@ -8,7 +8,7 @@ only the renderers (`text`, `page`, `as_json`) call it. The types of its results
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -30,49 +30,24 @@ application. ``event``: an event inside a fake. ``action``: an action of the tes
 """
 
 
-SubjectKind: TypeAlias = Literal[
-    "key",
-    "channel",
-    "namespace",
-    "topic",
-    "group",
-    "message",
-    "schedule",
-    "run",
-    "queue",
-    "callback",
-]
-
-
 @dataclass(frozen=True, slots=True)
-class SubjectRules:
-    """How a kind of subjects marks rows."""
+class SubjectKind:
+    """A kind of data, such as ``key``, and how its subjects mark rows. Services define their own."""
 
+    name: str
+    _: KW_ONLY
     has_value: bool = False
     """A statement reads a value, whole or in parts."""
     has_id: bool = False
-    """Its name is an id that others repeat, so it links the rows that have it."""
+    """The name of a subject is an id that others repeat, so it links the rows that have it."""
     parts_have_ids: bool = False
     """The same of its parts: vectors, and the positions of records."""
     links_accesses: bool = False
     """Rows that access it are linked with those that a request, delivery or line made with it."""
+    is_delivered: bool = False
+    """Deliveries bring it to the application."""
     unnamed: str = ""
-    """The words for one without a name; by default, its kind."""
-
-
-SUBJECT_KINDS: Mapping[SubjectKind, SubjectRules] = {
-    "key": SubjectRules(has_value=True, links_accesses=True),
-    "channel": SubjectRules(),
-    "namespace": SubjectRules(has_value=True, parts_have_ids=True, unnamed="the default namespace"),
-    "topic": SubjectRules(parts_have_ids=True),
-    "group": SubjectRules(),
-    "message": SubjectRules(has_id=True),
-    "schedule": SubjectRules(has_id=True),
-    "run": SubjectRules(has_id=True),
-    "queue": SubjectRules(),
-    "callback": SubjectRules(),
-}
-"""The rules of each kind of subjects."""
+    """The words for a subject without a name; by default, the name of the kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +57,6 @@ class ReportSubject:
     kind: SubjectKind
     name: str
     fake: str
-
-    @property
-    def rules(self) -> SubjectRules:
-        return SUBJECT_KINDS[self.kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +269,7 @@ class ReadByStatement:
         A query reads the vectors that it returns, although all of a namespace determine which.
         """
         covering = [sought for sought in self.sought if sought.covers(access)]
-        if access.subject.rules.parts_have_ids:
+        if access.subject.kind.parts_have_ids:
             parts = {sought.part for sought in self.sought if sought.has(access.subject)}
             covering = [sought for sought in covering if sought.part or parts == {""}]
         return max((self.until.get(sought, 0) for sought in covering), default=0)

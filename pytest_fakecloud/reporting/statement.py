@@ -253,7 +253,7 @@ def _unwritten(
 
 def _sought_of(accesses: Iterable[DataAccess]) -> Iterator[Sought]:
     for access in accesses:
-        yield Sought(access.subject, access.part if access.subject.rules.has_value else "")
+        yield Sought(access.subject, access.part if access.subject.kind.has_value else "")
 
 
 def _request_of(row: ReportRow) -> object:

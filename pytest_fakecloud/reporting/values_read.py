@@ -73,7 +73,7 @@ def _named(name: str, accesses: Sequence[OrderedAccess]) -> Iterator[Compared]:
     ):
         if subject.name == name:
             yield Compared(Sought(subject), end)
-        elif part == name and subject.rules.has_value and subject.rules.parts_have_ids:
+        elif part == name and subject.kind.has_value and subject.kind.parts_have_ids:
             yield Compared(Sought(subject, part), end)
 
 
@@ -123,7 +123,7 @@ class _Values:
         until = max(ordered.order for ordered in self._accesses[number])
         accesses = exchange.accesses
         for access in [access for access in accesses if not access.writes] or accesses:
-            part = access.part if access.subject.rules.has_value else ""
+            part = access.part if access.subject.kind.has_value else ""
             yield Compared(Sought(access.subject, part), until, number)
 
     def _exchanges(self, row: ReportRow) -> Iterator[Exchange]:

@@ -286,7 +286,7 @@ def _read_by(statement: ReadByStatement, lookups: Lookups, most: int = 4) -> str
     if statement.kind == "changed":
         functions = ["a lambda" if name == "<lambda>" else f"{name}()" for name in statement.by]
         who = listed(functions, 3) or "the test"
-        if all(sought.subject.kind == "message" for sought in own):
+        if all(sought.subject.kind.is_delivered for sought in own):
             return f"The failing statement compared what {who} made of the deliveries of {names}"
         verb = "read" if statement.is_read else "wrote"
         return f"The failing statement compared what {who} made of {names}, which it {verb}"
@@ -321,7 +321,7 @@ def _names(data: Iterable[Sought], lookups: Lookups, most: int) -> str:
         if not sought.part and sought.subject in with_parts:
             continue
         name = sought.subject.name
-        default = sought.subject.rules.unnamed or f"the {sought.subject.kind}"
+        default = sought.subject.kind.unnamed or f"the {sought.subject.kind.name}"
         name = "" if sought.part and not name else lookups.short(name or default)
         names.append(f"{name} {sought.part}".strip())
     return listed(names, most)

@@ -36,7 +36,12 @@ from pytest_fakecloud.http.routing import Route
 from pytest_fakecloud.reporting.calls import has_full_answer, success_of
 from pytest_fakecloud.reporting.contract import CallFunctions, ReportFunctions
 from pytest_fakecloud.reporting.lookups import Lookups
-from pytest_fakecloud.reporting.model import DataAccess, ReportSubject, Summary
+from pytest_fakecloud.reporting.model import (
+    DataAccess,
+    ReportSubject,
+    SubjectKind,
+    Summary,
+)
 
 
 class Notes:
@@ -95,8 +100,11 @@ class Toy(Fake):
         return list(self._engine.notes)
 
 
+LIST = SubjectKind("list", has_value=True, links_accesses=True)
+
+
 def accesses(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
-    notes = ReportSubject("key", "notes", call.fake)
+    notes = ReportSubject(LIST, "notes", call.fake)
     yield DataAccess(notes, writes=True, succeeded=success_of(call))
 
 

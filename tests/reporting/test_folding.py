@@ -11,6 +11,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Event
+from pytest_fakecloud.kv.report.accesses import KEY
 from pytest_fakecloud.reporting.folding import FoldedRow, alike, folded, merged, without_unlisted
 from pytest_fakecloud.reporting.model import (
     AppliedFault,
@@ -189,7 +190,7 @@ def test_events_are_part_of_the_line_of_the_call_that_caused_them(cloud: Cloud, 
 
 
 def removed_ttl(row: ReportRow, key: str) -> Finding:
-    subject = ReportSubject("key", key, row.peer)
+    subject = ReportSubject(KEY, key, row.peer)
     values = {"key": key, "command": "SET"}
     return Finding("ttl_removed", row.peer, (row.number,), (subject,), values)
 
@@ -272,7 +273,7 @@ def test_an_address_is_whole_once(cloud: Cloud) -> None:
 
 def test_no_more_lines_than_needed_for_what_was_read(cloud: Cloud) -> None:
     report = report_of(cloud)
-    data = [Sought(ReportSubject("key", f"{name}{'x' * 50}", "kv")) for name in "abcdef"]
+    data = [Sought(ReportSubject(KEY, f"{name}{'x' * 50}", "kv")) for name in "abcdef"]
     statement = ReadByStatement("called", tuple(data), unwritten=dict.fromkeys(data, "never"))
     first, second, *_ = text(replace(report, statement=statement), width=80).splitlines()
     assert "a" + "x" * 50 in first + second

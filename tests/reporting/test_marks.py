@@ -9,6 +9,9 @@ import pytest
 import redis
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.broker.report.accesses import GROUP, TOPIC
+from pytest_fakecloud.kv.report.accesses import CHANNEL, KEY
+from pytest_fakecloud.queue.report.accesses import MESSAGE, RUN, SCHEDULE
 from pytest_fakecloud.reporting.accesses import OrderedAccess
 from pytest_fakecloud.reporting.marks import marks_of_rows
 from pytest_fakecloud.reporting.model import (
@@ -22,12 +25,17 @@ from pytest_fakecloud.reporting.model import (
     Sought,
 )
 from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.vector.report.accesses import NAMESPACE
+
+KINDS = {
+    kind.name: kind for kind in (CHANNEL, GROUP, KEY, MESSAGE, NAMESPACE, RUN, SCHEDULE, TOPIC)
+}
 
 
 def subject(name: str) -> ReportSubject:
     """Return the subject of a name such as ``key:a``."""
     kind, _, name = name.partition(":")
-    return ReportSubject(kind, name, "fake")
+    return ReportSubject(KINDS[kind], name, "fake")
 
 
 class Scene:
@@ -99,7 +107,7 @@ def test_rows_with_the_id_of_a_linked_row_are_linked(scene: Scene, first: str, s
 
 
 def test_subjects_of_rows_are_ids_whichever_fake_names_them(scene: Scene) -> None:
-    named = scene.add(subjects=(ReportSubject("message", "m", "other"),))
+    named = scene.add(subjects=(ReportSubject(MESSAGE, "m", "other"),))
     direct = scene.add("r key:a", "w message:m")
     assert scene.marks("key:a") == Marks(frozenset({direct}), frozenset({named}))
 

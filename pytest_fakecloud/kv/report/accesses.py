@@ -10,7 +10,7 @@ from ...core.calls import Action, Arguments, Call, Event
 from ...reporting.calls import changed_items
 from ...reporting.contract import CommandExchange
 from ...reporting.lookups import Lookups
-from ...reporting.model import DataAccess, ReportSubject, Sought
+from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind
 from ..command_fields import keys_of
 from ..table import kinds
 from ..table.registry import CommandSpec, spec_of
@@ -25,6 +25,9 @@ from .calls import (
     word_of,
 )
 from .effects import did_something
+
+KEY = SubjectKind("key", has_value=True, links_accesses=True)
+CHANNEL = SubjectKind("channel")
 
 _RETURNS_VALUE = (kinds.TAKES | kinds.MOVES) - {"SMOVE"} | {
     "GETDEL", "GETEX", "GETSET", "HGETDEL", "HGETEX", "JSON.ARRPOP",
@@ -71,7 +74,7 @@ def _of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess
     for index, (key, writes) in enumerate(_keys_of(spec, words)):
         # A command that moves an element returns nothing that its second key held.
         returns = writes and returns_value and (index == 0 or spec.name not in kinds.MOVES)
-        subject = ReportSubject("key", key, fake)
+        subject = ReportSubject(KEY, key, fake)
         if writes and spec.name in kinds.SCRIPTS:
             # The answer of a script does not say whether it wrote.
             yield DataAccess(subject, False, "", succeeded)
@@ -81,7 +84,7 @@ def _of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess
             yield DataAccess(subject, writes, part, succeeded, returns)
     if spec.name == "SEARCH.QUERY" and isinstance(result, list):
         for hit in result:
-            yield DataAccess(ReportSubject("key", str(hit[0]), fake), False)
+            yield DataAccess(ReportSubject(KEY, str(hit[0]), fake), False)
 
 
 def _keys_of(spec: CommandSpec, words: Sequence[str]) -> Iterator[tuple[str, bool]]:
@@ -97,7 +100,7 @@ def of_action(action: Action, lookups: Lookups) -> Iterator[DataAccess]:
         for access in _of_command(action.fake, words, None):
             yield replace(access, succeeded=True)
     for key in ["*"] if action.kind in ("reset", "restore") else loaded_keys(action):
-        yield DataAccess(ReportSubject("key", key, action.fake), True)
+        yield DataAccess(ReportSubject(KEY, key, action.fake), True)
 
 
 def subjects_of_call(call: Call, lookups: Lookups) -> Iterator[ReportSubject]:
@@ -105,18 +108,18 @@ def subjects_of_call(call: Call, lookups: Lookups) -> Iterator[ReportSubject]:
     for line in lines_of(call):
         name, *arguments = line
         if name.upper() in ("PUBLISH", "SPUBLISH"):
-            yield from (ReportSubject("channel", channel, call.fake) for channel in arguments[:1])
+            yield from (ReportSubject(CHANNEL, channel, call.fake) for channel in arguments[:1])
         elif name.upper().endswith("SUBSCRIBE"):
-            yield from (ReportSubject("channel", channel, call.fake) for channel in arguments)
+            yield from (ReportSubject(CHANNEL, channel, call.fake) for channel in arguments)
         else:
-            yield from (ReportSubject("key", key, call.fake) for key in keys_of(line))
+            yield from (ReportSubject(KEY, key, call.fake) for key in keys_of(line))
 
 
 def subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]:
     """Yield the keys that an event without a call changed."""
     for section, item in changed_items(event):
         if section == "keys":
-            yield ReportSubject("key", item, event.fake)
+            yield ReportSubject(KEY, item, event.fake)
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
@@ -124,6 +127,6 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     positional, named = arguments
     if method in ("contents", "keys"):
         pattern = word_of([*positional, named.get("pattern", "*")][0])
-        return [Sought(ReportSubject("key", pattern, fake.name))]
+        return [Sought(ReportSubject(KEY, pattern, fake.name))]
     key = word_of([*positional, named.get("key", "")][0])
-    return [Sought(ReportSubject("key", key, fake.name))]
+    return [Sought(ReportSubject(KEY, key, fake.name))]

@@ -15,6 +15,7 @@ from ...reporting.values import parsed
 from ..command_fields import keys_of
 from ..table import kinds
 from . import keys
+from .accesses import KEY
 from .calls import QUEUED, command_of, envelope, lines_of
 from .history import databases_of, history
 
@@ -39,7 +40,7 @@ def never_executed(test: ObservedTest, fake: Any) -> Iterator[Finding]:
         values = {"commands": list(map(" ".join, sent)), "ended": bool(end)}
         values["discarded"] = end == "DISCARD"
         sent_keys = dict.fromkeys(key for _, *keys_of_one in sent for key in keys_of_one)
-        subjects = tuple(ReportSubject("key", key, call.fake) for key in sent_keys)
+        subjects = tuple(ReportSubject(KEY, key, call.fake) for key in sent_keys)
         yield Finding("never_executed", call.fake, (call.number,), subjects, values)
 
 

@@ -18,6 +18,7 @@ from ..table import kinds
 from ..table.registry import COMMANDS, CommandSpec, spec_of
 from ..table.synopsis import BoundLine
 from ..table.ttl import Ttl, find_ttl
+from .accesses import KEY
 from .calls import QUEUED, KVLookups, commands_of, executed_by_test, lines_of, loaded_keys
 from .effects import did_something
 from .replies import is_error
@@ -168,7 +169,7 @@ class Command:
 
     def finding(self, kind: str, key: str | None = None, /, **values: Any) -> Finding:
         """Return a finding about a key of the command, by default the first."""
-        subject = ReportSubject("key", self.key if key is None else key, self.entry.fake)
+        subject = ReportSubject(KEY, self.key if key is None else key, self.entry.fake)
         return about(kind, self.entry, subject, **values)
 
 

@@ -19,11 +19,17 @@ from ..rest.app import PUBLISHING, QueueApp
 from .lookups import QueueLookups, schedule_of
 from .steps import sent_steps
 
+MESSAGE = SubjectKind("message", has_id=True, is_delivered=True)
+SCHEDULE = SubjectKind("schedule", has_id=True)
+RUN = SubjectKind("run", has_id=True)
+QUEUE = SubjectKind("queue")
+CALLBACK = SubjectKind("callback")
+
 _CREATED: Mapping[str, SubjectKind] = {
-    "messageId": "message", "scheduleId": "schedule", "workflowRunId": "run"
+    "messageId": MESSAGE, "scheduleId": SCHEDULE, "workflowRunId": RUN
 }  # fmt: skip
 _SECTIONS: Mapping[str, SubjectKind] = {
-    "messages": "message", "schedules": "schedule", "workflow runs": "run"
+    "messages": MESSAGE, "schedules": SCHEDULE, "workflow runs": RUN
 }  # fmt: skip
 """What the items of sections of the state are."""
 _ROUTES = RouteTable(QueueApp.routes())
@@ -35,7 +41,7 @@ def of_action(action: Action, lookups: Lookups) -> Iterator[DataAccess]:
         positional, _ = action.call or ((), {})
         message_id = str(positional[0])
     if message_id:
-        yield DataAccess(ReportSubject("message", str(message_id), action.fake), True)
+        yield DataAccess(ReportSubject(MESSAGE, str(message_id), action.fake), True)
 
 
 def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
@@ -49,11 +55,11 @@ def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
     if created:
         return
     if message_id := lookups.of(QueueLookups).created_by_lost_call.get(call.number):
-        yield DataAccess(ReportSubject("message", message_id, call.fake), True, "", None)
+        yield DataAccess(ReportSubject(MESSAGE, message_id, call.fake), True, "", None)
     elif call.route in PUBLISHING:
         is_known = call.fault is None or not call.reached
         succeeded = False if is_known else None
-        yield DataAccess(ReportSubject("message", "", call.fake), True, "", succeeded)
+        yield DataAccess(ReportSubject(MESSAGE, "", call.fake), True, "", succeeded)
     elif call.path.startswith(("/v2/messages", "/v2/dlq")):
         body = parsed(call.request_body) if call.request_body else None
         ids = body.get("messageIds") if isinstance(body, dict) else None
@@ -61,13 +67,13 @@ def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
             ids = [call.facts["id"]]
         did_something = all(item.get("cancelled") != 0 for item in items)
         for message_id in ids if isinstance(ids, list) else ["*"] if writes else []:
-            subject = ReportSubject("message", str(message_id), call.fake)
+            subject = ReportSubject(MESSAGE, str(message_id), call.fake)
             yield DataAccess(subject, writes, "", success_of(call, did_something))
 
 
 def of_delivery(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[DataAccess]:
     data = event.data
-    message = ReportSubject("message", str(data.get("message_id")), event.fake)
+    message = ReportSubject(MESSAGE, str(data.get("message_id")), event.fake)
     yield DataAccess(message, True, "", row.ok or None)
     # The destination reads the body of the message, and that of the message that a callback is about.
     read = [str(data.get("about") or data.get("message_id"))]
@@ -75,24 +81,24 @@ def of_delivery(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[Data
         exchange = lookups.attempts.get(data.get("began") or 0)
         body = exchange.body.decode("utf-8", "replace") if exchange else str(data.get("sent") or "")
         read = [message_id for message_id, _ in sent_steps(body)] or read
-        yield DataAccess(ReportSubject("run", str(data["run"]), event.fake), True)
+        yield DataAccess(ReportSubject(RUN, str(data["run"]), event.fake), True)
     for message_id in read:
-        yield DataAccess(ReportSubject("message", message_id, event.fake), False)
+        yield DataAccess(ReportSubject(MESSAGE, message_id, event.fake), False)
     if data.get("message_kind", "message") != "message":
         # A capture has the name of the fake that received the callback.
-        callback = ReportSubject("callback", row.peer, row.peer)
+        callback = ReportSubject(CALLBACK, row.peer, row.peer)
         yield DataAccess(callback, True, lookups.short(read[0]), row.ok or None)
 
 
 def subjects_of_call(call: Call, lookups: Lookups) -> Iterator[ReportSubject]:
     """Yield the queue and the workflow runs of a request, and what it created."""
     if call.facts.get("queue"):
-        yield ReportSubject("queue", str(call.facts["queue"]), call.fake)
+        yield ReportSubject(QUEUE, str(call.facts["queue"]), call.fake)
     headers_of_items: list[Any] = [item.get("headers") for item in items_of(call.request_body)]
     for headers in (dict(call.request_headers.pairs), *headers_of_items):
         for name, value in headers.items() if isinstance(headers, dict) else ():
             if name.lower() == "upstash-workflow-runid" and isinstance(value, str):
-                yield ReportSubject("run", value, call.fake)
+                yield ReportSubject(RUN, value, call.fake)
     for item in items_of(call.response_body) if has_full_answer(call) else ():
         for name, kind in _CREATED.items():
             if isinstance(item.get(name), str):
@@ -102,13 +108,13 @@ def subjects_of_call(call: Call, lookups: Lookups) -> Iterator[ReportSubject]:
 def subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]:
     """Yield the messages, the run and the schedule of a delivery, and what another event changed."""
     kinds: tuple[tuple[str, SubjectKind], ...] = (
-        ("message_id", "message"), ("about", "message"), ("run", "run")
+        ("message_id", MESSAGE), ("about", MESSAGE), ("run", RUN)
     )  # fmt: skip
     for name, kind in kinds:
         if isinstance(event.data.get(name), str):
             yield ReportSubject(kind, event.data[name], event.fake)
     if schedule := schedule_of(event, lookups):
-        yield ReportSubject("schedule", schedule, event.fake)
+        yield ReportSubject(SCHEDULE, schedule, event.fake)
     for section, item in changed_items(event):
         if kind_of_items := _SECTIONS.get(section):
             yield ReportSubject(kind_of_items, item, event.fake)
@@ -121,7 +127,7 @@ _MESSAGE_HEADER = "Upstash-Message-Id"
 def subjects_of_received(call: Call) -> Iterator[ReportSubject]:
     """Yield the message whose delivery a call to any fake is."""
     if message_id := call.request_headers.get(_MESSAGE_HEADER):
-        yield ReportSubject("message", message_id, call.fake)
+        yield ReportSubject(MESSAGE, message_id, call.fake)
 
 
 def received(entries: Iterable[Entry]) -> dict[int, Event]:
@@ -154,10 +160,10 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     messages if it returns none.
     """
     if method.endswith(("callback", "callbacks", "failure", "failures")):
-        return [Sought(ReportSubject("callback", fake.name, fake.name))]
+        return [Sought(ReportSubject(CALLBACK, fake.name, fake.name))]
     positional, named = arguments
     ids: list[str] = []
-    kind: SubjectKind = "schedule" if method == "schedules" else "message"
+    kind = SCHEDULE if method == "schedules" else MESSAGE
     with suppress(ContractError):  # such as a message that does not exist
         if method.startswith("assert_"):
             url = {"url": positional[0]} if positional and positional[0] is not None else {}

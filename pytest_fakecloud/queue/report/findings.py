@@ -15,7 +15,7 @@ from ...reporting.model import Finding, ReportSubject
 from ...reporting.values import items_of
 from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
 from ..rest.app import PUBLISHING_OR_SCHEDULING
-from .accesses import subjects_of_call
+from .accesses import MESSAGE, subjects_of_call
 from .lookups import named
 
 
@@ -37,7 +37,7 @@ def wrong_signature(test: ObservedTest, queue: Any) -> Iterator[Finding]:
             continue
         if reasons := _reasons(signature):
             message = str(event.data.get("message_id"))
-            subject = ReportSubject("message", message, queue.name)
+            subject = ReportSubject(MESSAGE, message, queue.name)
             values = {"message": message, "status": event.data.get("status"), "reasons": reasons}
             yield Finding("wrong_signature", queue.name, (row.number,), (subject,), values)
 

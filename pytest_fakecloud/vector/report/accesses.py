@@ -8,10 +8,14 @@ from typing import Any
 from ...core.calls import Action, Arguments, Call, Event
 from ...reporting.calls import changed_items, envelope, has_full_answer, success_of
 from ...reporting.lookups import Lookups
-from ...reporting.model import DataAccess, ReportSubject, Sought
+from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind
 from ...reporting.values import parsed
 from .. import QUERIES, UPSERTS
 from ..inspect.data import namespace_in
+
+NAMESPACE = SubjectKind(
+    "namespace", has_value=True, parts_have_ids=True, unnamed="the default namespace"
+)
 
 READS = (*QUERIES, "fetch", "range", "info", "list-namespaces")
 _NOTHING = ({"deleted": 0}, {"updated": 0})
@@ -22,11 +26,11 @@ def of_action(action: Action, lookups: Lookups) -> Iterator[DataAccess]:
     if action.kind == "load":
         _, named = action.call or ((), {})
         name = str(named.get("namespace") or "")
-        yield DataAccess(ReportSubject("namespace", name, action.fake), True)
+        yield DataAccess(ReportSubject(NAMESPACE, name, action.fake), True)
 
 
 def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
-    subject = ReportSubject("namespace", namespace_of(call), call.fake)
+    subject = ReportSubject(NAMESPACE, namespace_of(call), call.fake)
     body = parsed(call.request_body) if call.request_body.strip() else None
     answer = envelope(call) if has_full_answer(call) else None
     succeeded = success_of(call, answer not in _NOTHING)
@@ -73,14 +77,14 @@ def namespace_of(call: Call) -> str:
 
 
 def subjects_of_call(call: Call, lookups: Lookups) -> Iterator[ReportSubject]:
-    yield ReportSubject("namespace", namespace_of(call), call.fake)
+    yield ReportSubject(NAMESPACE, namespace_of(call), call.fake)
 
 
 def subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]:
     """Yield the namespaces in which an event without a call changed vectors."""
     for section, _ in changed_items(event):
         if (name := namespace_in(section)) is not None:
-            yield ReportSubject("namespace", name, event.fake)
+            yield ReportSubject(NAMESPACE, name, event.fake)
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
@@ -88,4 +92,4 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     positional, named = arguments
     name = named.get("namespace", positional[0] if method == "vectors" and positional else "")
     name = "*" if method in ("namespaces", "pending") else str(name)
-    return [Sought(ReportSubject("namespace", name, fake.name))]
+    return [Sought(ReportSubject(NAMESPACE, name, fake.name))]
