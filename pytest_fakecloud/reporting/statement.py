@@ -42,13 +42,13 @@ def read_by_statement(
     if not accesses and not any(row.source.delivery for row in test.rows):
         return None
     finder = _Finder(test, accesses)
-    found = finder.find(list(failed_statements(test.raised)), promise_looks(test.raised))
-    if found is None:
+    statement = finder.find(list(failed_statements(test.raised)), promise_looks(test.raised))
+    if statement is None:
         return None
     return replace(
-        found,
+        statement,
         is_of_statement=has_failed_statement(test.raised),
-        unwritten=dict(_unwritten(found, accesses)),
+        unwritten=dict(_unwritten(statement, accesses)),
     )
 
 
@@ -66,12 +66,14 @@ def read_by_other_process(
         for compared in data:
             until[compared.sought] = max(compared.until, until.get(compared.sought, 0))
         numbers = {compared.row for compared in data if compared.row is not None}
-        found = ReadByStatement("compared", tuple(until), rows=tuple(sorted(numbers)), until=until)
+        statement = ReadByStatement(
+            "compared", tuple(until), rows=tuple(sorted(numbers)), until=until
+        )
     elif (looked := finder.looked_at_last()) is not None:
-        found = looked
+        statement = looked
     else:
         return finder.find((), ())
-    return replace(found, unwritten=dict(_unwritten(found, accesses)))
+    return replace(statement, unwritten=dict(_unwritten(statement, accesses)))
 
 
 def places_of_rows(
@@ -116,19 +118,21 @@ class _Finder:
                 chosen += [looks[index] for index in at]
                 numbers = numbers or (() if chosen else self._made_from(group))
             kind: StatementKind = "looked" if chosen else "called"
-            found = self._read_by(kind, statement, numbers, list(self._sought(chosen)))
-            if found.sought:
+            data_read = self._read_by(kind, statement, numbers, list(self._sought(chosen)))
+            if data_read.sought:
                 shown = tuple(dict.fromkeys(map(self._shown, chosen)))
                 # A promise can be looked at again after it was broken, by trials that confirm the cause.
                 last = max((look.number for look in promised or chosen), default=0)
-                until = {sought: max(number, last) for sought, number in found.until.items()}
-                return replace(found, looks=shown, until=until)
+                until = {sought: max(number, last) for sought, number in data_read.until.items()}
+                return replace(data_read, looks=shown, until=until)
             group = changing(statement, codes, handled)
             # Deliveries to a handler filled the list, and not what the handler read for them.
             delivered = sorted({number for code in group.codes for number in handled.get(code, ())})
-            found = self._read_by("changed", statement, tuple(delivered) or self._made_from(group))
-            if found.sought:
-                return replace(found, by=tuple(sorted({code.co_name for code in group.codes})))
+            data_read = self._read_by(
+                "changed", statement, tuple(delivered) or self._made_from(group)
+            )
+            if data_read.sought:
+                return replace(data_read, by=tuple(sorted({code.co_name for code in group.codes})))
         return self._of_last_call(statements)
 
     def _read_by(
@@ -235,7 +239,7 @@ class _Finder:
 
 
 def _unwritten(
-    found: ReadByStatement, accesses: Iterable[OrderedAccess]
+    statement: ReadByStatement, accesses: Iterable[OrderedAccess]
 ) -> Iterator[tuple[Sought, UnwrittenKind]]:
     """Yield the data that no row had written when the statement read it."""
     writes = [
@@ -243,11 +247,11 @@ def _unwritten(
         for ordered in accesses
         if ordered.access.writes and ordered.access.succeeded is not False
     ]
-    for sought in found.sought if found.has_value else ():
+    for sought in statement.sought if statement.has_value else ():
         orders = [ordered.order for ordered in writes if sought.covers(ordered.access)]
         if not orders:
             yield sought, "never"
-        elif min(orders) > found.until.get(sought, 0):
+        elif min(orders) > statement.until.get(sought, 0):
             yield sought, "later"
 
 

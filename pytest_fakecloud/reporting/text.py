@@ -66,14 +66,14 @@ def wrapped(hint: str, width: int) -> list[str]:
 
 def _addresses(report: Report) -> Iterator[str]:
     """Yield the address of each fake, or only the port if the previous fake has the same host."""
-    host = ""
+    host_before = ""
     for fake in report.fakes:
-        here, _, port = fake.url.rpartition(":")
+        host, _, port = fake.url.rpartition(":")
         if fake.closed:
             yield f"{fake.name} {fake.url}, closed"
         else:
-            yield f"{fake.name} {f':{port}' if here == host else fake.url}"
-            host = here
+            yield f"{fake.name} {f':{port}' if host == host_before else fake.url}"
+            host_before = host
 
 
 _GUTTER = {"touched": "> ", "refused": "! ", "linked": "- "}

@@ -91,9 +91,9 @@ class _Values:
         self._rows = [row for row in rows if row.number in self._accesses]
 
     def stood_for_by(self, values: Sequence[object]) -> Iterator[Compared]:
-        wanted: list[Hashable] = []
+        compared: list[Hashable] = []
         for value in values:
-            _nodes(value, wanted)
+            _nodes(value, compared)
         returned: dict[Hashable, tuple[int, Exchange]] = {}
         written: dict[Hashable, tuple[int, Exchange]] = {}
         for row in self._rows:
@@ -103,8 +103,8 @@ class _Values:
                     with suppress(RecursionError):
                         for value in own:
                             _nodes(value, nodes)
-                    found = set(wanted).intersection(nodes)
-                    last.update(dict.fromkeys(found, (row.number, exchange)))
+                    common = set(compared).intersection(nodes)
+                    last.update(dict.fromkeys(common, (row.number, exchange)))
         waiting = list(values)
         while waiting:
             value = waiting.pop(0)

@@ -22,7 +22,7 @@ from pytest_fakecloud.kv.reply import (
     to_resp,
 )
 from pytest_fakecloud.kv.report.accesses import of_call
-from pytest_fakecloud.kv.report.replies import reply
+from pytest_fakecloud.kv.resp.replies import reply
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import section
 

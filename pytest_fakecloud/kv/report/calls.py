@@ -12,9 +12,9 @@ from ...core.calls import ITEMS_OF_CUT, Action, Call, on_connection
 from ...core.recorder import ScriptCommand
 from ...reporting.lookups import Lookups, ServiceLookups
 from ...reporting.values import each_from_base64, parsed
+from ..resp.replies import is_error, reply
 from ..table import kinds
 from ..table.registry import COMMANDS
-from .replies import is_error, reply
 
 SEVERAL = ("pipeline", "multi-exec")
 """Routes for several commands."""

@@ -13,8 +13,8 @@ from ...reporting.contract import ConnectionExchange
 from ...reporting.lookups import Lookups
 from ...reporting.mask import HIDDEN
 from ...reporting.values import compact
+from ..resp.replies import is_error, reply
 from .calls import QUEUED, command_of, hides_words, lines_of
-from .replies import is_error, reply
 from .wording import command_text
 
 _GREETINGS = {"HELLO", "AUTH", "SELECT", "CLIENT SETINFO", "CLIENT SETNAME",

@@ -14,6 +14,7 @@ from ...reporting.findings import ObservedTest, about
 from ...reporting.model import Finding, ReportSubject
 from ..fake import KVServer
 from ..reply import encode
+from ..resp.replies import is_error
 from ..table import kinds
 from ..table.registry import COMMANDS, CommandSpec, spec_of
 from ..table.synopsis import BoundLine
@@ -21,7 +22,6 @@ from ..table.ttl import Ttl, find_ttl
 from .accesses import KEY
 from .calls import QUEUED, KVLookups, commands_of, executed_by_test, lines_of, loaded_keys
 from .effects import did_something
-from .replies import is_error
 
 UNKNOWN: Any = object()
 """The result of a command that may have been executed, but whose response is not known."""

@@ -46,16 +46,16 @@ def expired(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
     """Find keys of a failed test that had expired when a command accessed them, or have at its end."""
     if test.raised is None:
         return
-    found: dict[tuple[str, int], Command] = {}
+    setters: dict[tuple[str, int], Command] = {}
     expiries = Expiries()
     for command, expiries in with_expiries(test, fake):
         for key in command.keys:
             if expiries.expired(key, command.at_us):
-                found.setdefault((key, expiries[key].deadline_us or 0), expiries[key])
+                setters.setdefault((key, expiries[key].deadline_us or 0), expiries[key])
     now_us = test.cloud.clock.now_us()
     for key in [key for key in expiries if expiries.expired(key, now_us)]:
-        found.setdefault((key, expiries[key].deadline_us or 0), expiries[key])
-    for (key, at_us), setter in found.items():
+        setters.setdefault((key, expiries[key].deadline_us or 0), expiries[key])
+    for (key, at_us), setter in setters.items():
         yield setter.finding("expired", key, at=clock_time(at_us, setter.at_us))
 
 

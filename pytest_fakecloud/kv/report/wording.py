@@ -19,6 +19,7 @@ from ...reporting.lookups import Lookups
 from ...reporting.mask import HIDDEN
 from ...reporting.model import ScriptSource, Sentences, Summary, Values
 from ...reporting.values import compact, parsed, scalar, shortened
+from ..resp.replies import is_error
 from ..table import kinds
 from ..table.registry import spec_of
 from ..table.ttl import find_ttl
@@ -33,7 +34,6 @@ from .calls import (
     hides_words,
     lines_of,
 )
-from .replies import is_error
 
 ROOM = 240
 """Maximum length of a command's arguments, in characters."""

@@ -99,7 +99,7 @@ def _answer(call: Call, body: Any, background: VectorBackground) -> str:
         lists = hits if hits and isinstance(hits[0], list) else [hits]
         items = [*(body if isinstance(body, list) else [body]), *[{} for _ in lists]]
         return "; ".join(
-            _hits(found, item, background) for found, item in zip(lists, items, strict=False)
+            _hits(own_hits, item, background) for own_hits, item in zip(lists, items, strict=False)
         )
     if call.route == "info" and isinstance(result, dict):
         return _info(result)
