@@ -233,13 +233,13 @@ def _message(
     cut: int | None = None,
     missing: bool = False,
 ) -> dict[str, Any]:
-    whole = body.decode("utf-8", "replace")
+    text = body.decode("utf-8", "replace")
     message: dict[str, Any] = {"line": line, "headers": list(map(list, headers))}
-    message |= {"body": whole[:LONGEST], **_digits(body)}
-    value = parsed(whole) if len(whole) <= LONGEST else None
+    message |= {"body": text[:LONGEST], **_digits(body)}
+    value = parsed(text) if len(text) <= LONGEST else None
     if isinstance(value, dict | list):
         message["decoded"] = mask.value(decoded(value))
-    if cut is not None or len(whole) > LONGEST:
+    if cut is not None or len(text) > LONGEST:
         message["cut"] = cut or len(body)
     if missing:
         message["missing"] = True

@@ -136,14 +136,14 @@ def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> Fail
         assignments = [node for name in sorted(names)
                        if (node := _assignment(function, name, span.first)) is not None]  # fmt: skip
         spans = {_span(file, node): node for node in assignments}
-        fresh = [node_span for node_span in spans if node_span not in seen]
-        if not fresh:
+        new_spans = [node_span for node_span in spans if node_span not in seen]
+        if not new_spans:
             break
-        seen.update(fresh)
-        nodes = [spans[node_span] for node_span in fresh]
+        seen.update(new_spans)
+        nodes = [spans[node_span] for node_span in new_spans]
         compared |= frozenset[str]().union(*map(_compared, nodes))
         called = frozenset[CodeType]().union(*(_called(frame, _expressions(n)) for n in nodes))
-        groups.append(LineGroup(tuple(fresh), called - inner))
+        groups.append(LineGroup(tuple(new_spans), called - inner))
         names = set[str]().union(*map(_names, nodes))
     repeats = any(isinstance(node, _REPEATING) for node in ast.walk(statement))
     place = Place(file, line, frame.f_code.co_name)

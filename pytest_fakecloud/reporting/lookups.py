@@ -73,13 +73,13 @@ class Lookups(ServiceLookups):
 
     def of(self, own_class: type[_Own]) -> _Own:
         """Return the lookups of the service with a class of its own; empty ones without the service."""
-        own = self.services.get(own_class)
-        return own if isinstance(own, own_class) else own_class()
+        lookups = self.services.get(own_class)
+        return lookups if isinstance(lookups, own_class) else own_class()
 
     def known(self, call: Call, own_class: type[_Known]) -> _Known:
         """Return the background of a call in the class of its service; an empty one if there is none."""
-        known = self.background.get(call.number)
-        return known if isinstance(known, own_class) else own_class()
+        background = self.background.get(call.number)
+        return background if isinstance(background, own_class) else own_class()
 
     def short(self, name: object) -> str:
         """Return the short form of an id or name; the name itself if it has none."""
@@ -100,7 +100,9 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = N
     contributed = [function(cloud, entries, mask) for function in functions if function is not None]
 
     def of_all(name: str) -> dict[Any, Any]:
-        return {key: value for own in contributed for key, value in getattr(own, name).items()}
+        return {
+            key: value for lookups in contributed for key, value in getattr(lookups, name).items()
+        }
 
     return Lookups(
         ids=of_all("ids"),
@@ -137,17 +139,17 @@ def tried(read: Callable[..., Iterable[Any]], *arguments: Any) -> list[Any]:
 
 def abbreviated(ids: Iterable[str]) -> dict[str, str]:
     """Return the IDs shortened to a common length at which they still differ."""
-    whole = set(ids)
+    all_ids = set(ids)
     length = 8  # of a message ID, "msg_" and four characters
-    while len({whole_id[:length] for whole_id in whole}) < len(whole):
+    while len({whole_id[:length] for whole_id in all_ids}) < len(all_ids):
         length += 2
-    return {whole_id: whole_id[:length] for whole_id in whole}
+    return {whole_id: whole_id[:length] for whole_id in all_ids}
 
 
 def abbreviated_names(names: Iterable[str]) -> dict[str, str]:
     """Return long names shortened to their two ends, with a length at which they still differ."""
-    whole = {name for name in names if len(name) > LONG}
+    long_names = {name for name in names if len(name) > LONG}
     length = 6  # the ends of generated names differ, such as "worker-7f9c5d-x2kqp"
-    while len({name[-length:] for name in whole}) < len(whole):
+    while len({name[-length:] for name in long_names}) < len(long_names):
         length += 2
-    return {name: f"{name[:3]}…{name[-length:]}" for name in whole if length + 4 < len(name)}
+    return {name: f"{name[:3]}…{name[-length:]}" for name in long_names if length + 4 < len(name)}

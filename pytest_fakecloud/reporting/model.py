@@ -207,10 +207,10 @@ class Sought:
     part: str = ""
 
     def has(self, subject: ReportSubject) -> bool:
-        own = self.subject
-        return (own.kind, own.fake) == (subject.kind, subject.fake) and (
-            subject.name in (own.name, "*")
-            or ("*" in own.name and fnmatchcase(subject.name, own.name))
+        sought = self.subject
+        return (sought.kind, sought.fake) == (subject.kind, subject.fake) and (
+            subject.name in (sought.name, "*")
+            or ("*" in sought.name and fnmatchcase(subject.name, sought.name))
         )
 
     def covers(self, access: DataAccess) -> bool:

@@ -169,7 +169,9 @@ class _Builder:
         note = "" if call.violation == "bug" else masked.note
         steps = self._lookups.grouped_calls.get(call.number, ())
         is_streamed = call.outcome == "streamed" and (call.status or 400) < 400
-        subjects = [subject for own in (masked, *steps) for subject in self._subjects_of_call(own)]
+        subjects = [
+            subject for step in (masked, *steps) for subject in self._subjects_of_call(step)
+        ]
         request = (masked.target, masked.request_body)
         row = replace(
             _row_for(call), source=RowSource(call=masked), kind="call",

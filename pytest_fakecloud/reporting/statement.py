@@ -111,20 +111,20 @@ class _Finder:
         handled = self._deliveries_by_handler()
         codes = {code for places in self._places.values() for code, _ in places}
         for statement in statements:
-            chosen = list(promised)
+            own_looks = list(promised)
             numbers: tuple[int, ...] = ()
             for group in statement.groups:
                 at = latest([look.place for look in looks], group, repeats=statement.repeats)
-                chosen += [looks[index] for index in at]
-                numbers = numbers or (() if chosen else self._made_from(group))
-            kind: StatementKind = "looked" if chosen else "called"
-            data_read = self._read_by(kind, statement, numbers, list(self._sought(chosen)))
+                own_looks += [looks[index] for index in at]
+                numbers = numbers or (() if own_looks else self._made_from(group))
+            kind: StatementKind = "looked" if own_looks else "called"
+            data_read = self._read_by(kind, statement, numbers, list(self._sought(own_looks)))
             if data_read.sought:
-                shown = tuple(dict.fromkeys(map(self._shown, chosen)))
+                texts = tuple(dict.fromkeys(map(self._shown, own_looks)))
                 # A promise can be looked at again after it was broken, by trials that confirm the cause.
-                last = max((look.number for look in promised or chosen), default=0)
+                last = max((look.number for look in promised or own_looks), default=0)
                 until = {sought: max(number, last) for sought, number in data_read.until.items()}
-                return replace(data_read, looks=shown, until=until)
+                return replace(data_read, looks=texts, until=until)
             group = changing(statement, codes, handled)
             # Deliveries to a handler filled the list, and not what the handler read for them.
             delivered = sorted({number for code in group.codes for number in handled.get(code, ())})
@@ -148,17 +148,17 @@ class _Finder:
         accesses = [ordered for ordered in self._accesses if ordered.row.number in numbers]
         reads = [ordered.access for ordered in accesses if ordered.access.reads]
         of_calls = _sought_of(reads or [ordered.access for ordered in accesses])
-        own = tuple(dict.fromkeys((*sought, *of_calls)))
+        data = tuple(dict.fromkeys((*sought, *of_calls)))
         earlier = tuple(
-            read for read in dict.fromkeys(self._read_earlier(numbers)) if read not in own
+            read for read in dict.fromkeys(self._read_earlier(numbers)) if read not in data
         )
         until: dict[Sought, int] = {}
-        for read in own + earlier:
+        for read in data + earlier:
             covered = [ordered for ordered in accesses if read.covers(ordered.access)]
             last = [ordered.order for ordered in covered if ordered.access.reads]
             until[read] = max(last or [ordered.order for ordered in covered], default=0)
         return ReadByStatement(
-            kind, own + earlier, statement.place, rows=numbers, until=until, earlier=earlier,
+            kind, data + earlier, statement.place, rows=numbers, until=until, earlier=earlier,
             is_read=bool(reads),
         )  # fmt: skip
 
@@ -207,11 +207,15 @@ class _Finder:
         """Return the numbers of the calls and requests that were made from lines or functions of a
         group, and of the calls that these requests made.
         """
-        shown = {number: places for number, places in self._places.items() if number in self._rows}
+        places_of_rows = {
+            number: places for number, places in self._places.items() if number in self._rows
+        }
         # Other statements may call the same functions, so the lines of the group itself come first.
         numbers = {
-            number for number, places in shown.items() if any(map(group.spans_have, places))
-        } or {number for number, places in shown.items() if any(map(group.has, places))}
+            number
+            for number, places in places_of_rows.items()
+            if any(map(group.spans_have, places))
+        } or {number for number, places in places_of_rows.items() if any(map(group.has, places))}
         caused = (number for number, row in self._rows.items() if row.cause in numbers)
         return tuple(sorted(numbers.union(caused)))
 

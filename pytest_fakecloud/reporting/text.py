@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
+from itertools import chain
 from typing import NamedTuple
 
 from ..cloud.base import BaseCloud
@@ -182,12 +183,10 @@ class _Writer:
         self, title: str, findings: Sequence[Finding], *, marked: bool = False
     ) -> Iterator[list[TextLine]]:
         """Yield the lines of each finding; the rows of ``marked`` findings have their numbers."""
-        numbered = (
-            {number for own in self._finding_numbers.values() for number in own} if marked else ()
-        )
+        numbered = set(chain(*self._finding_numbers.values())) if marked else set()
         for number, finding in enumerate(findings, 1):
-            shown = f"[{number}] " if number in numbered else ""
-            text = f"{'-' if number > 1 else title} {shown}{sentence(finding, self._lookups)}"
+            label = f"[{number}] " if number in numbered else ""
+            text = f"{'-' if number > 1 else title} {label}{sentence(finding, self._lookups)}"
             yield [TextLine(line, marked) for line in _wrapped(text, "  ", self._width)]
 
     def _timeline(self, today: date) -> Iterator[TextLine]:
@@ -253,8 +252,8 @@ class _Writer:
         marks = self._report.marks
         if any(row.number in marks.touched & marks.refused for row in rows):
             return _GUTTER["refused"]
-        own = {mark for row in rows for mark in marks.of(row.number)}
-        return next((text for mark, text in _GUTTER.items() if mark in own), "  ")
+        marks_of_rows = {mark for row in rows for mark in marks.of(row.number)}
+        return next((text for mark, text in _GUTTER.items() if mark in marks_of_rows), "  ")
 
     def _lead(self, rows: Sequence[ReportRow]) -> str:
         row = rows[0]
@@ -335,15 +334,17 @@ class _Writer:
         """Yield the sources of the scripts of the rows; those of a library are not the application's."""
         words = [content.words for content in self._contents
                  if not isinstance(content, str) and not content.line.row.library]  # fmt: skip
-        scripts = dict(own.script for own in words if own.script is not None)
+        scripts = dict(
+            description.script for description in words if description.script is not None
+        )
         for sha, source in scripts.items():
-            whole = textwrap.dedent(source.replace("\t", "  ")).strip("\n").splitlines()
+            source_lines = textwrap.dedent(source.replace("\t", "  ")).strip("\n").splitlines()
             yield TextLine(f"script {sha}:")
-            for line in whole[:LINES_OF_A_SCRIPT]:
+            for line in source_lines[:LINES_OF_A_SCRIPT]:
                 lead = " " * (len(line) - len(line.lstrip()))
                 wrapped = _wrapped(f"  {line}", f"    {lead}", self._width) or [""]
                 yield from map(TextLine, wrapped)
-            more = len(whole) - LINES_OF_A_SCRIPT
+            more = len(source_lines) - LINES_OF_A_SCRIPT
             if more > 0:
                 yield TextLine(f"  ... {counted(more, 'more line')}")
 

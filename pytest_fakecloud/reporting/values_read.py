@@ -57,9 +57,9 @@ def compared_data(
     """
     values = []
     for item in read:
-        named = list(_named(item, accesses)) if isinstance(item, str) and item else []
-        yield from named
-        if not named:
+        named_data = list(_named(item, accesses)) if isinstance(item, str) and item else []
+        yield from named_data
+        if not named_data:
             values.append(_parsed(item))
     if values and accesses:
         yield from _Values(rows, accesses, lookups).stood_for_by(values)

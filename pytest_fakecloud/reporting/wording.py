@@ -132,10 +132,10 @@ def status_line(call: Call) -> str:
 
 def _action(action: Action, arguments: Sequence[str], last: Action | None, lookups: Lookups) -> str:
     argument_list = ", ".join(arguments)
-    did = {"add_fault": "added", "remove_fault": "removed"}.get(action.kind)
-    if did:
+    verb = {"add_fault": "added", "remove_fault": "removed"}.get(action.kind)
+    if verb:
         limits = f" ({argument_list})" if argument_list else ""
-        return f"{action.fake} fault {did}: {action.data['fault']}{limits}"
+        return f"{action.fake} fault {verb}: {action.data['fault']}{limits}"
     if action.kind == "clear_faults":
         return f"{action.fake} faults cleared"
     if words := functions_of(action.service).actions.summary(action, lookups):
@@ -150,7 +150,7 @@ def _action(action: Action, arguments: Sequence[str], last: Action | None, looku
 
 def _created(action: Action, lookups: Lookups, last: Action | None = None) -> str:
     """Return the ID of what an action created, or of the first and the last of equal ones."""
-    ids = dict.fromkeys(own.data.get(CREATED) for own in (action, last or action))
+    ids = dict.fromkeys(own_action.data.get(CREATED) for own_action in (action, last or action))
     result = " … ".join(lookups.short(created_id) for created_id in ids if created_id)
     return f" -> {result}" if result else ""
 
@@ -158,8 +158,8 @@ def _created(action: Action, lookups: Lookups, last: Action | None = None) -> st
 def describe_together(rows: Sequence[ReportRow], varies: int, lookups: Lookups) -> Summary:
     """Describe actions of the test that differ only in one argument, and in the results."""
     names = {_NAME.match(row.arguments[varies]) for row in rows}
-    named = {name[0] if name else "" for name in names}
-    prefix = named.pop() if len(named) == 1 else ""
+    prefixes = {name[0] if name else "" for name in names}
+    prefix = prefixes.pop() if len(prefixes) == 1 else ""
     first = rows[0]
     arguments = [f"{prefix}…" if at == varies else argument
                  for at, argument in enumerate(first.arguments)]  # fmt: skip
@@ -192,10 +192,10 @@ class ShortUrls:
         for url, end in self._ends.items():
             if url not in text:
                 continue
-            whole = re.compile(rf"{re.escape(url)}(?![\w/?&=.#%-])")
+            whole_url = re.compile(rf"{re.escape(url)}(?![\w/?&=.#%-])")
             if url in self._shown:
-                text = whole.sub(end.replace("\\", r"\\"), text)
-            elif whole.search(text):
+                text = whole_url.sub(end.replace("\\", r"\\"), text)
+            elif whole_url.search(text):
                 self._shown.add(url)
         return text
 
@@ -277,8 +277,8 @@ def _read_by(statement: ReadByStatement, lookups: Lookups, most: int = 4) -> str
                 "What the failing statement read is unknown; the marks are those of the last call"
             )
         return "The failing statement read none of the fakes' data; the marks are those of the last call"
-    own = [sought for sought in statement.sought if sought not in statement.earlier]
-    names = _names(own, lookups, most)
+    new_data = [sought for sought in statement.sought if sought not in statement.earlier]
+    names = _names(new_data, lookups, most)
     if statement.looks:
         return f"The failing statement used {listed(list(statement.looks), min(most, 3))}"
     if statement.kind == "compared":
@@ -286,7 +286,7 @@ def _read_by(statement: ReadByStatement, lookups: Lookups, most: int = 4) -> str
     if statement.kind == "changed":
         functions = ["a lambda" if name == "<lambda>" else f"{name}()" for name in statement.by]
         who = listed(functions, 3) or "the test"
-        if all(sought.subject.kind.is_delivered for sought in own):
+        if all(sought.subject.kind.is_delivered for sought in new_data):
             return f"The failing statement compared what {who} made of the deliveries of {names}"
         verb = "read" if statement.is_read else "wrote"
         return f"The failing statement compared what {who} made of {names}, which it {verb}"

@@ -28,11 +28,11 @@ def background(
     fake: Any, entries: Iterable[Entry], lookups: Lookups
 ) -> dict[int, BrokerBackground]:
     """Return what a broker knows about requests for records, by the numbers of the calls."""
-    own = [entry for entry in entries if entry.fake == fake.name]
-    calls = [call for call in calls_in(own) if executed(call)]
-    known: dict[int, BrokerBackground] = {}
-    unfetched = _unfetched(fake, own)
-    skipped = _skipped(fake, own)
+    own_entries = [entry for entry in entries if entry.fake == fake.name]
+    calls = [call for call in calls_in(own_entries) if executed(call)]
+    backgrounds: dict[int, BrokerBackground] = {}
+    unfetched = _unfetched(fake, own_entries)
+    skipped = _skipped(fake, own_entries)
     for call in calls:
         if call.route not in ("consume", "fetch"):
             continue
@@ -40,8 +40,8 @@ def background(
         partitions = {place: count for place, count in unfetched.items()
                       if place.rpartition("-")[0] in topics}  # fmt: skip
         before = skipped.pop(group_of(call), {}) if call.route == "consume" else {}
-        known[call.number] = BrokerBackground(partitions, before)
-    return known
+        backgrounds[call.number] = BrokerBackground(partitions, before)
+    return backgrounds
 
 
 def _unfetched(fake: Any, entries: Iterable[Entry]) -> dict[str, int]:

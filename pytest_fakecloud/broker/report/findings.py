@@ -90,12 +90,12 @@ def commit_too_low(test: ObservedTest, fake: Any) -> Iterator[Finding]:
         commits = _commits_of(test, fake, group)
         first: dict[RecordPosition, int] = {}
         for call, positions in consumed:
-            again = [
+            repeated = [
                 position for position in positions
                 if position in first and first[position] < commits.get(position, 0) < call.number
                 and _commits_own_offsets(test, fake, group, position)
             ]  # fmt: skip
-            for position in again:
+            for position in repeated:
                 subject = ReportSubject(GROUP, group, fake.name)
                 yield about(
                     "commit_too_low", call, subject, [commits[position], first[position]],

@@ -43,10 +43,10 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
 
 def _produced(call: Call, items: Sequence[dict[str, Any]], lookups: Lookups) -> str:
     topics = topics_of(call)
-    shown = listed([_message(item, topics, call, lookups) for item in items])
+    records = listed([_message(item, topics, call, lookups) for item in items])
     placed = any(item.get("partition") is not None for item in items)
     what = "produce" if placed or len(set(topics)) > 1 else f"produce {topics[0]}"
-    return f"{what} {shown}".strip()
+    return f"{what} {records}".strip()
 
 
 def _member(call: Call, lookups: Lookups) -> str:
@@ -86,11 +86,11 @@ def _position_list(records: Iterable[dict[str, Any]]) -> str:
 def _answered_records(call: Call, lookups: Lookups) -> str:
     if not has_full_answer(call):
         return ""
-    shown = []
+    texts = []
     for record in parsed(call.response_body) or ():
         key = f" key {shortened(record['key'])}" if record.get("key") else ""
-        shown.append(f"{RecordPosition.of(record)}{key} {shortened(_value(record['value']), 80)}")
-    text = listed(shown) or "no records"
+        texts.append(f"{RecordPosition.of(record)}{key} {shortened(_value(record['value']), 80)}")
+    text = listed(texts) or "no records"
     background = lookups.known(call, BrokerBackground)
     for partition, count in background.skipped.items():
         text += f" ({counted(count, 'record')} of {partition} before its start: policy latest)"

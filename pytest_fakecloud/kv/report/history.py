@@ -222,8 +222,8 @@ def history(test: ObservedTest, fake: ServerOrDatabase) -> list[Command]:
                 for command in history(test, fake.fake)
                 if command.database in (number, None)
             ]  # fmt: skip
-    known: list[Command] = test.computed[key]
-    return known
+    commands_of_fake: list[Command] = test.computed[key]
+    return commands_of_fake
 
 
 def commands(test: ObservedTest, fake: ServerOrDatabase) -> list[Command]:

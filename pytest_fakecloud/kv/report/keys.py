@@ -84,16 +84,16 @@ def wrong_time(test: ObservedTest, fake: Any) -> Iterator[Finding]:
                     f"{to_datetime(time_us):%Y-%m-%d %H:%M:%SZ}" for time_us in (deadline, now_us)
                 )
                 yield command.finding("expires_by_wall_clock", command=ttl.word, at=at, now=now)
-            own = "milliseconds" if ttl.unit.milliseconds == 1 else "seconds"
-            units = _UNITS_US.keys() - ({own} if ttl.unit.is_absolute else set())
+            own_unit = "milliseconds" if ttl.unit.milliseconds == 1 else "seconds"
+            units = _UNITS_US.keys() - ({own_unit} if ttl.unit.is_absolute else set())
             units = {
                 unit for unit in units
                 if abs(int(ttl.number) * _UNITS_US[unit] - now_us) < _NEAR_US
             }  # fmt: skip
             for unit in units:
-                values = {"given": str(ttl), "unit": own, "is_time": ttl.unit.is_absolute}
+                values = {"given": str(ttl), "unit": own_unit, "is_time": ttl.unit.is_absolute}
                 yield command.finding("ttl_in_other_unit", meant=unit, **values)
-            if not units and not ttl.unit.is_absolute and _is_unlikely(int(ttl.number), own):
+            if not units and not ttl.unit.is_absolute and _is_unlikely(int(ttl.number), own_unit):
                 values = {"given": str(ttl), "seconds": (deadline - now_us) / 1e6}
                 yield command.finding("unlikely_ttl", **values)
         elif earlier_scores := scores.get(command.key):

@@ -118,11 +118,11 @@ def _commands(
     """Describe several commands with their replies, which are ignored if their number differs."""
     if len(replies) != len(lines):
         replies = ()
-    shown = _shown(list(zip_longest(lines, replies)), background)
+    texts = _shown(list(zip_longest(lines, replies)), background)
     answer = counted(len(replies), "answer") if replies else ""
     if errors := sum(map(_has_failed, replies)):
         answer += f", {counted(errors, 'error')}"
-    return Summary(what, answer, shown, next(filter(None, map(_sent_script, lines)), None))
+    return Summary(what, answer, texts, next(filter(None, map(_sent_script, lines)), None))
 
 
 def _shown(exchanges: Sequence[tuple[Sequence[str], Any]], background: KVBackground) -> list[str]:
@@ -209,14 +209,14 @@ def _deadline(line: Sequence[str]) -> Iterator[str]:
 
 def _fitting(arguments: Sequence[str]) -> list[str]:
     """Return the first arguments and, if the arguments need several lines, their total number."""
-    shown: list[str] = []
+    texts: list[str] = []
     room = ROOM
     for number, argument in enumerate(map(_argument, arguments)):
         room -= len(argument) + 1
         if room < 0:
-            return [*shown, f"... ({len(arguments)} arguments, {number} shown)"]
-        shown.append(argument)
-    return shown
+            return [*texts, f"... ({len(arguments)} arguments, {number} shown)"]
+        texts.append(argument)
+    return texts
 
 
 def _argument(text: str) -> str:
@@ -241,13 +241,13 @@ def _result(line: Sequence[str], value: Any, background: KVBackground) -> str:
 
 
 def _hits(words: Sequence[str], hits: Sequence[Any], total: int | None) -> str:
-    shown = []
+    texts = []
     for hit in hits:
         key, score, *rest = hit if isinstance(hit, list) else [hit]
         fields = (
             [shortened(f"{name} {scalar(value)}", 60) for name, value in rest[0]] if rest else []
         )
-        shown.append(
+        texts.append(
             " ".join([str(key), str(score), *(fields if len(hits) <= _WITH_FIELDS else ())])
         )
     if not hits and not total:
@@ -256,7 +256,7 @@ def _hits(words: Sequence[str], hits: Sequence[Any], total: int | None) -> str:
     if total is not None and total > len(hits):
         text = f"{len(hits)} of {counted(total, 'hit')}"
         text += "" if "LIMIT" in map(str.upper, words) else ", no LIMIT: default 10"
-    return f"{text}: {listed(shown)}" if shown else text
+    return f"{text}: {listed(texts)}" if texts else text
 
 
 def _stored_scores(words: Sequence[str]) -> list[str]:

@@ -43,8 +43,8 @@ def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLook
     calls = calls_in(entries, "queue")
     messages = [message.id for queue in queues for message in tried(queue.messages)]
     schedules = [schedule.id for queue in queues for schedule in tried(queue.schedules)]
-    named = [*_named_by_events(entries), *messages, *schedules, *_named_by_answers(calls)]
-    ids = [name for name in named if _ID.fullmatch(name)]  # An application may name a schedule.
+    names = [*_named_by_events(entries), *messages, *schedules, *_named_by_answers(calls)]
+    ids = [name for name in names if _ID.fullmatch(name)]  # An application may name a schedule.
     runs = {str(run) for event in events_in(entries)
             if len(run := event.data.get("run") or "") > LONG}  # fmt: skip
     steps, results = steps_of_messages(entries)
@@ -121,16 +121,16 @@ def _messages_of_lost_calls(fakes: Iterable[Any], calls: Sequence[Call]) -> dict
     lost = [call for call in calls if executed_but_lost(call)]
     if not lost:
         return {}
-    named = b"".join(call.response_body for call in calls if call not in lost)
+    answers = b"".join(call.response_body for call in calls if call not in lost)
     queues = {fake.name: fake for fake in fakes}
     message_ids = {}
     for call in lost:
-        alike = [
+        message_ids_of_call = [
             message.id
             for message in (queues[call.fake].messages() if call.fake in queues else ())
             if (message.url, message.created) == (call.facts.get("url"), call.at)
-            and message.id.encode() not in named
+            and message.id.encode() not in answers
         ]
-        if len(alike) == 1:
-            message_ids[call.number] = alike[0]
+        if len(message_ids_of_call) == 1:
+            message_ids[call.number] = message_ids_of_call[0]
     return message_ids

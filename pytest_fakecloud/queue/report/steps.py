@@ -74,8 +74,10 @@ def step_in(headers: Mapping[str, Any], body: object) -> dict[str, Any]:
     for step in (content, content.get("step") if isinstance(content, dict) else None):
         if isinstance(step, dict) and step.keys() >= {*_STEP_FIELDS}:
             return step
-    named = {name.lower(): value for name, value in headers.items()}
-    fields = {field: named.get(f"{_STEP_HEADER}{field.lower()[4:]}") for field in _STEP_FIELDS}
+    lower_headers = {name.lower(): value for name, value in headers.items()}
+    fields = {
+        field: lower_headers.get(f"{_STEP_HEADER}{field.lower()[4:]}") for field in _STEP_FIELDS
+    }
     return fields if all(fields.values()) else {}
 
 

@@ -281,15 +281,15 @@ def _exchange_lines(data: Mapping[str, Any], lookups: Lookups) -> Iterator[str]:
 
 def _sent_body(data: Mapping[str, Any], lookups: Lookups) -> str:
     """Return the body of a failed attempt; empty if the row of the publish request shows it."""
-    whole = str(data.get("sent") or "")
+    body = str(data.get("sent") or "")
     if data.get("signature"):
         # Show the body unchanged, because every character of it is signed.
-        return whole if "\n" in whole else shortened(whole, EXCERPT)
-    if whole == lookups.of(QueueLookups).bodies.get(str(data.get("message_id"))):
+        return body if "\n" in body else shortened(body, EXCERPT)
+    if body == lookups.of(QueueLookups).bodies.get(str(data.get("message_id"))):
         return ""
     nothing = "no body" if data.get("sent_headers") else ""
     # A client does not execute steps again that it gets with their results.
-    if data.get("run") and (bodies := [content for _, content in sent_steps(whole)]):
+    if data.get("run") and (bodies := [content for _, content in sent_steps(body)]):
         return "; ".join(map(_sent_step, bodies))
     return _sent_callback(data) or _body(data, "sent") or nothing
 

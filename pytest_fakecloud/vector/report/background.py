@@ -45,16 +45,16 @@ def background(
     for call in calls:
         if call.route not in READS and executed(call):
             changed[namespace_of(call)] = call.number
-    known: dict[int, VectorBackground] = {}
+    backgrounds: dict[int, VectorBackground] = {}
     current: dict[str, VectorBackground] = {}
     for call in calls:
         name = namespace_of(call)
-        known[call.number] = VectorBackground(has_named)
+        backgrounds[call.number] = VectorBackground(has_named)
         if call.route in QUERIES and executed(call) and changed.get(name, 0) < call.number:
             if name not in current:
                 current[name] = _of_namespace(fake, name, has_named)
-            known[call.number] = current[name]
-    return known
+            backgrounds[call.number] = current[name]
+    return backgrounds
 
 
 def _of_namespace(fake: Any, name: str, has_namespaces: bool) -> VectorBackground:

@@ -44,8 +44,8 @@ def _content(route: str, body: Any) -> str:
     if route in QUERIES:
         return "; ".join(map(_query, items))
     if route in UPSERTS and body:
-        shown = [_record(item) for item in items]
-        return f"of {len(items)}: {listed(shown)}" if len(items) > 1 else shown[0]
+        texts = [_record(item) for item in items]
+        return f"of {len(items)}: {listed(texts)}" if len(items) > 1 else texts[0]
     if route == "update" and isinstance(body, dict):
         mode = f" ({body.get('metadataUpdateMode') or 'OVERWRITE'})" if body.get("metadata") else ""
         return _record(body) + mode
@@ -105,8 +105,8 @@ def _answer(call: Call, body: Any, background: VectorBackground) -> str:
         return _info(result)
     if call.route in ("fetch", "range"):
         records = result["vectors"] if isinstance(result, dict) else result
-        shown = ["null" if record is None else _record(record) for record in records]
-        return f"{len(records)} found: {listed(shown)}" if records else "none found"
+        texts = ["null" if record is None else _record(record) for record in records]
+        return f"{len(records)} found: {listed(texts)}" if records else "none found"
     return scalar(result)
 
 
@@ -133,7 +133,7 @@ def _hits(hits: list[dict[str, Any]], query: dict[str, Any], background: VectorB
     if not hits:
         return "no hits"
     lengths = _lengths(hits, query, background)
-    shown = [
+    texts = [
         f"{shortened(str(hit.get('id')))} {_score(hit['score'])}"
         + (f" (length {lengths[hit['id']]:.3g})" if hit.get("id") in lengths else "")
         + (f" ({_pairs(hit['metadata'])})" if hit.get("metadata") else "")
@@ -146,7 +146,7 @@ def _hits(hits: list[dict[str, Any]], query: dict[str, Any], background: VectorB
     if background.similarity:
         text += f" by {background.similarity}"
         text += f", query of length {lengths['']:.3g}" if "" in lengths else ""
-    return f"{text}: {listed(shown)}"
+    return f"{text}: {listed(texts)}"
 
 
 def _lengths(
