@@ -93,11 +93,6 @@ class RowSource:
     """Any other event inside a fake."""
     action: Action | None = None
 
-    @property
-    def entry(self) -> Call | Event | None:
-        """The entry of the journal, or the action; None for a request to the application."""
-        return self.call or self.delivery or self.event or self.action
-
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:

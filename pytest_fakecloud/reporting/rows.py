@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
 
 from ..cloud.base import BaseCloud, context_of
 from ..core.calls import CREATED, Action, Call, Entry, Event, began, faults_end, set_facts
@@ -33,6 +32,7 @@ from .model import (
     ReportSubject,
     RowSource,
 )
+from .values import parts_of_url
 
 _VOLATILE = {"began", "alone", "number", "traceback", "exception"}
 """Details that may differ between two otherwise equal events, whatever their service."""
@@ -60,14 +60,6 @@ def rows(
         report_rows += map(builder.action_row, records_of(cloud).actions)
     report_rows += _served_rows(served, report_rows, source, mask)
     return _nested(report_rows)
-
-
-def _parts_of(url: str) -> SplitResult:
-    """Return the parts of a URL; if it is malformed, the whole URL is the path."""
-    try:
-        return urlsplit(url)
-    except ValueError:
-        return SplitResult("", "", url, "", "")
 
 
 # -- order -----------------------------------------------------------------------------------------
@@ -216,7 +208,7 @@ class _Builder:
         if "url" not in event.data:
             return row
         url, status = str(masked.data["url"]), event.data.get("status")
-        parts, status = _parts_of(url), status if isinstance(status, int) else None
+        parts, status = parts_of_url(url), status if isinstance(status, int) else None
         peer = self._names.get(f"{parts.scheme}://{parts.netloc}", url)
         return replace(row, peer=peer, status=status, ok=200 <= (status or 0) < 300)
 
@@ -328,7 +320,7 @@ def _is_delivery_of(row: ReportRow, request: ServedRequest) -> bool:
     delivery = row.source.delivery
     if delivery is None or not row.attempt or not row.began < request.began < row.ended:
         return False
-    path = _parts_of(str(delivery.data.get("url", ""))).path or "/"
+    path = parts_of_url(str(delivery.data.get("url", ""))).path or "/"
     return path.endswith(request.path)
 
 

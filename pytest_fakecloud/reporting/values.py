@@ -12,6 +12,7 @@ from functools import lru_cache
 from http.client import responses
 from typing import Any
 from unicodedata import category, normalize
+from urllib.parse import SplitResult, urlsplit
 
 from ..cloud.services import SERVICES
 
@@ -224,6 +225,14 @@ def from_base64(value: str) -> str:
         return base64.b64decode(value, validate=True).decode("utf-8")
     except ValueError:
         return value
+
+
+def parts_of_url(url: str) -> SplitResult:
+    """Return the parts of a URL; if it is malformed, the whole URL is the path."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return SplitResult("", "", url, "", "")
 
 
 def phrase_of(status: int) -> str:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from ...reporting.contract import (
-    ActionFunctions,
-    CallFunctions,
-    EventFunctions,
-    ReportFunctions,
-    SpanNames,
-)
+from ...reporting import contract
 from . import accesses, background, events, findings, lookups, wording
 
-_SPANS = SpanNames("messaging", "kafka", [
+_SPANS = contract.SpanNames("messaging", "kafka", [
     ("messaging.operation.name", "route"),
     ("messaging.destination.name", "topic"),
     ("messaging.consumer.group.name", "group"),
 ])  # fmt: skip
-FUNCTIONS = ReportFunctions(
-    calls=CallFunctions(
+FUNCTIONS = contract.ReportFunctions(
+    calls=contract.CallFunctions(
         summary=wording.summary, accesses=accesses.of_call, subjects=accesses.subjects_of_call
     ),
-    events=EventFunctions(
+    events=contract.EventFunctions(
         summary=events.summary,
         accesses=accesses.of_event,
         subjects=accesses.subjects_of_event,
@@ -28,7 +22,9 @@ FUNCTIONS = ReportFunctions(
         results_from=events.results_from,
         effect=events.effect,
     ),
-    actions=ActionFunctions(accesses=accesses.of_action, subjects=accesses.subjects_of_action),
+    actions=contract.ActionFunctions(
+        accesses=accesses.of_action, subjects=accesses.subjects_of_action
+    ),
     sought=accesses.sought,
     lookups=lookups.lookups,
     background=background.background,

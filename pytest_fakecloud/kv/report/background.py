@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -38,19 +39,12 @@ def background(fake: Any, entries: Iterable[Entry], lookups: Lookups) -> dict[in
         for call in calls_in(entries) if call.fake == fake.name
         for words, answer in executed_by(call, lookups)
     ]  # fmt: skip
-    totals = _by_number(_totals(fake, commands))
-    before_start = _by_number(_before_start(commands))
-    return {
-        number: KVBackground(totals.get(number, {}), before_start.get(number, {}))
-        for number in totals.keys() | before_start.keys()
-    }
-
-
-def _by_number(facts: Iterable[tuple[int, Line, int]]) -> dict[int, dict[Line, int]]:
-    by_number: dict[int, dict[Line, int]] = {}
-    for number, line, fact in facts:
-        by_number.setdefault(number, {})[line] = fact
-    return by_number
+    facts: defaultdict[int, tuple[dict[Line, int], dict[Line, int]]] = defaultdict(lambda: ({}, {}))
+    for number, line, total in _totals(fake, commands):
+        facts[number][0][line] = total
+    for number, line, count in _before_start(commands):
+        facts[number][1][line] = count
+    return {number: KVBackground(*facts_of_call) for number, facts_of_call in facts.items()}
 
 
 def _totals(

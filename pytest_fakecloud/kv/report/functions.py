@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from ...reporting.contract import (
-    ActionFunctions,
-    CallFunctions,
-    EventFunctions,
-    ReportFunctions,
-    SpanNames,
-)
+from ...reporting import contract
 from . import accesses, background, calls, connections, findings, lookups, wording
 
-FUNCTIONS = ReportFunctions(
-    calls=CallFunctions(
+FUNCTIONS = contract.ReportFunctions(
+    calls=contract.CallFunctions(
         summary=wording.summary,
         accesses=accesses.of_call,
         subjects=accesses.subjects_of_call,
@@ -26,12 +20,12 @@ FUNCTIONS = ReportFunctions(
         connection_error=connections.error_of,
         rejection=connections.rejection,
     ),
-    events=EventFunctions(subjects=accesses.subjects_of_event),
-    actions=ActionFunctions(accesses=accesses.of_action),
+    events=contract.EventFunctions(subjects=accesses.subjects_of_event),
+    actions=contract.ActionFunctions(accesses=accesses.of_action),
     sought=accesses.sought,
     lookups=lookups.lookups,
     background=background.background,
     findings=findings.FINDINGS,
     sentences=wording.SENTENCES,
-    spans=SpanNames("db", "redis", [("db.operation.name", "command")]),
+    spans=contract.SpanNames("db", "redis", [("db.operation.name", "command")]),
 )

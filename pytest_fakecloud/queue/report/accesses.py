@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
-from urllib.parse import urlsplit
 
 from ...core.calls import CREATED, Action, Arguments, Call, Entry, Event
 from ...core.errors import ContractError
@@ -13,7 +12,7 @@ from ...http.routing import RouteTable
 from ...reporting.calls import changed_items, has_full_answer, success_of
 from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought, SubjectKind
-from ...reporting.values import items_of, parsed
+from ...reporting.values import items_of, parsed, parts_of_url
 from ..delivery.routes import AsgiRoute, FunctionRoute, WsgiRoute, parts_of
 from ..rest.app import PUBLISHING, QueueApp
 from .lookups import QueueLookups, schedule_of
@@ -140,19 +139,11 @@ def received(entries: Iterable[Entry]) -> dict[int, Event]:
             if message_id is not None:
                 waiting.setdefault((message_id, entry.target), []).append(entry)
         elif entry.kind == "attempt":
-            target = _target_of(str(entry.data.get("url", "")))
+            parts = parts_of_url(str(entry.data.get("url", "")))
+            target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
             if calls := waiting.get((entry.data.get("message_id"), target)):
                 attempts[calls.pop().number] = entry
     return attempts
-
-
-def _target_of(url: str) -> str:
-    """Return the path and the query of a URL; if it is malformed, the whole URL is the path."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return url
-    return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from ...reporting.contract import (
-    ActionFunctions,
-    CallFunctions,
-    DeliveryFunctions,
-    EventFunctions,
-    ReportFunctions,
-    SpanNames,
-)
+from ...reporting import contract
 from . import accesses, findings, lookups, wording
 
-_SPANS = SpanNames(
+_SPANS = contract.SpanNames(
     "messaging",
     "qstash",
     [("messaging.operation.name", "route"), ("messaging.destination.name", "url")],
 )
-FUNCTIONS = ReportFunctions(
-    calls=CallFunctions(
+FUNCTIONS = contract.ReportFunctions(
+    calls=contract.CallFunctions(
         summary=wording.summary,
         accesses=accesses.of_call,
         subjects=accesses.subjects_of_call,
         clients=("qstash", "upstash_workflow"),
     ),
-    events=EventFunctions(subjects=accesses.subjects_of_event, volatile=("dlq_id", "ahead_s")),
-    actions=ActionFunctions(accesses=accesses.of_action),
-    deliveries=DeliveryFunctions(
+    events=contract.EventFunctions(
+        subjects=accesses.subjects_of_event, volatile=("dlq_id", "ahead_s")
+    ),
+    actions=contract.ActionFunctions(accesses=accesses.of_action),
+    deliveries=contract.DeliveryFunctions(
         summary=wording.attempt_summary,
         accesses=accesses.of_delivery,
         received=accesses.received,
@@ -41,8 +36,10 @@ FUNCTIONS = ReportFunctions(
     sentences=wording.SENTENCES,
     spans=_SPANS,
 )
-OF_RECEIVERS = ReportFunctions(
-    calls=CallFunctions(summary=wording.callback_summary, accesses=lambda call, lookups: ()),
-    actions=ActionFunctions(accesses=accesses.of_action),
+OF_RECEIVERS = contract.ReportFunctions(
+    calls=contract.CallFunctions(
+        summary=wording.callback_summary, accesses=lambda call, lookups: ()
+    ),
+    actions=contract.ActionFunctions(accesses=accesses.of_action),
     sought=accesses.sought,
 )
