@@ -12,8 +12,8 @@ from pathlib import PurePath
 from ..cloud.services import SERVICES
 from ..core.calls import CREATED, Action, Call, Event
 from ..core.errors import counted, describe_error, listed
+from ..core.statements import handler_at, source_at
 from ..process.applications import ServedRequest
-from .asserted import handler_at, source_at
 from .calls import MALFORMED, error_of, may_be_malformed
 from .contract import functions_of
 from .lookups import Lookups

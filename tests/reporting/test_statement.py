@@ -18,9 +18,9 @@ from upstash_workflow.flask import Serve
 
 from pytest_fakecloud import Cloud, KVServer, always, at_most_one, eventually, nothing_lost, once
 from pytest_fakecloud.core.exits import Exits
+from pytest_fakecloud.core.statements import handler_at, source_at
 from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
-from pytest_fakecloud.reporting.asserted import handler_at, source_at
 from pytest_fakecloud.reporting.model import ReadByStatement
 from pytest_fakecloud.reporting.report import Report, report_of
 from pytest_fakecloud.reporting.text import text
