@@ -205,10 +205,10 @@ def _served(served: ServedRequest, mask: Mask) -> tuple[dict[str, Any], dict[str
 def _delivered(
     event: Event, status: int | None, lookups: Lookups
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return the request and the response of a queue's delivery attempt.
+    """Return the request and the response of a delivery attempt.
 
-    A queue of this process keeps its most recent deliveries. For another queue, only the events of
-    failed attempts and callbacks contain bodies.
+    A fake of this process keeps its most recent deliveries. For another one, only the events of failed
+    attempts and callbacks contain bodies.
     """
     data, mask = event.data, lookups.mask
     line = f"{data.get('method', 'POST')} {data.get('url', '')}"

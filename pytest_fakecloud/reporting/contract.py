@@ -1,7 +1,7 @@
 """What reports call of a service: the `ReportFunctions` in its ``report/functions.py``.
 
 They are grouped by what a row is made from: a call to a fake, an event inside one, an action of the
-test on one, or a delivery by one. No other module of this folder knows a service.
+test on one, or a delivery by one. The modules of this folder know no service.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ class CallFunctions:
     """A call that is no HTTP request, None for any other: needed if the fakes have such calls."""
     connection_error: Callable[[Call], str | None] = _none
     """The error in the answer to such a call, None without one: needed with ``connection_exchange``."""
-    rejection: Callable[[Call], Mapping[str, str] | None] = _none
-    """Why the credentials of such a call were rejected, None for any other: as above. The sentence of
-    its ``kind`` is that of ``rejected_`` and the kind.
+    rejection: Callable[[Call, Any], Mapping[str, str] | None] = _none
+    """Why a fake rejected the credentials of a call, None if they are just missing, wrong, or those of
+    another fake: needed for other reasons. The sentence of its ``kind`` has the key ``rejected_{kind}``.
     """
     clients: Collection[str] = ()
     """The packages that applications use to call the service."""

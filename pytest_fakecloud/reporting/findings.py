@@ -250,13 +250,11 @@ def rejected(
 
 
 def _credentials(call: Call, cloud: BaseCloud, rejecting: Fake) -> dict[str, str]:
-    if (rejection := functions_of(call.service).calls.rejection(call)) is not None:
+    if (rejection := functions_of(call.service).calls.rejection(call, rejecting)) is not None:
         return dict(rejection)
     credentials = call.request_headers.get("Authorization")
     if credentials is None:
         return {"kind": "query" if "_token=" in call.target else "none"}
-    if credentials == f"Bearer {getattr(rejecting, 'read_only_token', None)}":
-        return {"kind": "read_only"}
     for fake in cloud.fakes():
         if fake is not rejecting and fake.headers.get("Authorization") == credentials:
             return {"kind": "other", "other": fake.name}

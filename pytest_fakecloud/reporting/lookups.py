@@ -15,7 +15,7 @@ from .contract import functions_of
 from .mask import Mask
 
 LONG = 16
-"""Maximum length of the name of a consumer or a workflow run that is shown in full."""
+"""Maximum length of a name that is shown in full, such as that of a consumer."""
 _WORD = re.compile(r"\b\w{20,}")
 """A word that is as long as an id."""
 
@@ -43,9 +43,9 @@ class ServiceLookups:
     """The calls in the row of another one, by that one's number, such as those of a transaction."""
     without_row: Set[int] = frozenset()
     """The numbers of these calls."""
-    results: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The step of a workflow run whose result a message has, by the message's ID; the console reads it
-    in the data of fakes.
+    details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What entries do not say about an ID, which the console reads in the data of fakes: of a message,
+    the step of a workflow run whose result it has.
     """
 
 
@@ -109,7 +109,7 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = N
         names=of_all("names"),
         grouped_calls=of_all("grouped_calls"),
         without_row=frozenset().union(*(own.without_row for own in contributed)),
-        results=of_all("results"),
+        details=of_all("details"),
         attempts=exchanges_of(cloud),
         services={type(own): own for own in contributed},
         mask=mask,

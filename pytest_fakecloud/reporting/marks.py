@@ -1,9 +1,10 @@
 """The marks of rows: what each has to do with the data that a failing statement read.
 
-A row is *touched* if it accessed this data, and *linked* if it is connected with such a row: by the id
-of a message, a record, a workflow run, a vector or a schedule, because the same request, delivery or
-line of the test made both, or because it accessed a key that the request, delivery or line of a
-touched row accessed, too. A row is *refused* if it failed, or one of its accesses did not succeed.
+A row is *touched* if it accessed this data, and *linked* if it is connected with such a row: by an ID,
+such as that of a message, because the same request, delivery or line of the test made both, or because
+it accessed a subject, such as a key, that the request, delivery or line of a touched row accessed, too
+(`SubjectKind` says which kinds do so). A row is *refused* if it failed, or one of its accesses did not
+succeed.
 """
 
 from __future__ import annotations

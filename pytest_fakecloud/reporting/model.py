@@ -25,7 +25,7 @@ VERSION = 3
 Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
 """The kind of a row.
 
-``call``: a request to a fake. ``attempt``: a delivery by a queue. ``request``: a request to the
+``call``: a request to a fake. ``attempt``: a delivery by a fake. ``request``: a request to the
 application. ``event``: an event inside a fake. ``action``: an action of the test on a fake.
 """
 
@@ -87,7 +87,7 @@ class RowSource:
 
     call: Call | None = None
     delivery: Event | None = None
-    """A delivery attempt of a queue."""
+    """A delivery attempt."""
     request: ServedRequest | None = None
     event: Event | None = None
     """Any other event inside a fake."""

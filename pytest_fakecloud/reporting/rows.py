@@ -47,8 +47,8 @@ def rows(
 ) -> list[ReportRow]:
     """Return the journal of a cloud as rows, with credentials masked.
 
-    A delivery to one of the cloud's own fakes is a single row: the received call, with the queue as
-    its sender. A row follows the row that caused it. ``served`` are the requests to the
+    A delivery to one of the cloud's own fakes is a single row: the received call, with the delivering
+    fake as its sender. A row follows the row that caused it. ``served`` are the requests to the
     application; successful requests that called no fake are left out. ``lookups`` contain the calls
     that are shown in another call's row, and the schedules of deliveries.
     """

@@ -410,7 +410,6 @@ _SENTENCES: Sentences = {
     "rejected": _rejected,
     "rejected_none": "no credentials were sent",
     "rejected_query": "the _token in the URL is wrong",
-    "rejected_read_only": "the credentials are the read-only token",
     "rejected_other": "the credentials are those of {other}",
     "rejected_unknown": "the credentials are not those of {fake}",
     "violation": lambda values: f"[{values['violation']}] {values['text']}",

@@ -108,7 +108,7 @@ def error_of(call: Call) -> str | None:
     return str(reply(call)["error"])
 
 
-def rejection(call: Call) -> dict[str, str] | None:
+def rejection(call: Call, fake: object) -> dict[str, str] | None:
     """Return why a password was rejected on a connection; None for a request of HTTP."""
     if not on_connection(call):
         return None

@@ -82,6 +82,12 @@ def unlikely_duration(test: ObservedTest, queue: Any) -> Iterator[Finding]:
                 yield Finding("unlikely_duration", queue.name, rows, about, values)
 
 
+def rejection(call: Call, queue: Any) -> dict[str, str] | None:
+    """Return the reason why a queue rejected its read-only token; None for other credentials."""
+    token = f"Bearer {queue.read_only_token}"
+    return {"kind": "read_only"} if call.request_headers.get("Authorization") == token else None
+
+
 FINDINGS = (wrong_signature, unlikely_duration)
 
 

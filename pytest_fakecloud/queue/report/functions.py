@@ -16,6 +16,7 @@ FUNCTIONS = contract.ReportFunctions(
         accesses=accesses.of_call,
         subjects=accesses.subjects_of_call,
         clients=("qstash", "upstash_workflow"),
+        rejection=findings.rejection,
     ),
     events=contract.EventFunctions(
         subjects=accesses.subjects_of_event, volatile=("dlq_id", "ahead_s")

@@ -55,7 +55,7 @@ def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLook
                 if call.route != "batch"},
         created_by_lost_call=_messages_of_lost_calls(queues, calls),
         steps={message_id: mask.value(sent) for message_id, sent in steps.items()},
-        results={message_id: mask.value(step) for message_id, step in results.items()},
+        details={message_id: mask.value(step) for message_id, step in results.items()},
     )  # fmt: skip
 
 

@@ -262,7 +262,7 @@ def _step_of_attempt(data: Mapping[str, Any], lookups: Lookups) -> str:
                   if not is_row or (step["stepType"] == "Call" and "out" not in step)]  # fmt: skip
         text = listed([*dict.fromkeys(map(step_text, called))], 3)
         return f"{text} of {lookups.short(run)}, " if text else f"{lookups.short(run)}, "
-    before = lookups.results.get(message_id)
+    before = lookups.details.get(message_id)
     text = f"after {step_text(before)}" if before else "first step"
     return f"{text} of {lookups.short(run)}, "
 
@@ -402,6 +402,7 @@ def _line(values: Values) -> str:
 
 
 SENTENCES: Sentences = {
+    "rejected_read_only": "the credentials are the read-only token",
     "unlikely_duration": "the {setting} {given} is {means}",
     "wrong_signature": _wrong_signature,
     "message_waits": _line,

@@ -405,7 +405,7 @@ def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[sha
     mask = Mask(cloud)
     entries = list(entries)
     results = mask.value(_results(cloud, entries))
-    lookups = Lookups(attempts=exchanges_of(cloud), results=results, mask=mask)
+    lookups = Lookups(attempts=exchanges_of(cloud), details=results, mask=mask)
     # The entries of rows are masked.
     rejected = {entry.number: entry for entry in entries if _is_rejected(entry)}
     return [
