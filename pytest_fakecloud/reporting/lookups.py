@@ -108,10 +108,10 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = N
         ids=of_all("ids"),
         names=of_all("names"),
         grouped_calls=of_all("grouped_calls"),
-        without_row=frozenset().union(*(own.without_row for own in contributed)),
+        without_row=frozenset().union(*(lookups.without_row for lookups in contributed)),
         details=of_all("details"),
         attempts=exchanges_of(cloud),
-        services={type(own): own for own in contributed},
+        services={type(lookups): lookups for lookups in contributed},
         mask=mask,
     )
 

@@ -92,6 +92,8 @@ class RowSource:
     event: Event | None = None
     """Any other event inside a fake."""
     action: Action | None = None
+    error: str = ""
+    """Why the entry cannot be shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +147,6 @@ class ReportRow:
     """The package that made a call of its own, such as a task queue."""
     same: object = None
     """Rows that differ only in time and attempt have equal values."""
-    error: str = ""
-    """Why the entry cannot be shown."""
 
     @property
     def arguments(self) -> Sequence[str]:

@@ -139,9 +139,9 @@ class _Builder:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                failed = replace(_row_for(entry), ok=False, same=entry.number)
-                text = self._mask.text(describe_error(error))
-                entry_rows.append(replace(failed, error=text))
+                source = RowSource(error=self._mask.text(describe_error(error)))
+                failed = replace(_row_for(entry), source=source, ok=False, same=entry.number)
+                entry_rows.append(failed)
         return entry_rows
 
     def _subjects_of_call(self, call: Call) -> Iterator[ReportSubject]:

@@ -299,11 +299,8 @@ class _Writer:
         return len(line) + 2 + len(visible(text)) <= self._width
 
     def _read(self, line: FoldedRow) -> str:
-        return (
-            " <== read"
-            if any(row.number in self._report.marks.writers for row in line.rows)
-            else ""
-        )
+        is_read = any(row.number in self._report.marks.writers for row in line.rows)
+        return " <== read" if is_read else ""
 
     def _numbers(self, line: FoldedRow) -> str:
         """Return the numbers of the findings that a row decided."""

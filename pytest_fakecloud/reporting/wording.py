@@ -70,8 +70,8 @@ def describe(row: ReportRow, lookups: Lookups, last: ReportRow | None = None) ->
 
 def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
     source = row.source
-    if row.error:
-        return Summary(f"this entry cannot be shown: {row.error}")
+    if source.error:
+        return Summary(f"this entry cannot be shown: {source.error}")
     if source.delivery is not None:
         received = None if source.call is None else _call(source.call, lookups)
         summary = functions_of(source.delivery.service).deliveries.summary

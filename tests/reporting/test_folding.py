@@ -163,7 +163,7 @@ def test_a_part_that_raises_leaves_the_others(
             assert f"{line}: RuntimeError: no" in text(report_of(cloud))
     cloud.journal.calls()[0].facts["words"] = [7]
     (row,) = report_of(cloud).rows
-    assert (row.ok, bool(row.error)) == (False, True)
+    assert (row.ok, bool(row.source.error)) == (False, True)
 
 
 @pytest.mark.parametrize("clock", ["frozen", "running"])

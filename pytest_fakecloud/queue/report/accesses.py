@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from ...core.calls import CREATED, Action, Arguments, Call, Entry, Event
+from ...core.calls import CREATED, Action, Arguments, Call, Event
 from ...core.errors import ContractError
 from ...http.routing import RouteTable
 from ...reporting.calls import changed_items, has_full_answer, success_of
 from ...reporting.lookups import Lookups
-from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought, SubjectKind
-from ...reporting.values import items_of, parsed, parts_of_url
-from ..delivery.routes import AsgiRoute, FunctionRoute, WsgiRoute, parts_of
+from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind
+from ...reporting.values import items_of, parsed
 from ..rest.app import PUBLISHING, QueueApp
 from .lookups import QueueLookups, schedule_of
-from .steps import sent_steps
 
 MESSAGE = SubjectKind("message", has_id=True, is_delivered=True)
 SCHEDULE = SubjectKind("schedule", has_id=True)
@@ -24,12 +22,8 @@ RUN = SubjectKind("run", has_id=True)
 QUEUE = SubjectKind("queue")
 CALLBACK = SubjectKind("callback")
 
-_CREATED: Mapping[str, SubjectKind] = {
-    "messageId": MESSAGE, "scheduleId": SCHEDULE, "workflowRunId": RUN
-}  # fmt: skip
-_SECTIONS: Mapping[str, SubjectKind] = {
-    "messages": MESSAGE, "schedules": SCHEDULE, "workflow runs": RUN
-}  # fmt: skip
+_CREATED = {"messageId": MESSAGE, "scheduleId": SCHEDULE, "workflowRunId": RUN}
+_SECTIONS = {"messages": MESSAGE, "schedules": SCHEDULE, "workflow runs": RUN}
 """What the items of sections of the state are."""
 _ROUTES = RouteTable(QueueApp.routes())
 
@@ -70,25 +64,6 @@ def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
             yield DataAccess(subject, writes, "", success_of(call, did_something))
 
 
-def of_delivery(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[DataAccess]:
-    data = event.data
-    message = ReportSubject(MESSAGE, str(data.get("message_id")), event.fake)
-    yield DataAccess(message, True, "", row.ok or None)
-    # The destination reads the body of the message, and that of the message that a callback is about.
-    read = [str(data.get("about") or data.get("message_id"))]
-    if data.get("run"):
-        exchange = lookups.attempts.get(data.get("began") or 0)
-        body = exchange.body.decode("utf-8", "replace") if exchange else str(data.get("sent") or "")
-        read = [message_id for message_id, _ in sent_steps(body)] or read
-        yield DataAccess(ReportSubject(RUN, str(data["run"]), event.fake), True)
-    for message_id in read:
-        yield DataAccess(ReportSubject(MESSAGE, message_id, event.fake), False)
-    if data.get("message_kind", "message") != "message":
-        # A capture has the name of the fake that received the callback.
-        callback = ReportSubject(CALLBACK, row.peer, row.peer)
-        yield DataAccess(callback, True, lookups.short(read[0]), row.ok or None)
-
-
 def subjects_of_call(call: Call, lookups: Lookups) -> Iterator[ReportSubject]:
     """Yield the queue and the workflow runs of a request, and what it created."""
     if call.facts.get("queue"):
@@ -106,10 +81,7 @@ def subjects_of_call(call: Call, lookups: Lookups) -> Iterator[ReportSubject]:
 
 def subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]:
     """Yield the messages, the run and the schedule of a delivery, and what another event changed."""
-    kinds: tuple[tuple[str, SubjectKind], ...] = (
-        ("message_id", MESSAGE), ("about", MESSAGE), ("run", RUN)
-    )  # fmt: skip
-    for name, kind in kinds:
+    for name, kind in (("message_id", MESSAGE), ("about", MESSAGE), ("run", RUN)):
         if isinstance(event.data.get(name), str):
             yield ReportSubject(kind, event.data[name], event.fake)
     if schedule := schedule_of(event, lookups):
@@ -117,33 +89,6 @@ def subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]
     for section, item in changed_items(event):
         if kind_of_items := _SECTIONS.get(section):
             yield ReportSubject(kind_of_items, item, event.fake)
-
-
-_MESSAGE_HEADER = "Upstash-Message-Id"
-"""The header of a delivery that has the ID of its message."""
-
-
-def subjects_of_received(call: Call) -> Iterator[ReportSubject]:
-    """Yield the message whose delivery a call to any fake is."""
-    if message_id := call.request_headers.get(_MESSAGE_HEADER):
-        yield ReportSubject(MESSAGE, message_id, call.fake)
-
-
-def received(entries: Iterable[Entry]) -> dict[int, Event]:
-    """Return the delivery attempts that fakes of the cloud received, by the numbers of their calls."""
-    waiting: dict[tuple[str | None, str], list[Call]] = {}
-    attempts: dict[int, Event] = {}
-    for entry in entries:
-        if isinstance(entry, Call):
-            message_id = entry.request_headers.get(_MESSAGE_HEADER)
-            if message_id is not None:
-                waiting.setdefault((message_id, entry.target), []).append(entry)
-        elif entry.kind == "attempt":
-            parts = parts_of_url(str(entry.data.get("url", "")))
-            target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-            if calls := waiting.get((entry.data.get("message_id"), target)):
-                attempts[calls.pop().number] = entry
-    return attempts
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
@@ -174,29 +119,3 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
         ids = [getattr(view, "message_id", None) or view.id for view in views]
     names = list(dict.fromkeys(ids)) or ["*"]
     return [Sought(ReportSubject(kind, name, fake.name)) for name in names]
-
-
-def handlers(fake: Any, rows: Sequence[ReportRow]) -> Iterator[tuple[list[object], list[int]]]:
-    """Yield the functions of the application that serve each destination, and the numbers of the rows of
-    the deliveries to it.
-    """
-    for route in fake.destinations.routes():
-        if isinstance(route, FunctionRoute | WsgiRoute | AsgiRoute):
-            received = {delivery.message_id for delivery in route.deliveries}
-            numbers = [row.number for row in rows if row.source.delivery is not None
-                       and row.source.delivery.data.get("message_id") in received]  # fmt: skip
-            yield [*_views(parts_of(route).to)], numbers
-
-
-def _views(app: Any) -> Iterator[object]:
-    """Yield a function, or the functions that serve the requests to an application of Flask, Starlette
-    or FastAPI.
-    """
-    views = getattr(app, "view_functions", None)
-    if isinstance(views, dict):
-        yield from views.values()
-        return
-    for route in getattr(app, "routes", ()):
-        yield from _views(getattr(route, "endpoint", None) or route)
-    yield app
-    yield vars(type(app)).get("__call__")  # of an object that is called like a function

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...reporting import contract
-from . import accesses, findings, lookups, wording
+from . import accesses, deliveries, findings, lookups, wording
 
 _SPANS = contract.SpanNames(
     "messaging",
@@ -24,11 +24,11 @@ FUNCTIONS = contract.ReportFunctions(
     actions=contract.ActionFunctions(accesses=accesses.of_action),
     deliveries=contract.DeliveryFunctions(
         summary=wording.attempt_summary,
-        accesses=accesses.of_delivery,
-        received=accesses.received,
-        subjects=accesses.subjects_of_received,
+        accesses=deliveries.accesses,
+        received=deliveries.received,
+        subjects=deliveries.subjects,
         exchanges=lookups.exchanges,
-        handlers=accesses.handlers,
+        handlers=deliveries.handlers,
     ),
     sought=accesses.sought,
     lookups=lookups.lookups,
