@@ -112,9 +112,7 @@ def parsed(body: bytes | str) -> Any:
 
 
 def items_of(body: bytes | str) -> list[dict[str, Any]]:
-    """Return the objects in a JSON body: one object, or those in a list. The answer to a batch has a
-    list inside the list for the messages of a URL group.
-    """
+    """Return the objects in a JSON body: one object, or those in a list and in lists inside it."""
     value = parsed(body)
     items = value if isinstance(value, list) else [value]
     lists = [item if isinstance(item, list) else [item] for item in items]
@@ -213,10 +211,6 @@ def _inside(text: str) -> Any:
 def _padded(text: str) -> str:
     """Convert URL-safe Base64 to the standard alphabet, with padding."""
     return text.translate({45: "+", 95: "/"}) + "=" * (-len(text) % 4)
-
-
-def each_from_base64(value: Any) -> Any:
-    return map_strings(value, from_base64, names=False)
 
 
 def from_base64(value: str) -> str:

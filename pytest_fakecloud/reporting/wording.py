@@ -277,8 +277,8 @@ def _read_by(statement: ReadByStatement, lookups: Lookups, most: int = 4) -> str
                 "What the failing statement read is unknown; the marks are those of the last call"
             )
         return "The failing statement read none of the fakes' data; the marks are those of the last call"
-    new_data = [sought for sought in statement.sought if sought not in statement.earlier]
-    names = _names(new_data, lookups, most)
+    own_data = [sought for sought in statement.sought if sought not in statement.earlier]
+    names = _names(own_data, lookups, most)
     if statement.looks:
         return f"The failing statement used {listed(list(statement.looks), min(most, 3))}"
     if statement.kind == "compared":
@@ -286,7 +286,7 @@ def _read_by(statement: ReadByStatement, lookups: Lookups, most: int = 4) -> str
     if statement.kind == "changed":
         functions = ["a lambda" if name == "<lambda>" else f"{name}()" for name in statement.by]
         who = listed(functions, 3) or "the test"
-        if all(sought.subject.kind.is_delivered for sought in new_data):
+        if all(sought.subject.kind.is_delivered for sought in own_data):
             return f"The failing statement compared what {who} made of the deliveries of {names}"
         verb = "read" if statement.is_read else "wrote"
         return f"The failing statement compared what {who} made of {names}, which it {verb}"
@@ -344,8 +344,8 @@ def sentence(finding: Finding, lookups: Lookups) -> str:
 
 def _sentence_of(kind: str, values: Values) -> str:
     """Return the sentence of a kind of finding or of a reason; without one, the kind and the values."""
-    words = sentences().get(kind)
     try:
+        words = sentences().get(kind)
         if isinstance(words, str):
             return words.format_map({name: shortened(str(value)) for name, value in values.items()})
         if words is not None:

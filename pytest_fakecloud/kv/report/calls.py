@@ -11,7 +11,7 @@ from typing import Any
 from ...core.calls import ITEMS_OF_CUT, Action, Call, on_connection
 from ...core.recorder import ScriptCommand
 from ...reporting.lookups import Lookups, ServiceLookups
-from ...reporting.values import each_from_base64, parsed
+from ...reporting.values import from_base64, map_strings, parsed
 from ..resp.replies import is_error, reply
 from ..table import kinds
 from ..table.registry import COMMANDS
@@ -122,7 +122,8 @@ def commands_of(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]
 
 def decoded_answer(call: Call, answer: Any) -> Any:
     """Return an answer with its strings decoded if the client asked for Base64."""
-    return each_from_base64(answer) if call.facts.get("encoding") == "base64" else answer
+    is_encoded = call.facts.get("encoding") == "base64"
+    return map_strings(answer, from_base64, names=False) if is_encoded else answer
 
 
 def executed_by(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]:
