@@ -41,7 +41,7 @@ class SubjectKind:
     has_id: bool = False
     """The name of a subject is an id that others repeat, so it links the rows that have it."""
     parts_have_ids: bool = False
-    """The same of its parts: vectors, and the positions of records."""
+    """The same of its parts, such as vectors."""
     links_accesses: bool = False
     """Rows that access it are linked with those that a request, delivery or line made with it."""
     is_delivered: bool = False
@@ -81,16 +81,15 @@ class AppliedFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowSource:
-    """What a row was made from, masked. One of these is set, or both ``call`` and ``delivery`` for a
-    delivery that a fake of the cloud received.
+    """What a row was made from, masked: one of these by its kind, or both ``delivery`` and ``call`` for
+    an attempt that a fake of the cloud received.
     """
 
     call: Call | None = None
     delivery: Event | None = None
-    """A delivery attempt."""
+    """The event of an attempt."""
     request: ServedRequest | None = None
     event: Event | None = None
-    """Any other event inside a fake."""
     action: Action | None = None
     error: str = ""
     """Why the entry cannot be shown."""
@@ -261,7 +260,7 @@ class ReadByStatement:
     def read_until(self, access: DataAccess) -> int:
         """Return the journal number of the last read of the data of an access; 0 without any.
 
-        A query reads the vectors that it returns, although all of a namespace determine which.
+        A query reads the parts that it returns, although all parts of the subject determine which.
         """
         covering = [sought for sought in self.sought if sought.covers(access)]
         if access.subject.kind.parts_have_ids:
