@@ -15,11 +15,10 @@ from ..command_fields import keys_of
 from ..table import kinds
 from ..table.registry import CommandSpec, spec_of
 from .calls import (
-    KVLookups,
     commands_of,
+    executed_by,
     executed_by_test,
     hides_words,
-    in_capitals,
     lines_of,
     loaded_keys,
     word_of,
@@ -36,14 +35,9 @@ _RETURNS_VALUE = (kinds.TAKES | kinds.MOVES) - {"SMOVE"} | {
 
 
 def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
-    if hides_words(call):
-        return
-    executed = lookups.of(KVLookups).executed
-    for words, answer in commands_of(call, lookups):
-        if not (words[0] in kinds.RUNS_SCRIPT and call.number in executed):
-            yield from _of_command(call.fake, words, answer)
-    for command in executed.get(call.number, ()):
-        yield from map(_in_script, _of_command(call.fake, *in_capitals(command)))
+    for command in () if hides_words(call) else executed_by(call, lookups):
+        accesses = _of_command(call.fake, command.words, command.answer)
+        yield from map(_in_script, accesses) if command.in_script else accesses
 
 
 def _in_script(access: DataAccess) -> DataAccess:

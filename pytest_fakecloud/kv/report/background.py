@@ -37,7 +37,7 @@ def background(fake: Any, entries: Iterable[Entry], lookups: Lookups) -> dict[in
     commands = [
         (call.number, tuple(words), answer.get("result") if isinstance(answer, dict) else None)
         for call in calls_in(entries) if call.fake == fake.name
-        for words, answer in executed_by(call, lookups)
+        for words, answer, _ in executed_by(call, lookups)
     ]  # fmt: skip
     facts: defaultdict[int, tuple[dict[Line, int], dict[Line, int]]] = defaultdict(lambda: ({}, {}))
     for number, line, total in _totals(fake, commands):

@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core.calls import ITEMS_OF_CUT, Action, Call, on_connection
 from ...core.recorder import ScriptCommand
@@ -126,18 +126,24 @@ def decoded_answer(call: Call, answer: Any) -> Any:
     return map_strings(answer, from_base64, names=False) if is_encoded else answer
 
 
-def executed_by(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]:
-    """Yield each command that a call executed, with its reply; in place of its scripts, at the end, what
-    these executed, if that was recorded.
+class ExecutedCommand(NamedTuple):
+    """A command with its name in capitals and its reply, as `commands_of()` yields them."""
+
+    words: list[str]
+    answer: Any
+    in_script: bool
+
+
+def executed_by(call: Call, lookups: Lookups) -> Iterator[ExecutedCommand]:
+    """Yield each command that a call executed; in place of its scripts, at the end, what these executed,
+    if that was recorded.
     """
+    in_scripts = lookups.of(KVLookups).executed.get(call.number)
     for words, answer in commands_of(call, lookups):
-        if not (words[0] in kinds.RUNS_SCRIPT and call.number in lookups.of(KVLookups).executed):
-            yield words, answer
-    yield from map(in_capitals, lookups.of(KVLookups).executed.get(call.number, ()))
-
-
-def in_capitals(command: ScriptCommand) -> tuple[list[str], Any]:
-    return [command.words[0].upper(), *command.words[1:]], command.answer
+        if in_scripts is None or words[0] not in kinds.RUNS_SCRIPT:
+            yield ExecutedCommand(words, answer, in_script=False)
+    for _, (name, *arguments), answer in in_scripts or ():
+        yield ExecutedCommand([name.upper(), *arguments], answer, in_script=True)
 
 
 def executed_by_test(action: Action) -> list[str]:
