@@ -316,6 +316,27 @@ def test_importing_the_plugin_loads_no_library() -> None:
     assert run.stdout.strip() == "[]"
 
 
+_NAMES_OF_SERVICES = re.compile(r"(?i)kv|redis|vector|broker|kafka|queue|qstash|upstash|workflow")
+
+
+def test_shared_modules_of_reports_name_no_service() -> None:
+    # `mask` lists the parameters of URLs with credentials, whoever defines them.
+    shared = [
+        name for name in modules() if name.startswith("reporting.") and name != "reporting.mask"
+    ]
+    named = {f"{name}: {text}" for name in shared for text in strings_of(syntax(modules()[name]))
+             if _NAMES_OF_SERVICES.search(text)}  # fmt: skip
+    assert not named, "move these to <service>/report/, see reporting/contract.py"
+
+
+def strings_of(tree: ast.AST) -> Iterator[str]:
+    """Yield the strings of a module that are no documentation."""
+    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and id(node) not in documentation:
+            yield str(node.value)
+
+
 def test_services_keep_no_global_state() -> None:
     check_each(keeps_no_global_state, [row for row in EACH if row[0].split(".")[0] in NAMES])
 

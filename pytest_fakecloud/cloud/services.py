@@ -29,7 +29,9 @@ class Service(NamedTuple):
     module that reads the data of its fakes (see `data_module()`); empty if they have none.
     ``touches`` is the import path of a function that returns what a request touches (`core.touches`).
     ``files`` are the beginnings of files that its fakes load, by the field of a state file that names
-    them. For another package's fake, ``view`` is the import path of a function that returns its data.
+    them. ``base64_fields`` are the fields of its JSON objects that are Base64, by a field that only such
+    objects have. For another package's fake, ``view`` is the import path of a function that returns its
+    data.
     """
 
     fixture: str
@@ -42,6 +44,7 @@ class Service(NamedTuple):
     data: str = ""
     touches: str = ""
     files: Mapping[str, tuple[bytes, ...]] = {}
+    base64_fields: Mapping[str, tuple[str, ...]] = {}
     view: str | None = None
 
 
@@ -71,6 +74,10 @@ _VECTOR_INDEX = {"port": 7402, "token": "local-vector-token"}
 _BROKER = {"port": 7403, "token": "local-broker-password"}
 _QUEUE = {"port": 7404, "dev_credentials": True}
 """With the credentials of the vendor's own development server, which are public."""
+_OF_CALLBACKS = {
+    "sourceBody": ("sourceBody", "body", "responseBody"),
+    "bodyBase64": ("bodyBase64",),
+}
 
 
 SERVICES: Mapping[str, Service] = {
@@ -79,7 +86,14 @@ SERVICES: Mapping[str, Service] = {
         _service("kv_server", "kv", "KVServer", development=_KV_SERVER, files=_DUMPS),
         _service("vector_index", "vector", "VectorIndex", development=_VECTOR_INDEX),
         _service("broker", "broker", "Broker", development=_BROKER),
-        _service("queue", "queue", "Queue", development=_QUEUE, delivers=True),
+        _service(
+            "queue",
+            "queue",
+            "Queue",
+            development=_QUEUE,
+            delivers=True,
+            base64_fields=_OF_CALLBACKS,
+        ),
         Service(
             "callback_capture",
             "pytest_fakecloud.queue.capture.fake:CallbackCapture",

@@ -514,6 +514,10 @@ Arguments: TypeAlias = tuple[Sequence[Any], Mapping[str, Any]]
 """The positional arguments of a call of a method, and the others."""
 
 
+CREATED = "message_id"
+"""The name of the detail of an action that has the ID of what the action created, such as a message."""
+
+
 class Action(Event):
     """An action of the test on a fake. ``call`` has its arguments, if a report can replay it."""
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 from .arguments import arguments_shown
 from .calls import (
     CALL_FIELDS,
+    CREATED,
     EVENT_FIELDS,
     EVENT_KINDS,
     KEEP_BYTES,
@@ -639,7 +640,7 @@ def _action(recorded: tuple[Any, ...]) -> Action:
 
 def details_of(call: Arguments, texts: list[str] | None, message: object) -> dict[str, object]:
     """Return the data of an action. ``texts`` are its arguments if some could have changed since."""
-    ids = {"message_id": message} if isinstance(message, str) else {}
+    ids = {CREATED: message} if isinstance(message, str) else {}
     return {"arguments": arguments_shown(*call) if texts is None else texts, **ids}
 
 

@@ -30,6 +30,13 @@ class Violation(NamedTuple):
     what: str = ""
 
 
+def without_message(violation: Violation) -> object:
+    """Return what is equal in violations that differ only in the message that they are about."""
+    facts = {name: value for name, value in violation.facts.items() if name != "message_id"}
+    is_about_message = "message_id" in violation.facts
+    return violation.kind, repr(facts) if is_about_message else violation.text
+
+
 class Violations(list[Violation]):
     """The newest ``keep`` strict-mode violations of one cloud, in order of occurrence.
 

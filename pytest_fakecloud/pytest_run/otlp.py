@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from ..core.calls import Call, on_connection
+from ..core.calls import on_connection
 from ..core.errors import ContractError
-from ..process.applications import ServedRequest
+from ..reporting.contract import functions_of
 from ..reporting.model import ReportRow
 from ..reporting.report import Report
 from ..reporting.traces import parent_of
@@ -31,17 +31,6 @@ _ERROR = 2
 _MOST_NS = 999
 KINDS = ("call", "attempt", "request")
 """The rows that are spans."""
-_SYSTEMS = {"kv": ("db", "redis"), "vector": ("db", "upstash.vector"),
-            "broker": ("messaging", "kafka"), "queue": ("messaging", "qstash")}  # fmt: skip
-"""The kind and the name of the system of each service, for the names of its attributes."""
-_FIELDS = {
-    "kv": (("db.operation.name", "command"),),
-    "vector": (("db.operation.name", "route"), ("db.namespace", "namespace")),
-    "broker": (("messaging.operation.name", "route"), ("messaging.destination.name", "topic"),
-               ("messaging.consumer.group.name", "group")),
-    "queue": (("messaging.operation.name", "route"), ("messaging.destination.name", "url")),
-}  # fmt: skip
-"""The attributes of a call, each with the attribute or the fact of the call that is its value."""
 
 
 class Target(NamedTuple):
@@ -129,7 +118,7 @@ class _Trace:
         for row in report.rows:
             if row.kind == "call":
                 for subject in row.subjects:
-                    if subject.kind == "message":
+                    if subject.kind.name == "message":
                         self._publishers.setdefault((row.peer, subject.name), row.number)
         # Spans of one microsecond keep their order: each begins a nanosecond after the one before.
         seen: Counter[int] = Counter()
@@ -197,7 +186,7 @@ class _Trace:
         while number and number not in self._with_spans:
             number = self._causes.get(number, 0)
         if row.kind == "attempt" and not number:
-            messages = [subject.name for subject in row.subjects if subject.kind == "message"]
+            messages = [subject.name for subject in row.subjects if subject.kind.name == "message"]
             published = (self._publishers.get((row.actor, message), 0) for message in messages)
             number = next(filter(None, published), 0)
         return self._ids.get(number, (self._trace_id, self._root_id))
@@ -208,39 +197,42 @@ class _Trace:
 
 def _name_of(row: ReportRow) -> str:
     """Return the name of a span, which has no values that differ from call to call."""
-    entry = row.entry
+    request = row.source.request
     if row.kind == "attempt":
         return f"deliver {urlsplit(_url_of(row)).netloc or row.peer}"
-    if isinstance(entry, ServedRequest):
-        return f"{entry.target.partition(' ')[0]} {entry.path}".strip()
+    if request is not None:
+        return f"{request.target.partition(' ')[0]} {request.path}".strip()
     return row.operation
 
 
 def _details(row: ReportRow) -> Iterator[tuple[str, Any]]:
-    entry = row.entry
+    call, request, delivery = row.source.call, row.source.request, row.source.delivery
     yield "fakecloud.journal.number", row.number
     if row.status is not None:
         yield "http.response.status_code", row.status
-    if row.kind == "attempt":
-        data = {} if row.delivery is None else row.delivery.data
-        yield from (("messaging.system", "qstash"), ("messaging.operation.name", "deliver"))
+    if delivery is not None:
+        data, names = delivery.data, functions_of(delivery.service).spans
+        if names is not None:
+            yield f"{names.kind}.system", names.system
+        yield "messaging.operation.name", "deliver"
         yield "messaging.operation.type", "process"
         yield "messaging.message.id", data.get("message_id")
         yield "http.request.method", data.get("method", "POST")
         yield "http.request.resend_count", row.attempt - 1 or None
         yield "url.full", _url_of(row)
-    elif isinstance(entry, ServedRequest):
-        yield "http.request.method", entry.target.partition(" ")[0]
-        yield "url.path", entry.path
-    elif isinstance(entry, Call):
-        if not on_connection(entry):
-            yield "http.request.method", entry.method
-            yield "url.path", entry.path
-        kind, system = _SYSTEMS.get(entry.service, ("", ""))
-        if kind:
-            yield f"{kind}.system{'.name' if kind == 'db' else ''}", system
-        for name, fact in _FIELDS.get(entry.service, ()):
-            value = entry.route if fact == "route" else entry.facts.get(fact)
+    elif request is not None:
+        yield "http.request.method", request.target.partition(" ")[0]
+        yield "url.path", request.path
+    elif call is not None:
+        if not on_connection(call):
+            yield "http.request.method", call.method
+            yield "url.path", call.path
+        names = functions_of(call.service).spans
+        if names is None:
+            return
+        yield f"{names.kind}.system{'.name' if names.kind == 'db' else ''}", names.system
+        for name, fact in names.attributes:
+            value = call.route if fact == "route" else call.facts.get(fact)
             if name == "db.operation.name" and isinstance(value, list) and len(value) > 1:
                 yield "db.operation.batch.size", len(value)
                 yield name, "PIPELINE"
@@ -250,7 +242,7 @@ def _details(row: ReportRow) -> Iterator[tuple[str, Any]]:
 
 def _url_of(row: ReportRow) -> str:
     """Return the URL of a delivery without its query, which may contain credentials."""
-    data = {} if row.delivery is None else row.delivery.data
+    data = {} if row.source.delivery is None else row.source.delivery.data
     return str(data.get("url", "")).partition("?")[0]
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from ..core.calls import Call, executed_at
+from ..core.calls import executed_at
 from ..core.errors import report_hook_failure
 from .calls import MALFORMED, may_be_malformed
 from .contract import functions_of
@@ -38,16 +38,31 @@ def ordered_accesses(
 def _accesses_of_row(
     row: ReportRow, lookups: Lookups, rows: Mapping[int, ReportRow], errors: list[str]
 ) -> Iterator[OrderedAccess]:
-    caller = rows.get(row.follows, row)
-    order = executed_at(row.entry) if isinstance(row.entry, Call) else row.number
-    # A delivery to a fake is a row of both services.
-    services = dict.fromkeys((row.service, row.delivery.service if row.delivery else row.service))
+    caller, call = rows.get(row.follows, row), row.source.call
+    order = row.number if call is None else executed_at(call)
     accesses: list[DataAccess] = []
-    expected = MALFORMED if isinstance(row.entry, Call) and may_be_malformed(row.entry) else ()
+    expected = MALFORMED if call is not None and may_be_malformed(call) else ()
     error = f"what a row of {row.peer} accessed cannot be shown"
-    for service in services:
+    # A delivery to a fake is a row of both services.
+    for accesses_of_service in (_of_source, _of_delivery):
         with report_hook_failure(error, errors.append), suppress(*expected):
-            accesses += functions_of(service).accesses(row, lookups)
+            accesses += accesses_of_service(row, lookups)
     for access in accesses:
         is_received = row.kind == "attempt" and not access.writes
         yield OrderedAccess(row.began if is_received else order, caller, access)
+
+
+def _of_source(row: ReportRow, lookups: Lookups) -> Iterable[DataAccess]:
+    source, functions = row.source, functions_of(row.service)
+    if source.call is not None:
+        return functions.calls.accesses(source.call, lookups)
+    if source.event is not None:
+        return functions.events.accesses(source.event, lookups)
+    return () if source.action is None else functions.actions.accesses(source.action, lookups)
+
+
+def _of_delivery(row: ReportRow, lookups: Lookups) -> Iterable[DataAccess]:
+    delivery = row.source.delivery
+    if delivery is None:
+        return ()
+    return functions_of(delivery.service).deliveries.accesses(row, delivery, lookups)

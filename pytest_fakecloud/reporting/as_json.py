@@ -13,27 +13,24 @@ from pathlib import Path
 from typing import Any
 
 from ..cloud.files import local_path
-from ..core.calls import Call, Event, on_connection
+from ..core.calls import Call, Event
 from ..core.errors import shown
 from ..core.output_files import write_public
 from ..core.timers import to_datetime
 from ..process.applications import ServedRequest
 from .contract import functions_of
 from .lookups import Lookups
-from .mask import HIDDEN, Mask, hides_words
-from .model import VERSION, Finding, Marks, Place, ReportRow
-from .redis_replies import is_error, reply
+from .mask import Mask
+from .model import VERSION, Finding, Marks, Place, ReportRow, ReportSubject
 from .report import Report
 from .traces import trace_id
-from .values import compact, decoded, each_from_base64, parsed, printable
+from .values import decoded, parsed, printable
 from .wording import describe, headline, sentence, statement_text, status_line, violation
 
 LONGEST = 20_000
 """Maximum number of characters of a body in the JSON form."""
 _MOST_BYTES = 4096
 """Maximum number of bytes of a body that are shown in hexadecimal because they are not UTF-8."""
-_MOST_WORDS = 100
-"""Maximum number of commands of a call whose words are repeated beside its body."""
 _BEFORE, _AFTER = 2, 8
 """Number of source lines before and after a call that are shown with it."""
 _COPIED = (
@@ -80,9 +77,13 @@ def _statement(report: Report) -> dict[str, Any]:
         "headline": headline(report),
         "rows": list(statement.rows),
         "subjects": [
-            {**asdict(sought.subject), "part": sought.part} for sought in statement.sought
+            {**_subject(sought.subject), "part": sought.part} for sought in statement.sought
         ],
     }
+
+
+def _subject(subject: ReportSubject) -> dict[str, str]:
+    return {"kind": subject.kind.name, "name": subject.name, "fake": subject.fake}
 
 
 def write(report: Report, path: Path) -> Path:
@@ -99,7 +100,7 @@ def _findings(
             "kind": finding.kind,
             "fake": finding.fake,
             "rows": list(finding.rows),
-            "subjects": [asdict(subject) for subject in finding.subjects],
+            "subjects": list(map(_subject, finding.subjects)),
             "values": _plain(finding.values),
             "failed": finding.failed,
             "text": words(finding, lookups),
@@ -122,7 +123,7 @@ def row_json(
     return {
         **{name: getattr(row, name) for name in _COPIED},
         "at": _time(row.at_us),
-        "subjects": [asdict(subject) for subject in row.subjects],
+        "subjects": list(map(_subject, row.subjects)),
         "faults": [asdict(fault) for fault in row.faults],
         "findings": list(findings),
         "marks": list(marks.of(row.number)),
@@ -158,23 +159,32 @@ def _line(place: Place) -> dict[str, Any]:
 def _exchange(
     row: ReportRow, lookups: Lookups
 ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    entry, mask = row.entry, lookups.mask
-    if isinstance(entry, Call) and on_connection(entry):
-        return _commands(entry, lookups)
-    if isinstance(entry, Call):
-        line = f"{entry.method} {entry.target}"
-        headers, cut = entry.request_headers.pairs, entry.cut.get("request_body")
-        request = _message(line, headers, entry.request_body, mask, cut)
-        headers, cut = entry.response_headers.pairs, entry.cut.get("response_body")
-        answer = _message(status_line(entry), headers, entry.response_body, mask, cut)
-        if entry.facts.get("encoding") == "base64" and "decoded" in answer:
-            answer["decoded"] = each_from_base64(answer["decoded"])
-        return request, answer
-    if isinstance(entry, ServedRequest):
-        return _served(entry, mask)
-    if row.kind == "attempt" and isinstance(entry, Event):
-        return _delivered(entry, row.status, lookups)
+    source = row.source
+    if source.call is not None:
+        return _called(source.call, lookups)
+    if source.request is not None:
+        return _served(source.request, lookups.mask)
+    if source.delivery is not None:
+        return _delivered(source.delivery, row.status, lookups)
     return None, None
+
+
+def _called(call: Call, lookups: Lookups) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    functions, mask = functions_of(call.service).calls, lookups.mask
+    if (exchange := functions.connection_exchange(call, lookups)) is not None:
+        request = _message(exchange.request, (), b"", mask)
+        if exchange.answer is None:
+            return request, None
+        answer = _message("reply", (), exchange.answer.encode(), mask)
+        return request, answer | _digits(exchange.content)
+    line = f"{call.method} {call.target}"
+    headers, cut = call.request_headers.pairs, call.cut.get("request_body")
+    request = _message(line, headers, call.request_body, mask, cut)
+    headers, cut = call.response_headers.pairs, call.cut.get("response_body")
+    answer = _message(status_line(call), headers, call.response_body, mask, cut)
+    if "decoded" in answer:
+        answer["decoded"] = functions.decoded_answer(call, answer["decoded"])
+    return request, answer
 
 
 def _served(served: ServedRequest, mask: Mask) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -195,10 +205,10 @@ def _served(served: ServedRequest, mask: Mask) -> tuple[dict[str, Any], dict[str
 def _delivered(
     event: Event, status: int | None, lookups: Lookups
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return the request and the response of a queue's delivery attempt.
+    """Return the request and the response of a delivery attempt.
 
-    A queue of this process keeps its most recent deliveries. For another queue, only the events of
-    failed attempts and callbacks contain bodies.
+    A fake of this process keeps its most recent deliveries. For another one, only the events of failed
+    attempts and callbacks contain bodies.
     """
     data, mask = event.data, lookups.mask
     line = f"{data.get('method', 'POST')} {data.get('url', '')}"
@@ -215,25 +225,6 @@ def _delivered(
     return request, None if status is None else answer
 
 
-def _commands(call: Call, lookups: Lookups) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return the commands on a database connection that one row shows, and the reply as a value."""
-    steps = lookups.grouped_calls.get(call.number, ())
-    lines = [line for step in (*steps, call) for line in step.facts.get("words") or ()]
-    if hides_words(call):
-        lines = [[line[0], HIDDEN] for line in lines]
-    text = "\n".join(map(functions_of(call.service).command_text, lines))
-    request = _message(text, (), b"", lookups.mask)
-    try:
-        value = reply(call)
-    except (ValueError, LookupError, RecursionError):
-        return request, None
-    text = compact(value["error"] if is_error(value) else value["result"])
-    answer = _message("reply", (), text.encode(), lookups.mask)
-    body = call.response_body
-    # The bytes of a string follow its length.
-    return request, answer | _digits(body.partition(b"\r\n")[2][:-2] if body[:1] == b"$" else body)
-
-
 def _message(
     line: str,
     headers: Iterable[tuple[str, str]],
@@ -242,13 +233,13 @@ def _message(
     cut: int | None = None,
     missing: bool = False,
 ) -> dict[str, Any]:
-    whole = body.decode("utf-8", "replace")
+    text = body.decode("utf-8", "replace")
     message: dict[str, Any] = {"line": line, "headers": list(map(list, headers))}
-    message |= {"body": whole[:LONGEST], **_digits(body)}
-    value = parsed(whole) if len(whole) <= LONGEST else None
+    message |= {"body": text[:LONGEST], **_digits(body)}
+    value = parsed(text) if len(text) <= LONGEST else None
     if isinstance(value, dict | list):
         message["decoded"] = mask.value(decoded(value))
-    if cut is not None or len(whole) > LONGEST:
+    if cut is not None or len(text) > LONGEST:
         message["cut"] = cut or len(body)
     if missing:
         message["missing"] = True
@@ -265,21 +256,19 @@ def _digits(body: bytes) -> dict[str, str]:
 
 
 def _data(row: ReportRow) -> dict[str, Any]:
-    if isinstance(row.entry, Call):
-        data: Mapping[str, Any] = row.entry.facts
-        if hides_words(row.entry) or len(data.get("words") or ()) > _MOST_WORDS:
-            data = {name: value for name, value in data.items() if name != "words"}
-        if row.delivery is not None:
-            data = {**data, "delivery": row.delivery.data}
-    elif isinstance(row.entry, Event):
-        data = row.entry.data
-    else:
-        return {}
+    call, delivery = row.source.call, row.source.delivery
+    data: Mapping[str, Any] = {}
+    if call is not None:
+        data = functions_of(call.service).calls.shown_facts(call)
+        if delivery is not None:
+            data = {**data, "delivery": delivery.data}
+    elif (event := delivery or row.source.event or row.source.action) is not None:
+        data = event.data
     # The row shows where an action was called.
     left_out = {*_LEFT_OUT, "where"} if row.kind == "action" else _LEFT_OUT
     facts = _plain({name: value for name, value in data.items() if name not in left_out})
-    if row.delivery is not None and row.delivery.data.get("traceback"):
-        facts["traceback"] = str(row.delivery.data["traceback"])
+    if delivery is not None and delivery.data.get("traceback"):
+        facts["traceback"] = str(delivery.data["traceback"])
     return facts
 
 

@@ -7,12 +7,10 @@ statements that assigned the names in it. Source: the traceback and the syntax t
 from __future__ import annotations
 
 import ast
-import linecache
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from inspect import getattr_static
 from itertools import takewhile
 from traceback import walk_tb
@@ -20,9 +18,10 @@ from types import CellType, CodeType, FrameType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from ..core.errors import chain_of
-from ..core.frames import CodePlace, is_own, place_at, stack_of
+from ..core.frames import CodePlace, is_own, stack_of
 from ..core.libraries import is_library
 from ..core.recorder import Look
+from ..core.statements import FUNCTIONS, Span, expressions_of, span_of, statements_around, tree_of
 from .model import Place
 
 _LEVELS = 4
@@ -42,22 +41,6 @@ class UnequalValues(NamedTuple):
         codes = (frame.f_code for frame in stack_of(sys._getframe(1)) if not is_own(frame))
         code = next((code for code in codes if not is_library(code.co_filename)), None)
         return None if code is None else cls(code, left, right)
-
-
-class Span(NamedTuple):
-    """The lines of a statement in a file."""
-
-    file: str
-    first: int
-    last: int
-
-    def has(self, place: CodePlace) -> bool:
-        code, _ = place
-        return code.co_filename == self.file and self.first <= line_of(place) <= self.last
-
-
-def line_of(place: CodePlace) -> int:
-    return int(place_at(place)["line"])
 
 
 @dataclass(frozen=True)
@@ -121,124 +104,46 @@ def promise_looks(raised: BaseException | None) -> list[Look]:
 
 def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> FailedStatement | None:
     file = frame.f_code.co_filename
-    tree = _tree(file)
-    path = [] if tree is None else list(_path_to(tree, line))
+    path = statements_around(file, line)
     if not path:
         return None
     statement = path[-1]
-    function = next((node for node in reversed(path) if isinstance(node, _FUNCTIONS)), tree)
+    function = next((node for node in reversed(path) if isinstance(node, FUNCTIONS)), tree_of(file))
     assert function is not None
-    span = _span(file, statement)
-    groups = [LineGroup((span,), _called(frame, _expressions(statement)) - inner)]
+    span = span_of(file, statement)
+    groups = [LineGroup((span,), _called(frame, expressions_of(statement)) - inner)]
     names, seen = _names(statement), {span}
     compared = _compared(statement)
     for _ in range(_LEVELS):
         assignments = [node for name in sorted(names)
                        if (node := _assignment(function, name, span.first)) is not None]  # fmt: skip
-        spans = {_span(file, node): node for node in assignments}
-        fresh = [node_span for node_span in spans if node_span not in seen]
-        if not fresh:
+        spans = {span_of(file, node): node for node in assignments}
+        new_spans = [node_span for node_span in spans if node_span not in seen]
+        if not new_spans:
             break
-        seen.update(fresh)
-        nodes = [spans[node_span] for node_span in fresh]
+        seen.update(new_spans)
+        nodes = [spans[node_span] for node_span in new_spans]
         compared |= frozenset[str]().union(*map(_compared, nodes))
-        called = frozenset[CodeType]().union(*(_called(frame, _expressions(n)) for n in nodes))
-        groups.append(LineGroup(tuple(fresh), called - inner))
+        called = frozenset[CodeType]().union(*(_called(frame, expressions_of(n)) for n in nodes))
+        groups.append(LineGroup(tuple(new_spans), called - inner))
         names = set[str]().union(*map(_names, nodes))
     repeats = any(isinstance(node, _REPEATING) for node in ast.walk(statement))
     place = Place(file, line, frame.f_code.co_name)
     return FailedStatement(place, tuple(groups), frame.f_code, compared, repeats)
 
 
-def source_at(file: str, line: int) -> str:
-    """Return the statement that begins at a line of a file in one line. Of a line inside a statement,
-    return the expressions that begin there; the line alone if it cannot be parsed.
-    """
-    tree = _tree(file)
-    path = [] if tree is None else list(_path_to(tree, line))
-    if not path:
-        return _source(Span(file, line, line))
-    span = _span(file, path[-1])
-    if span.first < line:
-        ends = [node.end_lineno or line for node in _expressions(path[-1])
-                if isinstance(node, ast.expr) and node.lineno == line]  # fmt: skip
-        span = Span(file, line, max(ends, default=line))
-    return _source(span)
-
-
-def handler_at(file: str, line: int) -> tuple[int, str] | None:
-    """Return the line and the source of the first ``except`` of the innermost ``try`` around a line of
-    code; None if there is none.
-    """
-    tree = _tree(file)
-    path = [] if tree is None else list(_path_to(tree, line))
-    for statement in reversed(path):
-        if isinstance(statement, ast.Try) and statement.handlers:
-            body = statement.body
-            if body[0].lineno <= line <= (body[-1].end_lineno or line):
-                handler = statement.handlers[0]
-                end = handler.body[0].end_lineno or handler.body[0].lineno
-                return handler.lineno, _source(Span(file, handler.lineno, end))
-        if isinstance(statement, _FUNCTIONS):
-            return None
-    return None
-
-
-def _source(span: Span) -> str:
-    lines = range(span.first, span.last + 1)
-    text = " ".join(linecache.getline(span.file, line).strip() for line in lines)
-    return re.sub(r"(?<=[([{]) |,? ?(?=[)\]}])", "", text).removesuffix(",")
-
-
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _REPEATING = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-@cache
-def _parsed(file: str, source: str) -> ast.Module | None:
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return None
-
-
-def _tree(file: str) -> ast.Module | None:
-    linecache.checkcache(file)
-    return _parsed(file, "".join(linecache.getlines(file)))
-
-
-def _path_to(node: ast.AST, line: int) -> Iterator[ast.stmt]:
-    """Yield the statements around a line, the outermost first."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.stmt):
-            if child.lineno <= line <= (child.end_lineno or child.lineno):
-                yield child
-                yield from _path_to(child, line)
-        else:  # such as the handler of an exception
-            yield from _path_to(child, line)
-
-
-def _span(file: str, statement: ast.stmt) -> Span:
-    """Return the lines of a statement, or of the head of a compound one."""
-    body = getattr(statement, "body", None)
-    last = statement.end_lineno or statement.lineno
-    return Span(file, statement.lineno, max(statement.lineno, body[0].lineno - 1) if body else last)
-
-
-def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
-    """Yield the expressions of a statement, without the statements inside it."""
-    for child in ast.iter_child_nodes(statement):
-        if not isinstance(child, ast.stmt):
-            yield from ast.walk(child)
-
-
 def _names(statement: ast.stmt) -> set[str]:
-    return {node.id for node in _expressions(statement)
+    return {node.id for node in expressions_of(statement)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}  # fmt: skip
 
 
 def _compared(statement: ast.stmt) -> frozenset[str]:
-    attributes = {node.attr for node in _expressions(statement) if isinstance(node, ast.Attribute)}
+    attributes = {
+        node.attr for node in expressions_of(statement) if isinstance(node, ast.Attribute)
+    }
     return frozenset(attributes | _names(statement))
 
 
@@ -258,13 +163,13 @@ def changing(
     spans: list[Span] = []
     handlers = set(handlers)
     for code in {*codes, *handlers}:
-        tree = _tree(code.co_filename)
+        tree = tree_of(code.co_filename)
         node = None if tree is None else _node_of(tree, code)
         if tree is None or node is None:
             continue
         if code is statement.code:
             changes = _changes(node, statement.names)
-            spans += [_span(code.co_filename, change) for change in changes]
+            spans += [span_of(code.co_filename, change) for change in changes]
             continue
         reached = _reached(tree, node) if code in handlers else [node]
         if any(_changes_any(function, statement.names) for function in reached):
@@ -280,7 +185,7 @@ def _changes_any(function: ast.AST, names: frozenset[str]) -> bool:
 
 def _reached(tree: ast.Module, function: ast.AST) -> list[ast.AST]:
     """Return a function, and those of the same file that it calls by their names."""
-    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)}
+    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)}
     reached: list[ast.AST] = [function]
     for node in reached:  # which grows meanwhile
         called = {_name(call.func) for call in ast.walk(node) if isinstance(call, ast.Call)}
@@ -298,7 +203,7 @@ def _node_of(tree: ast.Module, code: CodeType) -> ast.AST | None:
                    if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno]  # fmt: skip
         return lambdas[0] if len(lambdas) == 1 else None
     for node in ast.walk(tree):
-        if isinstance(node, _FUNCTIONS) and node.name == code.co_name:
+        if isinstance(node, FUNCTIONS) and node.name == code.co_name:
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             if first == code.co_firstlineno:
                 return node
@@ -308,9 +213,9 @@ def _node_of(tree: ast.Module, code: CodeType) -> ast.AST | None:
 def _changes(function: ast.AST, names: frozenset[str]) -> Iterator[ast.stmt]:
     """Yield the statements of a function that change an object with one of the names."""
     for child in ast.iter_child_nodes(function):
-        if isinstance(child, _FUNCTIONS):
+        if isinstance(child, FUNCTIONS):
             continue  # It has code of its own.
-        if isinstance(child, ast.stmt) and names & set(map(_changed, _expressions(child))):
+        if isinstance(child, ast.stmt) and names & set(map(_changed, expressions_of(child))):
             yield child
         yield from _changes(child, names)
 
@@ -335,10 +240,10 @@ def _assignment(function: ast.AST, name: str, before: int) -> ast.stmt | None:
     statements = [
         node
         for node in ast.walk(function)
-        if isinstance(node, ast.stmt) and node.lineno < before and not isinstance(node, _FUNCTIONS)
+        if isinstance(node, ast.stmt) and node.lineno < before and not isinstance(node, FUNCTIONS)
         if any(
             isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Store)
-            for part in _expressions(node)
+            for part in expressions_of(node)
         )
     ]
     return max(statements, key=lambda node: node.lineno, default=None)

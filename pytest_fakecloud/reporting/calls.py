@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..core.calls import Call, Entry, Event, on_connection
-from .redis_replies import reply
+from ..core.calls import Call, Entry, Event
+from .contract import functions_of
 from .values import parsed, readable, scalar
+
+
+def calls_in(entries: Iterable[Entry], service: str = "") -> list[Call]:
+    """Return the calls among entries, only those to a service if one is given."""
+    calls = [entry for entry in entries if isinstance(entry, Call)]
+    return [call for call in calls if service in ("", call.service)]
+
+
+def events_in(entries: Iterable[Entry]) -> list[Event]:
+    return [entry for entry in entries if isinstance(entry, Event)]
 
 
 def has_full_answer(call: Call) -> bool:
@@ -56,25 +66,25 @@ def envelope(call: Call) -> Any:
 
     Raises ``LookupError``, ``TypeError`` or ``ValueError`` if the response has none.
     """
-    return (reply(call) if on_connection(call) else parsed(call.response_body))["result"]
+    return parsed(call.response_body)["result"]
 
 
 def error_of(call: Call) -> tuple[str, str]:
     """Return the status and the message of an error response; empty strings for any other response."""
     if call.status is None or call.status < 400:
         return "", ""
-    if on_connection(call) and call.response_body.startswith(b"-"):
-        return "", str(reply(call)["error"])  # a Redis reply has no status
+    error = functions_of(call.service).calls.connection_error(call)
+    if error is not None:
+        return "", error  # such an answer has no status
     body = parsed(call.response_body)
     if isinstance(body, dict) and isinstance(body.get("error"), str):
         return str(call.status), scalar(body["error"])
     return str(call.status), readable(call.response_body)
 
 
-def changed_items(entry: Entry) -> Iterator[tuple[str, str]]:
+def changed_items(event: Event) -> Iterator[tuple[str, str]]:
     """Yield the items that an event without a call changed, such as a restore, each with its section of
     the fake's state.
     """
-    changed = entry.data.get("changed") if isinstance(entry, Event) else None
-    for section, items in (changed or {}).items():
+    for section, items in (event.data.get("changed") or {}).items():
         yield from ((section, item) for item in items)

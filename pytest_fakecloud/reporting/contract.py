@@ -1,29 +1,158 @@
-"""What reports call of a service: the `ReportFunctions` in its ``report/functions.py``."""
+"""What reports call of a service: the `ReportFunctions` in its ``report/functions.py``.
+
+They are grouped by what a row is made from: a call to a fake, an event inside one, an action of the
+test on one, or a delivery by one. The modules of this folder know no service.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..cloud.services import imported, named
-from ..core.calls import Arguments, Call, Entry, Event
+from ..core.calls import Action, Arguments, Call, Entry, Event
+from .model import DataAccess, Finding, ReportRow, ReportSubject, Sentences, Sought, Summary
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
     from .findings import ObservedTest
-    from .lookups import Exchanged, Lookups, ServiceLookups
+    from .lookups import Background, Exchanged, Lookups, ServiceLookups
     from .mask import Mask
-    from .model import DataAccess, Finding, ReportRow, ReportSubject, Sentences, Sought, Summary
 
 Detector: TypeAlias = "Callable[[ObservedTest, Any], Iterable[Finding]]"
 """A function that finds facts about a fake in the journal of a test."""
-CommandExchange: TypeAlias = "tuple[Sequence[str], Any, Sequence[DataAccess]]"
-"""A command, its result, and what it accessed."""
+
+
+class CommandExchange(NamedTuple):
+    """A command, its result, None without one, and what it accessed."""
+
+    words: Sequence[str]
+    result: Any
+    accesses: Sequence[DataAccess]
+
+
+class ConnectionExchange(NamedTuple):
+    """A call that is no HTTP request, as text; ``answer`` is None if it is unknown."""
+
+    request: str
+    answer: str | None
+    content: bytes
+    """The bytes of the answer, which are shown in hexadecimal if they are not UTF-8."""
+
+
+class SpanNames(NamedTuple):
+    """The names of a service in traces of OpenTelemetry."""
+
+    kind: str
+    """The beginning of its attributes: ``db`` or ``messaging``."""
+    system: str
+    attributes: Sequence[tuple[str, str]]
+    """The attributes of a call, each with the fact of the call that is its value, or ``route``."""
 
 
 def _nothing(*arguments: object) -> tuple[()]:
     return ()
+
+
+def _none(*arguments: object) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFunctions:
+    """The functions about calls to the fakes of a service."""
+
+    summary: Callable[[Call, Lookups], Summary | None]
+    """The words of a request and its answer. None lets the row show the request as it is."""
+    accesses: Callable[[Call, Lookups], Iterable[DataAccess]]
+    """The data that a call read and wrote, and whether it did something."""
+    subjects: Callable[[Call, Lookups], Iterable[ReportSubject]] = _nothing
+    """What a call is about: needed if the page should filter rows by it."""
+    may_wait: Callable[[Call], bool] = lambda call: False
+    """Whether a call may have waited: needed if that depends on more than its route, of which
+    ``lingers`` says it.
+    """
+    commands: Callable[[Call, Lookups], Iterable[CommandExchange]] | None = None
+    """The commands of a call: needed if a call can have several."""
+    hides_body: Callable[[Call], bool] = lambda call: False
+    """Whether the body of a request may contain a password at any place: needed if it can."""
+    shown_facts: Callable[[Call], Mapping[str, Any]] = lambda call: call.facts
+    """The facts of a call that are shown: needed if not all are."""
+    decoded_answer: Callable[[Call, Any], Any] = lambda call, answer: answer
+    """The JSON value of an answer, decoded: needed if clients can ask for another encoding."""
+    connection_exchange: Callable[[Call, Lookups], ConnectionExchange | None] = _none
+    """A call that is no HTTP request, None for any other: needed if the fakes have such calls."""
+    connection_error: Callable[[Call], str | None] = _none
+    """The error in the answer to such a call, None without one: needed with ``connection_exchange``."""
+    rejection: Callable[[Call, Any], Mapping[str, str] | None] = _none
+    """Why a fake rejected the credentials of a call, None if they are just missing, wrong, or those of
+    another fake: needed for other reasons. The sentence of its ``kind`` has the key ``rejected_{kind}``.
+    """
+    clients: Collection[str] = ()
+    """The packages that applications use to call the service."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFunctions:
+    """The functions about events inside the fakes of a service."""
+
+    summary: Callable[[Event, Lookups], Summary | None] = _none
+    """The words of an event. None lets the row show the kind and the text of the event."""
+    accesses: Callable[[Event, Lookups], Iterable[DataAccess]] = _nothing
+    """The data that an event changed. If a call caused the event, its row accessed this data."""
+    subjects: Callable[[Event, Lookups], Iterable[ReportSubject]] = _nothing
+    """What an event, also a delivery, is about: needed if the page should filter rows by it."""
+    callers: Callable[[Iterable[ReportRow]], Mapping[int, ReportRow]] = lambda rows: {}
+    """The rows of the calls that caused events, by the events' numbers: needed if calls do."""
+    results_from: Callable[[Event, Event], bool] = lambda event, before: False
+    """Whether an event results from the event before it: needed if events cause events."""
+    effect: Callable[[Event, Call | None, Lookups], str] = lambda event, call, lookups: ""
+    """What an event adds to the row of its cause, empty if nothing: needed with ``callers`` and
+    ``results_from``.
+    """
+    volatile: Collection[str] = ()
+    """The details that may differ between two events that are otherwise equal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionFunctions:
+    """The functions about actions of the test on the fakes of a service."""
+
+    summary: Callable[[Action, Lookups], Summary | None] = _none
+    """The words of an action. None lets the row show the call of the method."""
+    accesses: Callable[[Action, Lookups], Iterable[DataAccess]] = _nothing
+    """The data that an action changed."""
+    subjects: Callable[[Action, Lookups], Iterable[ReportSubject]] = _nothing
+    """What an action is about: needed if the page should filter rows by it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryFunctions:
+    """The functions about deliveries, which the fakes of a service send to the application or to other
+    fakes. The row of a delivery to a fake of the cloud has its call, too.
+    """
+
+    summary: Callable[[ReportRow, ReportRow, Lookups, Summary | None], Summary] = (
+        lambda row, last, lookups, received: received or Summary(row.operation)
+    )
+    """The words of the row of an attempt, given the last of equal ones, and the words of the call if a
+    fake received it.
+    """
+    accesses: Callable[[ReportRow, Event, Lookups], Iterable[DataAccess]] = _nothing
+    """The data that a delivery read and wrote, given its row."""
+    received: Callable[[Iterable[Entry]], Mapping[int, Event]] = lambda entries: {}
+    """The attempts that fakes of the cloud received, by the numbers of their calls."""
+    subjects: Callable[[Call], Iterable[ReportSubject]] = _nothing
+    """What a call to any fake is about if it is a delivery."""
+    exchanges: Callable[[Any], Iterable[tuple[int, Exchanged]]] = _nothing
+    """What the recent attempts of a fake sent and received, with the number at which each began."""
+    handlers: Callable[
+        [Any, Sequence[ReportRow]], Iterable[tuple[Iterable[object], Sequence[int]]]
+    ] = _nothing
+    """The functions of the application that received deliveries of a fake, with the numbers of the rows
+    of these, given the rows of all its deliveries.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,61 +162,36 @@ class ReportFunctions:
     request that was rejected, and for one that the journal cut; others are shown in the report.
     """
 
-    accesses: Callable[[ReportRow, Lookups], Iterable[DataAccess]]
-    """The data that a row read and wrote, and whether it did something."""
+    calls: CallFunctions
     sought: Callable[[Any, str, Arguments], Iterable[Sought]]
     """The data that the test looked at with a method of a fake, given the method's name."""
-    summary: Callable[[Entry, Lookups], Summary | None]
-    """The words of a request and its answer, of an event, or of an action of the test. None lets the row
-    show the entry as it is: the request, the kind and the text of the event, the call of the method.
-    """
-    subjects: Callable[[Entry, Lookups], Iterable[ReportSubject]] = _nothing
-    """What a call, an event or an action is about: needed if the page should filter rows by it."""
-    findings: Sequence[Detector] = ()
-    """The detectors: needed if mistakes are possible that no row shows."""
-    sentences: Sentences = field(default_factory=dict)
-    """The sentence of each kind of finding, also of unfinished work: needed if it has any."""
-    unfinished: Callable[[Any, Lookups], Iterable[Finding]] = _nothing
-    """Findings about the pending work of a fake: needed if work goes on after an answer."""
+    events: EventFunctions = EventFunctions()
+    """Needed if a fake records events, such as the end of a wait or of a TTL."""
+    actions: ActionFunctions = ActionFunctions()
+    """Needed if the test can change the data of a fake, with methods that are an ``@action``."""
+    deliveries: DeliveryFunctions = DeliveryFunctions()
+    """Needed if a fake sends requests itself."""
     lookups: Callable[[BaseCloud, Sequence[Entry], Mask], ServiceLookups] | None = None
     """What is looked up in several entries, and in the data of its fakes: needed if one entry does not
     have all words of its row.
     """
-    background: Callable[[Any, Iterable[Entry], Lookups], Mapping[int, Mapping[Any, Any]]] = (
+    background: Callable[[Any, Iterable[Entry], Lookups], Mapping[int, Background]] = (
         lambda fake, entries, lookups: {}
     )
     """What a fake knows about calls, by their numbers: needed if that is not in their answers."""
-    exchanges: Callable[[Call, Lookups], Iterable[CommandExchange]] | None = None
-    """The commands of a call: needed if a call can have several."""
-    may_wait: Callable[[Call], bool] = lambda call: False
-    """Whether a call may have waited: needed if that depends on more than its route."""
-    command_text: Callable[[Sequence[str]], str] = " ".join
-    """A command as one line: needed if clients send commands on connections."""
-    callers: Callable[[Iterable[ReportRow]], Mapping[int, ReportRow]] = lambda rows: {}
-    """The rows of the calls that caused events, by the events' numbers: needed if calls do."""
-    results_from: Callable[[Event, Event], bool] = lambda event, before: False
-    """Whether an event results from the event before it: needed if events cause events."""
-    effect: Callable[[Event, Call | None, Lookups], str] = lambda event, call, lookups: ""
-    """What an event adds to the row of its cause, empty if nothing: needed with ``callers`` and
-    ``results_from``.
-    """
-    handlers: Callable[[Any], Iterable[tuple[Iterable[object], set[str]]]] = _nothing
-    """The functions of the application that received messages, with the ids of these: needed if a fake
-    calls functions of the application.
-    """
-    attempts: Callable[[Any], Iterable[tuple[int, Exchanged]]] = _nothing
-    """What the recent delivery attempts of a fake sent and received, with the number at which each
-    began: needed if it delivers.
-    """
-    attempt_summary: Callable[[ReportRow, ReportRow, Lookups, Summary | None], Summary] | None = (
-        None
-    )
-    """The words of a delivery attempt, and of the last of equal ones, given those of the call if a fake
-    received it: needed if it delivers.
-    """
+    findings: Sequence[Detector] = ()
+    """The detectors: needed if mistakes are possible that no row shows."""
+    unfinished: Callable[[Any, Lookups], Iterable[Finding]] = _nothing
+    """Findings about the pending work of a fake: needed if work goes on after an answer."""
+    sentences: Sentences = field(default_factory=dict)
+    """The sentence of each kind of finding, also of unfinished work: needed if it has any."""
+    spans: SpanNames | None = None
+    """Its names in traces of OpenTelemetry."""
 
 
-_NONE = ReportFunctions(accesses=_nothing, sought=_nothing, summary=lambda entry, lookups: None)
+_WITHOUT_REPORTS = ReportFunctions(
+    calls=CallFunctions(summary=_none, accesses=_nothing), sought=_nothing
+)
 
 
 def functions_of(service_name: str) -> ReportFunctions:
@@ -96,6 +200,6 @@ def functions_of(service_name: str) -> ReportFunctions:
     """
     service = named(service_name)
     if service is None or not service.report:
-        return _NONE
+        return _WITHOUT_REPORTS
     functions: ReportFunctions = imported(service.report)
     return functions

@@ -14,11 +14,12 @@ from typing import Any
 
 from ..cloud.base import BaseCloud, context_of
 from ..cloud.fake import Fake, core_of
-from ..core.calls import Action, Call, Entry, Event, on_connection
+from ..core.calls import Action, Call, Entry, Event
 from ..core.errors import describe_error, report_hook_failure
-from ..core.violations import Violation
+from ..core.violations import Violation, without_message
 from .accesses import OrderedAccess
 from .asserted import UnequalValues
+from .calls import calls_in
 from .contract import functions_of
 from .lookups import Lookups, records_of
 from .model import Finding, Marks, ReadByStatement, ReportRow, ReportSubject
@@ -89,8 +90,8 @@ def concerning(
 
 def _address(row: ReportRow) -> str:
     """Return the URL of a delivery or of a request to the application; empty for other rows."""
-    if row.delivery is not None:
-        return str(row.delivery.data.get("url") or "")
+    if row.source.delivery is not None:
+        return str(row.source.delivery.data.get("url") or "")
     return row.operation if row.kind == "request" else ""
 
 
@@ -128,7 +129,7 @@ def about(
     has the number of its row; ``evidence`` are the numbers of other rows.
     """
     rows = tuple(dict.fromkeys((decisive.number, *evidence)))
-    values = {subject.kind: subject.name, **values}
+    values = {subject.kind.name: subject.name, **values}
     return Finding(kind, decisive.fake, rows, (subject,), values)
 
 
@@ -172,7 +173,7 @@ class ObservedTest:
 
     @cached_property
     def calls(self) -> list[Call]:
-        return [entry for entry in self.entries if isinstance(entry, Call)]
+        return calls_in(self.entries)
 
     def calls_of(self, fake: Any) -> list[Call]:
         return [call for call in self.calls if call.fake == fake.name]
@@ -180,11 +181,11 @@ class ObservedTest:
     def actions_on(self, fake: Any) -> list[Action]:
         return [action for action in records_of(self.cloud).actions if action.fake == fake.name]
 
-    def deliveries_of(self, queue: Any) -> Iterator[tuple[ReportRow, Event]]:
-        """Yield the row and the event of each delivery attempt of a queue."""
+    def deliveries_of(self, fake: Any) -> Iterator[tuple[ReportRow, Event]]:
+        """Yield the row and the event of each delivery attempt of a fake."""
         for row in self.rows:
-            event = row.delivery
-            if event and event.fake == queue.name and event.number > core_of(queue).rewound:
+            event = row.source.delivery
+            if event and event.fake == fake.name and event.number > core_of(fake).rewound:
                 yield row, event
 
 
@@ -200,7 +201,7 @@ def clock_frozen(test: ObservedTest) -> Iterator[Finding]:
     if any(
         call.route in waiting
         or call.outcome != "answered"
-        or functions_of(call.service).may_wait(call)
+        or functions_of(call.service).calls.may_wait(call)
         for call in test.calls
     ):
         return
@@ -215,10 +216,7 @@ def violations(cloud: BaseCloud) -> list[Finding]:
     """Return the strict-mode violations, counted if identical, and the rejected credentials."""
     groups: dict[object, list[Violation]] = {}
     for violation in cloud.violations():
-        # Treat violations that differ only in the message ID as identical.
-        facts = {name: value for name, value in violation.facts.items() if name != "message_id"}
-        alike = violation.kind, repr(facts) if "message_id" in violation.facts else violation.text
-        groups.setdefault(alike, []).append(violation)
+        groups.setdefault(without_message(violation), []).append(violation)
     violations = []
     for first, *others in groups.values():
         values = {"violation": first.kind, "text": first.text, "times": 1 + len(others)}
@@ -235,7 +233,7 @@ def rejected(
     """Yield a finding for each fake that answered 401, with the reasons; ``every_call``: and nothing
     else. ``meant`` calls are ignored.
     """
-    all_calls = [entry for entry in cloud.journal.entries if isinstance(entry, Call)]
+    all_calls = calls_in(cloud.journal.entries)
     for fake in context_of(cloud).fakes:
         calls = [call for call in all_calls if call.fake == fake.name]
         wrong = [call for call in calls if call.status == 401 and call.fault is None]
@@ -252,13 +250,11 @@ def rejected(
 
 
 def _credentials(call: Call, cloud: BaseCloud, rejecting: Fake) -> dict[str, str]:
-    if on_connection(call):
-        return {"kind": "password" if b"WRONGPASS" in call.response_body else "no_password"}
+    if (rejection := functions_of(call.service).calls.rejection(call, rejecting)) is not None:
+        return dict(rejection)
     credentials = call.request_headers.get("Authorization")
     if credentials is None:
         return {"kind": "query" if "_token=" in call.target else "none"}
-    if credentials == f"Bearer {getattr(rejecting, 'read_only_token', None)}":
-        return {"kind": "read_only"}
     for fake in cloud.fakes():
         if fake is not rejecting and fake.headers.get("Authorization") == credentials:
             return {"kind": "other", "other": fake.name}

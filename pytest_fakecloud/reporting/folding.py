@@ -49,8 +49,9 @@ def merged(rows: Sequence[ReportRow], marked: Collection[int]) -> list[FoldedRow
         at = line_numbers.get(row.follows)
         if at is None and lines and _results_from(row, lines[-1].row):
             at = len(lines) - 1
-        if at is not None and row.number not in marked and isinstance(row.entry, Event):
-            lines[at] = replace(lines[at], effects=(*lines[at].effects, row.entry))
+        event = row.source.event
+        if at is not None and row.number not in marked and event is not None:
+            lines[at] = replace(lines[at], effects=(*lines[at].effects, event))
             continue
         line_numbers[row.number] = len(lines)
         lines.append(FoldedRow((row,)))
@@ -58,10 +59,10 @@ def merged(rows: Sequence[ReportRow], marked: Collection[int]) -> list[FoldedRow
 
 
 def _results_from(row: ReportRow, before: ReportRow) -> bool:
-    if not isinstance(row.entry, Event) or not isinstance(before.entry, Event):
+    event, event_before = row.source.event, before.source.event
+    if event is None or event_before is None or event.fake != event_before.fake:
         return False
-    is_of_fake = row.entry.fake == before.entry.fake
-    return is_of_fake and functions_of(row.service).results_from(row.entry, before.entry)
+    return functions_of(row.service).events.results_from(event, event_before)
 
 
 def folded(unfolded: Sequence[FoldedRow]) -> list[FoldedRow]:
@@ -124,13 +125,13 @@ def _varies(before: FoldedRow, line: FoldedRow) -> int | None:
     row, last = line.row, before.rows[-1]
     if not row.kind == last.kind == "action" or _ACTION(row) != _ACTION(last):
         return None
-    if isinstance(row.entry, Event) and "fault" in row.entry.data:
+    if row.source.action is not None and "fault" in row.source.action.data:
         return None
     if len(line.rows) > 1 or (len(before.rows) > 1 and before.varies is None):
         return None  # equal ones, which are counted
-    differing = [at for at, (one, other) in enumerate(zip(row.words, last.words, strict=False))
-                 if one != other]  # fmt: skip
-    if len(row.words) != len(last.words) or len(differing) != 1:
+    arguments = zip(row.arguments, last.arguments, strict=False)
+    differing = [at for at, (argument, other) in enumerate(arguments) if argument != other]
+    if len(row.arguments) != len(last.arguments) or len(differing) != 1:
         return None
     return differing[0] if before.varies in (None, differing[0]) else None
 

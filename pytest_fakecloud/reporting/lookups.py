@@ -15,7 +15,7 @@ from .contract import functions_of
 from .mask import Mask
 
 LONG = 16
-"""Maximum length of the name of a consumer or a workflow run that is shown in full."""
+"""Maximum length of a name that is shown in full, such as that of a consumer."""
 _WORD = re.compile(r"\b\w{20,}")
 """A word that is as long as an id."""
 
@@ -43,13 +43,19 @@ class ServiceLookups:
     """The calls in the row of another one, by that one's number, such as those of a transaction."""
     without_row: Set[int] = frozenset()
     """The numbers of these calls."""
-    results: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The step of a workflow run whose result a message has, by the message's ID; the console reads it
-    in the data of fakes.
+    details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What entries do not say about an ID, which the console reads in the data of fakes: of a message,
+    the step of a workflow run whose result it has.
     """
 
 
+@dataclass(frozen=True, slots=True)
+class Background:
+    """What a fake knows about a call beside its answer. Each service has a class of its own for it."""
+
+
 _Own = TypeVar("_Own", bound=ServiceLookups)
+_Known = TypeVar("_Known", bound=Background)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +64,7 @@ class Lookups(ServiceLookups):
 
     attempts: Mapping[int, Exchanged] = field(default_factory=dict)
     """The request and the outcome of each delivery attempt, by the number at which it began."""
-    background: Mapping[int, Mapping[Any, Any]] = field(default_factory=dict)
+    background: Mapping[int, Background] = field(default_factory=dict)
     """What fakes know about calls beside their answers, by the call's number; only in reports."""
     services: Mapping[type, ServiceLookups] = field(default_factory=dict)
     """The lookups of each service, by their class (see `of()`)."""
@@ -67,8 +73,13 @@ class Lookups(ServiceLookups):
 
     def of(self, own_class: type[_Own]) -> _Own:
         """Return the lookups of the service with a class of its own; empty ones without the service."""
-        own = self.services.get(own_class)
-        return own if isinstance(own, own_class) else own_class()
+        lookups = self.services.get(own_class)
+        return lookups if isinstance(lookups, own_class) else own_class()
+
+    def known(self, call: Call, own_class: type[_Known]) -> _Known:
+        """Return the background of a call in the class of its service; an empty one if there is none."""
+        background = self.background.get(call.number)
+        return background if isinstance(background, own_class) else own_class()
 
     def short(self, name: object) -> str:
         """Return the short form of an id or name; the name itself if it has none."""
@@ -89,16 +100,18 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = N
     contributed = [function(cloud, entries, mask) for function in functions if function is not None]
 
     def of_all(name: str) -> dict[Any, Any]:
-        return {key: value for own in contributed for key, value in getattr(own, name).items()}
+        return {
+            key: value for lookups in contributed for key, value in getattr(lookups, name).items()
+        }
 
     return Lookups(
         ids=of_all("ids"),
         names=of_all("names"),
         grouped_calls=of_all("grouped_calls"),
-        without_row=frozenset().union(*(own.without_row for own in contributed)),
-        results=of_all("results"),
+        without_row=frozenset().union(*(lookups.without_row for lookups in contributed)),
+        details=of_all("details"),
         attempts=exchanges_of(cloud),
-        services={type(own): own for own in contributed},
+        services={type(lookups): lookups for lookups in contributed},
         mask=mask,
     )
 
@@ -108,7 +121,7 @@ def exchanges_of(cloud: BaseCloud) -> dict[int, Exchanged]:
     return {
         number: exchanged
         for fake in cloud.fakes()
-        for number, exchanged in functions_of(fake.service).attempts(fake)
+        for number, exchanged in functions_of(fake.service).deliveries.exchanges(fake)
     }
 
 
@@ -126,17 +139,17 @@ def tried(read: Callable[..., Iterable[Any]], *arguments: Any) -> list[Any]:
 
 def abbreviated(ids: Iterable[str]) -> dict[str, str]:
     """Return the IDs shortened to a common length at which they still differ."""
-    whole = set(ids)
+    all_ids = set(ids)
     length = 8  # of a message ID, "msg_" and four characters
-    while len({whole_id[:length] for whole_id in whole}) < len(whole):
+    while len({whole_id[:length] for whole_id in all_ids}) < len(all_ids):
         length += 2
-    return {whole_id: whole_id[:length] for whole_id in whole}
+    return {whole_id: whole_id[:length] for whole_id in all_ids}
 
 
 def abbreviated_names(names: Iterable[str]) -> dict[str, str]:
     """Return long names shortened to their two ends, with a length at which they still differ."""
-    whole = {name for name in names if len(name) > LONG}
+    long_names = {name for name in names if len(name) > LONG}
     length = 6  # the ends of generated names differ, such as "worker-7f9c5d-x2kqp"
-    while len({name[-length:] for name in whole}) < len(whole):
+    while len({name[-length:] for name in long_names}) < len(long_names):
         length += 2
-    return {name: f"{name[:3]}…{name[-length:]}" for name in whole if length + 4 < len(name)}
+    return {name: f"{name[:3]}…{name[-length:]}" for name in long_names if length + 4 < len(name)}

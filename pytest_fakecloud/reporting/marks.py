@@ -1,9 +1,10 @@
 """The marks of rows: what each has to do with the data that a failing statement read.
 
-A row is *touched* if it accessed this data, and *linked* if it is connected with such a row: by the id
-of a message, a record, a workflow run, a vector or a schedule, because the same request, delivery or
-line of the test made both, or because it accessed a key that the request, delivery or line of a
-touched row accessed, too. A row is *refused* if it failed, or one of its accesses did not succeed.
+A row is *touched* if it accessed this data, and *linked* if it is connected with such a row: by an ID,
+such as that of a message, because the same request, delivery or line of the test made both, or because
+it accessed a subject, such as a key, that the request, delivery or line of a touched row accessed, too
+(`SubjectKind` says which kinds do so). A row is *refused* if it failed, or one of its accesses did not
+succeed.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def _writers(accesses: Iterable[OrderedAccess], statement: ReadByStatement) -> I
         # The test looks at data between two calls, but an interruption is in the midst of one.
         at = ordered.row.number if statement.looks else ordered.order
         is_effective = ordered.access.writes and ordered.access.succeeded is not False
-        has_value = subject.rules.has_value and statement.covers(ordered.access)
+        has_value = subject.kind.has_value and statement.covers(ordered.access)
         until = statement.read_until(ordered.access)
         is_before = at < until or (at == until and not ordered.access.returns_value)
         if is_effective and has_value and is_before:
@@ -88,7 +89,7 @@ class _Links:
                 self._add_id(row.number, subject, "")
         for ordered in accesses:
             self._add_id(ordered.row.number, ordered.access.subject, ordered.access.part)
-            if ordered.access.subject.rules.links_accesses and ordered.access.subject.name != "*":
+            if ordered.access.subject.kind.links_accesses and ordered.access.subject.name != "*":
                 self._by_subject[ordered.access.subject].add(
                     (ordered.row.number, ordered.access.writes)
                 )
@@ -104,9 +105,9 @@ class _Links:
 
     def _add_id(self, number: int, subject: ReportSubject, part: str) -> None:
         data: Hashable = None
-        if subject.rules.has_id and subject.name not in ("", "*"):
+        if subject.kind.has_id and subject.name not in ("", "*"):
             data = subject.kind, subject.name  # Whoever receives a message names it by the same id.
-        elif part and subject.rules.parts_have_ids:
+        elif part and subject.kind.parts_have_ids:
             data = subject, part
         if data is not None:
             self._by_id[data].add(number)

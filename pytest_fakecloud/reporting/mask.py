@@ -9,16 +9,15 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from ..cloud.base import BaseCloud, secrets_in
-from ..core.calls import ITEMS_OF_CUT, Call, Event, Headers, set_facts
+from ..core.calls import Call, Event, Headers, set_facts
 from ..process.applications import ServedRequest
+from .contract import functions_of
 from .values import map_strings
 
 HIDDEN = "***"
-_PASSWORD_COMMANDS = {"AUTH": 2, "HELLO": 3, "ACL": 3, "CONFIG": 3, "MIGRATE": 3}
-"""Maps commands to the minimum number of words, including the name, of a call with a password."""
 _MINIMUM_LENGTH = 8
 """Minimum length of a secret, in characters: shorter ones also occur in ordinary words."""
 _SECRET_HEADER = re.compile(
@@ -62,17 +61,7 @@ _HINT = re.compile(r"[@=]|sig_|eyJ|%40|%3[Dd]")
 """Matches a part of every credential."""
 
 
-def hides_words(call: Call) -> bool:
-    """Return whether a command of a call may contain a password."""
-    # A call that was shortened may have lost a command with a password.
-    if "facts" in call.cut:
-        return call.service == "kv"  # the bodies of key-value calls are commands
-    words = call.facts.get("words")
-    if not isinstance(words, list):
-        return False
-    return ("words" in call.cut and len(words) >= ITEMS_OF_CUT) or any(
-        len(line) >= _PASSWORD_COMMANDS.get(line[0].upper(), math.inf) for line in words
-    )
+_AnyEvent = TypeVar("_AnyEvent", bound=Event)
 
 
 class Mask:
@@ -108,13 +97,13 @@ class Mask:
 
     def target(self, call: Call) -> str:
         path = call.target.partition("?")[0]
-        if path.count("/") > 1 and hides_words(call):
+        if path.count("/") > 1 and functions_of(call.service).calls.hides_body(call):
             return f"{path[: path.index('/', 1)]}/{HIDDEN}"
         return self.text(call.target)
 
     def body(self, call: Call) -> bytes:
-        """Return a call's request body, hidden whole if a command may contain a password."""
-        if call.request_body and hides_words(call):
+        """Return a call's request body, hidden whole if a password may be at any place in it."""
+        if call.request_body and functions_of(call.service).calls.hides_body(call):
             return HIDDEN.encode()
         return self.data(call.request_body)
 
@@ -137,7 +126,7 @@ class Mask:
         """Return a JSON value with every string in it masked."""
         return map_strings(value, self.text)
 
-    def event(self, event: Event) -> Event:
+    def event(self, event: _AnyEvent) -> _AnyEvent:
         masked = copy.copy(event)
         masked.text = self.text(event.text)
         masked.data = {

@@ -8,11 +8,11 @@ only the renderers (`text`, `page`, `as_json`) call it. The types of its results
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from ..core.calls import Call, Event
+from ..core.calls import Action, Call, Event
 from ..process.applications import ServedRequest
 
 APPLICATION = "application"
@@ -25,54 +25,29 @@ VERSION = 3
 Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
 """The kind of a row.
 
-``call``: a request to a fake. ``attempt``: a delivery by a queue. ``request``: a request to the
+``call``: a request to a fake. ``attempt``: a delivery by a fake. ``request``: a request to the
 application. ``event``: an event inside a fake. ``action``: an action of the test on a fake.
 """
 
 
-SubjectKind: TypeAlias = Literal[
-    "key",
-    "channel",
-    "namespace",
-    "topic",
-    "group",
-    "message",
-    "schedule",
-    "run",
-    "queue",
-    "callback",
-]
-
-
 @dataclass(frozen=True, slots=True)
-class SubjectRules:
-    """How a kind of subjects marks rows."""
+class SubjectKind:
+    """A kind of data, such as ``key``, and how its subjects mark rows. Services define their own."""
 
+    name: str
+    _: KW_ONLY
     has_value: bool = False
     """A statement reads a value, whole or in parts."""
     has_id: bool = False
-    """Its name is an id that others repeat, so it links the rows that have it."""
+    """The name of a subject is an id that others repeat, so it links the rows that have it."""
     parts_have_ids: bool = False
-    """The same of its parts: vectors, and the positions of records."""
+    """The same of its parts, such as vectors."""
     links_accesses: bool = False
     """Rows that access it are linked with those that a request, delivery or line made with it."""
+    is_delivered: bool = False
+    """Deliveries bring it to the application."""
     unnamed: str = ""
-    """The words for one without a name; by default, its kind."""
-
-
-SUBJECT_KINDS: Mapping[SubjectKind, SubjectRules] = {
-    "key": SubjectRules(has_value=True, links_accesses=True),
-    "channel": SubjectRules(),
-    "namespace": SubjectRules(has_value=True, parts_have_ids=True, unnamed="the default namespace"),
-    "topic": SubjectRules(parts_have_ids=True),
-    "group": SubjectRules(),
-    "message": SubjectRules(has_id=True),
-    "schedule": SubjectRules(has_id=True),
-    "run": SubjectRules(has_id=True),
-    "queue": SubjectRules(),
-    "callback": SubjectRules(),
-}
-"""The rules of each kind of subjects."""
+    """The words for a subject without a name; by default, the name of the kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +57,6 @@ class ReportSubject:
     kind: SubjectKind
     name: str
     fake: str
-
-    @property
-    def rules(self) -> SubjectRules:
-        return SUBJECT_KINDS[self.kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +79,22 @@ class AppliedFault:
     moment: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowSource:
+    """What a row was made from, masked: one of these by its kind, or both ``delivery`` and ``call`` for
+    an attempt that a fake of the cloud received.
+    """
+
+    call: Call | None = None
+    delivery: Event | None = None
+    """The event of an attempt."""
+    request: ServedRequest | None = None
+    event: Event | None = None
+    action: Action | None = None
+    error: str = ""
+    """Why the entry cannot be shown."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReportRow:
     """A call, delivery, request, event or action."""
@@ -123,17 +110,24 @@ class ReportRow:
     operation: str
     """The command or route of a call, the URL of a request, the kind of an event or action."""
     service: str = ""
+    source: RowSource = RowSource()
     subjects: tuple[ReportSubject, ...] = ()
+
+    # The answer to a call, a delivery or a request. An event and an action only have faults.
     status: int | None = None
     outcome: str = ""
     """How a call ended, as in `Call`; ``answered`` also of a request that has a response."""
     ok: bool = True
-    """Whether its answer is complete and no error."""
+    """Whether the answer is complete and no error."""
     faults: tuple[AppliedFault, ...] = ()
+    took_us: int | None = None
+    """The duration on the cloud's clock; None until it has ended."""
+
+    # The position in the timeline: journal numbers, and the row in which this one is nested.
     began: int = 0
-    """The journal number at which it began; its consequences have higher ones."""
+    """The number at which it began; its consequences have higher ones."""
     ended: int = 0
-    """The journal number by which its consequences had ended; 0 if it is unknown."""
+    """The number by which its consequences had ended; 0 if it is unknown."""
     cause: int = 0
     """The number of the row in which it is nested: of the request or delivery during which it happened,
     or of the call that it follows; 0 if there is none.
@@ -142,8 +136,8 @@ class ReportRow:
     """How deep it is nested."""
     follows: int = 0
     """The number of the call that caused an event, also its ``cause``; 0 for other rows."""
-    call: Call | None = None
-    """The call that it follows, masked."""
+
+    # What tells it from similar rows.
     attempt: int = 0
     """The number of the delivery attempt; 0 if it is no delivery."""
     where: Place | None = None
@@ -152,16 +146,12 @@ class ReportRow:
     """The package that made a call of its own, such as a task queue."""
     same: object = None
     """Rows that differ only in time and attempt have equal values."""
-    took_us: int | None = None
-    """The duration of a call, delivery or request on the cloud's clock; None until it has ended."""
-    words: tuple[str, ...] = ()
-    """The arguments of an action."""
-    entry: Call | Event | ServedRequest | None = None
-    """The entry of the journal, masked."""
-    delivery: Event | None = None
-    """The queue's event of an attempt, masked."""
-    error: str = ""
-    """Why the entry cannot be shown."""
+
+    @property
+    def arguments(self) -> Sequence[str]:
+        """The arguments of an action, as the test wrote them."""
+        action = self.source.action
+        return () if action is None else tuple(action.data.get("arguments") or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +201,10 @@ class Sought:
     part: str = ""
 
     def has(self, subject: ReportSubject) -> bool:
-        own = self.subject
-        return (own.kind, own.fake) == (subject.kind, subject.fake) and (
-            subject.name in (own.name, "*")
-            or ("*" in own.name and fnmatchcase(subject.name, own.name))
+        sought = self.subject
+        return (sought.kind, sought.fake) == (subject.kind, subject.fake) and (
+            subject.name in (sought.name, "*")
+            or ("*" in sought.name and fnmatchcase(subject.name, sought.name))
         )
 
     def covers(self, access: DataAccess) -> bool:
@@ -270,10 +260,10 @@ class ReadByStatement:
     def read_until(self, access: DataAccess) -> int:
         """Return the journal number of the last read of the data of an access; 0 without any.
 
-        A query reads the vectors that it returns, although all of a namespace determine which.
+        A query reads the parts that it returns, although all parts of the subject determine which.
         """
         covering = [sought for sought in self.sought if sought.covers(access)]
-        if access.subject.rules.parts_have_ids:
+        if access.subject.kind.parts_have_ids:
             parts = {sought.part for sought in self.sought if sought.has(access.subject)}
             covering = [sought for sought in covering if sought.part or parts == {""}]
         return max((self.until.get(sought, 0) for sought in covering), default=0)
@@ -317,6 +307,13 @@ class ScriptSource(NamedTuple):
     source: str
 
 
+class Repeated(NamedTuple):
+    """The ``end`` of a description that is left out below rows that have all of ``shown_by``."""
+
+    end: str
+    shown_by: Sequence[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
     """The description of a row.
@@ -332,3 +329,4 @@ class Summary:
     script: ScriptSource | None = None
     remarks: Sequence[str] = ()
     note: str = ""
+    repeated: Repeated | None = None

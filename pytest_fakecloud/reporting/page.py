@@ -229,8 +229,8 @@ def _failure(text: str) -> Iterator[str]:
     marked = re.sub(r"(?m)^((?:&gt;|E).*)$", r"<b>\1</b>", html.escape("\n".join(excerpt)))
     yield f'<pre class="assertion" tabindex="0">{marked}</pre>'
     if len(excerpt) < len(lines):
-        whole = f'<pre tabindex="0">{html.escape(text)}</pre>'
-        yield f"<details><summary>Whole traceback</summary>{whole}</details>"
+        traceback = f'<pre tabindex="0">{html.escape(text)}</pre>'
+        yield f"<details><summary>Whole traceback</summary>{traceback}</details>"
 
 
 def _assertion_of(lines: Sequence[str]) -> list[str]:
@@ -273,8 +273,8 @@ def _findings(
             )
             text += f"<br>{' · '.join([shown_rows[0][0], *others, *more])}"
         if rest:
-            whole = f'<pre tabindex="0">{html.escape(rest)}</pre>'
-            text += f"<details><summary>More</summary>{whole}</details>"
+            details = f'<pre tabindex="0">{html.escape(rest)}</pre>'
+            text += f"<details><summary>More</summary>{details}</details>"
         yield f"<li>{text}</li>"
     yield "</ul></section>"
 

@@ -17,7 +17,9 @@ def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
             "steps": [],
             "note": "The data of the fakes is not shown: replay/ is not installed.",
         }
-    received = {row.delivery.number: row.number for row in report.rows if row.delivery}
+    received = {
+        row.source.delivery.number: row.number for row in report.rows if row.source.delivery
+    }
     follows = {row.number: row.follows for row in report.rows if row.follows}
     data: dict[str, Any] = journal.states(cloud, journal.ReportedRows(received, follows))
     return data

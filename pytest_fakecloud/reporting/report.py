@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from .accesses import OrderedAccess, ordered_accesses
 from .asserted import UnequalValues
 from .contract import functions_of
 from .findings import MOST, ObservedTest, concerning, find, unfinished, violations
-from .lookups import Lookups, lookups_of, records_of
+from .lookups import Background, Lookups, lookups_of, records_of
 from .marks import marks_of_rows
 from .mask import Mask
 from .model import Finding, Marks, ReadByStatement, ReportRow
@@ -135,10 +135,10 @@ def report_of(
     )
 
 
-def _background(cloud: BaseCloud, lookups: Lookups) -> dict[int, Mapping[Any, Any]]:
+def _background(cloud: BaseCloud, lookups: Lookups) -> dict[int, Background]:
     """Return what the fakes of a cloud know about calls beside their answers, by the calls' numbers."""
     entries = list(cloud.journal.entries)
-    background: dict[int, Mapping[Any, Any]] = {}
+    background: dict[int, Background] = {}
     for fake in cloud.fakes():
         background |= functions_of(fake.service).background(fake, entries, lookups)
     return background

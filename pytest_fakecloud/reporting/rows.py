@@ -9,23 +9,33 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
 
 from ..cloud.base import BaseCloud, context_of
-from ..core.calls import Action, Call, Entry, Event, began, faults_end, set_facts
+from ..core.calls import CREATED, Action, Call, Entry, Event, began, faults_end, set_facts
 from ..core.errors import describe_error
 from ..core.frames import CodePlace, place_at
 from ..core.recorder import CallStack, SharedRecords
 from ..process.applications import ServedRequest
 from .asserted import application_places
-from .calls import has_full_answer
+from .calls import events_in, has_full_answer
 from .contract import functions_of
 from .lookups import Lookups, records_of
 from .mask import Mask
-from .model import APPLICATION, CLIENT, CONSOLE, TEST, AppliedFault, Place, ReportRow, ReportSubject
+from .model import (
+    APPLICATION,
+    CLIENT,
+    CONSOLE,
+    TEST,
+    AppliedFault,
+    Place,
+    ReportRow,
+    ReportSubject,
+    RowSource,
+)
+from .values import parts_of_url
 
-_VOLATILE = {"began", "alone", "number", "traceback", "exception", "dlq_id", "ahead_s"}
-"""Details that may differ between two otherwise equal events."""
+_VOLATILE = {"began", "alone", "number", "traceback", "exception"}
+"""Details that may differ between two otherwise equal events, whatever their service."""
 
 
 def rows(
@@ -37,8 +47,8 @@ def rows(
 ) -> list[ReportRow]:
     """Return the journal of a cloud as rows, with credentials masked.
 
-    A delivery to one of the cloud's own fakes is a single row: the received call, with the queue as
-    its sender. A row follows the row that caused it. ``served`` are the requests to the
+    A delivery to one of the cloud's own fakes is a single row: the received call, with the delivering
+    fake as its sender. A row follows the row that caused it. ``served`` are the requests to the
     application; successful requests that called no fake are left out. ``lookups`` contain the calls
     that are shown in another call's row, and the schedules of deliveries.
     """
@@ -52,14 +62,6 @@ def rows(
     return _nested(report_rows)
 
 
-def _parts_of(url: str) -> SplitResult:
-    """Return the parts of a URL; if it is malformed, the whole URL is the path."""
-    try:
-        return urlsplit(url)
-    except ValueError:
-        return SplitResult("", "", url, "", "")
-
-
 # -- order -----------------------------------------------------------------------------------------
 
 
@@ -71,7 +73,7 @@ def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
     unnested_rows.sort(key=lambda row: row.began)
     callers: dict[int, ReportRow] = {}
     for service in {row.service for row in unnested_rows}:
-        callers |= functions_of(service).callers(unnested_rows)
+        callers |= functions_of(service).events.callers(unnested_rows)
     unnested_rows.sort(key=lambda row: callers.get(row.number, row).began)
     open_rows: list[ReportRow] = []  # those whose consequences may follow
     ordered = []
@@ -80,8 +82,7 @@ def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
         cause = caller = callers.get(row.number)
         if caller is not None:
             depth = depths[caller.number] + 1
-            call = caller.entry if isinstance(caller.entry, Call) else None
-            row = replace(row, follows=caller.number, call=call)
+            row = replace(row, follows=caller.number)
         else:
             while open_rows and open_rows[-1].ended < row.began:
                 open_rows.pop()
@@ -101,24 +102,6 @@ def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
     return ordered
 
 
-def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
-    """Map the ``id()`` of each call made by a queue of this cloud to its delivery attempt."""
-    waiting: dict[tuple[str | None, str], list[Call]] = {}
-    attempts = {}
-    for entry in entries:
-        if isinstance(entry, Call):
-            message = entry.request_headers.get("Upstash-Message-Id")
-            if message is not None:
-                waiting.setdefault((message, entry.target), []).append(entry)
-        elif entry.kind == "attempt":
-            parts = _parts_of(str(entry.data.get("url", "")))
-            target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-            calls = waiting.get((entry.data.get("message_id"), target))
-            if calls:
-                attempts[id(calls.pop())] = entry
-    return attempts
-
-
 # -- rows of each kind -----------------------------------------------------------------------------
 
 
@@ -134,43 +117,42 @@ class _Builder:
         self._places = places_of(records_of(cloud))
         self._names = {url: name for name, (_, url) in context_of(cloud).closed_addresses.items()}
         self._names.update((fake.url, fake.name) for fake in context_of(cloud).fakes)
-        self._attempts = _attempts_of_calls(entries)
+        services = {fake.service for fake in cloud.fakes()} | {entry.service for entry in entries}
+        self._deliveries = [functions_of(service).deliveries for service in sorted(services)]
+        self._received: dict[int, Event] = {}
+        """The delivery attempts that fakes of the cloud received, by the numbers of their calls."""
+        for deliveries in self._deliveries:
+            self._received |= deliveries.received(entries)
 
     def rows(self, entries: Iterable[Entry]) -> list[ReportRow]:
         """Return a row for each entry that is not shown in the row of another entry."""
-        received = {id(attempt) for attempt in self._attempts.values()}
+        received = {attempt.number for attempt in self._received.values()}
         entry_rows: list[ReportRow] = []
         for entry in entries:
-            if id(entry) in received or entry.number in self._lookups.without_row:
+            if entry.number in received or entry.number in self._lookups.without_row:
                 continue
             # An entry that raises an exception must not prevent the rows of the other entries.
             try:
-                entry_rows.append(self._row_of(entry))
+                entry_rows.append(
+                    self._call_row(entry) if isinstance(entry, Call) else self._event_row(entry)
+                )
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                failed = replace(_row_for(entry), ok=False, same=entry.number)
-                text = self._mask.text(describe_error(error))
-                entry_rows.append(replace(failed, error=text))
+                source = RowSource(error=self._mask.text(describe_error(error)))
+                failed = replace(_row_for(entry), source=source, ok=False, same=entry.number)
+                entry_rows.append(failed)
         return entry_rows
 
-    def _row_of(self, entry: Entry) -> ReportRow:
-        attempt = self._attempts.get(id(entry))
-        row = self._event_row(entry) if isinstance(entry, Event) else self._call_row(entry, attempt)
-        subjects = list(row.subjects)
-        for step in self._lookups.grouped_calls.get(entry.number, ()):
-            subjects += self._subjects_of(step)
-        for event in (row.delivery, row.entry):
-            if isinstance(event, Event):
-                subjects += self._subjects_of(event)
-        return replace(row, subjects=tuple(dict.fromkeys(subjects)))
+    def _subjects_of_call(self, call: Call) -> Iterator[ReportSubject]:
+        yield from functions_of(call.service).calls.subjects(call, self._lookups)
+        for deliveries in self._deliveries:
+            yield from deliveries.subjects(call)
 
-    def _subjects_of(self, entry: Entry) -> Iterator[ReportSubject]:
-        yield from functions_of(entry.service).subjects(entry, self._lookups)
-        if isinstance(entry, Call) and (message := entry.request_headers.get("Upstash-Message-Id")):
-            yield ReportSubject("message", message, entry.fake)
+    def _subjects_of_event(self, event: Event) -> Iterable[ReportSubject]:
+        return functions_of(event.service).events.subjects(event, self._lookups)
 
-    def _call_row(self, call: Call, attempt: Event | None) -> ReportRow:
+    def _call_row(self, call: Call) -> ReportRow:
         masked, faults = self._mask.call(call), _faults_of(call)
         again_of = self._from_console.get(call.number)
         if again_of:
@@ -179,44 +161,54 @@ class _Builder:
         note = "" if call.violation == "bug" else masked.note
         steps = self._lookups.grouped_calls.get(call.number, ())
         is_streamed = call.outcome == "streamed" and (call.status or 400) < 400
+        subjects = [
+            subject for step in (masked, *steps) for subject in self._subjects_of_call(step)
+        ]
         request = (masked.target, masked.request_body)
         row = replace(
-            _row_for(call), entry=masked, kind="call",
+            _row_for(call), source=RowSource(call=masked), kind="call",
             actor=CLIENT if again_of is None else CONSOLE,
             operation=_operation(masked, masked.facts.get("command")),
-            subjects=tuple(self._subjects_of(masked)), status=call.status, outcome=call.outcome,
+            subjects=_without_repetition(subjects), status=call.status, outcome=call.outcome,
             ok=is_streamed or has_full_answer(call), faults=faults,
             where=_place_of(self._places.get(call.number, ())),
-            library=_library_of(self._stacks.get(call.number)),
+            library=_library_of(self._stacks.get(call.number), call.service),
             ended=faults_end(call) if any(fault.kind == "call" for fault in faults) else 0,
             same=(masked.method, call.route, request, masked.response_body, call.outcome,
                   note, *(step.request_body for step in steps)),
         )  # fmt: skip
+        attempt = self._received.get(call.number)
         if attempt is None:
             return row
+        masked_attempt = self._mask.event(attempt)
+        subjects += self._subjects_of_event(masked_attempt)
         return replace(
             row, kind="attempt", actor=attempt.fake, faults=faults or _faults_of_attempt(attempt),
             began=min(call.number, began(attempt)), ended=row.ended or _ended(attempt),
-            attempt=_count_of(attempt), delivery=self._mask.event(attempt),
+            attempt=_count_of(attempt), source=RowSource(call=masked, delivery=masked_attempt),
+            subjects=_without_repetition(subjects),
         )  # fmt: skip
 
     def _event_row(self, event: Event) -> ReportRow:
         masked = self._mask.event(event)
-        details = {name: value for name, value in masked.data.items() if name not in _VOLATILE}
+        volatile = {*_VOLATILE, *functions_of(event.service).events.volatile}
+        details = {name: value for name, value in masked.data.items() if name not in volatile}
         row = replace(
-            _row_for(event), entry=masked, operation=event.kind,
+            _row_for(event), source=RowSource(event=masked), operation=event.kind,
             faults=_faults_of_attempt(event),
+            subjects=_without_repetition(self._subjects_of_event(masked)),
             began=began(event), ended=_ended(event), same=(masked.text, repr(details)),
         )  # fmt: skip
         if event.kind != "attempt":
             return replace(row, actor=CONSOLE) if event.kind == "restored" else row
         row = replace(
-            row, kind="attempt", attempt=_count_of(event), same=repr(details), delivery=masked
-        )
+            row, kind="attempt", attempt=_count_of(event), same=repr(details),
+            source=RowSource(delivery=masked),
+        )  # fmt: skip
         if "url" not in event.data:
             return row
         url, status = str(masked.data["url"]), event.data.get("status")
-        parts, status = _parts_of(url), status if isinstance(status, int) else None
+        parts, status = parts_of_url(url), status if isinstance(status, int) else None
         peer = self._names.get(f"{parts.scheme}://{parts.netloc}", url)
         return replace(row, peer=peer, status=status, ok=200 <= (status or 0) < 300)
 
@@ -224,16 +216,20 @@ class _Builder:
         masked = self._mask.event(action)
         subjects = [
             replace(subject, name=self._mask.text(subject.name))
-            for subject in self._subjects_of(action)
+            for subject in functions_of(action.service).actions.subjects(action, self._lookups)
         ]
-        details = {name: value for name, value in masked.data.items() if name != "message_id"}
+        details = {name: value for name, value in masked.data.items() if name != CREATED}
         words = details.pop("arguments", None) or []
         where = masked.data["where"]
         return replace(
-            _row_for(action), entry=masked, kind="action", actor=TEST, operation=action.kind,
-            subjects=tuple(subjects), where=where and Place(**where),
-            words=tuple(words), same=(action.kind, repr(details), tuple(words)),
+            _row_for(action), source=RowSource(action=masked), kind="action", actor=TEST,
+            operation=action.kind, subjects=tuple(subjects), where=where and Place(**where),
+            same=(action.kind, repr(details), tuple(words)),
         )  # fmt: skip
+
+
+def _without_repetition(subjects: Iterable[ReportSubject]) -> tuple[ReportSubject, ...]:
+    return tuple(dict.fromkeys(subjects))
 
 
 def places_of(records: SharedRecords) -> dict[int, tuple[CodePlace, ...]]:
@@ -250,20 +246,19 @@ def _place_of(code_places: Sequence[CodePlace]) -> Place | None:
 
 
 _CLIENTS = {
-    "aiohttp", "django", "flask", "httpcore", "httpcore2", "httpx", "httpx2", "qstash", "redis",
-    "requests", "starlette", "upstash_redis", "upstash_vector", "upstash_workflow", "urllib3", "valkey",
-    "werkzeug",
+    "aiohttp", "django", "flask", "httpcore", "httpcore2", "httpx", "httpx2", "requests", "starlette",
+    "urllib3", "werkzeug",
 }  # fmt: skip
-"""Packages that make a call for the application that called them."""
+"""Packages that make a call for the application that called them, to any service."""
 
 
-def _library_of(stack: CallStack | None) -> str:
+def _library_of(stack: CallStack | None, service: str) -> str:
     """Return the package that made a call of its own, such as a task queue; empty for a client."""
     parts = [] if stack is None else Path(stack.library).parts
     if "site-packages" not in parts:
         return ""
     name = parts[parts.index("site-packages") + 1].removesuffix(".py")
-    return "" if name in _CLIENTS else name
+    return "" if name in {*_CLIENTS, *functions_of(service).calls.clients} else name
 
 
 def _row_for(source: Entry) -> ReportRow:
@@ -285,8 +280,9 @@ def _served_rows(
     entries: Sequence[Entry],
     mask: Mask,
 ) -> list[ReportRow]:
-    events = [entry for entry in entries if isinstance(entry, Event)]
-    in_background = [began(event) for event in events if event.data.get("alone") is False]
+    in_background = [
+        began(event) for event in events_in(entries) if event.data.get("alone") is False
+    ]
     in_faults = [
         (row.began, row.ended) for row in rows_of_entries if row.kind == "call" and row.ended
     ]
@@ -304,7 +300,8 @@ def _served_rows(
         masked = mask.served(request)
         request_rows.append(ReportRow(
             request.began, request.at_us, kind="request", actor=CLIENT, peer=APPLICATION,
-            operation=masked.target, status=request.status, ok=ok, entry=masked,
+            operation=masked.target, status=request.status, ok=ok,
+            source=RowSource(request=masked),
             outcome="answered" if request.status is not None else "",
             began=request.began, ended=request.ended if is_alone else 0,
             took_us=_took_us(request),
@@ -320,9 +317,10 @@ def _within(request: ServedRequest, other: ServedRequest, spans: Iterable[tuple[
 
 
 def _is_delivery_of(row: ReportRow, request: ServedRequest) -> bool:
-    if row.delivery is None or not row.attempt or not row.began < request.began < row.ended:
+    delivery = row.source.delivery
+    if delivery is None or not row.attempt or not row.began < request.began < row.ended:
         return False
-    path = _parts_of(str(row.delivery.data.get("url", ""))).path or "/"
+    path = parts_of_url(str(delivery.data.get("url", ""))).path or "/"
     return path.endswith(request.path)
 
 

@@ -31,31 +31,31 @@ def selected(
     The calls that a library makes for its own purposes, such as those of a task queue, are listed
     only if they failed or accessed what the failing statement read.
     """
-    own = [row.number for row in rows if not row.library and not row.follows]
+    numbers = [row.number for row in rows if not row.library and not row.follows]
     of_libraries = [
         row.number for row in rows
         if row.library and (not row.ok or row.faults or row.number in marks.touched)
     ]  # fmt: skip
     listed = {*evidence, *of_libraries}
-    if len(own) <= MOST:
-        listed.update(own)
+    if len(numbers) <= MOST:
+        listed.update(numbers)
     else:
         # Without a touched row, nothing tells the rows apart that were not refused.
-        listed.update(own[-LAST:] if marks.touched else own[-MOST:])
-        listed.update(_newest(own, marks.refused, _REFUSED))
-        listed.update(_newest(own, marks.touched, _OF_KIND))
-        listed.update(_newest(own, marks.linked, _OF_KIND))
-        listed.update([*_short_gaps(own, listed)])
+        listed.update(numbers[-LAST:] if marks.touched else numbers[-MOST:])
+        listed.update(_newest(numbers, marks.refused, _REFUSED))
+        listed.update(_newest(numbers, marks.touched, _OF_KIND))
+        listed.update(_newest(numbers, marks.linked, _OF_KIND))
+        listed.update([*_short_gaps(numbers, listed)])
     return frozenset(_with_causes(rows, listed))
 
 
-def _newest(own: Sequence[int], kind: Collection[int], most: int) -> list[int]:
-    return [number for number in own if number in kind][-most:]
+def _newest(numbers: Sequence[int], kind: Collection[int], most: int) -> list[int]:
+    return [number for number in numbers if number in kind][-most:]
 
 
-def _short_gaps(own: Sequence[int], listed: Collection[int]) -> Iterator[int]:
+def _short_gaps(numbers: Sequence[int], listed: Collection[int]) -> Iterator[int]:
     gap: list[int] = []
-    for number in own:
+    for number in numbers:
         if number not in listed:
             gap.append(number)
             continue

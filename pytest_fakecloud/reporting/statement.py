@@ -9,10 +9,9 @@ from dataclasses import replace
 from types import CodeType
 from typing import TYPE_CHECKING
 
-from ..core.calls import Arguments, Call
+from ..core.calls import Arguments
 from ..core.frames import CodePlace
 from ..core.recorder import Look, SharedRecords
-from ..process.applications import ServedRequest
 from .accesses import OrderedAccess
 from .asserted import (
     FailedStatement,
@@ -40,16 +39,16 @@ def read_by_statement(
     test: ObservedTest, accesses: Sequence[OrderedAccess]
 ) -> ReadByStatement | None:
     """Return what the failing statement of a test read; None if none of its calls accessed data."""
-    if not accesses and not any(row.delivery for row in test.rows):
+    if not accesses and not any(row.source.delivery for row in test.rows):
         return None
     finder = _Finder(test, accesses)
-    found = finder.find(list(failed_statements(test.raised)), promise_looks(test.raised))
-    if found is None:
+    statement = finder.find(list(failed_statements(test.raised)), promise_looks(test.raised))
+    if statement is None:
         return None
     return replace(
-        found,
+        statement,
         is_of_statement=has_failed_statement(test.raised),
-        unwritten=dict(_unwritten(found, accesses)),
+        unwritten=dict(_unwritten(statement, accesses)),
     )
 
 
@@ -67,20 +66,22 @@ def read_by_other_process(
         for compared in data:
             until[compared.sought] = max(compared.until, until.get(compared.sought, 0))
         numbers = {compared.row for compared in data if compared.row is not None}
-        found = ReadByStatement("compared", tuple(until), rows=tuple(sorted(numbers)), until=until)
+        statement = ReadByStatement(
+            "compared", tuple(until), rows=tuple(sorted(numbers)), until=until
+        )
     elif (looked := finder.looked_at_last()) is not None:
-        found = looked
+        statement = looked
     else:
         return finder.find((), ())
-    return replace(found, unwritten=dict(_unwritten(found, accesses)))
+    return replace(statement, unwritten=dict(_unwritten(statement, accesses)))
 
 
 def places_of_rows(
     records: SharedRecords, rows: Iterable[ReportRow]
 ) -> dict[int, tuple[CodePlace, ...]]:
     """Return the places of the application that made each call and request, the innermost first."""
-    requests = {row.number: application_places(row.entry.stack.places) for row in rows
-                if isinstance(row.entry, ServedRequest) and row.entry.stack}  # fmt: skip
+    requests = {row.number: application_places(request.stack.places) for row in rows
+                if (request := row.source.request) and request.stack}  # fmt: skip
     return requests | places_of(records)
 
 
@@ -110,26 +111,28 @@ class _Finder:
         handled = self._deliveries_by_handler()
         codes = {code for places in self._places.values() for code, _ in places}
         for statement in statements:
-            chosen = list(promised)
+            own_looks = list(promised)
             numbers: tuple[int, ...] = ()
             for group in statement.groups:
                 at = latest([look.place for look in looks], group, repeats=statement.repeats)
-                chosen += [looks[index] for index in at]
-                numbers = numbers or (() if chosen else self._made_from(group))
-            kind: StatementKind = "looked" if chosen else "called"
-            found = self._read_by(kind, statement, numbers, list(self._sought(chosen)))
-            if found.sought:
-                shown = tuple(dict.fromkeys(map(self._shown, chosen)))
+                own_looks += [looks[index] for index in at]
+                numbers = numbers or (() if own_looks else self._made_from(group))
+            kind: StatementKind = "looked" if own_looks else "called"
+            data_read = self._read_by(kind, statement, numbers, list(self._sought(own_looks)))
+            if data_read.sought:
+                texts = tuple(dict.fromkeys(map(self._shown, own_looks)))
                 # A promise can be looked at again after it was broken, by trials that confirm the cause.
-                last = max((look.number for look in promised or chosen), default=0)
-                until = {sought: max(number, last) for sought, number in found.until.items()}
-                return replace(found, looks=shown, until=until)
+                last = max((look.number for look in promised or own_looks), default=0)
+                until = {sought: max(number, last) for sought, number in data_read.until.items()}
+                return replace(data_read, looks=texts, until=until)
             group = changing(statement, codes, handled)
             # Deliveries to a handler filled the list, and not what the handler read for them.
             delivered = sorted({number for code in group.codes for number in handled.get(code, ())})
-            found = self._read_by("changed", statement, tuple(delivered) or self._made_from(group))
-            if found.sought:
-                return replace(found, by=tuple(sorted({code.co_name for code in group.codes})))
+            data_read = self._read_by(
+                "changed", statement, tuple(delivered) or self._made_from(group)
+            )
+            if data_read.sought:
+                return replace(data_read, by=tuple(sorted({code.co_name for code in group.codes})))
         return self._of_last_call(statements)
 
     def _read_by(
@@ -145,17 +148,17 @@ class _Finder:
         accesses = [ordered for ordered in self._accesses if ordered.row.number in numbers]
         reads = [ordered.access for ordered in accesses if ordered.access.reads]
         of_calls = _sought_of(reads or [ordered.access for ordered in accesses])
-        own = tuple(dict.fromkeys((*sought, *of_calls)))
+        data = tuple(dict.fromkeys((*sought, *of_calls)))
         earlier = tuple(
-            read for read in dict.fromkeys(self._read_earlier(numbers)) if read not in own
+            read for read in dict.fromkeys(self._read_earlier(numbers)) if read not in data
         )
         until: dict[Sought, int] = {}
-        for read in own + earlier:
+        for read in data + earlier:
             covered = [ordered for ordered in accesses if read.covers(ordered.access)]
             last = [ordered.order for ordered in covered if ordered.access.reads]
             until[read] = max(last or [ordered.order for ordered in covered], default=0)
         return ReadByStatement(
-            kind, own + earlier, statement.place, rows=numbers, until=until, earlier=earlier,
+            kind, data + earlier, statement.place, rows=numbers, until=until, earlier=earlier,
             is_read=bool(reads),
         )  # fmt: skip
 
@@ -192,10 +195,10 @@ class _Finder:
         """
         numbers: dict[CodeType, list[int]] = {}
         for fake in self._fakes.values():
-            for functions, message_ids in functions_of(fake.service).handlers(fake):
-                delivered = [row.number for row in self._rows.values()
-                             if row.delivery is not None and row.delivery.fake == fake.name
-                             and row.delivery.data.get("message_id") in message_ids]  # fmt: skip
+            rows = [row for row in self._rows.values()
+                    if (delivery := row.source.delivery) and delivery.fake == fake.name]  # fmt: skip
+            handlers = functions_of(fake.service).deliveries.handlers(fake, rows)
+            for functions, delivered in handlers:
                 for code in codes_of_application(functions if delivered else ()):
                     numbers.setdefault(code, []).extend(delivered)
         return numbers
@@ -204,11 +207,15 @@ class _Finder:
         """Return the numbers of the calls and requests that were made from lines or functions of a
         group, and of the calls that these requests made.
         """
-        shown = {number: places for number, places in self._places.items() if number in self._rows}
+        places_of_rows = {
+            number: places for number, places in self._places.items() if number in self._rows
+        }
         # Other statements may call the same functions, so the lines of the group itself come first.
         numbers = {
-            number for number, places in shown.items() if any(map(group.spans_have, places))
-        } or {number for number, places in shown.items() if any(map(group.has, places))}
+            number
+            for number, places in places_of_rows.items()
+            if any(map(group.spans_have, places))
+        } or {number for number, places in places_of_rows.items() if any(map(group.has, places))}
         caused = (number for number, row in self._rows.items() if row.cause in numbers)
         return tuple(sorted(numbers.union(caused)))
 
@@ -236,7 +243,7 @@ class _Finder:
 
 
 def _unwritten(
-    found: ReadByStatement, accesses: Iterable[OrderedAccess]
+    statement: ReadByStatement, accesses: Iterable[OrderedAccess]
 ) -> Iterator[tuple[Sought, UnwrittenKind]]:
     """Yield the data that no row had written when the statement read it."""
     writes = [
@@ -244,23 +251,23 @@ def _unwritten(
         for ordered in accesses
         if ordered.access.writes and ordered.access.succeeded is not False
     ]
-    for sought in found.sought if found.has_value else ():
+    for sought in statement.sought if statement.has_value else ():
         orders = [ordered.order for ordered in writes if sought.covers(ordered.access)]
         if not orders:
             yield sought, "never"
-        elif min(orders) > found.until.get(sought, 0):
+        elif min(orders) > statement.until.get(sought, 0):
             yield sought, "later"
 
 
 def _sought_of(accesses: Iterable[DataAccess]) -> Iterator[Sought]:
     for access in accesses:
-        yield Sought(access.subject, access.part if access.subject.rules.has_value else "")
+        yield Sought(access.subject, access.part if access.subject.kind.has_value else "")
 
 
 def _request_of(row: ReportRow) -> object:
     """Return what is equal in calls that ask the same; None for any other row."""
-    call = row.entry
-    return (call.fake, call.target, call.request_body) if isinstance(call, Call) else None
+    call = row.source.call
+    return None if call is None else (call.fake, call.target, call.request_body)
 
 
 def _shown_arguments(arguments: Arguments) -> str:

@@ -4,47 +4,31 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from datetime import date
+from itertools import chain
 from typing import NamedTuple
 
 from ..cloud.base import BaseCloud
-from ..core.calls import Call, Event
 from ..core.errors import counted
 from ..core.timers import clock_time, to_datetime
-from .contract import functions_of
-from .folding import FoldedRow, alike, folded, merged, without_unlisted
-from .model import Finding, Place, ReportRow, Summary
+from .contents import LineContent, contents_of, explanation_of, finding_numbers
+from .folding import FoldedRow
+from .model import Finding, ReportRow
 from .report import Report, report_of
-from .traces import trace_id
 from .values import shortened, visible
-from .wording import (
-    ShortUrls,
-    describe,
-    describe_together,
-    handler_text,
-    last_write,
-    sentence,
-    source_of,
-    statement_text,
-    violation,
-)
+from .wording import last_write, sentence, statement_text, violation
 
 WIDTH = 80
 WIDE = 120
 """Width in columns of a report that is written to a file, such as the log of a CI server."""
 WIDEST = 140
 """Maximum width in columns, even in wider terminals, because long lines are hard to read."""
-LONG = 60
-"""Maximum length of an explanation that is repeated; a longer one becomes ``as above``."""
 LINES_OF_A_TEXT = 12
 LINES_OF_A_SCRIPT = 20
 _MOST_LINES = {"statement": 2, "findings": 3}
 """Maximum number of lines before the rows. Further findings follow the rows."""
 _INDENT = 4
 """Indentation of the lines below a row, which are longer than rows. It is no wider, so that they fit."""
-_TRACE_DIGITS = 8
-"""Number of digits of a trace's ID that a row shows."""
 
 
 class TextLine(NamedTuple):
@@ -83,14 +67,14 @@ def wrapped(hint: str, width: int) -> list[str]:
 
 def _addresses(report: Report) -> Iterator[str]:
     """Yield the address of each fake, or only the port if the previous fake has the same host."""
-    host = ""
+    host_before = ""
     for fake in report.fakes:
-        here, _, port = fake.url.rpartition(":")
+        host, _, port = fake.url.rpartition(":")
         if fake.closed:
             yield f"{fake.name} {fake.url}, closed"
         else:
-            yield f"{fake.name} {f':{port}' if here == host else fake.url}"
-            host = here
+            yield f"{fake.name} {f':{port}' if host == host_before else fake.url}"
+            host_before = host
 
 
 _GUTTER = {"touched": "> ", "refused": "! ", "linked": "- "}
@@ -105,76 +89,26 @@ _SOURCE = 600
 class _Block(NamedTuple):
     """The lines of a row, of calls that share a line, or about rows that are left out.
 
-    ``lines`` lack the application's lines of code. The ``note`` follows the rows that are nested in the
-    row. Calls with equal ``line_key``s may share a line; None if they need lines of their own.
+    ``lines`` lack the ``sources``, the application's lines of code. The ``note`` follows the rows that
+    are nested in the row. Calls with equal ``line_key``s may share a line; None if they need lines of
+    their own.
     """
 
     rows: tuple[ReportRow, ...]
     lines: list[str]
+    sources: Sequence[str] = ()
     note: Sequence[str] = ()
     nests: bool = False
     line_key: object = None
 
 
-class _Shown:
-    """Contents of the lines so far, which later lines shorten or leave out. Each method adds what it is
-    given.
-    """
-
-    def __init__(self, report: Report) -> None:
-        self._lookups = report.lookups
-        self._urls = ShortUrls(report.rows)
-        self._rows = ""
-        self._explanations: set[str] = set()
-        self._sources: set[str] = set()
-        self.scripts: dict[str, str] = {}
-        """The sources of the scripts of the rows, which follow the rows, by the beginnings of their
-        hashes.
-        """
-
-    def row(self, words: Summary, delivery: Event | None) -> Summary:
-        """Return the words of a row without the URLs that earlier rows have: a delivery whose message
-        and URL they have lacks its URL, and others become short.
-        """
-        what = words.what
-        if delivery is not None:
-            message, url = (str(delivery.data.get(name) or "") for name in ("message_id", "url"))
-            is_known = url in self._rows and self._lookups.short(message) in self._rows
-            if message and url and is_known:
-                what = what.removesuffix(f" {delivery.data.get('method', '')} {url}")
-        self._rows += f"{what} {words.answer}\n"
-        return replace(words, what=self._urls.shorten(what))
-
-    def repeats(self, explanation: str) -> bool:
-        """Return whether an explanation was shown before, and is too long to be repeated."""
-        is_known = len(explanation) > LONG and explanation in self._explanations
-        self._explanations.add(explanation)
-        return is_known
-
-    def new_sources(self, sources: Iterable[str]) -> Iterator[str]:
-        """Yield the lines of code that were not shown before."""
-        for source in sources:
-            if source not in self._sources:
-                self._sources.add(source)
-                yield source
-
-
 class _Writer:
-    """Writes one report; ``_finding_numbers`` are the findings that each row decided, counted from 1."""
+    """Lays out one report; no method changes its data, so their order does not matter."""
 
     def __init__(self, report: Report, width: int) -> None:
         self._report, self._lookups, self._width = report, report.lookups, width
-        row_numbers = {row.number for row in report.rows}
-        self._finding_numbers: dict[int, list[int]] = {}
-        for finding_number, finding in enumerate(report.findings, 1):
-            for number in [number for number in finding.rows if number in row_numbers][:1]:
-                self._finding_numbers.setdefault(number, []).append(finding_number)
-        self._shown = _Shown(report)
-        self._callers: dict[Place, set[Place]] = {}
-        for row in report.rows:
-            if row.where is not None:
-                own = replace(row.where, callers=())
-                self._callers.setdefault(own, set()).update(row.where.callers[:1])
+        self._finding_numbers = finding_numbers(report)
+        self._contents = contents_of(report)
         self._has_gutter = report.statement is not None
 
     def lines(self, link: str) -> list[TextLine]:
@@ -249,12 +183,10 @@ class _Writer:
         self, title: str, findings: Sequence[Finding], *, marked: bool = False
     ) -> Iterator[list[TextLine]]:
         """Yield the lines of each finding; the rows of ``marked`` findings have their numbers."""
-        numbered = (
-            {number for own in self._finding_numbers.values() for number in own} if marked else ()
-        )
+        numbered = set(chain(*self._finding_numbers.values())) if marked else set()
         for number, finding in enumerate(findings, 1):
-            shown = f"[{number}] " if number in numbered else ""
-            text = f"{'-' if number > 1 else title} {shown}{sentence(finding, self._lookups)}"
+            label = f"[{number}] " if number in numbered else ""
+            text = f"{'-' if number > 1 else title} {label}{sentence(finding, self._lookups)}"
             yield [TextLine(line, marked) for line in _wrapped(text, "  ", self._width)]
 
     def _timeline(self, today: date) -> Iterator[TextLine]:
@@ -262,11 +194,7 @@ class _Writer:
         rows = self._report.rows
         day = today if all(to_datetime(row.at_us).date() == today for row in rows) else None
         held_back: list[tuple[int, Sequence[str]]] = []
-        lines = list(
-            without_unlisted(folded(merged(rows, self._finding_numbers)), self._report.listed)
-        )
-        lines = alike(lines, {*self._finding_numbers, *self._report.marks.writers})
-        for block in self._blocks(lines):
+        for block in self._blocks():
             if not block.rows:
                 yield from map(TextLine, block.lines)
                 continue
@@ -277,9 +205,8 @@ class _Writer:
             if at.date() != day:
                 day = at.date()
                 yield TextLine(f"-- {day} --")
-            sources = [source for row in block.rows for source in self._sources(row)]
             marked = self._is_marked(block.rows)
-            for text in self._with_sources(block.lines, sources, _indent_of(row)):
+            for text in self._with_sources(block.lines, block.sources, _indent_of(row)):
                 yield TextLine(text, marked)
             if block.nests:
                 # The note follows the nested rows, because it results from them.
@@ -289,14 +216,14 @@ class _Writer:
         for _, note in reversed(held_back):
             yield from map(TextLine, note)
 
-    def _blocks(self, lines: Sequence[FoldedRow | str]) -> list[_Block]:
+    def _blocks(self) -> list[_Block]:
         """Return the lines of each row, with short calls that were made together in one line."""
         blocks: list[_Block] = []
-        for line, nests in zip(lines, _have_nested(lines), strict=True):
-            if isinstance(line, str):
-                blocks.append(_Block((), _wrapped(f"... {line}", "    ", self._width)))
+        for content, nests in zip(self._contents, _have_nested(self._contents), strict=True):
+            if isinstance(content, str):
+                blocks.append(_Block((), _wrapped(f"... {content}", "    ", self._width)))
                 continue
-            block = self._block(line, nests)
+            block = self._block(content, nests)
             shared = self._shared(blocks[-1], block) if blocks else None
             blocks[-1:] = [shared] if shared else [*blocks[-1:], block]
         return blocks
@@ -312,7 +239,8 @@ class _Writer:
         texts = "; ".join(shared.lines[0][len(lead) :] for shared in (before, block))
         if len(lead) + len(texts) > self._width:
             return None
-        return before._replace(rows=rows, lines=[f"{lead}{texts}"])
+        sources = [*before.sources, *block.sources]
+        return before._replace(rows=rows, lines=[f"{lead}{texts}"], sources=sources)
 
     def _is_marked(self, rows: Sequence[ReportRow]) -> bool:
         touched = self._report.marks.touched
@@ -324,34 +252,12 @@ class _Writer:
         marks = self._report.marks
         if any(row.number in marks.touched & marks.refused for row in rows):
             return _GUTTER["refused"]
-        own = {mark for row in rows for mark in marks.of(row.number)}
-        return next((text for mark, text in _GUTTER.items() if mark in own), "  ")
+        marks_of_rows = {mark for row in rows for mark in marks.of(row.number)}
+        return next((text for mark, text in _GUTTER.items() if mark in marks_of_rows), "  ")
 
     def _lead(self, rows: Sequence[ReportRow]) -> str:
         row = rows[0]
         return f"{self._gutter(rows)}{_stamp(row)} {'  ' * row.depth}{_ends(row)} "
-
-    def _sources(self, row: ReportRow) -> Iterator[str]:
-        """Yield the line of the application that made a call, and if several lines called its function,
-        the one that did; of a refused call also the line that catches an error of it. Lines that an
-        earlier row has, and those of the test's function, are left out.
-        """
-        if row.where is None or row.kind == "action" or row.library:
-            return
-        places = [replace(row.where, callers=())]
-        if len(self._callers[places[0]]) > 1:
-            places += [replace(place, callers=()) for place in row.where.callers[:1]]
-        texts = [source_of(place) for place in places if not self._is_of_test(place)]
-        if row.number in self._report.marks.refused:
-            around = [*places, *row.where.callers]
-            handlers = (handler_text(place) for place in around if not self._is_of_test(place))
-            texts += [text for text in handlers if text][:1]
-        yield from self._shown.new_sources(map(self._lookups.mask.text, texts))
-
-    def _is_of_test(self, place: Place) -> bool:
-        statement = self._report.statement
-        test = None if statement is None else statement.place
-        return test is not None and (place.file, place.function) == (test.file, test.function)
 
     def _with_sources(self, lines: list[str], sources: Iterable[str], indent: str) -> list[str]:
         """Return lines with lines of code: at the end of the last one if they fit, or else below it."""
@@ -363,12 +269,10 @@ class _Writer:
             for line in _wrapped_code(indent + shortened(text, _SOURCE), f"{indent}  ", self._width)
         ]  # fmt: skip
 
-    def _block(self, line: FoldedRow, nests: bool) -> _Block:
+    def _block(self, content: LineContent, nests: bool) -> _Block:
         """Return the lines of a row; ``nests`` is True if rows are nested in it."""
-        row, indent, words = line.row, _indent_of(line.row), self._next_words(line)
-        note = [f"note: {words.note}"] if words.note else []
-        whole = "\n".join([*words.below, *words.remarks, *note])
-        is_known = self._shown.repeats(whole)
+        line, words, is_known = content.line, content.words, content.is_known
+        row, indent = line.row, _indent_of(line.row)
         head = f"{self._lead(line.rows)}{words.what}{_times(line)}{self._numbers(line)}"
         parts = [head, f"<-- {words.answer}"] if words.answer else [head]
         parts[-1] += " (as above)" if is_known else ""
@@ -384,23 +288,19 @@ class _Writer:
                 lines[0] += f"  {visible(packed[0])}"
             else:
                 lines += self._lines_below([*words.below, *packed], indent)
-        # The scripts of a library are not the application's.
-        if words.script is not None and not row.library:
-            self._shown.scripts[words.script.sha] = words.script.source
-        is_short = row.kind == "call" and not (nests or row.faults or words.script or whole)
+        is_explained = bool(words.script or explanation_of(words))
+        is_short = row.kind == "call" and not (nests or row.faults or is_explained)
         line_key = (_stamp(row), row.depth, row.cause, _ends(row)) if is_short else None
-        note = [] if is_known else self._lines_below(note, indent)
-        return _Block(line.rows, lines, note, nests, line_key)
+        note = [f"note: {words.note}"] if words.note and not is_known else []
+        note = self._lines_below(note, indent)
+        return _Block(line.rows, lines, content.sources, note, nests, line_key)
 
     def _fits(self, line: str, text: str) -> bool:
         return len(line) + 2 + len(visible(text)) <= self._width
 
     def _read(self, line: FoldedRow) -> str:
-        return (
-            " <== read"
-            if any(row.number in self._report.marks.writers for row in line.rows)
-            else ""
-        )
+        is_read = any(row.number in self._report.marks.writers for row in line.rows)
+        return " <== read" if is_read else ""
 
     def _numbers(self, line: FoldedRow) -> str:
         """Return the numbers of the findings that a row decided."""
@@ -408,25 +308,6 @@ class _Writer:
             number for row in line.rows for number in self._finding_numbers.get(row.number, ())
         ]
         return "".join(f" [{number}]" for number in numbers)
-
-    def _next_words(self, line: FoldedRow) -> Summary:
-        """Return the description of the row of the next line, with the effects of events that it caused,
-        and without what earlier lines have shown.
-        """
-        row = line.row
-        words = describe(row, self._lookups, line.rows[-1])
-        if line.varies is not None:
-            words = describe_together(line.rows, line.varies, self._lookups)
-        words = self._shown.row(words, row.delivery)
-        call = row.entry if isinstance(row.entry, Call) else None
-        added = (functions_of(event.service).effect(event, call, self._lookups)
-                 for event in line.effects)  # fmt: skip
-        effects = list(filter(None, added))
-        if row.actor == row.peer:
-            return replace(words, what="; ".join([words.what, *effects]))
-        if len(traces := {trace_id(row, self._lookups) for row in line.rows}) == 1:
-            effects += [f"trace {trace[:_TRACE_DIGITS]}…" for trace in traces if trace is not None]
-        return replace(words, remarks=[*words.remarks, *effects])
 
     def _lines_below(self, texts: Sequence[str], indent: str) -> list[str]:
         return [
@@ -447,15 +328,20 @@ class _Writer:
         return lines
 
     def _script_lines(self) -> Iterator[TextLine]:
-        """Yield the sources of the scripts of the rows."""
-        for sha, source in self._shown.scripts.items():
-            whole = textwrap.dedent(source.replace("\t", "  ")).strip("\n").splitlines()
+        """Yield the sources of the scripts of the rows; those of a library are not the application's."""
+        words = [content.words for content in self._contents
+                 if not isinstance(content, str) and not content.line.row.library]  # fmt: skip
+        scripts = dict(
+            description.script for description in words if description.script is not None
+        )
+        for sha, source in scripts.items():
+            source_lines = textwrap.dedent(source.replace("\t", "  ")).strip("\n").splitlines()
             yield TextLine(f"script {sha}:")
-            for line in whole[:LINES_OF_A_SCRIPT]:
+            for line in source_lines[:LINES_OF_A_SCRIPT]:
                 lead = " " * (len(line) - len(line.lstrip()))
                 wrapped = _wrapped(f"  {line}", f"    {lead}", self._width) or [""]
                 yield from map(TextLine, wrapped)
-            more = len(whole) - LINES_OF_A_SCRIPT
+            more = len(source_lines) - LINES_OF_A_SCRIPT
             if more > 0:
                 yield TextLine(f"  ... {counted(more, 'more line')}")
 
@@ -464,13 +350,14 @@ def _indent_of(row: ReportRow) -> str:
     return " " * (_INDENT + 2 * row.depth)
 
 
-def _have_nested(lines: Sequence[FoldedRow | str]) -> list[bool]:
+def _have_nested(contents: Sequence[LineContent | str]) -> list[bool]:
     """Return for each line whether the next row is nested in its row."""
     have_nested: list[bool] = []
     next_depth = 0
-    for line in reversed(lines):
-        have_nested.append(isinstance(line, FoldedRow) and next_depth > line.row.depth)
-        next_depth = line.row.depth if isinstance(line, FoldedRow) else next_depth
+    for content in reversed(contents):
+        depth = next_depth if isinstance(content, str) else content.line.row.depth
+        have_nested.append(next_depth > depth)
+        next_depth = depth
     return have_nested[::-1]
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..core.calls import Call, Event
 from ..core.traces import TRACEPARENT, TraceParent, trace_parent
-from ..process.applications import ServedRequest
 from .lookups import Lookups
 from .model import ReportRow
 
@@ -17,15 +15,15 @@ def parent_of(row: ReportRow, lookups: Lookups) -> TraceParent | None:
     """Return the trace that the request of a row belongs to, and the span that sent it; None if its
     header ``traceparent`` is missing or invalid, and for rows without a request.
     """
-    entry = row.entry
-    if isinstance(entry, Call):
-        return trace_parent(entry.request_headers.get(TRACEPARENT))
-    if isinstance(entry, ServedRequest):
-        return trace_parent(dict(entry.headers).get(_VARIABLE))
-    if row.kind != "attempt" or not isinstance(entry, Event):
+    source = row.source
+    if source.call is not None:
+        return trace_parent(source.call.request_headers.get(TRACEPARENT))
+    if source.request is not None:
+        return trace_parent(dict(source.request.headers).get(_VARIABLE))
+    if source.delivery is None:
         return None
-    attempt = lookups.attempts.get(entry.data.get("began", 0))
-    sent: Iterable[tuple[str, str]] = entry.data.get("sent_headers") or ()
+    attempt = lookups.attempts.get(source.delivery.data.get("began", 0))
+    sent: Iterable[tuple[str, str]] = source.delivery.data.get("sent_headers") or ()
     pairs = sent if attempt is None else attempt.headers
     return trace_parent(
         next((str(value) for name, value in pairs if str(name).lower() == TRACEPARENT), None)

@@ -7,11 +7,14 @@ import html
 import json
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from http.client import responses
 from typing import Any
 from unicodedata import category, normalize
+from urllib.parse import SplitResult, urlsplit
+
+from ..cloud.services import SERVICES
 
 EXCERPT = 400
 """Maximum length of a body in a row, in characters."""
@@ -109,9 +112,7 @@ def parsed(body: bytes | str) -> Any:
 
 
 def items_of(body: bytes | str) -> list[dict[str, Any]]:
-    """Return the objects in a JSON body: one object, or those in a list. The answer to a batch has a
-    list inside the list for the messages of a URL group.
-    """
+    """Return the objects in a JSON body: one object, or those in a list and in lists inside it."""
     value = parsed(body)
     items = value if isinstance(value, list) else [value]
     lists = [item if isinstance(item, list) else [item] for item in items]
@@ -123,7 +124,7 @@ def readable(body: bytes | str, kind: str = "") -> str:
 
     ``kind`` is its content type. Encoded strings in JSON are decoded (`decoded()`).
     """
-    # The state of a queue is read for each row of a report, with the same bodies.
+    # The data of a fake is read for each row of a report, with the same bodies.
     return (_readable_once if len(body) <= _LONGEST_KEPT else _readable)(body, kind)
 
 
@@ -168,20 +169,25 @@ def _decoded(value: Any) -> Any:
         return [_decoded(item) for item in value]
     if not isinstance(value, dict):
         return value
-    fields = ("sourceBody", "body", "responseBody") if "sourceBody" in value else ()
-    members: dict[str, Any] = {}
-    for name, inner in value.items():
-        if name == "bodyBase64" and isinstance(inner, str):
-            members[name] = from_base64(inner)
-        elif name not in fields:
-            members[name] = _decoded(inner)
-        elif isinstance(inner, str):
-            text = from_base64(inner)
-            whole = parsed(text)
-            members[name] = {"Base64": text if whole is None else _decoded(whole)}
-        else:
-            members[name] = inner
-    return members
+    base64_fields = _base64_fields(value)
+    return {name: (_of_base64_field(name, item) if name in base64_fields else _decoded(item))
+            for name, item in value.items()}  # fmt: skip
+
+
+def _base64_fields(value: Mapping[str, Any]) -> set[str]:
+    """Return the fields of a JSON object that are Base64 by the definition of a service."""
+    declared = [item for service in SERVICES.values() for item in service.base64_fields.items()]
+    return {name for of_object, names in declared if of_object in value for name in names}
+
+
+def _of_base64_field(name: str, item: Any) -> Any:
+    if not isinstance(item, str):
+        return item
+    text = from_base64(item)
+    if name.endswith("Base64"):
+        return text  # The name of the field says that it was encoded.
+    value = parsed(text)
+    return {"Base64": text if value is None else _decoded(value)}
 
 
 def _inside(text: str) -> Any:
@@ -207,16 +213,20 @@ def _padded(text: str) -> str:
     return text.translate({45: "+", 95: "/"}) + "=" * (-len(text) % 4)
 
 
-def each_from_base64(value: Any) -> Any:
-    return map_strings(value, from_base64, names=False)
-
-
 def from_base64(value: str) -> str:
     """Return the text that a Base64 string encodes; the string itself if it does not encode text."""
     try:
         return base64.b64decode(value, validate=True).decode("utf-8")
     except ValueError:
         return value
+
+
+def parts_of_url(url: str) -> SplitResult:
+    """Return the parts of a URL; if it is malformed, the whole URL is the path."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return SplitResult("", "", url, "", "")
 
 
 def phrase_of(status: int) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from ..core.calls import Action, Call
 from .accesses import OrderedAccess
 from .calls import has_full_answer
 from .contract import functions_of
@@ -58,9 +57,9 @@ def compared_data(
     """
     values = []
     for item in read:
-        named = list(_named(item, accesses)) if isinstance(item, str) and item else []
-        yield from named
-        if not named:
+        named_data = list(_named(item, accesses)) if isinstance(item, str) and item else []
+        yield from named_data
+        if not named_data:
             values.append(_parsed(item))
     if values and accesses:
         yield from _Values(rows, accesses, lookups).stood_for_by(values)
@@ -74,7 +73,7 @@ def _named(name: str, accesses: Sequence[OrderedAccess]) -> Iterator[Compared]:
     ):
         if subject.name == name:
             yield Compared(Sought(subject), end)
-        elif part == name and subject.rules.has_value and subject.rules.parts_have_ids:
+        elif part == name and subject.kind.has_value and subject.kind.parts_have_ids:
             yield Compared(Sought(subject, part), end)
 
 
@@ -92,9 +91,9 @@ class _Values:
         self._rows = [row for row in rows if row.number in self._accesses]
 
     def stood_for_by(self, values: Sequence[object]) -> Iterator[Compared]:
-        wanted: list[Hashable] = []
+        compared: list[Hashable] = []
         for value in values:
-            _nodes(value, wanted)
+            _nodes(value, compared)
         returned: dict[Hashable, tuple[int, Exchange]] = {}
         written: dict[Hashable, tuple[int, Exchange]] = {}
         for row in self._rows:
@@ -104,8 +103,8 @@ class _Values:
                     with suppress(RecursionError):
                         for value in own:
                             _nodes(value, nodes)
-                    found = set(wanted).intersection(nodes)
-                    last.update(dict.fromkeys(found, (row.number, exchange)))
+                    common = set(compared).intersection(nodes)
+                    last.update(dict.fromkeys(common, (row.number, exchange)))
         waiting = list(values)
         while waiting:
             value = waiting.pop(0)
@@ -124,21 +123,22 @@ class _Values:
         until = max(ordered.order for ordered in self._accesses[number])
         accesses = exchange.accesses
         for access in [access for access in accesses if not access.writes] or accesses:
-            part = access.part if access.subject.rules.has_value else ""
+            part = access.part if access.subject.kind.has_value else ""
             yield Compared(Sought(access.subject, part), until, number)
 
     def _exchanges(self, row: ReportRow) -> Iterator[Exchange]:
-        entry, accesses = row.entry, [ordered.access for ordered in self._accesses[row.number]]
-        by_command = functions_of(row.service).exchanges
-        if by_command is not None and isinstance(entry, Call):
-            for words, answer, of_command in by_command(entry, self._lookups):
-                yield Exchange(words[1:], [answer], of_command)
-        elif isinstance(entry, Action):
-            positional, named = entry.call or ((), {})
+        call, action = row.source.call, row.source.action
+        accesses = [ordered.access for ordered in self._accesses[row.number]]
+        commands_of = functions_of(row.service).calls.commands
+        if commands_of is not None and call is not None:
+            for command in commands_of(call, self._lookups):
+                yield Exchange(command.words[1:], [command.result], command.accesses)
+        elif call is not None:
+            returned = _content(call.response_body) if has_full_answer(call) else ()
+            yield Exchange(_content(call.request_body), returned, accesses)
+        elif action is not None:
+            positional, named = action.call or ((), {})
             yield Exchange([*positional, *named.values()], (), accesses)
-        elif isinstance(entry, Call):
-            returned = _content(entry.response_body) if has_full_answer(entry) else ()
-            yield Exchange(_content(entry.request_body), returned, accesses)
         elif attempt := self._lookups.attempts.get(row.began):
             returned = _content(attempt.response_body)
             yield Exchange(_content(attempt.body), returned, accesses)

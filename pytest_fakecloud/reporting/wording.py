@@ -8,13 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import PurePath
-from typing import Any
 
 from ..cloud.services import SERVICES
-from ..core.calls import Action, Call, Event
+from ..core.calls import CREATED, Action, Call, Event
 from ..core.errors import counted, describe_error, listed
+from ..core.statements import handler_at, source_at
 from ..process.applications import ServedRequest
-from .asserted import handler_at, source_at
 from .calls import MALFORMED, error_of, may_be_malformed
 from .contract import functions_of
 from .lookups import Lookups
@@ -22,6 +21,7 @@ from .model import (
     Finding,
     Place,
     ReadByStatement,
+    Repeated,
     ReportRow,
     Sentences,
     Sought,
@@ -30,13 +30,13 @@ from .model import (
     Values,
 )
 from .report import Report
-from .values import EXCERPT, phrase_of, readable, shortened, visible
+from .values import EXCERPT, compact, phrase_of, readable, shortened, visible
 
 
 def summarise(call: Call, lookups: Lookups) -> Summary | None:
     """Return the description of a call; None if its service has none or its body is malformed."""
     try:
-        return functions_of(call.service).summary(call, lookups)
+        return functions_of(call.service).calls.summary(call, lookups)
     except MALFORMED as error:
         if may_be_malformed(call):
             return None
@@ -64,46 +64,48 @@ def describe(row: ReportRow, lookups: Lookups, last: ReportRow | None = None) ->
         script=words.script and words.script._replace(source=mask(words.script.source)),
         remarks=tuple(map(mask, words.remarks)),
         note=mask(words.note),
+        repeated=words.repeated and Repeated(mask(words.repeated.end), words.repeated.shown_by),
     )
 
 
 def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
-    entry = row.entry
-    if row.error:
-        return Summary(f"this entry cannot be shown: {row.error}")
-    if isinstance(entry, Call):
-        return _call(row, last, entry, lookups)
-    if isinstance(entry, ServedRequest):
-        is_form = entry.body_type.startswith("multipart/")
-        body = "" if is_form else shortened(readable(entry.body, entry.body_type), 120)
-        number = f" {entry.instance}" if entry.instance > 1 else ""
-        what = " ".join(filter(None, [entry.target, body, f"({entry.framework}{number})"]))
-        return Summary(what, "" if entry.status is None else str(entry.status), note=entry.raised)
-    if isinstance(entry, Event):
-        if row.kind == "attempt":
-            return _attempt(row, last, lookups)
-        if row.kind == "action":
-            return Summary(_action(entry, row.words, last.entry, lookups))
-        words = functions_of(row.service).summary(entry, lookups)
-        words = words or Summary(f"{entry.kind}: {entry.text}")
-        return replace(words, note=str(entry.data.get("note") or ""))
+    source = row.source
+    if source.error:
+        return Summary(f"this entry cannot be shown: {source.error}")
+    if source.delivery is not None:
+        received = None if source.call is None else _call(source.call, lookups)
+        summary = functions_of(source.delivery.service).deliveries.summary
+        return summary(row, last, lookups, received)
+    if source.call is not None:
+        return _call(source.call, lookups)
+    if source.request is not None:
+        return _request(source.request)
+    if source.action is not None:
+        return Summary(_action(source.action, row.arguments, last.source.action, lookups))
+    if source.event is not None:
+        return _event(source.event, lookups)
     return Summary(row.operation)
 
 
-def _call(row: ReportRow, last: ReportRow, call: Call, lookups: Lookups) -> Summary:
+def _call(call: Call, lookups: Lookups) -> Summary:
     summary = summarise(call, lookups) or _raw(call)
     note = "" if call.violation == "bug" else call.note
-    summary = replace(summary, answer=_answer(call, summary), note=note)
-    return summary if row.delivery is None else _attempt(row, last, lookups, summary)
+    return replace(summary, answer=_answer(call, summary), note=note)
 
 
-def _attempt(
-    row: ReportRow, last: ReportRow, lookups: Lookups, received: Summary | None = None
-) -> Summary:
-    assert row.delivery is not None
-    summary = functions_of(row.delivery.service).attempt_summary
-    assert summary is not None
-    return summary(row, last, lookups, received)
+def _request(request: ServedRequest) -> Summary:
+    is_form = request.body_type.startswith("multipart/")
+    body = "" if is_form else shortened(readable(request.body, request.body_type), 120)
+    number = f" {request.instance}" if request.instance > 1 else ""
+    what = " ".join(filter(None, [request.target, body, f"({request.framework}{number})"]))
+    answer = "" if request.status is None else str(request.status)
+    return Summary(what, answer, note=request.raised)
+
+
+def _event(event: Event, lookups: Lookups) -> Summary:
+    words = functions_of(event.service).events.summary(event, lookups)
+    words = words or Summary(f"{event.kind}: {event.text}")
+    return replace(words, note=str(event.data.get("note") or ""))
 
 
 def _answer(call: Call, summary: Summary) -> str:
@@ -128,44 +130,45 @@ def status_line(call: Call) -> str:
     return f"{call.status} {phrase_of(call.status)}".strip() + ending
 
 
-def _action(event: Event, arguments: Sequence[str], last: Any, lookups: Lookups) -> str:
+def _action(action: Action, arguments: Sequence[str], last: Action | None, lookups: Lookups) -> str:
     argument_list = ", ".join(arguments)
-    did = {"add_fault": "added", "remove_fault": "removed"}.get(event.kind)
-    if did:
+    verb = {"add_fault": "added", "remove_fault": "removed"}.get(action.kind)
+    if verb:
         limits = f" ({argument_list})" if argument_list else ""
-        return f"{event.fake} fault {did}: {event.data['fault']}{limits}"
-    if event.kind == "clear_faults":
-        return f"{event.fake} faults cleared"
-    if words := functions_of(event.service).summary(event, lookups):
+        return f"{action.fake} fault {verb}: {action.data['fault']}{limits}"
+    if action.kind == "clear_faults":
+        return f"{action.fake} faults cleared"
+    if words := functions_of(action.service).actions.summary(action, lookups):
         return words.what
-    result = _created(event, lookups, last)
-    owner, _, name = event.kind.rpartition(".")
+    result = _created(action, lookups, last)
+    owner, _, name = action.kind.rpartition(".")
     if owner in ("", "faults"):
-        return f"{event.fake}.{event.kind}({argument_list}){result}"
+        return f"{action.fake}.{action.kind}({argument_list}){result}"
     thing, *rest = arguments
-    return f"{event.fake}.{owner}({thing}).{name}({', '.join(rest)}){result}"
+    return f"{action.fake}.{owner}({thing}).{name}({', '.join(rest)}){result}"
 
 
-def _created(action: Event, lookups: Lookups, last: Any = None) -> str:
-    """Return the messages that an action created, or the first and the last of equal ones."""
-    messages = dict.fromkeys(event.data.get("message_id") for event in (action, last or action))
-    result = " … ".join(lookups.short(message_id) for message_id in messages if message_id)
+def _created(action: Action, lookups: Lookups, last: Action | None = None) -> str:
+    """Return the ID of what an action created, or of the first and the last of equal ones."""
+    ids = dict.fromkeys(own_action.data.get(CREATED) for own_action in (action, last or action))
+    result = " … ".join(lookups.short(created_id) for created_id in ids if created_id)
     return f" -> {result}" if result else ""
 
 
 def describe_together(rows: Sequence[ReportRow], varies: int, lookups: Lookups) -> Summary:
     """Describe actions of the test that differ only in one argument, and in the results."""
-    names = {_NAME.match(row.words[varies]) for row in rows}
-    named = {name[0] if name else "" for name in names}
-    prefix = named.pop() if len(named) == 1 else ""
+    names = {_NAME.match(row.arguments[varies]) for row in rows}
+    prefixes = {name[0] if name else "" for name in names}
+    prefix = prefixes.pop() if len(prefixes) == 1 else ""
     first = rows[0]
-    words = [f"{prefix}…" if at == varies else word for at, word in enumerate(first.words)]
+    arguments = [f"{prefix}…" if at == varies else argument
+                 for at, argument in enumerate(first.arguments)]  # fmt: skip
     template = Action(0, 0, first.service, first.peer, first.operation, "")
-    texts = []
-    for row in rows:
-        assert isinstance(row.entry, Event)
-        texts.append(row.words[varies].removeprefix(prefix) + _created(row.entry, lookups))
-    what = f"{_action(template, words, template, lookups)}: {'; '.join(texts)}"
+    texts = [
+        row.arguments[varies].removeprefix(prefix) + _created(row.source.action, lookups)
+        for row in rows if row.source.action is not None
+    ]  # fmt: skip
+    what = f"{_action(template, arguments, template, lookups)}: {'; '.join(texts)}"
     return Summary(visible(lookups.mask.text(lookups.with_short_ids(what))))
 
 
@@ -177,9 +180,9 @@ class ShortUrls:
     """Shortens the addresses of deliveries where an earlier text has shown them."""
 
     def __init__(self, rows: Iterable[ReportRow]) -> None:
-        urls = {str(row.delivery.data.get("url") or "") for row in rows if row.delivery is not None}
-        calls = [row.entry for row in rows if isinstance(row.entry, Call)]
-        urls.update(str(call.facts.get("url") or "") for call in calls)
+        sources = [row.source for row in rows]
+        urls = {str(source.delivery.data.get("url") or "") for source in sources if source.delivery}
+        urls.update(str(source.call.facts.get("url") or "") for source in sources if source.call)
         ends = {url: f"…/{url.rpartition('/')[2]}" for url in urls if url.count("/") > 2}
         counts = Counter(ends.values())
         self._ends = {url: end for url, end in ends.items() if counts[end] == 1 and len(end) > 2}
@@ -189,10 +192,10 @@ class ShortUrls:
         for url, end in self._ends.items():
             if url not in text:
                 continue
-            whole = re.compile(rf"{re.escape(url)}(?![\w/?&=.#%-])")
+            whole_url = re.compile(rf"{re.escape(url)}(?![\w/?&=.#%-])")
             if url in self._shown:
-                text = whole.sub(end.replace("\\", r"\\"), text)
-            elif whole.search(text):
+                text = whole_url.sub(end.replace("\\", r"\\"), text)
+            elif whole_url.search(text):
                 self._shown.add(url)
         return text
 
@@ -274,8 +277,8 @@ def _read_by(statement: ReadByStatement, lookups: Lookups, most: int = 4) -> str
                 "What the failing statement read is unknown; the marks are those of the last call"
             )
         return "The failing statement read none of the fakes' data; the marks are those of the last call"
-    own = [sought for sought in statement.sought if sought not in statement.earlier]
-    names = _names(own, lookups, most)
+    own_data = [sought for sought in statement.sought if sought not in statement.earlier]
+    names = _names(own_data, lookups, most)
     if statement.looks:
         return f"The failing statement used {listed(list(statement.looks), min(most, 3))}"
     if statement.kind == "compared":
@@ -283,7 +286,7 @@ def _read_by(statement: ReadByStatement, lookups: Lookups, most: int = 4) -> str
     if statement.kind == "changed":
         functions = ["a lambda" if name == "<lambda>" else f"{name}()" for name in statement.by]
         who = listed(functions, 3) or "the test"
-        if all(sought.subject.kind == "message" for sought in own):
+        if all(sought.subject.kind.is_delivered for sought in own_data):
             return f"The failing statement compared what {who} made of the deliveries of {names}"
         verb = "read" if statement.is_read else "wrote"
         return f"The failing statement compared what {who} made of {names}, which it {verb}"
@@ -318,7 +321,7 @@ def _names(data: Iterable[Sought], lookups: Lookups, most: int) -> str:
         if not sought.part and sought.subject in with_parts:
             continue
         name = sought.subject.name
-        default = sought.subject.rules.unnamed or f"the {sought.subject.kind}"
+        default = sought.subject.kind.unnamed or f"the {sought.subject.kind.name}"
         name = "" if sought.part and not name else lookups.short(name or default)
         names.append(f"{name} {sought.part}".strip())
     return listed(names, most)
@@ -329,12 +332,7 @@ def _names(data: Iterable[Sought], lookups: Lookups, most: int) -> str:
 
 def sentence(finding: Finding, lookups: Lookups) -> str:
     """Return the sentence of a finding, with the name of its fake."""
-    values, words = {**finding.values, "fake": finding.fake}, _sentences()[finding.kind]
-    if isinstance(words, str):
-        strings = {name: shortened(str(value)) for name, value in values.items()}
-        text = words.format_map(strings)
-    else:
-        text = words(values)
+    text = _sentence_of(finding.kind, {**finding.values, "fake": finding.fake})
     if likewise := finding.values.get("likewise"):
         names = [shortened(lookups.short(name)) for name in likewise]
         text += f"; likewise for {listed(names, 3)}"
@@ -342,6 +340,20 @@ def sentence(finding: Finding, lookups: Lookups) -> str:
     if finding.kind == "violation":
         return visible(text)
     return visible(lookups.with_short_ids(f"{finding.fake}: {text}" if finding.fake else text))
+
+
+def _sentence_of(kind: str, values: Values) -> str:
+    """Return the sentence of a kind of finding or of a reason; without one, the kind and the values."""
+    try:
+        words = sentences().get(kind)
+        if isinstance(words, str):
+            return words.format_map({name: shortened(str(value)) for name, value in values.items()})
+        if words is not None:
+            return words(values)
+        why = "no sentence"
+    except MALFORMED as error:
+        why = describe_error(error)
+    return f"{kind} {compact({name: values[name] for name in values if name != 'fake'})} ({why})"
 
 
 def violation(finding: Finding, lookups: Lookups) -> str:
@@ -354,7 +366,8 @@ def violation(finding: Finding, lookups: Lookups) -> str:
 
 
 @cache
-def _sentences() -> Sentences:
+def sentences() -> Sentences:
+    """Return the sentence of each kind of finding."""
     return sentences_of_all(
         {"reporting": _SENTENCES, **{name: functions_of(name).sentences for name in SERVICES}}
     )
@@ -384,26 +397,21 @@ def _differs_from_pass(values: Values) -> str:
 
 def _rejected(values: Values) -> str:
     reasons = "; ".join(
-        _WHY_REJECTED[reason["kind"]].format(fake=values["fake"], **reason)
+        _sentence_of(f"rejected_{reason['kind']}", {**reason, "fake": values["fake"]})
         for reason in values["reasons"]
     )
     return f"answered 401 to {values['rejected']} of {counted(values['calls'], 'call')}: {reasons}"
 
 
-_WHY_REJECTED = {
-    "none": "no credentials were sent",
-    "query": "the _token in the URL is wrong",
-    "read_only": "the credentials are the read-only token",
-    "other": "the credentials are those of {other}",
-    "unknown": "the credentials are not those of {fake}",
-    "no_password": "no password was sent, use {fake}.database_url",
-    "password": "the user or the password is not that of {fake}.database_url",
-}
 _SENTENCES: Sentences = {
     "differs_from_pass": _differs_from_pass,
     "clock_frozen": "{seconds} s of wall-clock time passed while the fake clock was frozen; "
     "fakecloud.clock.advance() moves it, time.sleep() does not",
     "rejected": _rejected,
+    "rejected_none": "no credentials were sent",
+    "rejected_query": "the _token in the URL is wrong",
+    "rejected_other": "the credentials are those of {other}",
+    "rejected_unknown": "the credentials are not those of {fake}",
     "violation": lambda values: f"[{values['violation']}] {values['text']}",
     "more": "and {count} more",
 }

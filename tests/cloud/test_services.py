@@ -27,16 +27,21 @@ TOY = '''
 from collections.abc import Iterator
 from typing import Any
 
-from pytest_fakecloud.core.calls import Call, Entry
+from pytest_fakecloud.core.calls import Call
 from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.core.settings import FakeConfig, setting, text
 from pytest_fakecloud.cloud.fake import Fake, Snapshot
 from pytest_fakecloud.http.app import App, Instruments, Request
 from pytest_fakecloud.http.routing import Route
 from pytest_fakecloud.reporting.calls import has_full_answer, success_of
-from pytest_fakecloud.reporting.contract import ReportFunctions
+from pytest_fakecloud.reporting.contract import CallFunctions, ReportFunctions
 from pytest_fakecloud.reporting.lookups import Lookups
-from pytest_fakecloud.reporting.model import DataAccess, ReportRow, ReportSubject, Summary
+from pytest_fakecloud.reporting.model import (
+    DataAccess,
+    ReportSubject,
+    SubjectKind,
+    Summary,
+)
 
 
 class Notes:
@@ -95,20 +100,21 @@ class Toy(Fake):
         return list(self._engine.notes)
 
 
-def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
-    if isinstance(call := row.entry, Call):
-        notes = ReportSubject("key", "notes", call.fake)
-        yield DataAccess(notes, writes=True, succeeded=success_of(call))
+LIST = SubjectKind("list", has_value=True, links_accesses=True)
 
 
-def summary(entry: Entry, lookups: Lookups) -> Summary | None:
-    if not isinstance(entry, Call):
-        return None
-    return Summary(f"add {entry.request_body.decode()}", "added" if has_full_answer(entry) else "")
+def accesses(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
+    notes = ReportSubject(LIST, "notes", call.fake)
+    yield DataAccess(notes, writes=True, succeeded=success_of(call))
+
+
+def summary(call: Call, lookups: Lookups) -> Summary | None:
+    return Summary(f"add {call.request_body.decode()}", "added" if has_full_answer(call) else "")
 
 
 REPORT = ReportFunctions(
-    accesses=accesses, sought=lambda fake, method, arguments: (), summary=summary
+    calls=CallFunctions(summary=summary, accesses=accesses),
+    sought=lambda fake, method, arguments: (),
 )
 
 

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from dataclasses import fields
 from inspect import signature
 from operator import attrgetter
+from pathlib import Path
 
 import httpx
 import pytest
 
+import pytest_fakecloud
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.broker.report.accesses import ARGUMENTS
 from pytest_fakecloud.cloud.services import SERVICES, Service
-from pytest_fakecloud.reporting.contract import ReportFunctions, functions_of
+from pytest_fakecloud.reporting.contract import (
+    ActionFunctions,
+    CallFunctions,
+    DeliveryFunctions,
+    EventFunctions,
+    ReportFunctions,
+    functions_of,
+)
+from pytest_fakecloud.reporting.lookups import Lookups
+from pytest_fakecloud.reporting.model import Finding
 from pytest_fakecloud.reporting.report import Report, report_of
 from pytest_fakecloud.reporting.text import text
-from pytest_fakecloud.reporting.wording import sentences_of_all
+from pytest_fakecloud.reporting.wording import sentence, sentences, sentences_of_all
 
 
 @pytest.mark.parametrize("service", SERVICES.values(), ids=lambda service: service.fixture)
@@ -26,10 +39,16 @@ def test_each_service_has_functions(service: Service) -> None:
     assert bool(functions.findings) <= bool(functions.sentences)
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(ReportFunctions)])
+GROUPS = {"calls.": CallFunctions, "events.": EventFunctions, "actions.": ActionFunctions,
+          "deliveries.": DeliveryFunctions, "": ReportFunctions}  # fmt: skip
+NAMES = [prefix + field.name for prefix, group in GROUPS.items() for field in fields(group)]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_service_needs_each_function(name: str) -> None:
-    default = getattr(functions_of("unknown"), name)
-    assert any(getattr(functions_of(fixture), name) is not default for fixture in SERVICES)
+    function = attrgetter(name)
+    default = function(functions_of("unknown"))
+    assert any(function(functions_of(fixture)) is not default for fixture in SERVICES)
 
 
 def test_a_kind_of_findings_belongs_to_one_service() -> None:
@@ -37,6 +56,31 @@ def test_a_kind_of_findings_belongs_to_one_service() -> None:
     assert sentences == {"a": "1", "b": "2"}
     with pytest.raises(ValueError, match="kv_server and toy have findings of the kind 'expired'"):
         sentences_of_all({"kv_server": {"expired": "1"}, "toy": {"expired": "1"}})
+
+
+def kinds_of_findings() -> Iterator[tuple[str, str]]:
+    """Yield the kinds in the source of this package, each with its module."""
+    for path in sorted(Path(pytest_fakecloud.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+                name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+                if name in ("Finding", "about", "finding"):
+                    yield str(node.args[0].value), path.name
+
+
+def test_each_kind_of_finding_has_a_sentence() -> None:
+    kinds = dict(kinds_of_findings())
+    assert len(kinds) > 20
+    missing = {kind: module for kind, module in kinds.items() if kind not in sentences()}
+    assert not missing, f"add these kinds to SENTENCES of the wording: {missing}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"), [("unknown", "no sentence"), ("expired", "KeyError: 'at'")]
+)
+def test_a_finding_without_its_sentence_shows_its_data(kind: str, why: str) -> None:
+    finding = Finding(kind, "kv", values={"key": "a"})
+    assert sentence(finding, Lookups()).startswith(f'kv: {kind} {{"key":"a"}} ({why}')
 
 
 def report_of_broken(

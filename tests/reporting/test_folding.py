@@ -11,6 +11,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Event
+from pytest_fakecloud.kv.report.accesses import KEY
 from pytest_fakecloud.reporting.folding import FoldedRow, alike, folded, merged, without_unlisted
 from pytest_fakecloud.reporting.model import (
     AppliedFault,
@@ -18,6 +19,7 @@ from pytest_fakecloud.reporting.model import (
     ReadByStatement,
     ReportRow,
     ReportSubject,
+    RowSource,
     Sought,
 )
 from pytest_fakecloud.reporting.page import page
@@ -62,7 +64,10 @@ def test_rows_that_differ_are_not_folded(differs: dict[str, Any]) -> None:
 
 def test_an_event_is_part_of_the_call_it_results_from_unless_it_is_marked() -> None:
     event = Event(2, 0, "broker", "broker", "rebalance", "")
-    rows = [row(1), row(2, actor="kv", peer="kv", kind="event", entry=event, follows=1)]
+    rows = [
+        row(1),
+        row(2, actor="kv", peer="kv", kind="event", source=RowSource(event=event), follows=1),
+    ]
     assert [len(line.effects) for line in merged(rows, ())] == [1]
     assert [len(line.effects) for line in merged(rows, {2})] == [0, 0]
 
@@ -158,7 +163,7 @@ def test_a_part_that_raises_leaves_the_others(
             assert f"{line}: RuntimeError: no" in text(report_of(cloud))
     cloud.journal.calls()[0].facts["words"] = [7]
     (row,) = report_of(cloud).rows
-    assert (row.ok, bool(row.error)) == (False, True)
+    assert (row.ok, bool(row.source.error)) == (False, True)
 
 
 @pytest.mark.parametrize("clock", ["frozen", "running"])
@@ -185,7 +190,7 @@ def test_events_are_part_of_the_line_of_the_call_that_caused_them(cloud: Cloud, 
 
 
 def removed_ttl(row: ReportRow, key: str) -> Finding:
-    subject = ReportSubject("key", key, row.peer)
+    subject = ReportSubject(KEY, key, row.peer)
     values = {"key": key, "command": "SET"}
     return Finding("ttl_removed", row.peer, (row.number,), (subject,), values)
 
@@ -268,7 +273,7 @@ def test_an_address_is_whole_once(cloud: Cloud) -> None:
 
 def test_no_more_lines_than_needed_for_what_was_read(cloud: Cloud) -> None:
     report = report_of(cloud)
-    data = [Sought(ReportSubject("key", f"{name}{'x' * 50}", "kv")) for name in "abcdef"]
+    data = [Sought(ReportSubject(KEY, f"{name}{'x' * 50}", "kv")) for name in "abcdef"]
     statement = ReadByStatement("called", tuple(data), unwritten=dict.fromkeys(data, "never"))
     first, second, *_ = text(replace(report, statement=statement), width=80).splitlines()
     assert "a" + "x" * 50 in first + second

@@ -9,6 +9,11 @@ import pytest
 import redis
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.broker.report.accesses import GROUP, TOPIC
+from pytest_fakecloud.kv.report.accesses import CHANNEL, KEY
+from pytest_fakecloud.kv.report.effects import did_something
+from pytest_fakecloud.kv.table.registry import COMMANDS
+from pytest_fakecloud.queue.report.accesses import MESSAGE, RUN, SCHEDULE
 from pytest_fakecloud.reporting.accesses import OrderedAccess
 from pytest_fakecloud.reporting.marks import marks_of_rows
 from pytest_fakecloud.reporting.model import (
@@ -22,12 +27,17 @@ from pytest_fakecloud.reporting.model import (
     Sought,
 )
 from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.vector.report.accesses import NAMESPACE
+
+KINDS = {
+    kind.name: kind for kind in (CHANNEL, GROUP, KEY, MESSAGE, NAMESPACE, RUN, SCHEDULE, TOPIC)
+}
 
 
 def subject(name: str) -> ReportSubject:
     """Return the subject of a name such as ``key:a``."""
     kind, _, name = name.partition(":")
-    return ReportSubject(kind, name, "fake")
+    return ReportSubject(KINDS[kind], name, "fake")
 
 
 class Scene:
@@ -99,7 +109,7 @@ def test_rows_with_the_id_of_a_linked_row_are_linked(scene: Scene, first: str, s
 
 
 def test_subjects_of_rows_are_ids_whichever_fake_names_them(scene: Scene) -> None:
-    named = scene.add(subjects=(ReportSubject("message", "m", "other"),))
+    named = scene.add(subjects=(ReportSubject(MESSAGE, "m", "other"),))
     direct = scene.add("r key:a", "w message:m")
     assert scene.marks("key:a") == Marks(frozenset({direct}), frozenset({named}))
 
@@ -226,7 +236,7 @@ def test_commands_of_streams_that_returned_no_entry_are_refused(
         ("ZADD ranks NX 5 tea", True), ("XADD other NOMKSTREAM * a 1", True),
         ("GET other", True), ("MGET other another", True), ("EXISTS other", True),
         ("SISMEMBER names pear", True), ("LRANGE jobs 7 8", True), ("ZRANK ranks pear", True),
-        ("INCR jobs", True), ("EVAL return#0 1 jobs", True),
+        ("INCR jobs", True), ("EVAL return#0 1 jobs", True), ("SET text 1 NX GET", False),
         ("HDEL stock tea", False), ("ZREMRANGEBYSCORE ranks 0 9", False), ("LPOP jobs 1", False),
         ("XGROUP DELCONSUMER log group worker", False), ("SADD names pear", False),
         ("HSET stock tea 2", False), ("ZADD ranks 2 tea", False), ("SETBIT bits 0 1", False),
@@ -249,6 +259,21 @@ def test_commands_that_did_nothing_are_refused(cloud: Cloud, line: str, is_refus
     else:
         client.execute(words)
     assert bool(report_of(cloud).marks.refused) is is_refused
+
+
+@pytest.mark.parametrize(
+    ("line", "result", "expected"),
+    [
+        ("INCREX a BYINT 5 UBOUND 3", [0, 0], False), ("INCREX a BYINT 2 UBOUND 3", [2, 2], True),
+        ("INCREX a BYINT 5 UBOUND 3 SATURATE", [3, 0], True),
+        ("SET a 1 GET", None, True), ("SET a 1 NX GET", None, None), ("SET a 1 NX GET", "2", None),
+    ],
+)  # fmt: skip
+def test_results_of_writes_that_are_no_counts(
+    line: str, result: object, expected: bool | None
+) -> None:
+    words = line.split()
+    assert did_something(COMMANDS[words[0]], words, result) is expected
 
 
 def cancels_twice(cloud: Cloud) -> None:

@@ -14,7 +14,8 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Call, set_facts, shorten
 from pytest_fakecloud.recordings.archives import archive
 from pytest_fakecloud.reporting.as_json import as_json
-from pytest_fakecloud.reporting.mask import HIDDEN, Mask, hides_words
+from pytest_fakecloud.reporting.contract import functions_of
+from pytest_fakecloud.reporting.mask import HIDDEN, Mask
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import section
@@ -162,6 +163,10 @@ def sent(cloud: Cloud, *commands: list[str]) -> Call:
     return kv.journal.calls().only()
 
 
+def hides_body(call: Call) -> bool:
+    return functions_of(call.service).calls.hides_body(call)
+
+
 @pytest.mark.parametrize(
     ("words", "hidden"),
     [
@@ -177,7 +182,7 @@ def test_commands_that_may_carry_a_password_hide_their_words(
 ) -> None:
     call = sent(cloud, words.split())
     mask = Mask(cloud)
-    assert hides_words(call) is hidden
+    assert hides_body(call) is hidden
     assert mask.body(call) == (HIDDEN.encode() if hidden else call.request_body)
     assert mask.target(call) == "/"
     assert json.loads(call.request_body) == words.split()
@@ -185,7 +190,7 @@ def test_commands_that_may_carry_a_password_hide_their_words(
 
 @pytest.mark.parametrize(("words", "hidden"), [(["AUTH", "guess"], True), (["AUTH"], False)])
 def test_one_command_of_a_pipeline_is_enough(cloud: Cloud, words: list[str], hidden: bool) -> None:
-    assert hides_words(sent(cloud, ["PING"], words)) is hidden
+    assert hides_body(sent(cloud, ["PING"], words)) is hidden
 
 
 def test_a_call_whose_commands_nobody_read_may_be_one(cloud: Cloud) -> None:
@@ -194,7 +199,7 @@ def test_a_call_whose_commands_nobody_read_may_be_one(cloud: Cloud) -> None:
         httpx.post(url, content=b'["AUTH", "guess"')
         call = service.journal.calls().only()
         shorten(call, read_facts=False)
-        assert ("facts" in call.cut, hides_words(call)) == (True, hidden)
+        assert ("facts" in call.cut, hides_body(call)) == (True, hidden)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +252,7 @@ def test_a_pipeline_that_was_cut_may_have_lost_one(
     call = sent(cloud, *[["SET", "key", "x" * length]] * lines)
     shorten(call)
     assert ("words" in call.cut) is (length > 1)
-    assert hides_words(call) is hidden
+    assert hides_body(call) is hidden
 
 
 def test_a_masked_call_holds_no_secret_and_all_the_rest(cloud: Cloud) -> None:

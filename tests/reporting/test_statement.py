@@ -18,9 +18,9 @@ from upstash_workflow.flask import Serve
 
 from pytest_fakecloud import Cloud, KVServer, always, at_most_one, eventually, nothing_lost, once
 from pytest_fakecloud.core.exits import Exits
+from pytest_fakecloud.core.statements import handler_at, source_at
 from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
-from pytest_fakecloud.reporting.asserted import handler_at, source_at
 from pytest_fakecloud.reporting.model import ReadByStatement
 from pytest_fakecloud.reporting.report import Report, report_of
 from pytest_fakecloud.reporting.text import text
@@ -374,8 +374,8 @@ def test_deliveries_to_a_handler_that_changes_what_is_compared(
     ids = [message.message_id for message in published]
     assert result.statement.by == (by,)
     assert [sought.subject.name for sought in result.statement.sought] == ids
-    delivered = [row.delivery.data["message_id"] for row in result.rows
-                 if row.delivery is not None and row.number in result.marks.touched]  # fmt: skip
+    touched = [row.source.delivery for row in result.rows if row.number in result.marks.touched]
+    delivered = [delivery.data["message_id"] for delivery in touched if delivery is not None]
     assert delivered == ids
 
 

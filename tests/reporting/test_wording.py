@@ -439,7 +439,7 @@ def test_the_steps_of_a_workflow_run(cloud: Cloud) -> None:
     rows = [row for row in shown(cloud) if row.row.service == "queue" or row.row.kind == "attempt"]
     judge("workflow", [text for row in rows for text in (row.line, *row.below, *row.remarks[:1])])
     [failed] = [row for row in rows if row.words.answer.startswith("500")]
-    assert failed.row.delivery is not None
+    assert failed.row.source.delivery is not None
     lookups = lookups_of(cloud, list(cloud.journal.entries))
-    assert named(failed.row.delivery.data["message_id"], lookups).endswith('(step "charge")')
+    assert named(failed.row.source.delivery.data["message_id"], lookups).endswith('(step "charge")')
     assert failed.row.attempt == 1

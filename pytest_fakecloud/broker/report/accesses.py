@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...core.calls import Action, Arguments, Call, Entry, Event
+from ...core.calls import Action, Arguments, Call, Event
 from ...reporting.calls import (
     changed_items,
     executed,
@@ -14,33 +14,31 @@ from ...reporting.calls import (
     success_of,
 )
 from ...reporting.lookups import Lookups
-from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought, SubjectKind
+from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind
 from ...reporting.values import parsed
 from .calls import RecordPosition, group_of, topics_of
+
+TOPIC = SubjectKind("topic", parts_have_ids=True)
+GROUP = SubjectKind("group")
 
 _MEMBERS = ("leave", "rebalance", "expire", "crash", "lost")
 """Events that change which member receives records; that of a join is followed by a rebalance."""
 
 
-def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
-    entry = row.entry
-    if isinstance(entry, Action):
-        yield from _of_action(entry, lookups)
-    elif isinstance(entry, Call):
-        yield from _of_call(entry)
-    elif isinstance(entry, Event) and entry.data.get("group"):
-        subject = ReportSubject("group", str(entry.data["group"]), entry.fake)
-        succeeded = True if row.call is None else success_of(row.call)
-        for topic, partition, _ in entry.data.get("offsets") or ():
-            yield DataAccess(subject, True, f"{topic}-{partition}", succeeded)
-        if entry.kind in _MEMBERS:
-            yield DataAccess(subject, True)
+def of_event(event: Event, lookups: Lookups) -> Iterator[DataAccess]:
+    if not event.data.get("group"):
+        return
+    subject = ReportSubject(GROUP, str(event.data["group"]), event.fake)
+    for topic, partition, _ in event.data.get("offsets") or ():
+        yield DataAccess(subject, True, f"{topic}-{partition}")
+    if event.kind in _MEMBERS:
+        yield DataAccess(subject, True)
 
 
-def _of_call(call: Call) -> Iterator[DataAccess]:
+def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
     answer = parsed(call.response_body) if has_full_answer(call) else None
     body = parsed(call.request_body) if call.request_body else None
-    group = ReportSubject("group", group_of(call), call.fake)
+    group = ReportSubject(GROUP, group_of(call), call.fake)
     if call.route == "produce":
         yield from _produced(call, body, answer)
     elif call.route in ("consume", "fetch"):
@@ -48,7 +46,7 @@ def _of_call(call: Call) -> Iterator[DataAccess]:
         if call.facts.get("group"):
             yield DataAccess(group, False, "", has_records)
         for topic in topics_of(call):
-            yield DataAccess(ReportSubject("topic", topic, call.fake), False, "", has_records)
+            yield DataAccess(ReportSubject(TOPIC, topic, call.fake), False, "", has_records)
         for record in answer if isinstance(answer, list) else ():
             yield _access_to(call.fake, record, writes=False)
     # The event of a commit that was executed has the offsets.
@@ -71,24 +69,24 @@ def _produced(call: Call, body: Any, answer: Any) -> Iterator[DataAccess]:
         if position:
             yield _access_to(call.fake, {"topic": topic, **position}, writes=True)
         else:
-            yield DataAccess(ReportSubject("topic", topic, call.fake), True, "", success_of(call))
+            yield DataAccess(ReportSubject(TOPIC, topic, call.fake), True, "", success_of(call))
 
 
 def _access_to(fake: str, record: dict[str, Any], *, writes: bool) -> DataAccess:
     """Return the access to a record of which the answer has the partition and the offset."""
     position = RecordPosition.of(record)
-    return DataAccess(ReportSubject("topic", position.topic, fake), writes, str(position))
+    return DataAccess(ReportSubject(TOPIC, position.topic, fake), writes, str(position))
 
 
-def _of_action(action: Action, lookups: Lookups) -> Iterator[DataAccess]:
+def of_action(action: Action, lookups: Lookups) -> Iterator[DataAccess]:
     arguments = _arguments(action)
     if action.kind == "produce":
-        yield DataAccess(ReportSubject("topic", str(arguments.get("topic")), action.fake), True)
+        yield DataAccess(ReportSubject(TOPIC, str(arguments.get("topic")), action.fake), True)
     elif action.kind == "commit":
-        subject = ReportSubject("group", str(arguments.get("group")), action.fake)
+        subject = ReportSubject(GROUP, str(arguments.get("group")), action.fake)
         yield DataAccess(subject, True, f"{arguments.get('topic')}-{arguments.get('partition')}")
     elif action.kind.startswith(("topic.", "group.")):
-        yield from (DataAccess(subject, True) for subject in subjects(action, lookups))
+        yield from (DataAccess(subject, True) for subject in subjects_of_action(action, lookups))
 
 
 def _arguments(action: Action) -> dict[str, Any]:
@@ -107,30 +105,33 @@ topic or a group is its name.
 """
 
 
-def subjects(entry: Entry, lookups: Lookups) -> Iterator[ReportSubject]:
-    """Yield the topics and the group of a request, of an event or of an action of the test."""
-    topics: Sequence[Any]
-    for section, item in changed_items(entry):
-        if section == "topics":
-            yield ReportSubject("topic", item, entry.fake)
-    if isinstance(entry, Call):
-        topics, group = topics_of(entry), entry.facts.get("group")
-    else:
-        values = (
-            _arguments(entry) if isinstance(entry, Action) else {"group": entry.data.get("group")}
-        )
-        topics, group = [values.get("topic")], values.get("group")
+def subjects_of_call(call: Call, lookups: Lookups) -> Iterator[ReportSubject]:
+    return _subjects(topics_of(call), call.facts.get("group"), call.fake)
+
+
+def subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]:
+    """Yield the group of an event, and the topics that an event without a call changed."""
+    changed = [item for section, item in changed_items(event) if section == "topics"]
+    return _subjects(changed, event.data.get("group"), event.fake)
+
+
+def subjects_of_action(action: Action, lookups: Lookups) -> Iterator[ReportSubject]:
+    arguments = _arguments(action)
+    return _subjects([arguments.get("topic")], arguments.get("group"), action.fake)
+
+
+def _subjects(topics: Iterable[object], group: object, fake: str) -> Iterator[ReportSubject]:
     for topic in topics:
         if isinstance(topic, str):
-            yield ReportSubject("topic", topic, entry.fake)
+            yield ReportSubject(TOPIC, topic, fake)
     if isinstance(group, str):
-        yield ReportSubject("group", group, entry.fake)
+        yield ReportSubject(GROUP, group, fake)
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     """Return the data that a method of the fake looked at."""
     positional, named = arguments
     is_of_group = method in ("group", "groups") or method.endswith(("committed", "caught_up"))
-    kind: SubjectKind = "group" if is_of_group else "topic"
-    name = [*positional, named.get(kind, "*")][0]
+    kind = GROUP if is_of_group else TOPIC
+    name = [*positional, named.get(kind.name, "*")][0]
     return [Sought(ReportSubject(kind, str(name), fake.name))]

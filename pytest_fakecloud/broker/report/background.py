@@ -3,48 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from ...core.calls import Call, Entry, Event
-from ...reporting.calls import executed
-from ...reporting.lookups import Lookups
+from ...core.calls import Entry
+from ...reporting.calls import calls_in, events_in, executed
+from ...reporting.lookups import Background, Lookups
 from ...reporting.values import parsed
 from ..views import description_of
 from .calls import group_of, received_by, topics_of
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerBackground(Background):
+    """What a broker knows about a request for records."""
+
+    unfetched: Mapping[str, int] = field(default_factory=dict)
+    """The partitions of its topics with records that no request has fetched, and how many these are."""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """The number of records before the offsets at which its new group began, by partition."""
+
+
 def background(
     fake: Any, entries: Iterable[Entry], lookups: Lookups
-) -> dict[int, Mapping[str, Any]]:
-    """Return by the number of a call: the partitions of its topics with records that no request has
-    fetched, and the number of records before the offsets at which its new group began.
-    """
-    own = [entry for entry in entries if entry.fake == fake.name]
-    calls = [entry for entry in own if isinstance(entry, Call) and executed(entry)]
-    known: dict[int, dict[str, Any]] = {}
-    unfetched = _unfetched(fake, own)
-    skipped = _skipped(fake, own)
+) -> dict[int, BrokerBackground]:
+    """Return what a broker knows about requests for records, by the numbers of the calls."""
+    own_entries = [entry for entry in entries if entry.fake == fake.name]
+    calls = [call for call in calls_in(own_entries) if executed(call)]
+    backgrounds: dict[int, BrokerBackground] = {}
+    unfetched = _unfetched(fake, own_entries)
+    skipped = _skipped(fake, own_entries)
     for call in calls:
         if call.route not in ("consume", "fetch"):
             continue
         topics = topics_of(call)
-        if partitions := {place: count for place, count in unfetched.items()
-                          if place.rpartition("-")[0] in topics}:  # fmt: skip
-            known.setdefault(call.number, {})["unfetched"] = partitions
-        if call.route == "consume" and (before := skipped.pop(group_of(call), None)):
-            known.setdefault(call.number, {})["skipped"] = before
-    return dict(known)
+        partitions = {place: count for place, count in unfetched.items()
+                      if place.rpartition("-")[0] in topics}  # fmt: skip
+        before = skipped.pop(group_of(call), {}) if call.route == "consume" else {}
+        backgrounds[call.number] = BrokerBackground(partitions, before)
+    return backgrounds
 
 
 def _unfetched(fake: Any, entries: Iterable[Entry]) -> dict[str, int]:
     """Return the partitions with records that no request has fetched, with the number of these."""
     fetched: set[str] = set()
-    for entry in entries:
-        if isinstance(entry, Event):
-            for places in (entry.data.get("assignment") or {}).values():
-                fetched.update(f"{topic}-{partition}" for topic, partition in places)
-        elif entry.route == "fetch":
-            body = parsed(entry.request_body)
+    for event in events_in(entries):
+        for places in (event.data.get("assignment") or {}).values():
+            fetched.update(f"{topic}-{partition}" for topic, partition in places)
+    for call in calls_in(entries):
+        if call.route == "fetch":
+            body = parsed(call.request_body)
             items = (
                 [body, *(body.get("topicPartitionOffsets") or ())] if isinstance(body, dict) else []
             )
@@ -63,8 +71,8 @@ def _skipped(fake: Any, entries: Iterable[Entry]) -> dict[str, dict[str, int]]:
     by group and partition.
     """
     created = {
-        event.data.get("group") for event in entries
-        if isinstance(event, Event) and event.kind == "rebalance" and event.data.get("generation") == 1
+        event.data.get("group") for event in events_in(entries)
+        if event.kind == "rebalance" and event.data.get("generation") == 1
     }  # fmt: skip
     received = _received(entries)
     skipped: dict[str, dict[str, int]] = {}
@@ -86,5 +94,5 @@ def _skipped(fake: Any, entries: Iterable[Entry]) -> dict[str, dict[str, int]]:
 
 def _received(entries: Iterable[Entry]) -> set[tuple[str, str]]:
     """Return the groups with the partitions of which they received records."""
-    calls = [entry for entry in entries if isinstance(entry, Call)]
+    calls = calls_in(entries)
     return {(group_of(call), place.of_partition) for call in calls for place in received_by(call)}

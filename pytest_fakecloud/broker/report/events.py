@@ -9,7 +9,7 @@ from ...core.calls import Call, Event
 from ...core.errors import listed
 from ...core.timers import clock_time
 from ...reporting.lookups import Lookups
-from ...reporting.model import ReportRow
+from ...reporting.model import ReportRow, Summary
 from ...reporting.values import parsed
 
 _EVENTS = {
@@ -38,12 +38,12 @@ def callers(rows: Iterable[ReportRow]) -> dict[int, ReportRow]:
     latest: dict[tuple[object, ...], ReportRow] = {}
     callers = {}
     for row in rows:
-        if isinstance(row.entry, Call) and row.entry.service == "broker":
-            facts = row.entry.facts
-            for effect in _FOLLOWING.get(row.entry.route, ()):
-                latest[row.peer, facts.get("group"), facts.get("instance"), *effect] = row
-        elif isinstance(row.entry, Event) and row.entry.service == "broker":
-            data = row.entry.data
+        call, event = row.source.call, row.source.event
+        if call is not None and call.service == "broker":
+            for effect in _FOLLOWING.get(call.route, ()):
+                latest[row.peer, call.facts.get("group"), call.facts.get("instance"), *effect] = row
+        elif event is not None and event.service == "broker":
+            data = event.data
             kind, instance = data.get("cause") or ("", "")
             about = row.peer, data.get("group"), data.get("instance") or instance
             if row.operation == "rebalance started":
@@ -64,8 +64,13 @@ def results_from(event: Event, before: Event) -> bool:
     )
 
 
-def event_text(event: Event, lookups: Lookups) -> str:
-    """Return the words of an event of a consumer group; empty for any other event."""
+def summary(event: Event, lookups: Lookups) -> Summary | None:
+    """Describe an event of a consumer group; return None for any other event."""
+    text = _text(event, lookups)
+    return Summary(text) if text else None
+
+
+def _text(event: Event, lookups: Lookups) -> str:
     data = event.data
     if event.kind == "rebalance":
         _, instance = data.get("cause") or ("", "")

@@ -12,6 +12,7 @@ from ...reporting.lookups import Lookups
 from ...reporting.model import Finding, ReportSubject
 from ...reporting.values import items_of, parsed
 from ..views import description_of
+from .accesses import GROUP
 from .calls import RecordPosition, group_of, received_by
 from .lookups import BrokerLookups
 
@@ -73,7 +74,7 @@ def commit_too_high(test: ObservedTest, fake: Any) -> Iterator[Finding]:
                     if topic == position.topic and offset + 1 == position.offset]  # fmt: skip
             is_beyond = position.offset > (end if last is None else last + 1)
             if is_beyond or (last is None and fits):
-                subject = ReportSubject("group", group, fake.name)
+                subject = ReportSubject(GROUP, group, fake.name)
                 yield about(
                     "commit_too_high", call, subject, partition=position.of_partition, end=end,
                     beyond=position.offset > end, offset=position.offset, last=last,
@@ -89,13 +90,13 @@ def commit_too_low(test: ObservedTest, fake: Any) -> Iterator[Finding]:
         commits = _commits_of(test, fake, group)
         first: dict[RecordPosition, int] = {}
         for call, positions in consumed:
-            again = [
+            repeated = [
                 position for position in positions
                 if position in first and first[position] < commits.get(position, 0) < call.number
                 and _commits_own_offsets(test, fake, group, position)
             ]  # fmt: skip
-            for position in again:
-                subject = ReportSubject("group", group, fake.name)
+            for position in repeated:
+                subject = ReportSubject(GROUP, group, fake.name)
                 yield about(
                     "commit_too_low", call, subject, [commits[position], first[position]],
                     partition=position.of_partition, offset=position.offset, next=position.offset + 1,
@@ -124,7 +125,7 @@ def own_offset_committed(test: ObservedTest, fake: Any) -> Iterator[Finding]:
                 and _commits_own_offsets(test, fake, group, position)
             ):
                 commit = next(call for call in test.calls_of(fake) if call.number == number)
-                subject = ReportSubject("group", group, fake.name)
+                subject = ReportSubject(GROUP, group, fake.name)
                 yield about(
                     "own_offset_committed", commit, subject, [received[position]],
                     partition=position.of_partition, offset=position.offset, next=position.offset + 1,
@@ -171,7 +172,7 @@ def unfinished(broker: Any, lookups: Lookups) -> Iterator[Finding]:
                 at[f"{tp.topic}-{tp.partition}"] = lag
         for (committed, owner), lags in behind.items():
             values = {"group": name, "lag": lags, "committed": committed, "owner": owner}
-            subject = ReportSubject("group", name, broker.name)
+            subject = ReportSubject(GROUP, name, broker.name)
             yield Finding("group_behind", broker.name, (), (subject,), values)
 
 

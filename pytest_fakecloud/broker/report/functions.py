@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from ...reporting.contract import ReportFunctions
+from ...reporting import contract
 from . import accesses, background, events, findings, lookups, wording
 
-FUNCTIONS = ReportFunctions(
-    accesses=accesses.accesses,
+_SPANS = contract.SpanNames("messaging", "kafka", [
+    ("messaging.operation.name", "route"),
+    ("messaging.destination.name", "topic"),
+    ("messaging.consumer.group.name", "group"),
+])  # fmt: skip
+FUNCTIONS = contract.ReportFunctions(
+    calls=contract.CallFunctions(
+        summary=wording.summary, accesses=accesses.of_call, subjects=accesses.subjects_of_call
+    ),
+    events=contract.EventFunctions(
+        summary=events.summary,
+        accesses=accesses.of_event,
+        subjects=accesses.subjects_of_event,
+        callers=events.callers,
+        results_from=events.results_from,
+        effect=events.effect,
+    ),
+    actions=contract.ActionFunctions(
+        accesses=accesses.of_action, subjects=accesses.subjects_of_action
+    ),
     sought=accesses.sought,
-    subjects=accesses.subjects,
     lookups=lookups.lookups,
     background=background.background,
     findings=findings.FINDINGS,
-    callers=events.callers,
-    results_from=events.results_from,
     unfinished=findings.unfinished,
-    summary=wording.summary,
-    effect=events.effect,
     sentences=wording.SENTENCES,
+    spans=_SPANS,
 )

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...cloud.base import BaseCloud
-from ...core.calls import Call, Entry
+from ...core.calls import Entry
+from ...reporting.calls import calls_in
 from ...reporting.lookups import ServiceLookups, abbreviated_names, tried
 from ...reporting.mask import Mask
 
@@ -23,7 +24,7 @@ class BrokerLookups(ServiceLookups):
 def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> BrokerLookups:
     """Return the short names of consumers, and the end offsets of topics."""
     brokers: list[Any] = [fake for fake in cloud.fakes() if fake.service == "broker"]
-    calls = [entry for entry in entries if isinstance(entry, Call) and entry.service == "broker"]
+    calls = calls_in(entries, "broker")
     return BrokerLookups(
         names=abbreviated_names({str(call.facts.get("instance")) for call in calls}),
         end_offsets={

@@ -5,26 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...core.calls import Action, Call, Entry
+from ...core.calls import Call
 from ...core.errors import counted, listed
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
 from ...reporting.model import Sentences, Summary, Values
 from ...reporting.values import compact, items_of, parsed, scalar, shortened
+from .background import BrokerBackground
 from .calls import RecordPosition, group_of, topics_of
-from .events import event_text
 from .lookups import BrokerLookups
 
 
-def summary(entry: Entry, lookups: Lookups) -> Summary | None:
-    """Describe a request about records or offsets, or an event of a consumer group."""
-    if isinstance(entry, Call):
-        return _request(entry, lookups)
-    text = "" if isinstance(entry, Action) else event_text(entry, lookups)
-    return Summary(text) if text else None
-
-
-def _request(call: Call, lookups: Lookups) -> Summary | None:
+def summary(call: Call, lookups: Lookups) -> Summary | None:
     """Describe a request about records or offsets; return None for any other request."""
     member, items = _member(call, lookups), items_of(call.request_body)
     done = "OK" if has_full_answer(call) else ""
@@ -51,10 +43,10 @@ def _request(call: Call, lookups: Lookups) -> Summary | None:
 
 def _produced(call: Call, items: Sequence[dict[str, Any]], lookups: Lookups) -> str:
     topics = topics_of(call)
-    shown = listed([_message(item, topics, call, lookups) for item in items])
+    records = listed([_message(item, topics, call, lookups) for item in items])
     placed = any(item.get("partition") is not None for item in items)
     what = "produce" if placed or len(set(topics)) > 1 else f"produce {topics[0]}"
-    return f"{what} {shown}".strip()
+    return f"{what} {records}".strip()
 
 
 def _member(call: Call, lookups: Lookups) -> str:
@@ -94,18 +86,17 @@ def _position_list(records: Iterable[dict[str, Any]]) -> str:
 def _answered_records(call: Call, lookups: Lookups) -> str:
     if not has_full_answer(call):
         return ""
-    shown = []
+    texts = []
     for record in parsed(call.response_body) or ():
         key = f" key {shortened(record['key'])}" if record.get("key") else ""
-        shown.append(f"{RecordPosition.of(record)}{key} {shortened(_value(record['value']), 80)}")
-    text = listed(shown) or "no records"
-    background = lookups.background.get(call.number, {})
-    for partition, count in background.get("skipped", {}).items():
+        texts.append(f"{RecordPosition.of(record)}{key} {shortened(_value(record['value']), 80)}")
+    text = listed(texts) or "no records"
+    background = lookups.known(call, BrokerBackground)
+    for partition, count in background.skipped.items():
         text += f" ({counted(count, 'record')} of {partition} before its start: policy latest)"
-    if unfetched := background.get("unfetched"):
-        counts = [
-            f"{partition} ({counted(count, 'record')})" for partition, count in unfetched.items()
-        ]
+    if background.unfetched:
+        counts = [f"{partition} ({counted(count, 'record')})"
+                  for partition, count in background.unfetched.items()]  # fmt: skip
         text += f"; no request fetched {listed(counts)}"
     return text
 

@@ -6,51 +6,38 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...core.calls import Action, Arguments, Call, Entry
+from ...core.calls import Action, Arguments, Call, Event
 from ...reporting.calls import changed_items
+from ...reporting.contract import CommandExchange
 from ...reporting.lookups import Lookups
-from ...reporting.mask import hides_words
-from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
+from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind
 from ..command_fields import keys_of
 from ..table import kinds
 from ..table.registry import CommandSpec, spec_of
 from .calls import (
-    KVLookups,
     commands_of,
+    executed_by,
     executed_by_test,
-    in_capitals,
+    hides_words,
     lines_of,
     loaded_keys,
     word_of,
 )
+from .effects import did_something
 
-_REMOVES = (kinds.ONLY_DELETES | kinds.TAKES | kinds.MOVES) - {"XGROUP DELCONSUMER"}
-"""Commands that reply with a number of removed elements, or with what they removed."""
-_DELIVERS_ENTRIES = {"XAUTOCLAIM", "XCLAIM", "XREADGROUP"}
-"""Commands that make entries of streams those of a consumer, and return them."""
+KEY = SubjectKind("key", has_value=True, links_accesses=True)
+CHANNEL = SubjectKind("channel")
+
 _RETURNS_VALUE = (kinds.TAKES | kinds.MOVES) - {"SMOVE"} | {
     "GETDEL", "GETEX", "GETSET", "HGETDEL", "HGETEX", "JSON.ARRPOP",
 }  # fmt: skip
 """Writes that return what their first key held. SET does with the option GET."""
-_COUNTS_CHANGES = kinds.IF_NEW | kinds.EXPIRIES | {
-    "COPY", "LINSERT", "LPUSHX", "MOVE", "PERSIST", "PFADD", "RENAMENX", "RPUSHX", "SADD", "XACK",
-}  # fmt: skip
-"""Writes whose answer 0 says that nothing changed. That of others, such as HSET, is no such number."""
-_ZERO_IS_FOUND = {"GETBIT", "JSON.ARRINDEX", "LPOS", "PTTL", "TTL", "ZRANK", "ZREVRANK"}
-"""Reads whose answer 0 is a value or a position, and not the number of what they found."""
 
 
-def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
-    entry = row.entry
-    if isinstance(entry, Action):
-        yield from _of_action(entry)
-    elif isinstance(entry, Call) and not hides_words(entry):
-        executed = lookups.of(KVLookups).executed
-        for words, answer in commands_of(entry, lookups):
-            if not (words[0] in kinds.RUNS_SCRIPT and entry.number in executed):
-                yield from _of_command(entry.fake, words, answer)
-        for command in executed.get(entry.number, ()):
-            yield from map(_in_script, _of_command(entry.fake, *in_capitals(command)))
+def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
+    for command in () if hides_words(call) else executed_by(call, lookups):
+        accesses = _of_command(call.fake, command.words, command.answer)
+        yield from map(_in_script, accesses) if command.in_script else accesses
 
 
 def _in_script(access: DataAccess) -> DataAccess:
@@ -59,11 +46,11 @@ def _in_script(access: DataAccess) -> DataAccess:
     return replace(access, succeeded=None) if is_missing else access
 
 
-def exchanges(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any, list[DataAccess]]]:
-    """Yield each command of a call with its result, None without one, and what it accessed."""
+def commands(call: Call, lookups: Lookups) -> Iterator[CommandExchange]:
+    """Yield each command of a call with its result, and what it accessed."""
     for words, answer in () if hides_words(call) else commands_of(call, lookups):
         result = answer.get("result") if isinstance(answer, dict) else None
-        yield words, result, list(_of_command(call.fake, words, answer))
+        yield CommandExchange(words, result, list(_of_command(call.fake, words, answer)))
 
 
 def _of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess]:
@@ -73,7 +60,7 @@ def _of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess
     result = answer.get("result") if isinstance(answer, dict) else None
     succeeded: bool | None = None
     if isinstance(answer, dict):
-        succeeded = "error" not in answer and not _did_nothing(spec, words, result)
+        succeeded = False if "error" in answer else did_something(spec, words, result)
     # ARSET names only the first of the indexes that it writes.
     parts = spec.fields_of(words) if spec.group != "array" else ()
     is_set_get = spec.name == "SET" and "GET" in map(str.upper, words[3:])
@@ -81,7 +68,7 @@ def _of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess
     for index, (key, writes) in enumerate(_keys_of(spec, words)):
         # A command that moves an element returns nothing that its second key held.
         returns = writes and returns_value and (index == 0 or spec.name not in kinds.MOVES)
-        subject = ReportSubject("key", key, fake)
+        subject = ReportSubject(KEY, key, fake)
         if writes and spec.name in kinds.SCRIPTS:
             # The answer of a script does not say whether it wrote.
             yield DataAccess(subject, False, "", succeeded)
@@ -91,7 +78,7 @@ def _of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess
             yield DataAccess(subject, writes, part, succeeded, returns)
     if spec.name == "SEARCH.QUERY" and isinstance(result, list):
         for hit in result:
-            yield DataAccess(ReportSubject("key", str(hit[0]), fake), False)
+            yield DataAccess(ReportSubject(KEY, str(hit[0]), fake), False)
 
 
 def _keys_of(spec: CommandSpec, words: Sequence[str]) -> Iterator[tuple[str, bool]]:
@@ -102,58 +89,31 @@ def _keys_of(spec: CommandSpec, words: Sequence[str]) -> Iterator[tuple[str, boo
         yield "*", True
 
 
-def _did_nothing(spec: CommandSpec, words: Sequence[str], result: Any) -> bool:
-    """Return whether a condition of a command, such as NX, was not met, or there was nothing to read, to
-    change or to remove.
-    """
-    if spec.name in _DELIVERS_ENTRIES and isinstance(result, list | dict):
-        return not _has_entries(spec, result)
-    if spec.name in _REMOVES:
-        removed = result if isinstance(result, list) else [result or None]
-        return all(item is None for item in removed)
-    if spec.write and result is None:
-        return spec.name != "GETSET" and "GET" not in spec.bound(words).options
-    if spec.write:
-        return result == 0 and (
-            spec.name in _COUNTS_CHANGES or not spec.bound(words).options.isdisjoint({"NX", "XX"})
-        )
-    items = result if isinstance(result, list) else [result]
-    is_zero = type(result) is int and result == 0 and spec.name not in _ZERO_IS_FOUND
-    return is_zero or all(item is None for item in items)
-
-
-def _has_entries(spec: CommandSpec, result: list[Any] | dict[str, Any]) -> bool:
-    """Return whether the result of a command that delivers entries has any."""
-    if isinstance(result, dict):
-        return any(result.values())
-    if spec.name == "XAUTOCLAIM":
-        return any(result[1:])  # without the ID to continue from
-    if spec.name == "XREADGROUP":
-        return any(item[1:] != [[]] if isinstance(item, list) else item for item in result)
-    return bool(result)
-
-
-def _of_action(action: Action) -> Iterator[DataAccess]:
+def of_action(action: Action, lookups: Lookups) -> Iterator[DataAccess]:
     if words := executed_by_test(action):
         for access in _of_command(action.fake, words, None):
             yield replace(access, succeeded=True)
     for key in ["*"] if action.kind in ("reset", "restore") else loaded_keys(action):
-        yield DataAccess(ReportSubject("key", key, action.fake), True)
+        yield DataAccess(ReportSubject(KEY, key, action.fake), True)
 
 
-def subjects(entry: Entry, lookups: Lookups) -> Iterator[ReportSubject]:
-    """Yield the keys and channels of a call, and the keys that an event without a call changed."""
-    for section, item in changed_items(entry):
-        if section == "keys":
-            yield ReportSubject("key", item, entry.fake)
-    for line in lines_of(entry) if isinstance(entry, Call) else ():
+def subjects_of_call(call: Call, lookups: Lookups) -> Iterator[ReportSubject]:
+    """Yield the keys and channels of a call."""
+    for line in lines_of(call):
         name, *arguments = line
         if name.upper() in ("PUBLISH", "SPUBLISH"):
-            yield from (ReportSubject("channel", channel, entry.fake) for channel in arguments[:1])
+            yield from (ReportSubject(CHANNEL, channel, call.fake) for channel in arguments[:1])
         elif name.upper().endswith("SUBSCRIBE"):
-            yield from (ReportSubject("channel", channel, entry.fake) for channel in arguments)
+            yield from (ReportSubject(CHANNEL, channel, call.fake) for channel in arguments)
         else:
-            yield from (ReportSubject("key", key, entry.fake) for key in keys_of(line))
+            yield from (ReportSubject(KEY, key, call.fake) for key in keys_of(line))
+
+
+def subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]:
+    """Yield the keys that an event without a call changed."""
+    for section, item in changed_items(event):
+        if section == "keys":
+            yield ReportSubject(KEY, item, event.fake)
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
@@ -161,6 +121,6 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     positional, named = arguments
     if method in ("contents", "keys"):
         pattern = word_of([*positional, named.get("pattern", "*")][0])
-        return [Sought(ReportSubject("key", pattern, fake.name))]
+        return [Sought(ReportSubject(KEY, pattern, fake.name))]
     key = word_of([*positional, named.get("key", "")][0])
-    return [Sought(ReportSubject("key", key, fake.name))]
+    return [Sought(ReportSubject(KEY, key, fake.name))]

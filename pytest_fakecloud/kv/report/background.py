@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
-from ...core.calls import Call, Entry
+from ...core.calls import Entry
 from ...core.errors import ContractError
-from ...reporting.lookups import Lookups
+from ...reporting.calls import calls_in
+from ...reporting.lookups import Background, Lookups
 from ...reporting.values import parsed
 from ..table import kinds
 from .calls import executed_by
@@ -16,21 +19,32 @@ from .calls import executed_by
 Line = tuple[str, ...]
 
 
-def background(
-    fake: Any, entries: Iterable[Entry], lookups: Lookups
-) -> dict[int, Mapping[Line, Any]]:
-    """Return by the number of a call, and by the line of a command: the number of documents that a
-    search found, and the number of entries before the start of a consumer group.
-    """
+@dataclass(frozen=True, slots=True)
+class KVBackground(Background):
+    """What a server knows about the commands of a call, by their lines."""
+
+    totals: Mapping[Line, int] = field(default_factory=dict)
+    """The number of documents that a search found."""
+    before_start: Mapping[Line, int] = field(default_factory=dict)
+    """The number of entries before the start of a consumer group."""
+
+
+NOTHING_KNOWN = KVBackground()
+
+
+def background(fake: Any, entries: Iterable[Entry], lookups: Lookups) -> dict[int, KVBackground]:
+    """Return what a server knows about calls, by their numbers."""
     commands = [
         (call.number, tuple(words), answer.get("result") if isinstance(answer, dict) else None)
-        for call in entries if isinstance(call, Call) and call.fake == fake.name
-        for words, answer in executed_by(call, lookups)
+        for call in calls_in(entries) if call.fake == fake.name
+        for words, answer, _ in executed_by(call, lookups)
     ]  # fmt: skip
-    known: dict[int, dict[Line, Any]] = {}
-    for number, line, fact in (*_totals(fake, commands), *_before_start(commands)):
-        known.setdefault(number, {})[line] = fact
-    return dict(known)
+    facts: defaultdict[int, tuple[dict[Line, int], dict[Line, int]]] = defaultdict(lambda: ({}, {}))
+    for number, line, total in _totals(fake, commands):
+        facts[number][0][line] = total
+    for number, line, count in _before_start(commands):
+        facts[number][1][line] = count
+    return {number: KVBackground(*facts_of_call) for number, facts_of_call in facts.items()}
 
 
 def _totals(

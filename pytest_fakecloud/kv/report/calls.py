@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from ...core.calls import Action, Call, on_connection
+from ...core.calls import ITEMS_OF_CUT, Action, Call, on_connection
 from ...core.recorder import ScriptCommand
 from ...reporting.lookups import Lookups, ServiceLookups
-from ...reporting.redis_replies import is_error, reply
-from ...reporting.values import each_from_base64, parsed
+from ...reporting.values import from_base64, map_strings, parsed
+from ..resp.replies import is_error, reply
 from ..table import kinds
 from ..table.registry import COMMANDS
 
@@ -52,6 +54,37 @@ def may_wait(call: Call) -> bool:
     return False
 
 
+_PASSWORD_COMMANDS = {"AUTH": 2, "HELLO": 3, "ACL": 3, "CONFIG": 3, "MIGRATE": 3}
+"""Maps commands to the minimum number of words, including the name, of a call with a password."""
+_MOST_WORDS = 100
+"""Maximum number of commands of a call whose words are repeated beside its body."""
+
+
+def hides_words(call: Call) -> bool:
+    """Return whether a command of a call may contain a password."""
+    if "facts" in call.cut:
+        return True  # The command with a password may be lost.
+    words = lines_of(call)
+    return ("words" in call.cut and len(words) >= ITEMS_OF_CUT) or any(
+        len(line) >= _PASSWORD_COMMANDS.get(line[0].upper(), math.inf) for line in words
+    )
+
+
+def shown_facts(call: Call) -> Mapping[str, Any]:
+    """Return the facts of a call, without its commands if they are hidden or many."""
+    if not hides_words(call) and len(lines_of(call)) <= _MOST_WORDS:
+        return call.facts
+    return {name: value for name, value in call.facts.items() if name != "words"}
+
+
+def envelope(call: Call) -> Any:
+    """Return the ``result`` of a response.
+
+    Raises ``LookupError``, ``TypeError`` or ``ValueError`` if the response has none.
+    """
+    return (reply(call) if on_connection(call) else parsed(call.response_body))["result"]
+
+
 def commands_of(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]:
     """Yield each command of a call with its reply, ``{"result": …}`` or ``{"error": …}``, or None."""
     lines = call.facts.get("words")
@@ -89,21 +122,28 @@ def commands_of(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]
 
 def decoded_answer(call: Call, answer: Any) -> Any:
     """Return an answer with its strings decoded if the client asked for Base64."""
-    return each_from_base64(answer) if call.facts.get("encoding") == "base64" else answer
+    is_encoded = call.facts.get("encoding") == "base64"
+    return map_strings(answer, from_base64, names=False) if is_encoded else answer
 
 
-def executed_by(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]:
-    """Yield each command that a call executed, with its reply; in place of its scripts, at the end, what
-    these executed, if that was recorded.
+class ExecutedCommand(NamedTuple):
+    """A command with its name in capitals and its reply, as `commands_of()` yields them."""
+
+    words: list[str]
+    answer: Any
+    in_script: bool
+
+
+def executed_by(call: Call, lookups: Lookups) -> Iterator[ExecutedCommand]:
+    """Yield each command that a call executed; in place of its scripts, at the end, what these executed,
+    if that was recorded.
     """
+    in_scripts = lookups.of(KVLookups).executed.get(call.number)
     for words, answer in commands_of(call, lookups):
-        if not (words[0] in kinds.RUNS_SCRIPT and call.number in lookups.of(KVLookups).executed):
-            yield words, answer
-    yield from map(in_capitals, lookups.of(KVLookups).executed.get(call.number, ()))
-
-
-def in_capitals(command: ScriptCommand) -> tuple[list[str], Any]:
-    return [command.words[0].upper(), *command.words[1:]], command.answer
+        if in_scripts is None or words[0] not in kinds.RUNS_SCRIPT:
+            yield ExecutedCommand(words, answer, in_script=False)
+    for _, (name, *arguments), answer in in_scripts or ():
+        yield ExecutedCommand([name.upper(), *arguments], answer, in_script=True)
 
 
 def executed_by_test(action: Action) -> list[str]:
@@ -123,3 +163,9 @@ def loaded_keys(action: Action) -> list[str]:
 
 def word_of(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def hash_of(script: str) -> str:
+    """Return the hash that EVALSHA uses to refer to a script."""
+    text = script.encode("utf-8", "surrogatepass")
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest()

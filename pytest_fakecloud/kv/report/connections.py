@@ -1,13 +1,21 @@
-"""The calls on connections to a database that are one row: its setup, and each transaction."""
+"""Calls on connections to a database: what they sent and received, and those that are one row, the setup
+of a connection and each transaction.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
-from ...core.calls import Call, Entry, on_connection
-from ...reporting.mask import hides_words
-from .calls import QUEUED, command_of
+from ...core.calls import Call, on_connection
+from ...reporting.contract import ConnectionExchange
+from ...reporting.lookups import Lookups
+from ...reporting.mask import HIDDEN
+from ...reporting.values import compact
+from ..resp.replies import is_error, reply
+from .calls import QUEUED, command_of, hides_words, lines_of
+from .wording import command_text
 
 _GREETINGS = {"HELLO", "AUTH", "SELECT", "CLIENT SETINFO", "CLIENT SETNAME",
               "CLIENT MAINT_NOTIFICATIONS"}  # fmt: skip
@@ -16,7 +24,7 @@ _REFUSABLE = "CLIENT MAINT_NOTIFICATIONS"
 """A command that redis-py sends to every server, ignoring an error."""
 
 
-def gathered(entries: Iterable[Entry]) -> tuple[dict[int, list[Call]], set[int]]:
+def gathered(calls_of_servers: Iterable[Call]) -> tuple[dict[int, list[Call]], set[int]]:
     """Group the setup of a connection under its first call, and a transaction under its last one.
 
     Return a mapping from the number of the call that has a row to the calls in this row, and the
@@ -24,8 +32,8 @@ def gathered(entries: Iterable[Entry]) -> tuple[dict[int, list[Call]], set[int]]
     row at all if the connection has other commands, because they show that it exists.
     """
     connections: dict[tuple[str, object], list[Call]] = {}
-    for call in entries:
-        if isinstance(call, Call) and on_connection(call) and call.client is not None:
+    for call in calls_of_servers:
+        if on_connection(call) and call.client is not None:
             connections.setdefault((call.fake, call.client), []).append(call)
     count = Counter(fake for fake, _ in connections)
     groups: dict[int, list[Call]] = {}
@@ -72,3 +80,36 @@ def _transactions(calls: Iterable[Call]) -> Iterator[tuple[Call, list[Call]]]:
             steps = None
         elif steps is not None and call.response_body == QUEUED and call.fault is None:
             steps += [] if hides_words(call) else [call]
+
+
+def exchange(call: Call, lookups: Lookups) -> ConnectionExchange | None:
+    """Return the commands on a connection that one row shows, and the reply as a value; None for a
+    request of HTTP.
+    """
+    if not on_connection(call):
+        return None
+    steps = lookups.grouped_calls.get(call.number, ())
+    lines = [line for step in (*steps, call) for line in lines_of(step)]
+    if hides_words(call):
+        lines = [[line[0], HIDDEN] for line in lines]
+    body, answer = call.response_body, None
+    with suppress(ValueError, LookupError, RecursionError):  # of an incomplete reply
+        value = reply(call)
+        answer = compact(value["error"] if is_error(value) else value["result"])
+    # The bytes of a string follow its length.
+    content = body.partition(b"\r\n")[2][:-2] if body[:1] == b"$" else body
+    return ConnectionExchange("\n".join(map(command_text, lines)), answer, content)
+
+
+def error_of(call: Call) -> str | None:
+    """Return the error with which a command on a connection was answered; None for any other call."""
+    if not on_connection(call) or not call.response_body.startswith(b"-"):
+        return None
+    return str(reply(call)["error"])
+
+
+def rejection(call: Call, fake: object) -> dict[str, str] | None:
+    """Return why a password was rejected on a connection; None for a request of HTTP."""
+    if not on_connection(call):
+        return None
+    return {"kind": "password" if b"WRONGPASS" in call.response_body else "no_password"}

@@ -8,14 +8,15 @@ from typing import Any
 
 from ...core.calls import Call
 from ...core.errors import ContractError
-from ...reporting.calls import envelope, has_full_answer
+from ...reporting.calls import has_full_answer
 from ...reporting.findings import ObservedTest
 from ...reporting.model import Finding, ReportSubject
 from ...reporting.values import parsed
 from ..command_fields import keys_of
 from ..table import kinds
 from . import keys
-from .calls import QUEUED, command_of, lines_of
+from .accesses import KEY
+from .calls import QUEUED, command_of, envelope, lines_of
 from .history import databases_of, history
 
 
@@ -39,7 +40,7 @@ def never_executed(test: ObservedTest, fake: Any) -> Iterator[Finding]:
         values = {"commands": list(map(" ".join, sent)), "ended": bool(end)}
         values["discarded"] = end == "DISCARD"
         sent_keys = dict.fromkeys(key for _, *keys_of_one in sent for key in keys_of_one)
-        subjects = tuple(ReportSubject("key", key, call.fake) for key in sent_keys)
+        subjects = tuple(ReportSubject(KEY, key, call.fake) for key in sent_keys)
         yield Finding("never_executed", call.fake, (call.number,), subjects, values)
 
 

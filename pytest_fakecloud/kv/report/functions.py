@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from ...reporting.contract import ReportFunctions
-from . import accesses, background, calls, findings, lookups, wording
+from ...reporting import contract
+from . import accesses, background, calls, connections, findings, lookups, wording
 
-FUNCTIONS = ReportFunctions(
-    accesses=accesses.accesses,
+FUNCTIONS = contract.ReportFunctions(
+    calls=contract.CallFunctions(
+        summary=wording.summary,
+        accesses=accesses.of_call,
+        subjects=accesses.subjects_of_call,
+        clients=("redis", "upstash_redis", "valkey"),
+        may_wait=calls.may_wait,
+        commands=accesses.commands,
+        hides_body=calls.hides_words,
+        shown_facts=calls.shown_facts,
+        decoded_answer=calls.decoded_answer,
+        connection_exchange=connections.exchange,
+        connection_error=connections.error_of,
+        rejection=connections.rejection,
+    ),
+    events=contract.EventFunctions(subjects=accesses.subjects_of_event),
+    actions=contract.ActionFunctions(accesses=accesses.of_action),
     sought=accesses.sought,
-    subjects=accesses.subjects,
-    exchanges=accesses.exchanges,
     lookups=lookups.lookups,
     background=background.background,
     findings=findings.FINDINGS,
-    may_wait=calls.may_wait,
-    summary=wording.summary,
-    command_text=wording.command_text,
     sentences=wording.SENTENCES,
+    spans=contract.SpanNames("db", "redis", [("db.operation.name", "command")]),
 )

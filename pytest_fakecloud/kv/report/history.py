@@ -12,14 +12,16 @@ from ...core.calls import Action, Call
 from ...core.recorder import ScriptCommand
 from ...reporting.findings import ObservedTest, about
 from ...reporting.model import Finding, ReportSubject
-from ...reporting.redis_replies import is_error
 from ..fake import KVServer
 from ..reply import encode
+from ..resp.replies import is_error
 from ..table import kinds
 from ..table.registry import COMMANDS, CommandSpec, spec_of
 from ..table.synopsis import BoundLine
 from ..table.ttl import Ttl, find_ttl
+from .accesses import KEY
 from .calls import QUEUED, KVLookups, commands_of, executed_by_test, lines_of, loaded_keys
+from .effects import did_something
 
 UNKNOWN: Any = object()
 """The result of a command that may have been executed, but whose response is not known."""
@@ -87,15 +89,14 @@ class Command:
 
     @cached_property
     def succeeded(self) -> bool:
-        """Whether a command that sets a value or a TTL certainly did so."""
-        if self.name == "SET" and "GET" in self.options:
-            # The result is the former value, also if NX or XX prevented the write.
-            return self.result is not UNKNOWN and not self.options & {"NX", "XX"}
-        if self.name == "INCREX":
-            # It changes nothing, and adds 0, if the bounds exclude the new number.
-            added = self.result[1] if isinstance(self.result, list) else 0
-            return added not in (0, "0") or "SATURATE" in self.options
-        return self.result is not UNKNOWN and self.result not in (None, 0)
+        """Whether the command certainly did something."""
+        return self._did_something is True
+
+    @cached_property
+    def _did_something(self) -> bool | None:
+        if self.spec is None or self.result is UNKNOWN:
+            return None
+        return did_something(self.spec, self.words, self.result)
 
     @cached_property
     def changes(self) -> bool:
@@ -120,9 +121,7 @@ class Command:
     def is_prevented(self) -> bool:
         """Whether a condition did not hold, so that the command changed nothing."""
         has_condition = self.name in _CONDITIONAL or not kinds.CONDITIONS.isdisjoint(self.options)
-        if not has_condition or self.result is UNKNOWN or "GET" in self.options:
-            return False
-        return not self.succeeded
+        return has_condition and self._did_something is False
 
     @cached_property
     def replaces(self) -> bool:
@@ -136,6 +135,8 @@ class Command:
         """The keys that exist after the command and may have lost their TTL by it."""
         spec = self.spec
         if spec is None or not self.succeeded or self.database is None:
+            return []
+        if self.result == 0:  # Nothing was stored, and the key was deleted.
             return []
         if spec.changes_only_ttl:
             return self.keys
@@ -168,7 +169,7 @@ class Command:
 
     def finding(self, kind: str, key: str | None = None, /, **values: Any) -> Finding:
         """Return a finding about a key of the command, by default the first."""
-        subject = ReportSubject("key", self.key if key is None else key, self.entry.fake)
+        subject = ReportSubject(KEY, self.key if key is None else key, self.entry.fake)
         return about(kind, self.entry, subject, **values)
 
 
@@ -221,8 +222,8 @@ def history(test: ObservedTest, fake: ServerOrDatabase) -> list[Command]:
                 for command in history(test, fake.fake)
                 if command.database in (number, None)
             ]  # fmt: skip
-    known: list[Command] = test.computed[key]
-    return known
+    commands_of_fake: list[Command] = test.computed[key]
+    return commands_of_fake
 
 
 def commands(test: ObservedTest, fake: ServerOrDatabase) -> list[Command]:

@@ -46,16 +46,16 @@ def expired(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
     """Find keys of a failed test that had expired when a command accessed them, or have at its end."""
     if test.raised is None:
         return
-    found: dict[tuple[str, int], Command] = {}
+    setters: dict[tuple[str, int], Command] = {}
     expiries = Expiries()
     for command, expiries in with_expiries(test, fake):
         for key in command.keys:
             if expiries.expired(key, command.at_us):
-                found.setdefault((key, expiries[key].deadline_us or 0), expiries[key])
+                setters.setdefault((key, expiries[key].deadline_us or 0), expiries[key])
     now_us = test.cloud.clock.now_us()
     for key in [key for key in expiries if expiries.expired(key, now_us)]:
-        found.setdefault((key, expiries[key].deadline_us or 0), expiries[key])
-    for (key, at_us), setter in found.items():
+        setters.setdefault((key, expiries[key].deadline_us or 0), expiries[key])
+    for (key, at_us), setter in setters.items():
         yield setter.finding("expired", key, at=clock_time(at_us, setter.at_us))
 
 
@@ -84,16 +84,16 @@ def wrong_time(test: ObservedTest, fake: Any) -> Iterator[Finding]:
                     f"{to_datetime(time_us):%Y-%m-%d %H:%M:%SZ}" for time_us in (deadline, now_us)
                 )
                 yield command.finding("expires_by_wall_clock", command=ttl.word, at=at, now=now)
-            own = "milliseconds" if ttl.unit.milliseconds == 1 else "seconds"
-            units = _UNITS_US.keys() - ({own} if ttl.unit.is_absolute else set())
+            own_unit = "milliseconds" if ttl.unit.milliseconds == 1 else "seconds"
+            units = _UNITS_US.keys() - ({own_unit} if ttl.unit.is_absolute else set())
             units = {
                 unit for unit in units
                 if abs(int(ttl.number) * _UNITS_US[unit] - now_us) < _NEAR_US
             }  # fmt: skip
             for unit in units:
-                values = {"given": str(ttl), "unit": own, "is_time": ttl.unit.is_absolute}
+                values = {"given": str(ttl), "unit": own_unit, "is_time": ttl.unit.is_absolute}
                 yield command.finding("ttl_in_other_unit", meant=unit, **values)
-            if not units and not ttl.unit.is_absolute and _is_unlikely(int(ttl.number), own):
+            if not units and not ttl.unit.is_absolute and _is_unlikely(int(ttl.number), own_unit):
                 values = {"given": str(ttl), "seconds": (deadline - now_us) / 1e6}
                 yield command.finding("unlikely_ttl", **values)
         elif earlier_scores := scores.get(command.key):

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 
 from ...cloud.base import BaseCloud
 from ...core.calls import Call, Entry
 from ...core.recorder import ScriptCommand
+from ...reporting.calls import calls_in
 from ...reporting.lookups import records_of
 from ...reporting.mask import Mask
-from .calls import KVLookups, lines_of
+from .calls import KVLookups, hash_of, lines_of
 from .connections import gathered
 
 
 def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> KVLookups:
     """Return the calls on connections that are one row, the scripts, and what these executed."""
-    calls = [entry for entry in entries if isinstance(entry, Call) and entry.service == "kv"]
+    calls = calls_in(entries, "kv")
     groups, without_row = gathered(calls)
     return KVLookups(
         grouped_calls={number: list(map(mask.call, group)) for number, group in groups.items()},
@@ -36,9 +36,3 @@ def _masked(command: ScriptCommand, mask: Mask) -> ScriptCommand:
 def _scripts_of(call: Call) -> Iterator[str]:
     for name, *arguments in lines_of(call):
         yield from {"EVAL": arguments[:1], "SCRIPT": arguments[1:2]}.get(name.upper(), ())
-
-
-def hash_of(script: str) -> str:
-    """Return the hash that EVALSHA uses to refer to a script."""
-    text = script.encode("utf-8", "surrogatepass")
-    return hashlib.sha1(text, usedforsecurity=False).hexdigest()

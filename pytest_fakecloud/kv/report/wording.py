@@ -9,22 +9,31 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from itertools import zip_longest
-from typing import Any, TypeAlias
+from typing import Any
 
-from ...core.calls import Call, Entry, on_connection
+from ...core.calls import Call, on_connection
 from ...core.errors import counted, listed
 from ...core.timers import clock_time
-from ...reporting.calls import envelope, has_full_answer
+from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
-from ...reporting.mask import HIDDEN, hides_words
+from ...reporting.mask import HIDDEN
 from ...reporting.model import ScriptSource, Sentences, Summary, Values
-from ...reporting.redis_replies import is_error
 from ...reporting.values import compact, parsed, scalar, shortened
+from ..resp.replies import is_error
 from ..table import kinds
 from ..table.registry import spec_of
 from ..table.ttl import find_ttl
-from .calls import SEVERAL, KVLookups, command_of, decoded_answer, lines_of
-from .lookups import hash_of
+from .background import NOTHING_KNOWN, KVBackground
+from .calls import (
+    SEVERAL,
+    KVLookups,
+    command_of,
+    decoded_answer,
+    envelope,
+    hash_of,
+    hides_words,
+    lines_of,
+)
 
 ROOM = 240
 """Maximum length of a command's arguments, in characters."""
@@ -32,21 +41,19 @@ _PIPELINED = 12
 """Maximum number of commands of a pipeline that are shown; failed commands are always shown."""
 _WITH_FIELDS = 3
 """Maximum number of hits of a search that are shown with their fields."""
-Background: TypeAlias = Mapping[Any, Any]
-"""What a server knows about the commands of a call, by their lines."""
 _END_OF_TIME_US = 253_402_300_800_000_000
 _SUBSCRIBING = ("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE")
 _SCRIPTS = ("EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO")
 _PARAMETER = re.compile(r"\blocal\s+(\w+)\s*=\s*(?:tonumber\()?(KEYS|ARGV)\[(\d+)\]")
 
 
-def summary(entry: Entry, lookups: Lookups) -> Summary | None:
+def summary(call: Call, lookups: Lookups) -> Summary | None:
     """Describe the commands of a call, and what its scripts executed; return None if it has none."""
-    words = _summary(entry, lookups) if isinstance(entry, Call) else None
-    executed = lookups.of(KVLookups).executed.get(entry.number, ())
+    words = _summary(call, lookups)
+    executed = lookups.of(KVLookups).executed.get(call.number, ())
     if words is None or not executed:
         return words
-    texts = _shown([(command.words, command.answer) for command in executed], {})
+    texts = _shown([(command.words, command.answer) for command in executed], NOTHING_KNOWN)
     texts[0] = f"executed {texts[0]}"
     return replace(words, remarks=[*words.remarks, *texts])
 
@@ -57,7 +64,7 @@ def _summary(call: Call, lookups: Lookups) -> Summary | None:
         return None
     if hides_words(call):
         lines = [[line[0], HIDDEN] for line in lines]
-    background = lookups.background.get(call.number, {})
+    background = lookups.known(call, KVBackground)
     if call.route in SEVERAL and (len(lines) > 1 or call.route != "pipeline"):
         return _commands(f"{call.route} of {len(lines)}", lines, _replies(call), background)
     if on_connection(call) and call.number in lookups.grouped_calls:
@@ -79,7 +86,7 @@ def _replies(call: Call) -> list[Any]:
     return replies if isinstance(replies, list) else []
 
 
-def _answer(call: Call, line: Sequence[str], background: Background) -> str:
+def _answer(call: Call, line: Sequence[str], background: KVBackground) -> str:
     if not has_full_answer(call) or call.route in SEVERAL:
         return ""
     if on_connection(call) and (not call.response_body or "response_body" in call.cut):
@@ -94,7 +101,7 @@ def _connection_setup(lines: Sequence[Sequence[str]]) -> Summary:
     return Summary(f"connect with {shortened(' '.join(clients))}" if clients else "connect", "OK")
 
 
-def _transaction(call: Call, lines: Sequence[Sequence[str]], background: Background) -> Summary:
+def _transaction(call: Call, lines: Sequence[Sequence[str]], background: KVBackground) -> Summary:
     result = envelope(call) if has_full_answer(call) else []
     results = result if isinstance(result, list) else []
     replies = [result if is_error(result) else {"result": result} for result in results]
@@ -106,19 +113,19 @@ def _transaction(call: Call, lines: Sequence[Sequence[str]], background: Backgro
 
 
 def _commands(
-    what: str, lines: Sequence[Sequence[str]], replies: Sequence[Any], background: Background
+    what: str, lines: Sequence[Sequence[str]], replies: Sequence[Any], background: KVBackground
 ) -> Summary:
     """Describe several commands with their replies, which are ignored if their number differs."""
     if len(replies) != len(lines):
         replies = ()
-    shown = _shown(list(zip_longest(lines, replies)), background)
+    texts = _shown(list(zip_longest(lines, replies)), background)
     answer = counted(len(replies), "answer") if replies else ""
     if errors := sum(map(_has_failed, replies)):
         answer += f", {counted(errors, 'error')}"
-    return Summary(what, answer, shown, next(filter(None, map(_sent_script, lines)), None))
+    return Summary(what, answer, texts, next(filter(None, map(_sent_script, lines)), None))
 
 
-def _shown(exchanges: Sequence[tuple[Sequence[str], Any]], background: Background) -> list[str]:
+def _shown(exchanges: Sequence[tuple[Sequence[str], Any]], background: KVBackground) -> list[str]:
     """Describe the first commands, and those that failed, with their replies."""
     texts = []
     for number, (line, reply) in enumerate(exchanges):
@@ -130,7 +137,7 @@ def _shown(exchanges: Sequence[tuple[Sequence[str], Any]], background: Backgroun
     return texts
 
 
-def _reply_text(line: Sequence[str], reply: Any, background: Background) -> str:
+def _reply_text(line: Sequence[str], reply: Any, background: KVBackground) -> str:
     """Describe the reply to one of several commands; return an empty string if it is unknown."""
     if _has_failed(reply):
         return scalar(reply["error"])
@@ -202,14 +209,14 @@ def _deadline(line: Sequence[str]) -> Iterator[str]:
 
 def _fitting(arguments: Sequence[str]) -> list[str]:
     """Return the first arguments and, if the arguments need several lines, their total number."""
-    shown: list[str] = []
+    texts: list[str] = []
     room = ROOM
     for number, argument in enumerate(map(_argument, arguments)):
         room -= len(argument) + 1
         if room < 0:
-            return [*shown, f"... ({len(arguments)} arguments, {number} shown)"]
-        shown.append(argument)
-    return shown
+            return [*texts, f"... ({len(arguments)} arguments, {number} shown)"]
+        texts.append(argument)
+    return texts
 
 
 def _argument(text: str) -> str:
@@ -221,27 +228,26 @@ def _argument(text: str) -> str:
     return shortened(text)
 
 
-def _result(line: Sequence[str], value: Any, background: Background) -> str:
+def _result(line: Sequence[str], value: Any, background: KVBackground) -> str:
     """Return the result of a command, with what the server holds if the answer does not say it."""
     words = (line[0].upper(), *line[1:])
-    fact = background.get(words)
     if words[0] == "SEARCH.QUERY" and isinstance(value, list):
-        return _hits(words, value, fact)
+        return _hits(words, value, background.totals.get(words))
     text = shortened(scalar(value), ROOM)
-    if words[0] == "XGROUP" and fact:
-        text += f" ({fact} {'entry' if fact == 1 else 'entries'} before its start)"
+    if entries := background.before_start.get(words):
+        text += f" ({entries} {'entry' if entries == 1 else 'entries'} before its start)"
     stored = _stored_scores(words)
     return f"{text} (stored as {listed(stored)})" if stored else text
 
 
 def _hits(words: Sequence[str], hits: Sequence[Any], total: int | None) -> str:
-    shown = []
+    texts = []
     for hit in hits:
         key, score, *rest = hit if isinstance(hit, list) else [hit]
         fields = (
             [shortened(f"{name} {scalar(value)}", 60) for name, value in rest[0]] if rest else []
         )
-        shown.append(
+        texts.append(
             " ".join([str(key), str(score), *(fields if len(hits) <= _WITH_FIELDS else ())])
         )
     if not hits and not total:
@@ -250,7 +256,7 @@ def _hits(words: Sequence[str], hits: Sequence[Any], total: int | None) -> str:
     if total is not None and total > len(hits):
         text = f"{len(hits)} of {counted(total, 'hit')}"
         text += "" if "LIMIT" in map(str.upper, words) else ", no LIMIT: default 10"
-    return f"{text}: {listed(shown)}" if shown else text
+    return f"{text}: {listed(texts)}" if texts else text
 
 
 def _stored_scores(words: Sequence[str]) -> list[str]:
@@ -327,4 +333,6 @@ SENTENCES: Sentences = {
     "expired": "{key} expired at {at}",
     "ttl_removed": _ttl_removed,
     "lock_of_another": _lock_of_another,
+    "rejected_no_password": "no password was sent, use {fake}.database_url",
+    "rejected_password": "the user or the password is not that of {fake}.database_url",
 }

@@ -15,7 +15,7 @@ from ...reporting.model import Finding, ReportSubject
 from ...reporting.values import items_of
 from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
 from ..rest.app import PUBLISHING_OR_SCHEDULING
-from .accesses import subjects
+from .accesses import MESSAGE, subjects_of_call
 from .lookups import named
 
 
@@ -37,7 +37,7 @@ def wrong_signature(test: ObservedTest, queue: Any) -> Iterator[Finding]:
             continue
         if reasons := _reasons(signature):
             message = str(event.data.get("message_id"))
-            subject = ReportSubject("message", message, queue.name)
+            subject = ReportSubject(MESSAGE, message, queue.name)
             values = {"message": message, "status": event.data.get("status"), "reasons": reasons}
             yield Finding("wrong_signature", queue.name, (row.number,), (subject,), values)
 
@@ -78,8 +78,14 @@ def unlikely_duration(test: ObservedTest, queue: Any) -> Iterator[Finding]:
             if 0 < number < 1000 if is_ms else number >= 10_000 and number % 1000 == 0:
                 means = f"{number} ms" if is_ms else f"{number / 3600:.3g} h"
                 values = {"setting": setting.replace("-", " "), "given": duration, "means": means}
-                rows, about = (call.number,), tuple(subjects(call, test.lookups))
+                rows, about = (call.number,), tuple(subjects_of_call(call, test.lookups))
                 yield Finding("unlikely_duration", queue.name, rows, about, values)
+
+
+def rejection(call: Call, queue: Any) -> dict[str, str] | None:
+    """Return the reason why a queue rejected its read-only token; None for other credentials."""
+    token = f"Bearer {queue.read_only_token}"
+    return {"kind": "read_only"} if call.request_headers.get("Authorization") == token else None
 
 
 FINDINGS = (wrong_signature, unlikely_duration)
@@ -88,12 +94,10 @@ FINDINGS = (wrong_signature, unlikely_duration)
 def unfinished(queue: Any, lookups: Lookups) -> Iterator[Finding]:
     """Yield findings about messages and schedules that wait, and dead letters."""
     core_of(queue).clock.settle()
-    name = partial(named, lookups=lookups)
-    of_kinds = (
-        ("message_waits", unfinished_lines(core_of(queue).engine, name)),
-        ("dead_letter", dead_letter_lines(core_of(queue).engine, name)),
-        ("schedule_waits", schedule_lines(core_of(queue).engine, lookups.short)),
-    )
-    for kind, lines in of_kinds:
-        for line in lines:
-            yield Finding(kind, values={"line": line}, failed=kind == "dead_letter")
+    engine, name = core_of(queue).engine, partial(named, lookups=lookups)
+    for line in unfinished_lines(engine, name):
+        yield Finding("message_waits", values={"line": line})
+    for line in dead_letter_lines(engine, name):
+        yield Finding("dead_letter", values={"line": line}, failed=True)
+    for line in schedule_lines(engine, lookups.short):
+        yield Finding("schedule_waits", values={"line": line})

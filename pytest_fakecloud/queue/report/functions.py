@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from ...reporting import contract
+from . import accesses, deliveries, findings, lookups, wording
 
-from ...reporting.contract import ReportFunctions
-from . import accesses, findings, lookups, wording
-
-OF_RECEIVERS = ReportFunctions(
-    accesses=accesses.accesses, sought=accesses.sought, summary=wording.summary
+_SPANS = contract.SpanNames(
+    "messaging",
+    "qstash",
+    [("messaging.operation.name", "route"), ("messaging.destination.name", "url")],
 )
-FUNCTIONS = replace(
-    OF_RECEIVERS,
-    subjects=accesses.subjects,
-    handlers=accesses.handlers,
+FUNCTIONS = contract.ReportFunctions(
+    calls=contract.CallFunctions(
+        summary=wording.summary,
+        accesses=accesses.of_call,
+        subjects=accesses.subjects_of_call,
+        clients=("qstash", "upstash_workflow"),
+        rejection=findings.rejection,
+    ),
+    events=contract.EventFunctions(
+        subjects=accesses.subjects_of_event, volatile=("dlq_id", "ahead_s")
+    ),
+    actions=contract.ActionFunctions(accesses=accesses.of_action),
+    deliveries=contract.DeliveryFunctions(
+        summary=wording.attempt_summary,
+        accesses=deliveries.accesses,
+        received=deliveries.received,
+        subjects=deliveries.subjects,
+        exchanges=lookups.exchanges,
+        handlers=deliveries.handlers,
+    ),
+    sought=accesses.sought,
+    lookups=lookups.lookups,
     findings=findings.FINDINGS,
     unfinished=findings.unfinished,
-    lookups=lookups.lookups,
-    attempts=lookups.attempts,
-    attempt_summary=wording.attempt_summary,
     sentences=wording.SENTENCES,
+    spans=_SPANS,
+)
+OF_RECEIVERS = contract.ReportFunctions(
+    calls=contract.CallFunctions(
+        summary=wording.callback_summary, accesses=lambda call, lookups: ()
+    ),
+    actions=contract.ActionFunctions(accesses=accesses.of_action),
+    sought=accesses.sought,
 )

@@ -12,7 +12,7 @@ from ...cloud.base import BaseCloud
 from ...cloud.fake import core_of
 from ...core.calls import Call, Entry, Event
 from ...core.errors import listed
-from ...reporting.calls import executed_but_lost, has_full_answer
+from ...reporting.calls import calls_in, events_in, executed_but_lost, has_full_answer
 from ...reporting.lookups import LONG, Exchanged, Lookups, ServiceLookups, abbreviated, tried
 from ...reporting.mask import Mask
 from ...reporting.values import compact, items_of
@@ -40,13 +40,13 @@ class QueueLookups(ServiceLookups):
 def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLookups:
     """Return the names of messages, schedules and runs, what requests created, and the steps of runs."""
     queues: list[Any] = [fake for fake in cloud.fakes() if fake.service == "queue"]
-    calls = [entry for entry in entries if isinstance(entry, Call) and entry.service == "queue"]
+    calls = calls_in(entries, "queue")
     messages = [message.id for queue in queues for message in tried(queue.messages)]
     schedules = [schedule.id for queue in queues for schedule in tried(queue.schedules)]
-    named = [*_named_by_events(entries), *messages, *schedules, *_named_by_answers(calls)]
-    ids = [name for name in named if _ID.fullmatch(name)]  # An application may name a schedule.
-    runs = {str(run) for entry in entries if isinstance(entry, Event)
-            and len(run := entry.data.get("run") or "") > LONG}  # fmt: skip
+    names = [*_named_by_events(entries), *messages, *schedules, *_named_by_answers(calls)]
+    ids = [name for name in names if _ID.fullmatch(name)]  # An application may name a schedule.
+    runs = {str(run) for event in events_in(entries)
+            if len(run := event.data.get("run") or "") > LONG}  # fmt: skip
     steps, results = steps_of_messages(entries)
     return QueueLookups(
         ids=abbreviated(ids),
@@ -55,11 +55,11 @@ def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLook
                 if call.route != "batch"},
         created_by_lost_call=_messages_of_lost_calls(queues, calls),
         steps={message_id: mask.value(sent) for message_id, sent in steps.items()},
-        results={message_id: mask.value(step) for message_id, step in results.items()},
+        details={message_id: mask.value(step) for message_id, step in results.items()},
     )  # fmt: skip
 
 
-def attempts(queue: Any) -> Iterator[tuple[int, Exchanged]]:
+def exchanges(queue: Any) -> Iterator[tuple[int, Exchanged]]:
     """Yield what recent delivery attempts sent and received, with the number at which each began."""
     for number, sent, outcome in _FINISHED(queue):
         yield number, Exchanged(sent.headers, sent.body, outcome.headers, outcome.body)
@@ -97,8 +97,8 @@ def _beginning(call: Call) -> str:
 
 def _named_by_events(entries: Iterable[Entry]) -> Iterator[str]:
     """Yield the IDs of the messages of the events, and of those that callbacks are about."""
-    for event in entries:
-        if isinstance(event, Event) and "message_id" in event.data:
+    for event in events_in(entries):
+        if "message_id" in event.data:
             for name in ("message_id", "about"):
                 if event.data.get(name):
                     yield str(event.data[name])
@@ -121,16 +121,16 @@ def _messages_of_lost_calls(fakes: Iterable[Any], calls: Sequence[Call]) -> dict
     lost = [call for call in calls if executed_but_lost(call)]
     if not lost:
         return {}
-    named = b"".join(call.response_body for call in calls if call not in lost)
+    answers = b"".join(call.response_body for call in calls if call not in lost)
     queues = {fake.name: fake for fake in fakes}
     message_ids = {}
     for call in lost:
-        alike = [
+        message_ids_of_call = [
             message.id
             for message in (queues[call.fake].messages() if call.fake in queues else ())
             if (message.url, message.created) == (call.facts.get("url"), call.at)
-            and message.id.encode() not in named
+            and message.id.encode() not in answers
         ]
-        if len(alike) == 1:
-            message_ids[call.number] = alike[0]
+        if len(message_ids_of_call) == 1:
+            message_ids[call.number] = message_ids_of_call[0]
     return message_ids

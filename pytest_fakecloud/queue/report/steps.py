@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 
-from ...core.calls import Call, Entry, Event
-from ...reporting.calls import has_full_answer
+from ...core.calls import Call, Entry
+from ...reporting.calls import calls_in, events_in, has_full_answer
 from ...reporting.values import from_base64, items_of, parsed
 from ..rest.app import PUBLISHING
 
@@ -30,11 +30,9 @@ def steps_of_messages(
     executed: dict[str, list[dict[str, Any]]] = {}
     results: dict[str, dict[str, Any]] = {}
     entries = list(entries)
-    deliveries = [
-        entry for entry in entries if isinstance(entry, Event) and entry.kind == "attempt"
-    ]
-    for call in entries:
-        if not isinstance(call, Call) or call.route not in _WITH_STEPS:
+    deliveries = [event for event in events_in(entries) if event.kind == "attempt"]
+    for call in calls_in(entries):
+        if call.route not in _WITH_STEPS:
             continue
         around = [
             str(event.data["message_id"]) for event in deliveries
@@ -76,8 +74,10 @@ def step_in(headers: Mapping[str, Any], body: object) -> dict[str, Any]:
     for step in (content, content.get("step") if isinstance(content, dict) else None):
         if isinstance(step, dict) and step.keys() >= {*_STEP_FIELDS}:
             return step
-    named = {name.lower(): value for name, value in headers.items()}
-    fields = {field: named.get(f"{_STEP_HEADER}{field.lower()[4:]}") for field in _STEP_FIELDS}
+    lower_headers = {name.lower(): value for name, value in headers.items()}
+    fields = {
+        field: lower_headers.get(f"{_STEP_HEADER}{field.lower()[4:]}") for field in _STEP_FIELDS
+    }
     return fields if all(fields.values()) else {}
 
 

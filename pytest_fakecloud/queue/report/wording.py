@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...core.calls import Call, Entry
+from ...core.calls import Call, Event
 from ...core.errors import listed, plural
 from ...core.timers import clock_time
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
-from ...reporting.model import ReportRow, Sentences, Summary, Values
+from ...reporting.model import Repeated, ReportRow, Sentences, Summary, Values
 from ...reporting.values import (
     EXCERPT,
     compact,
@@ -38,14 +38,8 @@ _SETTINGS = {
 """Headers of a publish request that are shown, without their prefix, each with its label."""
 
 
-def summary(entry: Entry, lookups: Lookups) -> Summary | None:
-    """Describe a publish request, a batch or a received callback; None for any other entry."""
-    return _request(entry, lookups) if isinstance(entry, Call) else None
-
-
-def _request(call: Call, lookups: Lookups) -> Summary | None:
-    if call.service != "queue":
-        return _callback_summary(call)
+def summary(call: Call, lookups: Lookups) -> Summary | None:
+    """Describe a publish request or a batch; None for any other request."""
     if call.route == "batch":
         items = parsed(call.request_body)
         answers = items_of(call.response_body) if has_full_answer(call) else []
@@ -174,7 +168,8 @@ def _created(result: Mapping[str, Any], call: Call, lookups: Lookups) -> str:
     return f"{call.status} deduplicated: {lookups.short(message)}"
 
 
-def _callback_summary(call: Call) -> Summary | None:
+def callback_summary(call: Call, lookups: Lookups) -> Summary | None:
+    """Describe a received callback; None for any other request."""
     report = callback_report(call.request_body)
     if report is None:
         return None
@@ -207,30 +202,30 @@ def _text(value: Any) -> str:
 def attempt_summary(
     row: ReportRow, last: ReportRow, lookups: Lookups, received: Summary | None
 ) -> Summary:
-    assert row.delivery is not None
-    data = row.delivery.data
-    name = _attempt_name(row, last, lookups)
+    assert row.source.delivery is not None
+    data = row.source.delivery.data
+    name = _attempt_name(row.source.delivery, row, last, lookups)
     if received is not None:
         # The row shows the body that the fake received.
         remarks = _exchange_lines(data, lookups) if "answer" in data else ()
         what = f"{name} {received.what}"
         return replace(received, what=what, remarks=[*received.remarks, *remarks])
-    what = f"{name} {data.get('method', '')} {data.get('url', '')}"
+    url, message_id = str(data.get("url") or ""), str(data.get("message_id") or "")
+    end = " ".join(["", *f"{data.get('method', '')} {url}".split()])
+    repeated = Repeated(end, (url, lookups.short(message_id))) if url and message_id else None
     status, note, answer = data.get("status"), str(data.get("note") or ""), ""
     if note and status is None:
         answer, note = note, ""
     elif "url" in data:
         outcome = status if status is not None else data.get("error") or "no answer"
         answer = f"{outcome} {_answered(data)}".strip()
-    return Summary(
-        " ".join(what.split()), answer, remarks=tuple(_exchange_lines(data, lookups)), note=note
-    )
+    lines = tuple(_exchange_lines(data, lookups))
+    return Summary(f"{name}{end}", answer, remarks=lines, note=note, repeated=repeated)
 
 
-def _attempt_name(row: ReportRow, last: ReportRow, lookups: Lookups) -> str:
+def _attempt_name(event: Event, row: ReportRow, last: ReportRow, lookups: Lookups) -> str:
     """Return the name of an attempt, such as ``attempt 1 to 3 of msg_1234``."""
-    assert row.delivery is not None
-    data = row.delivery.data
+    data = event.data
     kind = str(data.get("message_kind", "message")).replace("_", " ")
     message = lookups.short(data.get("message_id", ""))
     name = "attempt" if kind == "message" else kind
@@ -242,7 +237,7 @@ def _attempt_name(row: ReportRow, last: ReportRow, lookups: Lookups) -> str:
         if row.attempt != last.attempt:
             number = f"{row.attempt} to {last.attempt}"
         name = f"{name} {number}" + (f" of {message}" if message else "")
-        if schedule := schedule_of(row.delivery, lookups):
+        if schedule := schedule_of(event, lookups):
             name += f" (schedule {lookups.short(schedule)})"
     if data.get("about"):
         name += f" about {lookups.short(data['about'])}"
@@ -267,7 +262,7 @@ def _step_of_attempt(data: Mapping[str, Any], lookups: Lookups) -> str:
                   if not is_row or (step["stepType"] == "Call" and "out" not in step)]  # fmt: skip
         text = listed([*dict.fromkeys(map(step_text, called))], 3)
         return f"{text} of {lookups.short(run)}, " if text else f"{lookups.short(run)}, "
-    before = lookups.results.get(message_id)
+    before = lookups.details.get(message_id)
     text = f"after {step_text(before)}" if before else "first step"
     return f"{text} of {lookups.short(run)}, "
 
@@ -286,15 +281,15 @@ def _exchange_lines(data: Mapping[str, Any], lookups: Lookups) -> Iterator[str]:
 
 def _sent_body(data: Mapping[str, Any], lookups: Lookups) -> str:
     """Return the body of a failed attempt; empty if the row of the publish request shows it."""
-    whole = str(data.get("sent") or "")
+    body = str(data.get("sent") or "")
     if data.get("signature"):
         # Show the body unchanged, because every character of it is signed.
-        return whole if "\n" in whole else shortened(whole, EXCERPT)
-    if whole == lookups.of(QueueLookups).bodies.get(str(data.get("message_id"))):
+        return body if "\n" in body else shortened(body, EXCERPT)
+    if body == lookups.of(QueueLookups).bodies.get(str(data.get("message_id"))):
         return ""
     nothing = "no body" if data.get("sent_headers") else ""
     # A client does not execute steps again that it gets with their results.
-    if data.get("run") and (bodies := [content for _, content in sent_steps(whole)]):
+    if data.get("run") and (bodies := [content for _, content in sent_steps(body)]):
         return "; ".join(map(_sent_step, bodies))
     return _sent_callback(data) or _body(data, "sent") or nothing
 
@@ -407,6 +402,7 @@ def _line(values: Values) -> str:
 
 
 SENTENCES: Sentences = {
+    "rejected_read_only": "the credentials are the read-only token",
     "unlikely_duration": "the {setting} {given} is {means}",
     "wrong_signature": _wrong_signature,
     "message_waits": _line,

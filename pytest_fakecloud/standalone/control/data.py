@@ -39,6 +39,7 @@ from ...inspect.data import (
 from ...reporting.as_json import row_json
 from ...reporting.lookups import Lookups, exchanges_of
 from ...reporting.mask import Mask
+from ...reporting.model import RowSource
 from ...reporting.rows import rows
 from ...reporting.values import printable
 from ..state_file import checked_state, stub
@@ -404,7 +405,7 @@ def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[sha
     mask = Mask(cloud)
     entries = list(entries)
     results = mask.value(_results(cloud, entries))
-    lookups = Lookups(attempts=exchanges_of(cloud), results=results, mask=mask)
+    lookups = Lookups(attempts=exchanges_of(cloud), details=results, mask=mask)
     # The entries of rows are masked.
     rejected = {entry.number: entry for entry in entries if _is_rejected(entry)}
     return [
@@ -412,7 +413,7 @@ def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[sha
             cloud,
             rejected.get(row.number),
             _in_neutral_words(
-                cast("shapes.RowData", row_json(row, (), lookups) | _progress_fields(row.entry))
+                cast("shapes.RowData", row_json(row, (), lookups) | _progress_fields(row.source))
             ),
         )
         for row in rows(cloud, entries, lookups=lookups, mask=mask)
@@ -459,8 +460,9 @@ def _results(cloud: Cloud, entries: Iterable[Entry]) -> dict[str, dict[str, Any]
     return results
 
 
-def _progress_fields(entry: object) -> dict[str, Any]:
-    assert isinstance(entry, Call | Event)  # Only reports have requests to the application.
+def _progress_fields(source: RowSource) -> dict[str, Any]:
+    entry = source.call or source.delivery or source.event
+    assert entry is not None  # Only reports have actions, and requests to the application.
     return {"fake": entry.fake, "done": _is_done(entry)}
 
 

@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...core.calls import Action, Arguments, Call, Entry
+from ...core.calls import Action, Arguments, Call, Event
 from ...reporting.calls import changed_items, envelope, has_full_answer, success_of
 from ...reporting.lookups import Lookups
-from ...reporting.model import DataAccess, ReportRow, ReportSubject, Sought
+from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind
 from ...reporting.values import parsed
 from .. import QUERIES, UPSERTS
 from ..inspect.data import namespace_in
+
+NAMESPACE = SubjectKind(
+    "namespace", has_value=True, parts_have_ids=True, unnamed="the default namespace"
+)
 
 READS = (*QUERIES, "fetch", "range", "info", "list-namespaces")
 _NOTHING = ({"deleted": 0}, {"updated": 0})
 """Answers to writes that changed no record."""
 
 
-def accesses(row: ReportRow, lookups: Lookups) -> Iterator[DataAccess]:
-    entry = row.entry
-    if isinstance(entry, Action):
-        if entry.kind == "load":
-            _, named = entry.call or ((), {})
-            name = str(named.get("namespace") or "")
-            yield DataAccess(ReportSubject("namespace", name, entry.fake), True)
-    elif isinstance(entry, Call):
-        yield from _of_call(entry)
+def of_action(action: Action, lookups: Lookups) -> Iterator[DataAccess]:
+    if action.kind == "load":
+        _, named = action.call or ((), {})
+        name = str(named.get("namespace") or "")
+        yield DataAccess(ReportSubject(NAMESPACE, name, action.fake), True)
 
 
-def _of_call(call: Call) -> Iterator[DataAccess]:
-    subject = ReportSubject("namespace", namespace_of(call), call.fake)
+def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
+    subject = ReportSubject(NAMESPACE, namespace_of(call), call.fake)
     body = parsed(call.request_body) if call.request_body.strip() else None
     answer = envelope(call) if has_full_answer(call) else None
     succeeded = success_of(call, answer not in _NOTHING)
@@ -76,13 +76,15 @@ def namespace_of(call: Call) -> str:
     return str(call.facts.get("namespace") or "")
 
 
-def subjects(entry: Entry, lookups: Lookups) -> Iterator[ReportSubject]:
-    """Yield the namespace of a request, or those in which an event without a call changed vectors."""
-    for section, _ in changed_items(entry):
+def subjects_of_call(call: Call, lookups: Lookups) -> Iterator[ReportSubject]:
+    yield ReportSubject(NAMESPACE, namespace_of(call), call.fake)
+
+
+def subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]:
+    """Yield the namespaces in which an event without a call changed vectors."""
+    for section, _ in changed_items(event):
         if (name := namespace_in(section)) is not None:
-            yield ReportSubject("namespace", name, entry.fake)
-    if isinstance(entry, Call):
-        yield ReportSubject("namespace", namespace_of(entry), entry.fake)
+            yield ReportSubject(NAMESPACE, name, event.fake)
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
@@ -90,4 +92,4 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     positional, named = arguments
     name = named.get("namespace", positional[0] if method == "vectors" and positional else "")
     name = "*" if method in ("namespaces", "pending") else str(name)
-    return [Sought(ReportSubject("namespace", name, fake.name))]
+    return [Sought(ReportSubject(NAMESPACE, name, fake.name))]

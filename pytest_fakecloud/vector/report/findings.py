@@ -23,7 +23,7 @@ from ..fields import VectorFields
 from ..filter import why_not
 from ..model import VectorQuery, VectorRecord
 from ..settings import VectorConfig
-from .accesses import READS, namespace_of
+from .accesses import NAMESPACE, READS, namespace_of
 
 _WRITES = (*UPSERTS, "update")
 _REMOVALS = ("delete", "reset", "delete-namespace", "rename-namespace")
@@ -51,7 +51,7 @@ class _ExecutedQuery:
 
     def finding(self, kind: str, evidence: Iterable[int] = (), /, **values: Any) -> Finding:
         """Return a finding about the query; ``evidence`` are the numbers of other rows."""
-        subject = ReportSubject("namespace", self.namespace, self.call.fake)
+        subject = ReportSubject(NAMESPACE, self.namespace, self.call.fake)
         return about(kind, self.call, subject, evidence, **values)
 
 
@@ -301,6 +301,6 @@ def unfinished(index: Any, lookups: Lookups) -> Iterator[Finding]:
     """Yield findings about vectors that queries do not see yet."""
     for name, space in core_of(index).engine.info()[1].items():
         if count := space.pending_vector_count:
-            subject = ReportSubject("namespace", name, index.name)
+            subject = ReportSubject(NAMESPACE, name, index.name)
             values = {"namespace": name, "count": count}
             yield Finding("vectors_pending", index.name, (), (subject,), values)

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from ...reporting.contract import ReportFunctions
+from ...reporting import contract
 from . import accesses, background, findings, wording
 
-FUNCTIONS = ReportFunctions(
-    accesses=accesses.accesses,
+_SPANS = contract.SpanNames(
+    "db", "upstash.vector", [("db.operation.name", "route"), ("db.namespace", "namespace")]
+)
+FUNCTIONS = contract.ReportFunctions(
+    calls=contract.CallFunctions(
+        summary=wording.summary,
+        accesses=accesses.of_call,
+        subjects=accesses.subjects_of_call,
+        clients=("upstash_vector",),
+    ),
+    events=contract.EventFunctions(subjects=accesses.subjects_of_event),
+    actions=contract.ActionFunctions(
+        summary=wording.summary_of_action, accesses=accesses.of_action
+    ),
     sought=accesses.sought,
-    subjects=accesses.subjects,
     background=background.background,
     findings=findings.FINDINGS,
     unfinished=findings.unfinished,
-    summary=wording.summary,
     sentences=wording.SENTENCES,
+    spans=_SPANS,
 )

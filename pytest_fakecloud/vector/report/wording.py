@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...core.calls import Call, Entry
+from ...core.calls import Action, Call
 from ...core.errors import counted, listed
 from ...reporting.calls import envelope, has_full_answer
 from ...reporting.lookups import Lookups
@@ -13,29 +13,27 @@ from ...reporting.model import Sentences, Summary, Values
 from ...reporting.values import compact, parsed, scalar, shortened
 from .. import QUERIES, UPSERTS
 from .accesses import namespace_of
-from .background import length_of
+from .background import VectorBackground, length_of
 
 _EQUAL = 1e-3
 """Difference of lengths below which vectors count as normalised alike."""
 
 
-def summary(entry: Entry, lookups: Lookups) -> Summary | None:
-    """Describe a request, or the beginning and the end of a block of ``holding()``."""
-    if isinstance(entry, Call):
-        return _request(entry, lookups)
-    end = {"hold": "began", "release": "ended"}.get(entry.kind)
-    return Summary(f"{entry.fake}.holding() {end}") if end else None
+def summary_of_action(action: Action, lookups: Lookups) -> Summary | None:
+    """Describe the beginning and the end of a block of ``holding()``; return None for another action."""
+    end = {"hold": "began", "release": "ended"}.get(action.kind)
+    return Summary(f"{action.fake}.holding() {end}") if end else None
 
 
-def _request(call: Call, lookups: Lookups) -> Summary | None:
+def summary(call: Call, lookups: Lookups) -> Summary | None:
     """Describe a request; return None if its route is unknown or its body is not JSON."""
     body = parsed(call.request_body) if call.request_body.strip() else {}
     if not call.route or not isinstance(body, dict | list):
         return None
-    background = lookups.background.get(call.number, {})
+    background = lookups.known(call, VectorBackground)
     space = namespace_of(call)
     # The default one is named if there are others, of which one may be meant.
-    is_named = space or (background.get("has_namespaces") and "namespace" not in call.route)
+    is_named = space or (background.has_namespaces and "namespace" not in call.route)
     where = f" in {_space(space)}" if is_named else ""
     what = f"{call.route} {_content(call.route, body)}".strip() + where
     return Summary(what, _answer(call, body, background))
@@ -46,8 +44,8 @@ def _content(route: str, body: Any) -> str:
     if route in QUERIES:
         return "; ".join(map(_query, items))
     if route in UPSERTS and body:
-        shown = [_record(item) for item in items]
-        return f"of {len(items)}: {listed(shown)}" if len(items) > 1 else shown[0]
+        texts = [_record(item) for item in items]
+        return f"of {len(items)}: {listed(texts)}" if len(items) > 1 else texts[0]
     if route == "update" and isinstance(body, dict):
         mode = f" ({body.get('metadataUpdateMode') or 'OVERWRITE'})" if body.get("metadata") else ""
         return _record(body) + mode
@@ -92,7 +90,7 @@ def _named(body: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _answer(call: Call, body: Any, background: Mapping[str, Any]) -> str:
+def _answer(call: Call, body: Any, background: VectorBackground) -> str:
     if not has_full_answer(call):
         return ""
     result = envelope(call)
@@ -101,14 +99,14 @@ def _answer(call: Call, body: Any, background: Mapping[str, Any]) -> str:
         lists = hits if hits and isinstance(hits[0], list) else [hits]
         items = [*(body if isinstance(body, list) else [body]), *[{} for _ in lists]]
         return "; ".join(
-            _hits(found, item, background) for found, item in zip(lists, items, strict=False)
+            _hits(own_hits, item, background) for own_hits, item in zip(lists, items, strict=False)
         )
     if call.route == "info" and isinstance(result, dict):
         return _info(result)
     if call.route in ("fetch", "range"):
         records = result["vectors"] if isinstance(result, dict) else result
-        shown = ["null" if record is None else _record(record) for record in records]
-        return f"{len(records)} found: {listed(shown)}" if records else "none found"
+        texts = ["null" if record is None else _record(record) for record in records]
+        return f"{len(records)} found: {listed(texts)}" if records else "none found"
     return scalar(result)
 
 
@@ -128,38 +126,37 @@ def _info(result: dict[str, Any]) -> str:
     return f"{text}, {_pairs(settings)}" if settings else text
 
 
-def _hits(hits: list[dict[str, Any]], query: dict[str, Any], background: Mapping[str, Any]) -> str:
+def _hits(hits: list[dict[str, Any]], query: dict[str, Any], background: VectorBackground) -> str:
     """Describe the hits of a query by the similarity function of the index, with the lengths of the
     vectors if these differ, and how many vectors there are if the query returns not all of them.
     """
     if not hits:
         return "no hits"
     lengths = _lengths(hits, query, background)
-    shown = [
+    texts = [
         f"{shortened(str(hit.get('id')))} {_score(hit['score'])}"
         + (f" (length {lengths[hit['id']]:.3g})" if hit.get("id") in lengths else "")
         + (f" ({_pairs(hit['metadata'])})" if hit.get("metadata") else "")
         for hit in hits
     ]
     text = counted(len(hits), "hit")
-    count = background.get("count") or 0
-    if count > len(hits) and not query.get("filter"):
-        text = f"{len(hits)} of {counted(count, 'vector')}"
+    if background.count > len(hits) and not query.get("filter"):
+        text = f"{len(hits)} of {counted(background.count, 'vector')}"
         text += "" if "topK" in query else ", no topK: default 10"
-    if similarity := background.get("similarity"):
-        text += f" by {similarity}"
+    if background.similarity:
+        text += f" by {background.similarity}"
         text += f", query of length {lengths['']:.3g}" if "" in lengths else ""
-    return f"{text}: {listed(shown)}"
+    return f"{text}: {listed(texts)}"
 
 
 def _lengths(
-    hits: Iterable[dict[str, Any]], query: dict[str, Any], background: Mapping[str, Any]
+    hits: Iterable[dict[str, Any]], query: dict[str, Any], background: VectorBackground
 ) -> dict[str, float]:
     """Return the lengths of the vectors of hits by their ids, and that of the query by an empty string;
     nothing if all are equal.
     """
-    all_lengths = background.get("lengths") or {}
-    lengths = {hit["id"]: all_lengths[hit["id"]] for hit in hits if hit.get("id") in all_lengths}
+    lengths = {hit["id"]: background.lengths[hit["id"]] for hit in hits
+               if hit.get("id") in background.lengths}  # fmt: skip
     vector = query.get("vector")
     if isinstance(vector, list):
         lengths[""] = length_of(vector)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
 from pytest_fakecloud.core.calls import Action
 from pytest_fakecloud.kv import errors
 from pytest_fakecloud.kv.command_fields import keys_of
-from pytest_fakecloud.kv.report.accesses import accesses
+from pytest_fakecloud.kv.report.accesses import of_action
 from pytest_fakecloud.kv.report.history import Command
 from pytest_fakecloud.kv.scripting.errors import dynamic_key
 from pytest_fakecloud.kv.table.arguments import ARGUMENTS
@@ -104,8 +101,8 @@ def _action(words: list[str]) -> Action:
 
 def _in_report(words: list[str]) -> set[tuple[str, bool]]:
     """Return the keys that a command accesses in a report, and whether it writes them."""
-    row: Any = SimpleNamespace(entry=_action(words))
-    return {(access.subject.name, access.writes) for access in accesses(row, Lookups())}
+    accesses = of_action(_action(words), Lookups())
+    return {(access.subject.name, access.writes) for access in accesses}
 
 
 def _in_exploration(words: list[str]) -> set[tuple[str, bool]]:

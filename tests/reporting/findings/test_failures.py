@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.kv.report.accesses import KEY
 from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.reporting.accesses import OrderedAccess
 from pytest_fakecloud.reporting.findings import concerning
@@ -191,7 +192,7 @@ def test_a_finding_concerns_a_message_of_the_compared_deliveries(cloud: Cloud) -
 
 
 def test_findings_that_a_touched_row_decided_come_first() -> None:
-    subjects = {name: ReportSubject("key", name, "kv") for name in "abcd"}
+    subjects = {name: ReportSubject(KEY, name, "kv") for name in "abcd"}
     rows = [ReportRow(number, 0, "call", "client", "kv", "") for number in (3, 4)]
     rows += [ReportRow(number, 0, "request", "client", "app", "POST /x") for number in (10, 20)]
     rows += [ReportRow(21, 0, "call", "client", "kv", "", cause=20)]

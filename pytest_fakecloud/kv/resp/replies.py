@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..core.calls import Call
+from ...core.calls import Call
 
 _SCALARS: Mapping[bytes, Callable[[str], Any]] = {
     b"-": lambda text: {"error": text},

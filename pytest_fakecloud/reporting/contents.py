@@ -1,0 +1,151 @@
+"""What each line of a report's timeline shows: the data of lines, which `text` lays out.
+
+A line leaves out what the lines before it have shown. Each function goes once over all lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from .contract import functions_of
+from .folding import FoldedRow, alike, folded, merged, without_unlisted
+from .lookups import Lookups
+from .model import Place, ReportRow, Summary
+from .report import Report
+from .traces import trace_id
+from .wording import ShortUrls, describe, describe_together, handler_text, source_of
+
+LONG = 60
+"""Maximum length of an explanation that is repeated; a longer one becomes ``as above``."""
+_TRACE_DIGITS = 8
+"""Number of digits of a trace's ID that a row shows."""
+
+
+class LineContent(NamedTuple):
+    """What a line shows of its rows. ``is_known`` if an earlier line has the same explanation, which is
+    not repeated. ``sources`` are lines of code.
+    """
+
+    line: FoldedRow
+    words: Summary
+    is_known: bool
+    sources: Sequence[str]
+
+
+def contents_of(report: Report) -> list[LineContent | str]:
+    """Return the content of each line, in their order; of rows that are left out, what they called."""
+    lookups = report.lookups
+    apart = finding_numbers(report).keys()
+    lines = [*without_unlisted(folded(merged(report.rows, apart)), report.listed)]
+    lines = alike(lines, {*apart, *report.marks.writers})
+    of_rows = [line for line in lines if isinstance(line, FoldedRow)]
+    descriptions = [_description(line, lookups) for line in of_rows]
+    descriptions = list(_without_shown(descriptions, ShortUrls(report.rows)))
+    words = list(map(_with_effects, of_rows, descriptions, [lookups] * len(of_rows)))
+    contents = map(LineContent, of_rows, words, _are_known(words), _new_sources(of_rows, report))
+    return [line if isinstance(line, str) else next(contents) for line in lines]
+
+
+def finding_numbers(report: Report) -> dict[int, list[int]]:
+    """Return the findings that each row decided, counted from 1, by the row's number."""
+    row_numbers = {row.number for row in report.rows}
+    numbers: dict[int, list[int]] = {}
+    for finding_number, finding in enumerate(report.findings, 1):
+        for number in [number for number in finding.rows if number in row_numbers][:1]:
+            numbers.setdefault(number, []).append(finding_number)
+    return numbers
+
+
+def _description(line: FoldedRow, lookups: Lookups) -> Summary:
+    if line.varies is not None:
+        return describe_together(line.rows, line.varies, lookups)
+    return describe(line.row, lookups, line.rows[-1])
+
+
+def _without_shown(descriptions: Iterable[Summary], urls: ShortUrls) -> Iterator[Summary]:
+    """Yield descriptions without the ends that are ``repeated`` and the beginnings of URLs, if earlier
+    ones have them.
+    """
+    earlier = ""
+    for words in descriptions:
+        what, repeated = words.what, words.repeated
+        if repeated is not None and all(part in earlier for part in repeated.shown_by):
+            what = what.removesuffix(repeated.end)
+        earlier += f"{what} {words.answer}\n"
+        yield replace(words, what=urls.shorten(what))
+
+
+def _with_effects(line: FoldedRow, words: Summary, lookups: Lookups) -> Summary:
+    """Return a description with the events that the row caused, and the trace of its request."""
+    row = line.row
+    added = (functions_of(event.service).events.effect(event, row.source.call, lookups)
+             for event in line.effects)  # fmt: skip
+    effects = list(filter(None, added))
+    if row.actor == row.peer:
+        return replace(words, what="; ".join([words.what, *effects]))
+    if len(traces := {trace_id(row, lookups) for row in line.rows}) == 1:
+        effects += [f"trace {trace[:_TRACE_DIGITS]}…" for trace in traces if trace is not None]
+    return replace(words, remarks=[*words.remarks, *effects])
+
+
+def explanation_of(words: Summary) -> str:
+    note = [f"note: {words.note}"] if words.note else []
+    return "\n".join([*words.below, *words.remarks, *note])
+
+
+def _are_known(descriptions: Iterable[Summary]) -> Iterator[bool]:
+    earlier: set[str] = set()
+    for words in descriptions:
+        explanation = explanation_of(words)
+        yield len(explanation) > LONG and explanation in earlier
+        earlier.add(explanation)
+
+
+# -- lines of code ---------------------------------------------------------------------------------
+
+
+def _new_sources(lines: Iterable[FoldedRow], report: Report) -> Iterator[list[str]]:
+    """Yield the lines of code of each line that no earlier one has."""
+    callers = _callers(report.rows)
+    earlier: set[str] = set()
+    for line in lines:
+        sources = dict.fromkeys(
+            source for row in line.rows for source in _sources(row, callers, report)
+        )
+        yield [source for source in sources if source not in earlier]
+        earlier.update(sources)
+
+
+def _callers(rows: Iterable[ReportRow]) -> dict[Place, set[Place]]:
+    """Return the lines that called the function of each line which made a call."""
+    callers: dict[Place, set[Place]] = {}
+    for row in rows:
+        if row.where is not None:
+            place = replace(row.where, callers=())
+            callers.setdefault(place, set()).update(row.where.callers[:1])
+    return callers
+
+
+def _sources(row: ReportRow, callers: Mapping[Place, set[Place]], report: Report) -> Iterator[str]:
+    """Yield the line of the application that made a call, and if several lines called its function, the
+    one that did; of a refused call also the line that catches an error of it. Lines of the test's
+    function are left out.
+    """
+    if row.where is None or row.kind == "action" or row.library:
+        return
+    places = [replace(row.where, callers=())]
+    if len(callers[places[0]]) > 1:
+        places += [replace(place, callers=()) for place in row.where.callers[:1]]
+    texts = [source_of(place) for place in places if not _is_of_test(place, report)]
+    if row.number in report.marks.refused:
+        around = [*places, *row.where.callers]
+        handlers = (handler_text(place) for place in around if not _is_of_test(place, report))
+        texts += [text for text in handlers if text][:1]
+    yield from map(report.lookups.mask.text, texts)
+
+
+def _is_of_test(place: Place, report: Report) -> bool:
+    test = None if report.statement is None else report.statement.place
+    return test is not None and (place.file, place.function) == (test.file, test.function)
