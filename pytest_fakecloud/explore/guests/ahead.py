@@ -136,20 +136,15 @@ class Ahead(Jobs):
                     self._offers.send(pickle.dumps(plan))
                     self._offered.add(plan)
 
-    def play(self, plan: Plan) -> Trial:
-        """Return the trial of a plan, which another process may have played already."""
-        trial = self.take(plan)
-        if trial is None:
-            return self._player.play(plan)
-        self._player.count(trial, plan)
-        return trial
-
     def take(self, plan: Plan) -> Trial | None:
         """Return a trial of another process, or None if the plan has to be played in this one."""
         self._receive(waits=False)
         while plan not in self._played and self._part_with(plan) is not None:
             self._receive(waits=True)
-        return self._played.pop(plan, None)
+        trial = self._played.pop(plan, None)
+        if trial is not None:
+            self._player.count(trial, plan)
+        return trial
 
     def _part_with(self, plan: Plan) -> Plan | None:
         """Return the offer of a plan, or of a part of a tree that contains its branch."""

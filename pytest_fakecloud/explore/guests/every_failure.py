@@ -9,9 +9,11 @@ from ...core.errors import ContractError, shown
 from ...core.journal import Results
 from ..clients import has_drawn_inputs
 from ..disturbances import Disturbance
-from ..explore import Checks, playing, raise_broken, replay_only
+from ..explore import playing
+from ..options import Checks, Options
 from ..programs import names_of, programs_of, schedule_to_replay
 from ..result.failures import FAILURES, Failure, FailureName
+from ..result.reproduce import raise_broken, replay_only
 from ..schedule import Schedule
 from ..search.player import Player
 from ..search.undisturbed import check_repeats, check_undisturbed
@@ -71,7 +73,8 @@ def every_failure(
             "explore(), which draws inputs"
         )
     replayed = schedule_to_replay(None, programs)
-    with playing(cloud, programs, check, services=services, kinds=names) as player:
+    options = Options(services=services, kinds=names)
+    with playing(cloud, programs, check, options) as player:
         if replayed is not None:
             replay_only(player, replayed)
             return Results()
