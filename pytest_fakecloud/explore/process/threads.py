@@ -65,7 +65,7 @@ def thread_patches(world: World) -> Iterator[Patch]:
                 vars(thread).clear()
                 vars(thread).update(before)
                 if child is not None:
-                    child.state = "ended"
+                    child.end()
             raise
         vars(thread)["_daemonic"] = before["_daemonic"]
 

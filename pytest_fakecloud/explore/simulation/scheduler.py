@@ -340,7 +340,8 @@ class Simulation:
         self._log.note(f"{note}: its thread was abandoned. Do not catch BaseException")
         for task in self.state.strands:
             if task.role == "task" and task.host is strand:
-                task.state, task.crashed = "ended", True
+                task.end()
+                task.crashed = True
 
 
 def _group_of(strand: Strand, now: int) -> str:

@@ -117,8 +117,7 @@ class TrialState:
         return free_name
 
     def park(self, strand: Strand, place: Place) -> None:
-        strand.state, strand.place = "parked", place
-        strand.parked_at = strand.host.parked_at = next(self._parkings)
+        strand.park(place, next(self._parkings))
 
     def new_thread(self, parent: Strand, thread: threading.Thread) -> Strand:
         """Add the strand of a thread that a strand starts."""
@@ -136,7 +135,7 @@ class TrialState:
             function = str(getattr(task.get_coro(), "__name__", ""))
             name = self._new_name(StrandName.of(host.root.title).task, function, "task")
             strand = self.add(Strand(name, "task", parent=host))
-            strand.state = "running"
+            strand.begin()
             self.tasks[task] = strand
             self.log.begun.add(name)
         return strand

@@ -163,7 +163,7 @@ class StrandWaits(Part):
         self._turns.check_alive(strand)
         if strand.state == "ended":
             raise Crash
-        strand.state = "running"
+        strand.go_on()
 
     async def take_turn_async(self, strand: Strand) -> None:
         """Like ``take_turn()``, for a task whose event loop must not be blocked."""
@@ -174,6 +174,5 @@ class StrandWaits(Part):
             await strand.turn.future
         finally:
             strand.turn.future = None
-            if strand.state != "ended":
-                strand.state = "running"
+            strand.go_on()
         self._turns.check_alive(strand)

@@ -128,7 +128,7 @@ class Strand:
     """The strand whose thread runs it: for a task, the strand of its event loop."""
     is_daemon: bool = False
 
-    state: State = "new"
+    _state: State = field(default="new", init=False)
     place: Place = "switch"
     line: Line | None = None
     """The line of the story of the latest call."""
@@ -189,8 +189,70 @@ class Strand:
         finally:
             self.host.real_waits -= 1
 
+    # -- the state
+
+    @property
+    def state(self) -> State:
+        """Whether the strand has begun, has the turn, waits for it, or has ended.
+
+        A *parked* strand can go on at any time. One that is *waiting* also needs its condition or time.
+        """
+        return self._state
+
+    def begin(self) -> None:
+        self._state = "running"
+
+    def park(self, place: Place, number: int) -> None:
+        """Give up the turn at a point; ``number`` counts how often strands have parked."""
+        self._state, self.place = "parked", place
+        self.parked_at = self.host.parked_at = number
+
+    def wait(self, waiting: Waiting) -> None:
+        """Give up the turn until a condition or a time."""
+        self._state, self.waiting = "waiting", waiting
+
+    def resume(self) -> None:
+        """Go on, because it is the strand's turn."""
+        self._state, self.waiting, self.held_until_us = "running", NOT_WAITING, 0
+
+    def go_on(self) -> None:
+        """Go on, even if it is not the strand's turn: waits are cancelled, and event loops end."""
+        if self._state != "ended":
+            self._state = "running"
+
+    def step_over(self) -> Callable[[], None]:
+        """Wait, because the strand is blocked in its turn; return a function that undoes this."""
+        before = self._state, self.waiting
+        self.is_stepped_over = True
+        self.wait(Waiting("blocked"))
+
+        def undo() -> None:
+            self.is_stepped_over = False
+            self._state, self.waiting = before
+
+        return undo
+
+    def end(self) -> None:
+        self._state = "ended"
+
+    # -- the turn
+
+    def give_turn(self) -> None:
+        """Let the thread of the strand go on; an event loop that waits there goes on with the strand."""
+        self.host.loop.chosen = self
+        self.host.gate.release()
+
+    def go_on_in_loop(self) -> None:
+        """Let a task go on whose event loop has got the turn for it: the task awaits a future or, if a
+        thread of a fake or a thread aside handles its request, that thread waits at its gate.
+        """
+        if self.turn.future is None:
+            self.release()
+        elif not self.turn.future.done():
+            self.turn.future.set_result(None)
+
     def release(self) -> None:
-        """Let the strand go on at its gate; wait for a thread aside, which goes on in its place."""
+        """Open the strand's gate; wait for a thread aside, which goes on in its place."""
         if self.turn.resume is None:
             self.gate.release()
         else:
@@ -205,6 +267,3 @@ class Strand:
 
     def is_waiting_for(self, *reasons: Why) -> bool:
         return self.state == "waiting" and self.waiting.why in reasons
-
-    def wait(self, waiting: Waiting) -> None:
-        self.state, self.waiting = "waiting", waiting

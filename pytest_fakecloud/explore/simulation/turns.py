@@ -12,7 +12,7 @@ from ...core.errors import ContractError, Crash
 from ...core.timers import monotonic
 from .current_thread import carried_strand
 from .pool import ENDING, Threads
-from .strands import NOT_WAITING, Gate, Strand, Waiting
+from .strands import Gate, Strand, Waiting
 from .watchdog import HOOK_ADVICE, LOOK, Watchdog
 
 if TYPE_CHECKING:
@@ -97,16 +97,13 @@ class Turns:
         with self._lock:
             if self.current is not strand or self.has_ended:
                 return
-            before = strand.state, strand.waiting
-            strand.is_stepped_over = True
-            strand.wait(Waiting("blocked"))
+            undo = strand.step_over()
             self.current, self._switching = None, True
         chosen = self._simulation.choose_meanwhile()
         with self._lock:
             self.current, self._switching = chosen, False
             if chosen is None and strand.is_stepped_over and not strand.is_daemon:
-                strand.is_stepped_over = False
-                strand.state, strand.waiting = before
+                undo()
                 self.current = strand
                 return
         self.progress += 1
@@ -136,7 +133,7 @@ class Turns:
         if chosen is not strand:
             self._wake(chosen)
             if not self.has_ended:
-                strand.gate.acquire()
+                strand.host.gate.acquire()
         self._resume(strand)
 
     def _pass_on(self, strand: Strand) -> None:
@@ -158,7 +155,7 @@ class Turns:
     def _resume(self, strand: Strand) -> None:
         if self.has_ended:
             self.crash(strand)
-        strand.state, strand.waiting, strand.held_until_us = "running", NOT_WAITING, 0
+        strand.resume()
 
     def check_alive(self, strand: Strand) -> None:
         """End a strand that has crashed, or whose trial has ended, at the next thing that it does."""
@@ -198,10 +195,7 @@ class Turns:
         self._resume(host)
         if chosen is not None and chosen is not host:
             self._resume(chosen)
-            if chosen.turn.future is None:
-                chosen.release()
-            elif not chosen.turn.future.done():
-                chosen.turn.future.set_result(None)
+            chosen.go_on_in_loop()
 
     def run_in_own_thread(self, strand: Strand, body: Callable[[], None]) -> None:
         """Run a strand in this thread, which the code has started, and then let the next one run."""
@@ -248,7 +242,7 @@ class Turns:
         if chosen is None or self.has_ended:
             return
         if chosen.state == "new" and not chosen.thread:
-            chosen.state = "running"
+            chosen.begin()
             with self._lock:
                 self._live += 1
             here = self.here()
@@ -261,17 +255,20 @@ class Turns:
                     self._live -= 1
                 self.end(error)
             return
-        has_loop = chosen.role == "task" or chosen.loop.running is not None
-        if has_loop and not chosen.turn.is_inline:
-            chosen.host.loop.chosen = chosen
-            chosen.host.gate.release()
-        else:
-            chosen.gate.release()
+        chosen.give_turn()
 
     def run_in_pool_thread(self, strand: Strand, rest: Callable[[], None]) -> None:
         """Run a strand in this thread of the pool, and then let the next one run."""
         with self._in_this_thread(strand):
-            self._context.copy().run(self._run_code, strand)
+            context = self._context.copy()
+            context.run(carried_strand.set, strand)
+            try:
+                context.run(self._simulation.begins, strand)
+                strand.result = context.run(self._simulation.perform, strand)
+            except ContractError as error:
+                self.end(error)
+            except BaseException as error:
+                strand.fail(error)
         rest()  # This thread may be the next to be woken.
         self._pass_on(strand)
 
@@ -282,18 +279,8 @@ class Turns:
         if none and self.has_ended:
             self._finished.release()
 
-    def _run_code(self, strand: Strand) -> None:
-        carried_strand.set(strand)
-        self._simulation.begins(strand)
-        try:
-            strand.result = self._simulation.perform(strand)
-        except ContractError as error:
-            self.end(error)
-        except BaseException as error:
-            strand.fail(error)
-
     def _record_end(self, strand: Strand) -> None:
-        strand.state = "ended"
+        strand.end()
         # Release any thread of a fake that still waits for the turn of the strand's last call.
         strand.release()
         if self.has_ended:
