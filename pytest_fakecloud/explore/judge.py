@@ -32,12 +32,17 @@ class Judge:
         """The trials in one piece, with which those of other orders are compared, if any."""
         self.has_promise = has_promise
         """Whether anything is asserted; without a promise, an anomaly breaks a trial."""
-        self.usual: Evidence | None = None
+        self._usual: Evidence | None = None
         """The evidence of the first trial, in which no disturbance happens unless the caller gave a
         schedule.
         """
         self.is_last = False
         """Whether the patterns that are reported ``LAST`` count, because nothing else was found."""
+
+    def compare_with_first(self, trial: Trial) -> None:
+        """Compare later trials with this one, if it is the first."""
+        if self._usual is None:
+            self._usual = self._evidence(trial)
 
     def verdict(self, trial: Trial, history: TrialHistory, plan: Plan) -> Verdict:
         """Judge a trial that has just ended, while the fakes have the data that it left."""
@@ -94,7 +99,12 @@ class Judge:
         """Return the anomalies that a comparison with the first trial shows, if that had no
         disturbances.
         """
+        evidence = self._evidence(trial)
+        has_usual = not evidence.plain.fired
+        return find_anomalies(evidence, self.allowed) if has_usual else []
+
+    def _evidence(self, trial: Trial) -> Evidence:
+        if self._usual is not None and trial is self._usual.trial:
+            return self._usual
         workers = frozenset(program.name for program in self.subject.programs if program.is_worker)
-        evidence = Evidence(trial, self.usual, workers, self.serial)
-        self.usual = evidence.usual
-        return [] if self.usual.trial.fired else find_anomalies(evidence, self.allowed)
+        return Evidence(trial, self._usual, workers, self.serial)

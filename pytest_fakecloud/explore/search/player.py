@@ -56,6 +56,7 @@ class Player:
             trial, history = self.world.play(self.subject, plan)
             if "redundant" in trial.flags:
                 return trial
+            self.judge.compare_with_first(trial)
             trial = replace(trial, verdict=self.judge.verdict(trial, history, plan))
         if counts:
             self.count(trial, plan)
