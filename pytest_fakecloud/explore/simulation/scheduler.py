@@ -124,7 +124,7 @@ class Simulation:
             for strand in strands:
                 if strand.root.crashed and self._is_dying(strand):
                     return strand
-            options = self._decisions.of_piece(self._last_begun, self._options())
+            options = self._decisions.of_piece(self._last_begun, self._runnable_or_restarted())
             move = self.clock.plan_move(options) if self.clock.may_move else None
             if move is not None:
                 options.append(move)
@@ -166,16 +166,16 @@ class Simulation:
             return False
         return strand.state in ("parked", "waiting")
 
-    def _options(self) -> list[Option]:
-        """Return what can run now; the first is the default. Restart a worker if nothing can run."""
-        now = self._fakes.now_us()
-        options = self._runnable(now)
-        if not options and (again := self._workers.restarted(now)) is not None:
-            options.append(again)
+    def _runnable_or_restarted(self) -> list[Option]:
+        """Return what can run now, in the default order; if nothing can, restart a worker for that."""
+        options = self._runnable()
+        if not options and (worker := self._workers.restart(self._fakes.now_us())) is not None:
+            options.append(worker)
         return options
 
-    def _runnable(self, now: int) -> list[Option]:
+    def _runnable(self) -> list[Option]:
         """Return the strands and deliveries that can run, in the default order."""
+        now = self._fakes.now_us()
         groups: defaultdict[str, list[Strand]] = defaultdict(list)
         for strand in self.state.strands:
             if group := _group_of(strand, now):
@@ -197,7 +197,7 @@ class Simulation:
 
     def _start(self, option: Option) -> Strand | None:
         if isinstance(option, ClockMove):
-            self.clock.move(option, self._runnable(self._fakes.now_us()))
+            self.clock.move(option, self._runnable())
             self._last_root = None
             return None
         if isinstance(option, DueDelivery):
@@ -215,8 +215,10 @@ class Simulation:
         if not any(strand.is_stepped_over for strand in self.state.strands):
             # A thread from before may work for a strand, so the time must not pass meanwhile.
             if self._outsiders:
-                self._outsiders.await_rest(lambda: self.turns.has_ended or bool(self._options()))
-                if self._options():
+                self._outsiders.await_rest(
+                    lambda: self.turns.has_ended or bool(self._runnable_or_restarted())
+                )
+                if self._runnable_or_restarted():
                     return True
             return self.clock.pass_time() or not self._has_ended()
         only_daemons = all(
@@ -240,7 +242,10 @@ class Simulation:
             pause()
             if self.turns.has_ended:
                 return False
-            if not any(strand.is_stepped_over for strand in self.state.strands) or self._options():
+            if (
+                not any(strand.is_stepped_over for strand in self.state.strands)
+                or self._runnable_or_restarted()
+            ):
                 return True
         return False
 
@@ -266,7 +271,7 @@ class Simulation:
             for _ in range(_GRACE_CHECKS):
                 # A thread that is not explored may still release a waiting strand.
                 pause()
-                if self.turns.has_ended or self.state.sleepers or self._options():
+                if self.turns.has_ended or self.state.sleepers or self._runnable_or_restarted():
                     return False
             self._report_stuck(busy)
         for strand in self.state.strands:
@@ -290,7 +295,7 @@ class Simulation:
         """Return a strand that can run while another one is blocked, or None."""
         note = "not all interleavings: the code waited for a lock that explore() does not control"
         while True:
-            for option in self._options():
+            for option in self._runnable_or_restarted():
                 chosen = self._start(option)
                 if chosen is not None:
                     self._log.note(note)

@@ -32,7 +32,7 @@ class Workers(Part):
             for strand in self._state.strands
         )
 
-    def restarted(self, now: int) -> Strand | None:
+    def restart(self, now: int) -> Strand | None:
         """Restart a worker that ended before all of its work existed; return its new strand or None."""
         if not self.may_begin(now):
             return None
