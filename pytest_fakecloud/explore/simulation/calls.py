@@ -285,8 +285,8 @@ class Calls(Part):
             )
             access = Access(strand.name, line, words, subjects, (), writes, request.call, at_us=now)
             self._log.accesses.append(access)
-        if self._faults.is_cut_off(strand, fake):
-            line.is_disturbance, line.words = True, f"does not reach {fake.name}"
+        if (partition := self._faults.partition(strand, fake)) is not None:
+            line.disturbances, line.words = (partition,), f"does not reach {fake.name}"
             return ConnectionEffect("drop")
         try:
             if fault is not None:

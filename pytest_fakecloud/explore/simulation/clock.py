@@ -125,9 +125,9 @@ class TrialClock(Part):
                 option.paused_us += move.at_us - now
         if options:
             self._chosen_moves += 1
-            self._state.add_line(
-                "clock", f"moves by {seconds(move.at_us - now)}", is_disturbance=True
-            )
+            # The last disturbance is the decision for this move, which nothing else makes.
+            words = f"moves by {seconds(move.at_us - now)}"
+            self._state.add_line("clock", words, disturbances=self._log.fired[-1:])
         if move.at_us == self._fakes.deliveries.next_firing_us():
             self._firings += 1
         ends = list(self._state.known_times.ends_until(move.at_us)) if self._state.has_steps else []

@@ -95,9 +95,8 @@ class Decisions(Part):
         )
         is_late = chosen is not None and chosen.state == "parked" and chosen.place == "late"
         words = "receives its answer" if is_late else "runs"
-        self._state.add_line(
-            disturbance.detail, f"{words} {when.format(other)}", is_disturbance=True
-        )
+        text = f"{words} {when.format(other)}"
+        self._state.add_line(disturbance.detail, text, disturbances=[disturbance])
 
     def end_step(self, options: Sequence[str]) -> None:
         """Record which options and clock times the last step made impossible."""

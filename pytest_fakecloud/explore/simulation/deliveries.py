@@ -52,9 +52,8 @@ class DeliveryStrands(Part):
         strand = self._state.add(Strand(due.name, "delivery", body, due))
         strand.deadline_us = self._fakes.now_us() + max(0, due.message.timeout_us - 1000)
         self._state.created_by[due.name] = len(self._log.steps) - 1
-        self._state.add_line(
-            due.name, _delivery_words(due, disturbances), is_disturbance=bool(disturbances)
-        )
+        words = _delivery_words(due, disturbances)
+        self._state.add_line(due.name, words, disturbances=disturbances)
         return strand
 
     def _plan(self, due: DueDelivery, disturbances: Sequence[Disturbance]) -> None:

@@ -70,8 +70,10 @@ class TrialLog:
         self.flags.add("numbers")
         if series:
             words = KINDS["numbers"].words.format(series)
-            self.lines.insert(0, Line(self.start_us, "the code", words, is_disturbance=True))
-            self.fired.insert(0, Disturbance(RANDOM, series, "numbers"))
+            disturbance = Disturbance(RANDOM, series, "numbers")
+            line = Line(self.start_us, "the code", words, disturbances=(disturbance,))
+            self.lines.insert(0, line)
+            self.fired.insert(0, disturbance)
 
     def postpone(self, line: Line, now_us: int) -> None:
         """Move the line of a call that has waited to the time of its answer."""

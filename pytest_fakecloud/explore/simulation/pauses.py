@@ -59,7 +59,7 @@ class Pauses(Part):
             if len(paused) > 1 or (due_us is not None and due_us < until_us):
                 words += ", and the others wait"
         self._state.park(strand, "late" if disturbance.kind == "slow" else "switch")
-        self._state.add_line(strand.name, words, is_disturbance=True)
+        self._state.add_line(strand.name, words, disturbances=[disturbance])
         return True
 
     def delay_starts(self) -> None:
@@ -75,7 +75,8 @@ class Pauses(Part):
                     strand.waiting = Waiting(wake_us=end_us)
                     self._log.fired.append(disturbance)
                     span = seconds(end_us - self._fakes.now_us())
-                    self._state.add_line(strand.name, f"starts {span} later", is_disturbance=True)
+                    words = f"starts {span} later"
+                    self._state.add_line(strand.name, words, disturbances=[disturbance])
 
     def _end_us(self, disturbance: Disturbance) -> int | None:
         """Return the time at which a pause that begins now ends, or None without such a time."""

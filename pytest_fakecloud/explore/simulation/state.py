@@ -201,12 +201,11 @@ class TrialState:
         words: str = "",
         call: Call | None = None,
         *,
-        is_disturbance: bool = False,
+        disturbances: Sequence[Disturbance] = (),
     ) -> Line:
         step = self.log.steps[-1] if self.log.steps else None
-        line = Line(
-            self.fakes.now_us(), strand, words, call, is_disturbance=is_disturbance, step=step
-        )
+        now_us, applied = self.fakes.now_us(), tuple(disturbances)
+        line = Line(now_us, strand, words, call, disturbances=applied, step=step)
         self.log.lines.append(line)
         return line
 
