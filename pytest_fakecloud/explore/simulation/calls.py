@@ -75,7 +75,7 @@ class Calls(Part):
                 if self._state.plan.stacks:
                     self._log.silent_calls.append(request.call)
                 return proceed()
-            is_helped = "helper" in outside and not is_own_thread and not strand.real_waits
+            is_helped = "helper" in outside and not is_own_thread and not strand.thread.real_waits
             if "outsider" in outside or is_helped:
                 self._state.outside_calls.note_use(strand)
                 return self._serve_without_turn(strand, fake, request, proceed)
@@ -314,7 +314,7 @@ class Calls(Part):
             or self._state.sources.by_port.get(port, ())
         )
         if not lines and strand.host.loop.running is None:
-            lines = source_of(sys._current_frames().get(strand.host.thread))
+            lines = source_of(sys._current_frames().get(strand.host.thread.ident))
         return lines
 
 

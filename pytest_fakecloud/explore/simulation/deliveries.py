@@ -50,7 +50,7 @@ class DeliveryStrands(Part):
             return None
         self._log.fired += disturbances
         strand = self._state.add(Strand(due.name, "delivery", body, due))
-        strand.deadline_us = self._fakes.now_us() + max(0, due.message.timeout_us - 1000)
+        strand.pause.deadline_us = self._fakes.now_us() + max(0, due.message.timeout_us - 1000)
         self._state.created_by[due.name] = len(self._log.steps) - 1
         words = _delivery_words(due, disturbances)
         self._state.add_line(due.name, words, disturbances=disturbances)

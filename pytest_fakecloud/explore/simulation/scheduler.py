@@ -204,7 +204,7 @@ class Simulation:
             strand = self.deliveries.begin(option)
         else:
             strand = option
-            strand.yields_to_others = False
+            strand.pause.lets_others_first = False
         if strand is not None:
             self._last_root = strand.root
             self._last_begun = strand.root
@@ -265,7 +265,7 @@ class Simulation:
             strand
             for strand in waiting
             if strand.role != "thread"
-            or application_frame(sys._current_frames().get(strand.host.thread))
+            or application_frame(sys._current_frames().get(strand.host.thread.ident))
         ]
         if busy:
             for _ in range(_GRACE_CHECKS):
@@ -354,7 +354,7 @@ def _group_of(strand: Strand, now: int) -> str:
     string if the strand cannot run.
     """
     state, waiting = strand.state, strand.waiting
-    if state in ("running", "ended") or strand.held_until_us > now or strand.is_stepped_over:
+    if state in ("running", "ended") or strand.pause.until_us > now or strand.is_stepped_over:
         return ""
     if strand.role == "task" and not (strand.host.loop.is_idle or strand.turn.is_inline):
         return ""
@@ -364,4 +364,4 @@ def _group_of(strand: Strand, now: int) -> str:
         is_due = waiting.wake_us is not None and waiting.wake_us <= now
         if not (is_due or (waiting.ready is not None and waiting.ready())):
             return ""
-    return "last" if strand.yields_to_others else state
+    return "last" if strand.pause.lets_others_first else state

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from ..world import World
 
 
+_UNKNOWN = -1
+"""The identifier of a thread of the code that has not begun."""
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
     """What all trials of a search have in common: the fakes, the code, its promises, and the options.
@@ -124,8 +128,8 @@ class TrialState:
         function = getattr(getattr(thread, "_target", None), "__name__", "").strip("_")
         name = self._new_name(StrandName.of(parent.root.title).thread, function, "thread")
         self.created_by[name] = len(self.log.steps) - 1
-        child = Strand(name, "thread", parent=parent, thread=-1, is_daemon=thread.daemon)
-        child.starting = thread
+        child = Strand(name, "thread", parent=parent, is_daemon=thread.daemon)
+        child.thread.ident, child.thread.starting = _UNKNOWN, thread
         return self.add(child)
 
     def task_strand(self, host: Strand, task: asyncio.Task[Any]) -> Strand:

@@ -129,7 +129,7 @@ class StrandWaits(Part):
         """
         if self._fakes.clock.driving or seconds <= 0:
             return True
-        if self._turns.current is not strand and not strand.host.real_waits:
+        if self._turns.current is not strand and not strand.host.thread.real_waits:
             return False
         self._clock.move_to(self._after(seconds))
         return True
@@ -158,7 +158,7 @@ class StrandWaits(Part):
         strand.turn.resume = None if link is None else link.resume
         has_turn = False
         while not has_turn and strand.state != "ended":
-            has_turn = strand.gate.acquire(LOOK)
+            has_turn = strand.thread.gate.acquire(LOOK)
         strand.turn.resume = None
         self._turns.check_alive(strand)
         if strand.state == "ended":

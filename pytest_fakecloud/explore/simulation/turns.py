@@ -77,7 +77,7 @@ class Turns:
         """Wait for the threads, because one that goes on would call the fakes after their reset."""
         deadline = monotonic() + ENDING
         for strand in self._live_strands():
-            strand.gate.release()
+            strand.thread.gate.release()
         while self._live and monotonic() < deadline:
             self._finished.acquire(timeout=0.002)
             if self._live and all(strand.is_stepped_over for strand in self.by_thread.values()):
@@ -87,7 +87,7 @@ class Turns:
         return [
             strand
             for strand in self._strands
-            if strand.state != "ended" and (strand.thread or strand.state != "new")
+            if strand.state != "ended" and (strand.thread.ident or strand.state != "new")
         ]
 
     def step_over(self, strand: Strand) -> None:
@@ -133,7 +133,7 @@ class Turns:
         if chosen is not strand:
             self._wake(chosen)
             if not self.has_ended:
-                strand.host.gate.acquire()
+                strand.host.thread.gate.acquire()
         self._resume(strand)
 
     def _pass_on(self, strand: Strand) -> None:
@@ -174,7 +174,7 @@ class Turns:
         strand.crashed = True
         self._simulation.abandons(strand)
         self._threads.forget(threading.current_thread())
-        self.by_thread.pop(strand.thread, None)
+        self.by_thread.pop(strand.thread.ident, None)
         self._record_end(strand)
         self._pass_on(strand)
         Gate().acquire()
@@ -189,7 +189,7 @@ class Turns:
         host.wait(waiting)
         host.loop.is_idle = True
         self._wake(self._choose())
-        host.gate.acquire()
+        host.thread.gate.acquire()
         host.loop.is_idle = False
         chosen, host.loop.chosen = host.loop.chosen, None
         self._resume(host)
@@ -204,7 +204,7 @@ class Turns:
         with self._in_this_thread(strand):
             carried_strand.set(strand)
             try:
-                strand.gate.acquire()
+                strand.thread.gate.acquire()
                 self._resume(strand)
                 self._simulation.begins(strand)
                 body()
@@ -215,12 +215,12 @@ class Turns:
     @contextlib.contextmanager
     def _in_this_thread(self, strand: Strand) -> Iterator[None]:
         """Assign a strand to this thread; record its end at the end of the block."""
-        strand.thread, strand.starting = threading.get_ident(), None
-        self.by_thread[strand.thread] = strand
+        strand.thread.ident, strand.thread.starting = threading.get_ident(), None
+        self.by_thread[strand.thread.ident] = strand
         try:
             yield
         finally:
-            self.by_thread.pop(strand.thread, None)
+            self.by_thread.pop(strand.thread.ident, None)
             self._record_end(strand)
 
     def _choose(self) -> Strand | None:
@@ -241,7 +241,7 @@ class Turns:
     def _wake(self, chosen: Strand | None) -> None:
         if chosen is None or self.has_ended:
             return
-        if chosen.state == "new" and not chosen.thread:
+        if chosen.state == "new" and not chosen.thread.ident:
             chosen.begin()
             with self._lock:
                 self._live += 1
