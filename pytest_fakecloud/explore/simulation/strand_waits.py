@@ -12,6 +12,7 @@ from ...core.errors import Crash
 from ...core.signals import Signal
 from ...core.touches import READS_CLOCK
 from .clock import TrialClock
+from .current_thread import OF_FAKES
 from .state import Part, TrialState
 from .strands import Gate, Strand, Waiting, Why
 
@@ -83,7 +84,7 @@ class StrandWaits(Part):
         """Sleep in a thread that is not explored but works for a strand, such as a worker thread of an
         ASGI application; return False for other threads.
         """
-        strand = self._current_thread.sleeping_for()
+        strand = self._sleeper()
         if strand is None:
             return False
         if not self._passes(strand, seconds):
@@ -101,11 +102,20 @@ class StrandWaits(Part):
                 raise RuntimeError("the trial has ended in which this thread began to sleep")
         return True
 
+    def _sleeper(self) -> Strand | None:
+        """Return the strand for which this thread sleeps, although the thread is not explored."""
+        thread = self._current_thread
+        if thread.is_aside() or thread.host() is not None or thread.has_ended():
+            return None
+        # A thread of the fakes runs the handler of a ``destination`` for the delivering strand.
+        is_of_fakes = threading.current_thread().name.startswith(OF_FAKES)
+        return thread.carried() or (self._turns.current if is_of_fakes else None)
+
     async def sleep_in_loop(self, seconds: float) -> bool:
         """Sleep in a task of an event loop that is not explored but works for a strand; return False
         for other loops.
         """
-        strand = self._current_thread.sleeping_for()
+        strand = self._sleeper()
         if strand is None:
             return False
         if not self._passes(strand, seconds):
