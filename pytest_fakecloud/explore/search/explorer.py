@@ -25,28 +25,18 @@ from .jobs import Jobs
 from .player import Player
 from .singles import singles
 from .tally import SearchBudget
-
-_HEAD_START = 20
-"""Number of interleavings to run before anything else, because they explain a failure best."""
-_FOR_ORDERS_ALONE = 0.25
-"""Share of the remaining budget for interleavings, if only the order of calls is explored."""
-_FOR_FIRST_SINGLES = 0.8
-"""Maximum share of the budget for the first phase."""
-_FIRST_SINGLES = 1.5
-"""Weight of the likely single disturbances, relative to all other sources of the first phase."""
-_EXTEND = (1.5, 4.0)
-"""Weights of the schedules that extend others in the two phases, relative to one search for
-interleavings.
-"""
-_BEFORE_EXTENDING = (25, 5)
-"""Number of rounds of the other sources before them, so that a small budget has single disturbances."""
-_EXTENDED_AHEAD = 4
-"""Number of schedules that extend others, which are chosen together."""
-_SPARE_FOR_SINGLES = 1.25
-"""Factor for the turns of the remaining single disturbances, so that others can follow in the budget."""
-_LEAST_SHARE, _MOST_SHARE = 0.3, 0.8
-"""Limits of the share of single disturbances in the second phase."""
-
+from .tuning import (
+    EXTENDED_AHEAD,
+    EXTENDING_HEAD_STARTS,
+    EXTENDING_WEIGHTS,
+    FIRST_PHASE_SHARE,
+    FIRST_SINGLES_WEIGHT,
+    HEAD_START,
+    LEAST_SINGLES_SHARE,
+    MOST_SINGLES_SHARE,
+    ORDERS_ALONE_SHARE,
+    SPARE_FOR_SINGLES,
+)
 
 Plans: TypeAlias = Generator[Plan | None, Trial, None]
 """Plans, each of which is sent its trial. None ends a turn, in which usually one plan is played."""
@@ -136,7 +126,7 @@ class Explorer:
         orders, tally = self._orders(), self._tally
         if self._kinds <= SWITCHES:
             for source in orders:
-                yield _Phase([source], self._budget.part(tally.tried, _FOR_ORDERS_ALONE))
+                yield _Phase([source], self._budget.part(tally.tried, ORDERS_ALONE_SHARE))
             if self._has_tried_all():
                 return
         first, others = singles(self._undisturbed)
@@ -145,12 +135,12 @@ class Explorer:
             # The budget is too small for all of them, so try them in random order.
             first, others = singles(self._undisturbed, self._chance)
         likely, extending = self._single_plans(first), self._extending_plans()
-        beside = [*orders, Source(extending, _EXTEND[0], _BEFORE_EXTENDING[0])]
+        beside = [*orders, Source(extending, EXTENDING_WEIGHTS[0], EXTENDING_HEAD_STARTS[0])]
         if self._varies_numbers():
             beside.append(Source(self._plans_with_numbers([*first, *others])))
-        weight = _FIRST_SINGLES * sum(source.weight for source in beside)
-        source = Source(likely, weight, _HEAD_START)
-        budget = self._budget.part(tally.tried, _FOR_FIRST_SINGLES)
+        weight = FIRST_SINGLES_WEIGHT * sum(source.weight for source in beside)
+        source = Source(likely, weight, HEAD_START)
+        budget = self._budget.part(tally.tried, FIRST_PHASE_SHARE)
         yield _Phase([source, *beside], budget, until=source)
         # All sources go on without a head start.
         beside = [
@@ -160,17 +150,17 @@ class Explorer:
         ]
         if self._has_timers and {"switch", "jump"} <= self._kinds:
             beside.append(self._interleavings(late="late" in self._kinds, moves_time=True))
-        beside.append(Source(extending, _EXTEND[1], _BEFORE_EXTENDING[1]))
-        turns = _SPARE_FOR_SINGLES * (tally.all_singles - tally.singles)
+        beside.append(Source(extending, EXTENDING_WEIGHTS[1], EXTENDING_HEAD_STARTS[1]))
+        turns = SPARE_FOR_SINGLES * (tally.all_singles - tally.singles)
         share = turns / max(1.0, self._budget.expected(tally.tried))
-        share = min(_MOST_SHARE, max(_LEAST_SHARE, share))
+        share = min(MOST_SINGLES_SHARE, max(LEAST_SINGLES_SHARE, share))
         weight = share / (1 - share) * sum(source.weight for source in beside)
         remaining = _in_sequence(likely, self._single_plans(others))
         yield _Phase([Source(remaining, weight), *beside], self._budget)
 
     def _has_tried_all(self) -> bool:
         """Return whether the search ran all that ``kinds`` allows, which is only orders of calls."""
-        return self._tally.is_complete and self._kinds <= SWITCHES
+        return self._tally.orders.is_complete and self._kinds <= SWITCHES
 
     # -- interleavings ---------------------------------------------------------------------------
 
@@ -184,39 +174,40 @@ class Explorer:
             return []
         searches = [self._interleavings(late=False)]
         if "late" in self._kinds:
-            searches.append(self._interleavings(late=True, head_start=_HEAD_START))
+            searches.append(self._interleavings(late=True, head_start=HEAD_START))
         return searches
 
     def _interleavings(
         self, *, late: bool, moves_time: bool = False, head_start: float = 0.0
     ) -> Source:
-        self._tally.unfinished_order_searches += 1
+        self._tally.orders.unfinished_searches += 1
         tree = Interleavings(Branch(late=late, moves_time=moves_time))
         return Source(self._order_plans(tree), head_start=head_start)
 
     def _order_plans(self, tree: Interleavings) -> Plans:
-        tally, promises = self._tally, self._player.subject.promises
+        orders, promises = self._tally.orders, self._player.subject.promises
         had_read_order = promises.reads_order
         for branch in self._jobs.below(tree):
             trial = yield Plan(orders=branch)
             tree.learn(trial)
             if "redundant" not in trial.flags:
                 self._has_timers = self._has_timers or "timers" in trial.flags
-                tally.orders += 1
+                orders.number += 1
             yield None
-        tally.unfinished_order_searches -= 1
-        # Each interleaving runs with the random numbers of the undisturbed trial.
-        is_one_of_many = self._varies_numbers()
+        orders.unfinished_searches -= 1
+        # Each interleaving runs with the random numbers of the undisturbed trial, and code that is not
+        # explored may run in any order.
+        is_one_of_many = self._varies_numbers() or bool(self._tally.coverage.notes)
         is_exact = tree.is_exact and promises.reads_order == had_read_order
-        tally.has_all_orders = is_exact and not tally.coverage.notes and not is_one_of_many
+        orders.ran_all = is_exact and not is_one_of_many
         late, moves_time = tree.root.late, tree.root.moves_time
         has_all_times = moves_time or not self._has_timers
-        if tally.has_all_orders and (late or "late" not in self._kinds):
-            tally.is_complete = has_all_times or "jump" not in self._kinds
+        if orders.ran_all and (late or "late" not in self._kinds):
+            orders.is_complete = has_all_times or "jump" not in self._kinds
             if has_all_times:
-                tally.is_exhaustive = True
+                orders.is_exhaustive = True
                 if late or moves_time:
-                    tally.orders = tree.trials
+                    orders.number = tree.trials
 
     # -- disturbances ----------------------------------------------------------------------------------
 
@@ -253,7 +244,7 @@ class Explorer:
         """Return the next schedules that extend trials, which several processes can run together."""
         schedules = iter(self._frontier.next, None)
         new = (schedule for schedule in schedules if schedule not in self._player.outcomes)
-        return [Plan(schedule, notes=True) for schedule in itertools.islice(new, _EXTENDED_AHEAD)]
+        return [Plan(schedule, notes=True) for schedule in itertools.islice(new, EXTENDED_AHEAD)]
 
     def _plans_with_numbers(self, schedules: Sequence[Schedule]) -> Plans:
         """Yield plans with other random numbers, alone and with each of the schedules, in turn."""

@@ -16,19 +16,10 @@ from ..disturbances import KINDS, ORDERS, SWITCHES, TRIED, Disturbance, Kind
 from ..schedule import Schedule
 from ..trial import Plan, Point, Trial
 from .player import Player
+from .tuning import MOST_PARTS, MOST_REPLACEMENTS, NEAR_POINTS, REPLAYS
 
 _Breaks: TypeAlias = Callable[[Schedule], Schedule | None]
 """Runs a schedule; returns the disturbances that were applied, or None if the promise held."""
-MOST_PARTS = 1_000
-"""Maximum number of parts of a schedule that are tried together: all of them up to ten disturbances."""
-MOST_REPLACEMENTS = 200
-"""Maximum number of schedules that are tried with other disturbances than the failing one."""
-_NEXT_POINTS = 4
-"""Number of points of one strand, and of all others, at which a plainer disturbance is tried
-instead.
-"""
-REPLAYS = 5
-"""Number of times a failing schedule is replayed before it is reported."""
 
 
 def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
@@ -129,7 +120,7 @@ def _plainer(disturbance: Disturbance, trial: Trial, undisturbed: Trial) -> Iter
     points += [point for point in later if point.place not in known]
     own = [point for point in points if point.strand == disturbance.strand]
     others = [point for point in points if point.strand != disturbance.strand]
-    near = own[:_NEXT_POINTS] + others[:_NEXT_POINTS]
+    near = own[:NEAR_POINTS] + others[:NEAR_POINTS]
     kinds = TRIED[: KINDS[disturbance.kind].turn]
     for kind, point in itertools.product([kind for kind in kinds if kind not in ORDERS], near):
         yield from (instead for instead in point.disturbances() if instead.kind == kind)
