@@ -69,15 +69,18 @@ def _repeated_effect(evidence: Evidence) -> Findings:
     trial = evidence.trial
     if any(disturbance.kind == "duplicate" and disturbance.point for disturbance in trial.fired):
         return
-    before = evidence.usual.effects
+    before = evidence.undisturbed.effects
     if not before:
         return
     count: Counter[object] = Counter()
-    roots = {access.actor for access in evidence.plain.effects.accesses}
+    roots = {access.actor for access in evidence.undisturbed_trial.effects.accesses}
     end_us = (
-        max(access.at_us for access in evidence.plain.effects.accesses) - evidence.plain.start_us
+        max(access.at_us for access in evidence.undisturbed_trial.effects.accesses)
+        - evidence.undisturbed_trial.start_us
     )
-    usual = Counter((effect, access.actor) for effect, access in effects_of(evidence.plain))
+    usual = Counter(
+        (effect, access.actor) for effect, access in effects_of(evidence.undisturbed_trial)
+    )
     here: Counter[object] = Counter()
     is_again = any(disturbance.kind in _SECOND_TIME for disturbance in trial.fired)
     # A quota, a bucket or a window may allow more when time has passed.
@@ -99,7 +102,7 @@ def _repeated_effect(evidence: Evidence) -> Findings:
         is_more = is_attempt or is_relative
         if is_new and is_more and not evidence.counts_attempts(access):
             # Who does something else with a key may compensate for an earlier effect.
-            shapes = {other.shape for other in evidence.plain.effects.accesses}
+            shapes = {other.shape for other in evidence.undisturbed_trial.effects.accesses}
             others = (other for other in trial.effects.accesses if other.shape not in shapes)
             if all(
                 (other.client, other.keys[0]) != (access.client, access.keys[0]) for other in others
@@ -112,9 +115,9 @@ def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
     or a client has taken it.
     """
     client = evidence.disturbed
-    if StrandName.of(client).is_delivery is not of_delivery or not evidence.lost:
+    if StrandName.of(client).is_delivery is not of_delivery or not evidence.lost_effects:
         return
-    usual, here = _ends(evidence.plain, client), _ends(evidence.trial, client)
+    usual, here = _ends(evidence.undisturbed_trial, client), _ends(evidence.trial, client)
     if usual and not here:
         return  # It has taken nothing that could be lost.
     taken = [end for end in here if end.call is None]
@@ -124,10 +127,10 @@ def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
     last = [] if of_delivery else lost[-1:] or taken[-1:] or here[-1:]
     is_over = len(here) >= len(usual) > 0
     if client in evidence.workers or of_delivery:
-        is_left = evidence.residue or evidence.trial.effects.pending
+        is_left = evidence.left_keys or evidence.trial.effects.pending
         is_over = evidence.has_gone_on and (of_delivery or not is_left)
     ending = _description(*last) or f"{client} {'was acknowledged' if of_delivery else 'went on'}"
-    for effect in evidence.lost if is_over else ():
+    for effect in evidence.lost_effects if is_over else ():
         yield last[0].subject if last else client, f"{ending}, and nobody ran {effect.summary}"
 
 
@@ -150,34 +153,34 @@ def _partial_update(evidence: Evidence) -> Findings:
     """A client that was disturbed has one of two effects on a server, and nobody has the other."""
     client = evidence.disturbed
     is_started_again = client in evidence.workers or StrandName.of(client).is_delivery
-    if is_started_again or not evidence.lost:
+    if is_started_again or not evidence.lost_effects:
         return
-    plain, accesses = evidence.plain.effects.accesses, evidence.trial.effects.accesses
+    plain, accesses = evidence.undisturbed_trial.effects.accesses, evidence.trial.effects.accesses
     if any(access.name == "consume" for access in plain if access.actor == client):
         return  # It is a worker.
     # Gaps between numbers that a counter gave out are no state.
     usual = {access.shape for at, access in enumerate(plain) if not is_id(access, plain, at)}
     lasting = [
         access
-        for access in evidence.mine
+        for access in evidence.own_accesses
         if lasts(access, evidence.trial) and access.shape in usual
     ]
-    compared = set(_comparing_units(evidence.mine))
+    compared = set(_comparing_units(evidence.own_accesses))
     lasting = [access for access in lasting if access.unit not in compared]
     # A second attempt repairs all but what it cannot repeat.
     # A script that also notes an entry can recognise that it has run.
-    noted = {access.unit: access for access in evidence.mine if _is_entry(access)}
+    noted = {access.unit: access for access in evidence.own_accesses if _is_entry(access)}
     # A client that got an error could have taken back what it added; one that has crashed could not.
     is_alive = evidence.loss is not None and evidence.loss.kind != "crash"
     lasting = [
         access
         for access in lasting
         if access.call is None
-        and ((access.acquires and evidence.residue) or (access.is_relative and is_alive))
+        and ((access.acquires and evidence.left_keys) or (access.is_relative and is_alive))
         and noted.get(access.unit, access) is access
         and not evidence.counts_attempts(access)
     ]
-    for lost in evidence.lost:
+    for lost in evidence.lost_effects:
         is_repeated = any(
             access.text == lost.text and access.content == lost.content and access.changes
             for access in accesses

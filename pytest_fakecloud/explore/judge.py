@@ -32,7 +32,7 @@ class Judge:
         """The trials in one piece, with which those of other orders are compared, if any."""
         self.has_promise = has_promise
         """Whether anything is asserted; without a promise, an anomaly breaks a trial."""
-        self._usual: Evidence | None = None
+        self._first: Evidence | None = None
         """The evidence of the first trial, in which no disturbance happens unless the caller gave a
         schedule.
         """
@@ -41,8 +41,8 @@ class Judge:
 
     def compare_with_first(self, trial: Trial) -> None:
         """Compare later trials with this one, if it is the first."""
-        if self._usual is None:
-            self._usual = self._evidence(trial)
+        if self._first is None:
+            self._first = self._evidence(trial)
 
     def verdict(self, trial: Trial, history: TrialHistory, plan: Plan) -> Verdict:
         """Judge a trial that has just ended, while the fakes have the data that it left."""
@@ -100,11 +100,11 @@ class Judge:
         disturbances.
         """
         evidence = self._evidence(trial)
-        has_usual = not evidence.plain.fired
-        return find_anomalies(evidence, self.allowed) if has_usual else []
+        is_first_disturbed = bool(evidence.undisturbed_trial.fired)
+        return [] if is_first_disturbed else find_anomalies(evidence, self.allowed)
 
     def _evidence(self, trial: Trial) -> Evidence:
-        if self._usual is not None and trial is self._usual.trial:
-            return self._usual
+        if self._first is not None and trial is self._first.trial:
+            return self._first
         workers = frozenset(program.name for program in self.subject.programs if program.is_worker)
-        return Evidence(trial, self._usual, workers, self.serial)
+        return Evidence(trial, self._first, workers, self.serial)

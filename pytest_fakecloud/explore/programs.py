@@ -108,11 +108,13 @@ def chosen_fakes(cloud: BaseCloud, services: str | Iterable[str] | None) -> list
     fakes = [fake for fake in cloud.fakes() if hasattr(fake, "faults")]
     if services is None:
         return fakes
-    wanted = set(names_of("services", services))
-    names = {name for fake in fakes for name in (fake.name, fake.fixture)}
-    if wanted - names:
-        raise ContractError(unknown_name("fake", min(wanted - names), sorted(names)))
-    return [fake for fake in fakes if {fake.name, fake.fixture} & wanted]
+    requested_names = set(names_of("services", services))
+    known_names = {name for fake in fakes for name in (fake.name, fake.fixture)}
+    if requested_names - known_names:
+        raise ContractError(
+            unknown_name("fake", min(requested_names - known_names), sorted(known_names))
+        )
+    return [fake for fake in fakes if {fake.name, fake.fixture} & requested_names]
 
 
 def schedule_to_replay(argument: str | None, programs: Sequence[Program]) -> Schedule | None:

@@ -85,7 +85,7 @@ class Exploration:
     summary.
     """
 
-    def __init__(self, tally: Tally, wanted: Sequence[str], trust: Trust) -> None:
+    def __init__(self, tally: Tally, kinds_to_name: Sequence[str], trust: Trust) -> None:
         self.tried = tally.tried
         self.orders, self.is_exhaustive = tally.orders.number, tally.orders.is_exhaustive
         self.singles, self.all_singles = tally.singles, tally.all_singles
@@ -99,7 +99,7 @@ class Exploration:
         )
         self.points = dict(Counter(strand for strand, _ in places))
         self.kinds = dict(covered.kinds)
-        missing = [kind for kind in wanted if kind not in covered.kinds]
+        missing = [kind for kind in kinds_to_name if kind not in covered.kinds]
         reachable = covered.possible - covered.attempted
         self.untried = tuple(kind for kind in missing if kind not in reachable)
         # After all interleavings, another switch would only exchange independent calls.
@@ -108,7 +108,7 @@ class Exploration:
         self.unreached = tuple(kind for kind in missing if kind in reachable - needless)
         self.notes = tuple(covered.notes)
         self.inputs = tally.inputs
-        self._alone = tally.alone
+        self._one_process_reason = tally.one_process_reason
         self.reads, self.unwritten = trust.reads, trust.unwritten
         self.writes, self.unnoticed = trust.writes, trust.unnoticed
         self._trust = tuple(trust.lines())
@@ -118,7 +118,7 @@ class Exploration:
         self.seconds = tally.seconds
         self.seed = tally.seed
         self._has_same_numbers = (
-            covered.draws_numbers and "numbers" not in wanted and not tally.only_schedule
+            covered.draws_numbers and "numbers" not in kinds_to_name and not tally.only_schedule
         )
         what = "the promise held" if tally.has_promise else "no anomaly was found"
         self._text = f"{what} in {_summary(tally)}"
@@ -145,8 +145,8 @@ class Exploration:
         if self._has_same_numbers:
             lines.append("the random numbers were the same in each trial: kinds= omits 'numbers'")
         lines += self.notes
-        if self._alone:
-            lines.append(f"searched in one process: {self._alone}")
+        if self._one_process_reason:
+            lines.append(f"searched in one process: {self._one_process_reason}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:

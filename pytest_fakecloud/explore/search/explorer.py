@@ -106,11 +106,11 @@ class Explorer:
 
     def _take_turns(self, phase: _Phase) -> Trial | None:
         """Play the plans of several sources in turn; return the first trial that breaks the promise."""
-        going = list(phase.sources)
-        while going and phase.budget.remaining(self._tally.tried) > 0 and not self._has_tried_all():
+        sources, budget = list(phase.sources), phase.budget
+        while sources and budget.remaining(self._tally.tried) > 0 and not self._has_tried_all():
             if phase.until is not None and phase.until.is_over:
                 break
-            source = min(going, key=lambda source: source.rounds)
+            source = min(sources, key=lambda source: source.rounds)
             plan = source.begin_turn()
             while plan is not None:
                 trial = self._jobs.take(plan) or self._player.play(plan)
@@ -118,7 +118,7 @@ class Explorer:
                 if trial.broken is not None:
                     return trial
             if source.is_over:
-                going.remove(source)
+                sources.remove(source)
         return None
 
     def _phases(self) -> Iterator[_Phase]:

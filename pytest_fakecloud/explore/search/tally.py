@@ -175,7 +175,7 @@ class Tally:
     seed: int | str = 0
     has_promise: bool = True
     """Whether anything is asserted; without a promise, an anomaly breaks a trial."""
-    alone: str = ""
+    one_process_reason: str = ""
     """Why the search could not use the processes that the caller wanted."""
     anomalies: dict[tuple[str, str], ShownAnomaly] = field(default_factory=dict)
     """The anomalies that trials showed, by name and subject."""
@@ -206,7 +206,7 @@ class Tally:
         self.drawn += other.drawn
         self.coverage.add(other.coverage)
         self.seconds += other.seconds
-        self.alone = self.alone or other.alone
+        self.one_process_reason = self.one_process_reason or other.one_process_reason
         for subject, shown_anomaly in other.anomalies.items():
             self.anomalies.setdefault(subject, shown_anomaly)
         self.inputs += other.inputs
