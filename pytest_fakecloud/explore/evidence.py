@@ -68,10 +68,9 @@ class Evidence:
         self.reading = {command.unit for command in self.commands if not command.is_write}
         """The units of the commands that only read."""
 
-    def of_key(self, key: Touch, after: int = -1, before: int | None = None) -> Iterator[Access]:
-        """Yield the commands that access a key, between two indexes of ``commands``."""
-        end = len(self.commands) if before is None else before
-        return (self.commands[at] for at in self.places.get(key, ()) if after < at < end)
+    def of_key(self, key: Touch, after: int) -> Iterator[Access]:
+        """Yield the commands that access a key, after an index of ``commands``."""
+        return (self.commands[at] for at in self.places.get(key, ()) if at > after)
 
     def is_blind(self, write: Access) -> bool:
         """Return whether a write has no condition, and its script does not read."""

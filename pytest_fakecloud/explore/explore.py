@@ -20,7 +20,7 @@ from .patches import explored
 from .programs import (
     Functions,
     chosen_fakes,
-    current_replay,
+    inputs_to_replay,
     kinds_of,
     names_of,
     programs_of,
@@ -74,20 +74,14 @@ def explore(
     if options.setup is not None and not callable(options.setup):
         raise ContractError(f"setup={shown(options.setup)} is not a function")
     make_jobs = _jobs_in(options.processes)
-    examining: Callable[[World], AbstractContextManager[Any]] = contextlib.nullcontext
     if options.trust:
-        with importing("trust="):
-            from .guests.trust import examining
-        # What trials write is noted in this process only.
-        make_jobs = _jobs_in(1)
+        make_jobs = _jobs_in(1)  # What trials write is noted in this process only.
+    examining = _examining(options.trust)
     replayed = schedule_to_replay(options.schedule, programs)
     # With a seed, a search is the same each time, so it does not begin with what failed last time.
     cache = cloud._cache if options.seed is None else None
     seed = cloud.seed if options.seed is None else options.seed
-    reproduced = current_replay.get()
-    inputs = options.inputs
-    if inputs is None and reproduced is not None:
-        inputs = reproduced.inputs
+    inputs = inputs_to_replay(options.inputs)
     drawn = None
     if inputs is not None or has_drawn_inputs(programs):
         with importing("inputs="):
@@ -106,8 +100,9 @@ def explore(
         else:
             searches: list[Search] = []
             smaller = None if drawn is None else partial(drawn.smallest, player)
-            for part in [(player, budget)] if drawn is None else drawn.searches(player, budget):
-                searches.append(search(*part, seed, cache, make_jobs))
+            parts = [(player, budget)] if drawn is None else drawn.searches(player, budget)
+            for part, its_budget in parts:
+                searches.append(search(part, its_budget, seed, cache, make_jobs))
                 if searches[-1].failing is not None:
                     _raise_failure(searches, smaller)
             # Reports are about the input of most calls, with the numbers of all searches.
@@ -174,6 +169,15 @@ def playing(
             setup=options.setup,
         )
         yield Player(world, subject, allowed_anomalies, has_promise=asserts or not anomalies_break)
+
+
+def _examining(trust: bool) -> Callable[[World], AbstractContextManager[Any]]:
+    """Return a block in which the promise is examined, if the caller asks for it."""
+    if not trust:
+        return contextlib.nullcontext
+    with importing("trust="):
+        from .guests.trust import examining
+    return examining
 
 
 def _jobs_in(processes: int | Literal["auto"]) -> MakeJobs:

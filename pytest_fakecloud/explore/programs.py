@@ -130,6 +130,12 @@ def schedule_to_replay(argument: str | None, programs: Sequence[Program]) -> Sch
     return schedule
 
 
+def inputs_to_replay(argument: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return the only inputs to run with: those of the argument, or those of ``replay_schedule``."""
+    replay = current_replay.get()
+    return argument if argument is not None or replay is None else replay.inputs
+
+
 def _check_names(schedule: Schedule, programs: Sequence[Program]) -> None:
     """Raise ``ContractError`` for a disturbance of a strand that no program can begin."""
     clients = [program.name for program in programs]

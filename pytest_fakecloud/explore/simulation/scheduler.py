@@ -11,7 +11,18 @@ from collections.abc import Sequence
 from ...core.errors import ContractError, broken_promise, ends_the_test
 from ..disturbances import CLOCK
 from ..programs import check_has_run
-from ..trial import NO_EFFECTS, DueDelivery, Effects, Kept, Plan, Redundant, Trial
+from ..trial import (
+    NO_EFFECTS,
+    DueDelivery,
+    Effects,
+    Kept,
+    Plan,
+    Redundant,
+    StrandRecord,
+    Trial,
+    Verdict,
+    Wording,
+)
 from .calls import Calls
 from .clock import MOST_STEPS, ClockMove, Option, TrialClock
 from .decisions import Decisions
@@ -95,16 +106,36 @@ class Simulation:
 
     def frozen(self, effects: Effects = NO_EFFECTS, state: Kept | None = None) -> Trial:
         """Return the trial that has ended, with its effects on the fakes and the data that it left."""
-        strands, log, strategy = self.state.strands, self._log, self.state.strategy
-        lines = log.lines if self.state.plan.stacks else ()
+        log, plan, strategy = self._log, self.state.plan, self.state.strategy
+        if plan.stacks:
+            sources = distinct_places([line.lines for line in log.lines])
+            for line, source in zip(log.lines, sources, strict=True):
+                line.source = source
+        if log.has_overlap():
+            log.flags.add("overlap")
+        results = {name: repr(result) for name, result in self.history.results.items()}
+        errors = {s.title: s.error for s in self.state.strands if s.error is not None}
+        names = dict.fromkeys((*log.calls, *sorted(log.begun), *errors))
         is_cut = "cut" in log.flags
-        return log.frozen(
-            results={name: repr(result) for name, result in self.history.results.items()},
-            errors={strand.title: strand.error for strand in strands if strand.error is not None},
-            ids=self._fakes.deliveries.names(),
-            sources=distinct_places([line.lines for line in lines]),
-            effects=effects,
-            state=state,
+        return Trial(
+            log.schedule,
+            # A trial that repeats a known order has no result.
+            Verdict() if "redundant" in log.flags else Verdict(log.broken),
+            log.start_us,
+            tuple(log.fired),
+            tuple(log.lines),
+            tuple(log.steps),
+            tuple(log.points),
+            {
+                name: StrandRecord(log.calls[name], results.get(name), errors.get(name))
+                for name in names
+            },
+            log.handlers,
+            effects,
+            state,
+            notes=tuple(log.notes),
+            wording=Wording(self._fakes.deliveries.names(), log.silent_calls, log.idle_restarts),
+            flags=frozenset(log.flags),
             lesson=None if strategy is None else strategy.lesson(log.steps, is_cut=is_cut),
         )
 

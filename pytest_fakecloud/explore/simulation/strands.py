@@ -205,9 +205,10 @@ class Strand:
 
     @property
     def state(self) -> State:
-        """Whether the strand has begun, has the turn, waits for it, or has ended.
+        """The state, which only the methods below change.
 
-        A *parked* strand can go on at any time. One that is *waiting* also needs its condition or time.
+        A *running* strand has the turn. A *parked* strand can go on at any time, one that is *waiting*
+        needs its condition or its time for that.
         """
         return self._state
 
