@@ -129,28 +129,23 @@ class Turns:
 
     def yield_turn(self, strand: Strand) -> None:
         """Let the next strand run; return when it is this strand's turn again."""
-        chosen = self._choose() if self._passes_turn_on(strand) else None
-        if chosen is not strand:
-            self._wake(chosen)
-            if not self.has_ended:
-                strand.host.thread.gate.acquire()
+        self._pass_on(strand)
+        self._await_turn(strand)
         self._resume(strand)
 
     def _pass_on(self, strand: Strand) -> None:
-        """Let the next strand run, because a strand has ended in this thread."""
-        if not self.has_ended and self._passes_turn_on(strand):
-            self._wake(self._choose())
-        self._thread_is_done()
+        """Let the next strand run, unless another thread has seen to that while this one was blocked."""
+        if strand.is_stepped_over:
+            with self._lock:
+                strand.is_stepped_over = False
+                if self.current is not None or self._switching:
+                    return
+        self._wake(self._choose())
 
-    def _passes_turn_on(self, strand: Strand) -> bool:
-        """Return whether this strand's thread must choose the next strand; while the strand was
-        blocked, another thread may have done so.
-        """
-        if not strand.is_stepped_over:
-            return True
-        with self._lock:
-            strand.is_stepped_over = False
-            return self.current is None and not self._switching
+    def _await_turn(self, strand: Strand) -> None:
+        """Wait in the thread that runs a strand until the turn is given to it, or the trial ends."""
+        if not self.has_ended:
+            strand.host.thread.gate.acquire()
 
     def _resume(self, strand: Strand) -> None:
         if self.has_ended:
@@ -176,7 +171,7 @@ class Turns:
         self._threads.forget(threading.current_thread())
         self.by_thread.pop(strand.thread.ident, None)
         self._record_end(strand)
-        self._pass_on(strand)
+        self._leave(strand)
         Gate().acquire()
 
     def idle(self, host: Strand, waiting: Waiting) -> None:
@@ -188,8 +183,8 @@ class Turns:
             self.yield_turn(host)
         host.wait(waiting)
         host.loop.is_idle = True
-        self._wake(self._choose())
-        host.thread.gate.acquire()
+        self._pass_on(host)
+        self._await_turn(host)
         host.loop.is_idle = False
         chosen, host.loop.chosen = host.loop.chosen, None
         self._resume(host)
@@ -210,7 +205,7 @@ class Turns:
                 body()
             except BaseException as error:
                 strand.fail(error)
-        self._pass_on(strand)
+        self._leave(strand)
 
     @contextlib.contextmanager
     def _in_this_thread(self, strand: Strand) -> Iterator[None]:
@@ -270,9 +265,12 @@ class Turns:
             except BaseException as error:
                 strand.fail(error)
         rest()  # This thread may be the next to be woken.
-        self._pass_on(strand)
+        self._leave(strand)
 
-    def _thread_is_done(self) -> None:
+    def _leave(self, strand: Strand) -> None:
+        """Let the next strand run, because a strand has ended in this thread."""
+        if not self.has_ended:
+            self._pass_on(strand)
         with self._lock:
             self._live -= 1
             none = not self._live
