@@ -301,7 +301,8 @@ def _positions(trial: Trial) -> Iterator[int | None]:
     """Yield the position of each disturbance's line among the lines of its trial; None without one."""
     positions: defaultdict[Disturbance, deque[int]] = defaultdict(deque)
     for at, line in enumerate(trial.lines):
-        for disturbance in line.disturbances:
+        # The line of a delivery with several disturbances explains the first; others explain themselves.
+        for disturbance in line.disturbances[:1]:
             positions[disturbance].append(at)
     for disturbance in trial.fired:  # the same switch may happen twice
         yield positions[disturbance].popleft() if positions[disturbance] else None
