@@ -311,7 +311,7 @@ Handler: TypeAlias = tuple[str, Url]
 """A destination handler: the kind and the prefix of its route."""
 
 
-Kept: TypeAlias = tuple[BaseCloud, Snapshot]
+CloudState: TypeAlias = tuple[BaseCloud, Snapshot]
 """A cloud, with the data of its fakes."""
 NO_EFFECTS = Effects()
 
@@ -339,7 +339,7 @@ class Trial:
     handlers: Mapping[Handler, bool] = field(default_factory=dict)
 
     effects: Effects = NO_EFFECTS
-    state: Kept | None = None
+    state: CloudState | None = None
     notes: tuple[str, ...] = ()
     wording: Wording = Wording()
 

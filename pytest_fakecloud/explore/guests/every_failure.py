@@ -98,10 +98,10 @@ def _fail_each_call(
     ]
     if not points:
         names = ", ".join(sorted(player.subject.disturbed)) or "any fake"
-        made = "call to"
+        call_words = "call to"
         if not {"respond", "drop", "lose_response"}.intersection(faults):
-            made = "command with keys over the Redis protocol to a cluster among"
-        raise ContractError(f"the code made no {made} {names}, so there is nothing to fail")
+            call_words = "command with keys over the Redis protocol to a cluster among"
+        raise ContractError(f"the code made no {call_words} {names}, so there is nothing to fail")
     failures = []
     for fault in faults:
         detail = str(status) if fault == "respond" and status != 503 else ""

@@ -153,8 +153,8 @@ def likely_disturbances(trial: Trial) -> Iterator[_Added]:
     if last is None:
         return
     places = [(point.strand, point.number) for point in trial.points]
-    here = last.strand, last.point
-    after = trial.points[places.index(here) + 1 :] if here in places else trial.points[1:]
+    place = last.strand, last.point
+    after = trial.points[places.index(place) + 1 :] if place in places else trial.points[1:]
     for disturbance in itertools.chain(_delays(trial, last, after), _ends_of_spans(last, after)):
         yield (disturbance,)
 

@@ -131,8 +131,8 @@ def _plainer(disturbance: Disturbance, trial: Trial, undisturbed: Trial) -> Iter
 def _points_from(disturbance: Disturbance, trial: Trial) -> list[Point]:
     """Return the points of a trial from that of a disturbance on."""
     places = [(point.strand, point.number) for point in trial.points]
-    here = disturbance.strand, disturbance.point
-    return [*trial.points[places.index(here) :]] if here in places else []
+    place = disturbance.strand, disturbance.point
+    return [*trial.points[places.index(place) :]] if place in places else []
 
 
 def _single_switches(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:

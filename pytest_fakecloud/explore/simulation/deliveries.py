@@ -97,13 +97,13 @@ class DeliveryStrands(Part):
         self._state.touch_message(due)
         attempt = due.message.attempts[-1]
         if attempt.state != "delivered":
-            said = attempt.status if attempt.status is not None else "nothing"
+            answer = attempt.status if attempt.status is not None else "nothing"
             if due.message.state == "RETRY":
                 # The queue has lost the answer of a successful attempt.
                 is_success = attempt.status is not None and 200 <= attempt.status < 300
                 again = ", and is delivered again" if is_success else ", so it is retried"
-                said = f"{said}{again}"
-            self._state.add_line(name, f"answered {said}")
+                answer = f"{answer}{again}"
+            self._state.add_line(name, f"answered {answer}")
 
 
 def _delivery_words(due: DueDelivery, disturbances: Sequence[Disturbance]) -> str:

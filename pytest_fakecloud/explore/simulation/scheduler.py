@@ -13,9 +13,9 @@ from ..disturbances import CLOCK
 from ..programs import check_has_run
 from ..trial import (
     NO_EFFECTS,
+    CloudState,
     DueDelivery,
     Effects,
-    Kept,
     Plan,
     Redundant,
     StrandRecord,
@@ -104,7 +104,7 @@ class Simulation:
             if strand.error is not None:
                 log.breaks(broken_promise(strand.error))
 
-    def frozen(self, effects: Effects = NO_EFFECTS, state: Kept | None = None) -> Trial:
+    def frozen(self, effects: Effects = NO_EFFECTS, state: CloudState | None = None) -> Trial:
         """Return the trial that has ended, with its effects on the fakes and the data that it left."""
         log, plan, strategy = self._log, self.state.plan, self.state.strategy
         if plan.stacks:
