@@ -30,9 +30,9 @@ from .promises import Promises
 from .result.exploration import Exploration, Trust
 from .result.reproduce import raise_broken, replay_only
 from .search.coverage_checks import check_budget, check_covered
-from .search.jobs import Jobs
+from .search.lookahead import Lookahead
 from .search.player import Player
-from .search.search import MakeJobs, Search, search
+from .search.search import MakeLookahead, Search, search
 from .search.tally import budget_of, merged
 from .search.undisturbed import check_undisturbed
 from .simulation.state import Subject
@@ -73,9 +73,9 @@ def explore(
     programs = programs_of(run, options.workers)
     if options.setup is not None and not callable(options.setup):
         raise ContractError(f"setup={shown(options.setup)} is not a function")
-    make_jobs = _jobs_in(options.processes)
+    make_lookahead = _lookahead_in(options.processes)
     if options.trust:
-        make_jobs = _jobs_in(1)  # What trials write is noted in this process only.
+        make_lookahead = _lookahead_in(1)  # What trials write is noted in this process only.
     examining = _examining(options.trust)
     replayed = schedule_to_replay(options.schedule, programs)
     # With a seed, a search is the same each time, so it does not begin with what failed last time.
@@ -102,7 +102,7 @@ def explore(
             smaller = None if drawn is None else partial(drawn.smallest, player)
             parts = [(player, budget)] if drawn is None else drawn.searches(player, budget)
             for part, its_budget in parts:
-                searches.append(search(part, its_budget, seed, cache, make_jobs))
+                searches.append(search(part, its_budget, seed, cache, make_lookahead))
                 if searches[-1].failing is not None:
                     _raise_failure(searches, smaller)
             # Reports are about the input of most calls, with the numbers of all searches.
@@ -180,10 +180,10 @@ def _examining(trust: bool) -> Callable[[World], AbstractContextManager[Any]]:
     return examining
 
 
-def _jobs_in(processes: int | Literal["auto"]) -> MakeJobs:
+def _lookahead_in(processes: int | Literal["auto"]) -> MakeLookahead:
     """Return a function that makes what plays the trials of a search ahead of time."""
     if type(processes) is int and processes == 1:
-        return lambda player, _: Jobs(player)
+        return lambda player, _: Lookahead(player)
     with importing("processes="):
-        from .guests.ahead import jobs_in_processes, number_of_processes
-    return partial(jobs_in_processes, number_of_processes(processes))
+        from .guests.ahead import lookahead_in_processes, number_of_processes
+    return partial(lookahead_in_processes, number_of_processes(processes))

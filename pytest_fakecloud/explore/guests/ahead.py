@@ -28,7 +28,7 @@ from multiprocessing.connection import Connection
 
 from ...core.errors import ContractError, shown
 from ..search.dpor import Branch, Interleavings
-from ..search.jobs import Jobs
+from ..search.lookahead import Lookahead
 from ..search.player import Player
 from ..trial import NO_EFFECTS, Plan, Trial, Verdict, Wording
 
@@ -61,12 +61,12 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def jobs_in_processes(processes: int, player: Player, undisturbed: Trial) -> Jobs:
+def lookahead_in_processes(processes: int, player: Player, undisturbed: Trial) -> Lookahead:
     """Return what plays trials in several processes or, if that is impossible, in this one."""
     if processes > 1:
         player.tally.one_process_reason = _reason_for_one_process(undisturbed)
     return (
-        Jobs(player)
+        Lookahead(player)
         if processes == 1 or player.tally.one_process_reason
         else Ahead(player, processes)
     )
@@ -87,7 +87,7 @@ def _reason_for_one_process(undisturbed: Trial) -> str:
     return ""
 
 
-class Ahead(Jobs):
+class Ahead(Lookahead):
     """Plays the trials of a search in its own process or, ahead of time, in other processes."""
 
     def __init__(self, player: Player, processes: int) -> None:

@@ -21,7 +21,7 @@ from ..schedule import Schedule
 from ..trial import Plan, Trial
 from .dpor import Branch, Interleavings
 from .extend import Frontier
-from .jobs import Jobs
+from .lookahead import Lookahead
 from .player import Player
 from .singles import singles
 from .tally import SearchBudget
@@ -82,10 +82,15 @@ class Explorer:
     """Searches for a schedule that breaks the promise, within a budget."""
 
     def __init__(
-        self, player: Player, jobs: Jobs, undisturbed: Trial, budget: SearchBudget, seed: int | str
+        self,
+        player: Player,
+        lookahead: Lookahead,
+        undisturbed: Trial,
+        budget: SearchBudget,
+        seed: int | str,
     ) -> None:
         self._player = player
-        self._jobs = jobs
+        self._lookahead = lookahead
         self._undisturbed = undisturbed
         self._kinds = player.subject.kinds
         self._has_timers = "timers" in undisturbed.flags
@@ -113,7 +118,7 @@ class Explorer:
             source = min(sources, key=lambda source: source.rounds)
             plan = source.begin_turn()
             while plan is not None:
-                trial = self._jobs.take(plan) or self._player.play(plan)
+                trial = self._lookahead.take(plan) or self._player.play(plan)
                 plan = source.plans.send(trial)
                 if trial.broken is not None:
                     return trial
@@ -187,7 +192,7 @@ class Explorer:
     def _order_plans(self, tree: Interleavings) -> Plans:
         orders, promises = self._tally.orders, self._player.subject.promises
         had_read_order = promises.reads_order
-        for branch in self._jobs.below(tree):
+        for branch in self._lookahead.below(tree):
             trial = yield Plan(orders=branch)
             tree.learn(trial)
             if "redundant" not in trial.flags:
@@ -213,7 +218,7 @@ class Explorer:
 
     def _single_plans(self, schedules: Iterable[Schedule]) -> Plans:
         plans = (Plan(schedule, notes=True) for schedule in schedules)
-        for plan in self._jobs.through(plans):
+        for plan in self._lookahead.through(plans):
             varied = replace(plan, schedule=self._varied(plan.schedule))
             trial = yield varied
             if varied != plan and plan.schedule[0] not in trial.fired and trial.broken is None:
@@ -233,7 +238,7 @@ class Explorer:
                 return
             if not plans:
                 yield None  # A further single disturbance may lead to a trial that can be extended.
-            for plan in self._jobs.through(plans):
+            for plan in self._lookahead.through(plans):
                 if plan.schedule not in outcomes:
                     tally.extended += 1
                     trial = yield plan

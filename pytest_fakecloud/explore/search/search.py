@@ -11,14 +11,14 @@ from ...core.timers import monotonic
 from ..schedule import Schedule
 from ..trial import Plan, Trial
 from .explorer import Explorer
-from .jobs import Jobs
+from .lookahead import Lookahead
 from .player import Player
 from .shrinking import smallest
 from .store import Store
 from .tally import SearchBudget
 from .undisturbed import check_repeats, check_undisturbed, own_errors
 
-MakeJobs: TypeAlias = Callable[[Player, Trial], Jobs]
+MakeLookahead: TypeAlias = Callable[[Player, Trial], Lookahead]
 """Makes what plays the trials of a search ahead of time, if anything does."""
 
 
@@ -32,7 +32,7 @@ class Search(NamedTuple):
 
 
 def search(
-    player: Player, budget: SearchBudget, seed: int | str, cache: Any, make_jobs: MakeJobs
+    player: Player, budget: SearchBudget, seed: int | str, cache: Any, make_lookahead: MakeLookahead
 ) -> Search:
     """Search for a schedule that breaks the promise, and shrink it.
 
@@ -51,9 +51,9 @@ def search(
     check_repeats(player, undisturbed, "the second time")
     _check_can_fail(player, undisturbed)
     store = Store.of(player.subject, cache)
-    with contextlib.closing(make_jobs(player, undisturbed)) as jobs:
+    with contextlib.closing(make_lookahead(player, undisturbed)) as lookahead:
         began = monotonic()
-        explorer = Explorer(player, jobs, undisturbed, budget, seed)
+        explorer = Explorer(player, lookahead, undisturbed, budget, seed)
         failing = _stored_failure(player, store) or explorer.search()
         if failing is not None:
             failing = smallest(player, failing, undisturbed)

@@ -1,4 +1,4 @@
-"""The trials of a search that other processes play ahead of time: none, unless a subclass does that."""
+"""Trials that are played before the search asks for them: none, unless a subclass plays some."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from .dpor import Branch, Interleavings
 from .player import Player
 
 
-class Jobs:
-    """Sees the plans of a search before their turns. A subclass may play some of them ahead of time."""
+class Lookahead:
+    """The plans that a search will probably play. A subclass may play some of them ahead of time."""
 
     def __init__(self, player: Player) -> None:
         self._player = player
