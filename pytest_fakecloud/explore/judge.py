@@ -39,8 +39,8 @@ class Judge:
         self.is_last = False
         """Whether the patterns that are reported ``LAST`` count, because nothing else was found."""
 
-    def compare_with_first(self, trial: Trial) -> None:
-        """Compare later trials with this one, if it is the first."""
+    def remember_first(self, trial: Trial) -> None:
+        """Compare this trial and later ones with it, if it is the first."""
         if self._first is None:
             self._first = self._evidence(trial)
 

@@ -56,7 +56,7 @@ class Player:
             trial, history = self.world.play(self.subject, plan)
             if "redundant" in trial.flags:
                 return trial
-            self.judge.compare_with_first(trial)
+            self.judge.remember_first(trial)
             trial = replace(trial, verdict=self.judge.verdict(trial, history, plan))
         if counts:
             self.count(trial, plan)
@@ -64,7 +64,7 @@ class Player:
 
     def count(self, trial: Trial, plan: Plan) -> None:
         """Add a judged trial to the tally, and remember what its schedule led to."""
-        if "redundant" in trial.flags:  # as another process may have played it
+        if "redundant" in trial.flags:  # which another process has played
             return
         self.tally.add(trial, self.subject.inputs)
         if plan.orders is None:
