@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..core.journal import Results
-    from ..explore.explore import Checks, ExploreOptions
     from ..explore.guests.every_failure import FailureOptions
+    from ..explore.options import Checks, ExploreOptions
     from ..explore.programs import Functions
     from ..explore.result.exploration import Exploration
     from ..explore.result.failures import Failure

@@ -38,26 +38,28 @@ def _not_serializable(evidence: Evidence) -> Findings:
 
 
 def _foreign_release(evidence: Evidence) -> Findings:
-    for mine, other, key, place in evidence.takeovers:
+    for acquisition, other, key, place in evidence.takeovers:
         for command in evidence.of_key(key, place):
-            is_late = command.client == mine.client and command.changes
+            is_late = command.client == acquisition.client and command.changes
             # XX only tells that somebody holds the lock.
             if is_late and (evidence.is_blind(command) or "XX" in command.options):
-                yield key.name, _description(mine, other, command)
+                yield key.name, _description(acquisition, other, command)
             if is_late or (command.client == other.client and command.is_write):
                 break
 
 
 def _expired_lock(evidence: Evidence) -> Findings:
-    for mine, other, key, place in evidence.takeovers:
+    for acquisition, other, key, place in evidence.takeovers:
         peers = [command for command in evidence.commands if command.client == other.client]
         for command in evidence.commands[place + 1 :]:
-            is_late = command.client == mine.client and command.changes and key not in command.keys
+            is_late = (
+                command.client == acquisition.client and command.changes and key not in command.keys
+            )
             is_shared = any(command.keys[0] in peer.keys and command.meets(peer) for peer in peers)
             # What is added to data is not lost, whoever else adds to it.
             is_overwriting = command.name in kinds.LOSES_UPDATES and evidence.is_blind(command)
             if is_late and is_overwriting and is_shared:
-                yield key.name, _description(mine, other, command)
+                yield key.name, _description(acquisition, other, command)
                 break
 
 
@@ -69,16 +71,19 @@ def _repeated_effect(evidence: Evidence) -> Findings:
     trial = evidence.trial
     if any(disturbance.kind == "duplicate" and disturbance.point for disturbance in trial.fired):
         return
-    before = evidence.usual.effects
-    if not before:
+    undisturbed_counts = evidence.undisturbed.effects
+    if not undisturbed_counts:
         return
     count: Counter[object] = Counter()
-    roots = {access.actor for access in evidence.plain.effects.accesses}
+    roots = {access.actor for access in evidence.undisturbed_trial.effects.accesses}
     end_us = (
-        max(access.at_us for access in evidence.plain.effects.accesses) - evidence.plain.start_us
+        max(access.at_us for access in evidence.undisturbed_trial.effects.accesses)
+        - evidence.undisturbed_trial.start_us
     )
-    usual = Counter((effect, access.actor) for effect, access in effects_of(evidence.plain))
-    here: Counter[object] = Counter()
+    usual_counts = Counter(
+        (effect, access.actor) for effect, access in effects_of(evidence.undisturbed_trial)
+    )
+    counts_by_root: Counter[object] = Counter()
     is_again = any(disturbance.kind in _SECOND_TIME for disturbance in trial.fired)
     # A quota, a bucket or a window may allow more when time has passed.
     is_allowed = any(
@@ -88,10 +93,10 @@ def _repeated_effect(evidence: Evidence) -> Findings:
     for effect, access in effects_of(trial):
         root = access.actor
         count[effect] += 1
-        here[effect, root] += 1
-        is_new = 0 < before[effect] == count[effect] - 1
+        counts_by_root[effect, root] += 1
+        is_new = 0 < undisturbed_counts[effect] == count[effect] - 1
         # A client whose first attempt was refused something may get it here, or later than usual.
-        is_second = here[effect, root] > max(1, usual[effect, root])
+        is_second = counts_by_root[effect, root] > max(1, usual_counts[effect, root])
         is_later = access.at_us - trial.start_us > end_us
         is_attempt = is_again and (access.made_by.is_delivery or access.made_by.attempt > 1)
         is_attempt = is_attempt and (is_second or root not in roots)
@@ -99,7 +104,7 @@ def _repeated_effect(evidence: Evidence) -> Findings:
         is_more = is_attempt or is_relative
         if is_new and is_more and not evidence.counts_attempts(access):
             # Who does something else with a key may compensate for an earlier effect.
-            shapes = {other.shape for other in evidence.plain.effects.accesses}
+            shapes = {other.shape for other in evidence.undisturbed_trial.effects.accesses}
             others = (other for other in trial.effects.accesses if other.shape not in shapes)
             if all(
                 (other.client, other.keys[0]) != (access.client, access.keys[0]) for other in others
@@ -112,82 +117,103 @@ def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
     or a client has taken it.
     """
     client = evidence.disturbed
-    if StrandName.of(client).is_delivery is not of_delivery or not evidence.lost:
+    if StrandName.of(client).is_delivery is not of_delivery or not evidence.lost_effects:
         return
-    usual, here = _ends(evidence.plain, client), _ends(evidence.trial, client)
-    if usual and not here:
+    undisturbed_ends, ends = (
+        _ends(evidence.undisturbed_trial, client),
+        _ends(evidence.trial, client),
+    )
+    if undisturbed_ends and not ends:
         return  # It has taken nothing that could be lost.
-    taken = [end for end in here if end.call is None]
+    takings = [end for end in ends if end.call is None]
     # A worker that starts again takes more, which it does not lose.
     stopped = {disturbance.strand for disturbance in evidence.trial.fired}
-    lost = [end for end in taken if end.client in stopped]
-    last = [] if of_delivery else lost[-1:] or taken[-1:] or here[-1:]
-    is_over = len(here) >= len(usual) > 0
+    lost_takings = [end for end in takings if end.client in stopped]
+    last_taking = [] if of_delivery else lost_takings[-1:] or takings[-1:] or ends[-1:]
+    is_over = len(ends) >= len(undisturbed_ends) > 0
     if client in evidence.workers or of_delivery:
-        is_left = evidence.residue or evidence.trial.effects.pending
+        is_left = evidence.left_keys or evidence.trial.effects.pending
         is_over = evidence.has_gone_on and (of_delivery or not is_left)
-    ending = _description(*last) or f"{client} {'was acknowledged' if of_delivery else 'went on'}"
-    for effect in evidence.lost if is_over else ():
-        yield last[0].subject if last else client, f"{ending}, and nobody ran {effect.summary}"
+    ending = (
+        _description(*last_taking) or f"{client} {'was acknowledged' if of_delivery else 'went on'}"
+    )
+    for effect in evidence.lost_effects if is_over else ():
+        yield (
+            last_taking[0].subject if last_taking else client,
+            f"{ending}, and nobody ran {effect.summary}",
+        )
 
 
 def _ends(trial: Trial, client: str) -> list[Access]:
     """Return the accesses by which a client and its restarts took work for good."""
-    own = [access for access in trial.effects.accesses if access.actor == client]
+    own_accesses = [access for access in trial.effects.accesses if access.actor == client]
     # A script that notes elsewhere what it takes loses nothing.
     noted_units = {
-        access.unit for access in own if access.changes and access.name not in kinds.CONSUMES
+        access.unit
+        for access in own_accesses
+        if access.changes and access.name not in kinds.CONSUMES
     }
-    taken = [
-        access for access in own if access.name in kinds.CONSUMES and access.before[0] is not None
+    takings = [
+        access
+        for access in own_accesses
+        if access.name in kinds.CONSUMES and access.before[0] is not None
     ]
-    consumed = [access for access in own if access.commits_records]
-    consumed = [access for access in consumed if access.name == "commit"] or consumed
-    return [*consumed, *(access for access in taken if access.unit not in noted_units)]
+    commits = [access for access in own_accesses if access.commits_records]
+    commits = [access for access in commits if access.name == "commit"] or commits
+    return [*commits, *(access for access in takings if access.unit not in noted_units)]
 
 
 def _partial_update(evidence: Evidence) -> Findings:
     """A client that was disturbed has one of two effects on a server, and nobody has the other."""
     client = evidence.disturbed
     is_started_again = client in evidence.workers or StrandName.of(client).is_delivery
-    if is_started_again or not evidence.lost:
+    if is_started_again or not evidence.lost_effects:
         return
-    plain, accesses = evidence.plain.effects.accesses, evidence.trial.effects.accesses
-    if any(access.name == "consume" for access in plain if access.actor == client):
+    undisturbed_accesses, accesses = (
+        evidence.undisturbed_trial.effects.accesses,
+        evidence.trial.effects.accesses,
+    )
+    if any(access.name == "consume" for access in undisturbed_accesses if access.actor == client):
         return  # It is a worker.
     # Gaps between numbers that a counter gave out are no state.
-    usual = {access.shape for at, access in enumerate(plain) if not is_id(access, plain, at)}
+    usual_shapes = {
+        access.shape
+        for at, access in enumerate(undisturbed_accesses)
+        if not is_id(access, undisturbed_accesses, at)
+    }
     lasting = [
         access
-        for access in evidence.mine
-        if lasts(access, evidence.trial) and access.shape in usual
+        for access in evidence.own_accesses
+        if lasts(access, evidence.trial) and access.shape in usual_shapes
     ]
-    compared = set(_comparing_units(evidence.mine))
+    compared = set(_comparing_units(evidence.own_accesses))
     lasting = [access for access in lasting if access.unit not in compared]
     # A second attempt repairs all but what it cannot repeat.
     # A script that also notes an entry can recognise that it has run.
-    noted = {access.unit: access for access in evidence.mine if _is_entry(access)}
+    entries = {access.unit: access for access in evidence.own_accesses if _is_entry(access)}
     # A client that got an error could have taken back what it added; one that has crashed could not.
     is_alive = evidence.loss is not None and evidence.loss.kind != "crash"
     lasting = [
         access
         for access in lasting
         if access.call is None
-        and ((access.acquires and evidence.residue) or (access.is_relative and is_alive))
-        and noted.get(access.unit, access) is access
+        and ((access.acquires and evidence.left_keys) or (access.is_relative and is_alive))
+        and entries.get(access.unit, access) is access
         and not evidence.counts_attempts(access)
     ]
-    for lost in evidence.lost:
+    for lost_effect in evidence.lost_effects:
         is_repeated = any(
-            access.text == lost.text and access.content == lost.content and access.changes
+            access.text == lost_effect.text
+            and access.content == lost_effect.content
+            and access.changes
             for access in accesses
         )
         for effect in () if is_repeated else lasting:
-            is_one_store = effect.keys[0].fake == lost.keys[0].fake
-            if is_one_store and {*effect.keys}.isdisjoint(lost.keys):
+            is_one_store = effect.keys[0].fake == lost_effect.keys[0].fake
+            if is_one_store and {*effect.keys}.isdisjoint(lost_effect.keys):
                 yield (
-                    f"{effect.subject}, {lost.subject}",
-                    f"{_description(effect)}, and nobody ran {lost.summary}",
+                    f"{effect.subject}, {lost_effect.subject}",
+                    f"{_description(effect)}, and nobody ran {lost_effect.summary}",
                 )
                 break
 

@@ -36,12 +36,16 @@ class Evidence:
     """
 
     def __init__(
-        self, trial: Trial, usual: Evidence | None, workers: frozenset[str], serial: Serial | None
+        self,
+        trial: Trial,
+        undisturbed: Evidence | None,
+        workers: frozenset[str],
+        serial: Serial | None,
     ) -> None:
         self.trial = trial
-        self.usual = self if usual is None else usual
+        self.undisturbed = self if undisturbed is None else undisturbed
         """The evidence of the trial without disturbances, which what is compared with it shares."""
-        self.plain = self.usual.trial
+        self.undisturbed_trial = self.undisturbed.trial
         self.workers = workers
         """The names of the clients that start again when they fail."""
         self.serial = serial
@@ -64,10 +68,9 @@ class Evidence:
         self.reading = {command.unit for command in self.commands if not command.is_write}
         """The units of the commands that only read."""
 
-    def of_key(self, key: Touch, after: int = -1, before: int | None = None) -> Iterator[Access]:
-        """Yield the commands that access a key, between two indexes of ``commands``."""
-        end = len(self.commands) if before is None else before
-        return (self.commands[at] for at in self.places.get(key, ()) if after < at < end)
+    def of_key(self, key: Touch, after: int) -> Iterator[Access]:
+        """Yield the commands that access a key, after an index of ``commands``."""
+        return (self.commands[at] for at in self.places.get(key, ()) if at > after)
 
     def is_blind(self, write: Access) -> bool:
         """Return whether a write has no condition, and its script does not read."""
@@ -79,15 +82,15 @@ class Evidence:
     def takeovers(self) -> list[tuple[Access, Access, Touch, int]]:
         """Each client's lock, the next holder's, their key, and the index of the latter."""
         takeovers = []
-        for at, mine in self.shared:
-            key = mine.keys[0]
-            for place in self.places[key] if mine.acquires else ():
+        for at, acquisition in self.shared:
+            key = acquisition.keys[0]
+            for place in self.places[key] if acquisition.acquires else ():
                 other = self.commands[place]
                 if place <= at or not other.is_write:
                     continue
-                if other.client == mine.client or other.acquires:
-                    if other.client != mine.client:
-                        takeovers.append((mine, other, key, place))
+                if other.client == acquisition.client or other.acquires:
+                    if other.client != acquisition.client:
+                        takeovers.append((acquisition, other, key, place))
                     break
         return takeovers
 
@@ -123,12 +126,12 @@ class Evidence:
             return any(
                 actor_of(delivery) == self.disturbed for delivery in self.trial.effects.acknowledged
             )
-        starts = [access.client for access in self.mine]
+        starts = [access.client for access in self.own_accesses]
         is_dead = self.loss is not None and self.loss.kind == "crash" and self.loss.strand
         return bool(starts) and starts[-1] not in self.trial.errors and starts[-1] != is_dead
 
     @cached_property
-    def mine(self) -> list[Access]:
+    def own_accesses(self) -> list[Access]:
         """The accesses of the disturbed client and of its restarts."""
         return [access for access in self.trial.effects.accesses if access.actor == self.disturbed]
 
@@ -147,7 +150,7 @@ class Evidence:
         return Counter(effect for effect, _ in effects_of(self.trial))
 
     @cached_property
-    def lost(self) -> Sequence[Access]:
+    def lost_effects(self) -> Sequence[Access]:
         """Those lasting effects of the disturbed client that it has without the disturbance, but that
         neither it nor anybody else had here; none if it did something else instead.
 
@@ -159,9 +162,9 @@ class Evidence:
             or self.lacks_work
             or any(
                 access.changes
-                and access.shape not in self.usual.changes
+                and access.shape not in self.undisturbed.changes
                 and access.name not in OF_CONSUMERS
-                for access in self.mine
+                for access in self.own_accesses
             )
         ):
             return ()
@@ -172,7 +175,7 @@ class Evidence:
             return ()  # A dead letter waits for a person.
         later = [
             access
-            for access in self.mine
+            for access in self.own_accesses
             if access.client != self.loss.strand and access.call is None
         ]
         if any(
@@ -182,8 +185,10 @@ class Evidence:
             for access in later
         ):
             return ()
-        strange = (command for command in self.commands if command.actor != self.disturbed)
-        others = {key for command in strange if command.changes for key in command.keys}
+        commands_of_others = (
+            command for command in self.commands if command.actor != self.disturbed
+        )
+        others = {key for command in commands_of_others if command.changes for key in command.keys}
         return [
             effect
             for effect in self._missing()
@@ -203,22 +208,25 @@ class Evidence:
             for access in self.trial.effects.accesses
             if access.changes or (access.name in kinds.REPEATABLE and not access.has_condition)
         )
-        done = Counter(aspect for access in effective for aspect in (access.shape, access.text))
-        usual = self.usual.changes
-        rare = (
+        counts = Counter(aspect for access in effective for aspect in (access.shape, access.text))
+        usual_counts = self.undisturbed.changes
+        rarer = (
             access
-            for access in self.plain.effects.accesses
-            if done[access.shape] < usual[access.shape]
+            for access in self.undisturbed_trial.effects.accesses
+            if counts[access.shape] < usual_counts[access.shape]
         )
         return [
             access
-            for access in rare
-            if lasts(access, self.plain) and done[access.text] < usual[access.text]
+            for access in rarer
+            if lasts(access, self.undisturbed_trial)
+            and counts[access.text] < usual_counts[access.text]
         ]
 
     def _is_superseded(self, effect: Access) -> bool:
         """Return whether without the disturbance, too, nothing remains of an effect."""
-        later = self.plain.effects.accesses[self.plain.effects.accesses.index(effect) + 1 :]
+        later = self.undisturbed_trial.effects.accesses[
+            self.undisturbed_trial.effects.accesses.index(effect) + 1 :
+        ]
         same = (
             access for access in later if (access.name, access.keys) == (effect.name, effect.keys)
         )
@@ -233,9 +241,13 @@ class Evidence:
         """
         if self.loss is None or self.loss.kind not in _LOSSES_OF_ALL:
             return False
-        own = [access for access in self.plain.effects.accesses if access.actor == self.disturbed]
+        own = [
+            access
+            for access in self.undisturbed_trial.effects.accesses
+            if access.actor == self.disturbed
+        ]
         sources = {key for access in own for key in access.keys}
-        missing = _writes_by_root(self.plain) - _writes_by_root(self.trial)
+        missing = _writes_by_root(self.undisturbed_trial) - _writes_by_root(self.trial)
         writes = (key._replace(writes=True) for root, key in missing if root != self.disturbed)
         return any(write.conflicts(source) for write in writes for source in sources)
 
@@ -256,14 +268,14 @@ class Evidence:
         return all((write.name, write.keys, write.fields) == counted for write in first.values())
 
     @property
-    def residue(self) -> list[Touch]:
+    def left_keys(self) -> list[Touch]:
         """The keys that the disturbed client left, and that are gone without the disturbance."""
         return [
             access.keys[-1]
-            for access in self.mine
+            for access in self.own_accesses
             if access.changes
             and self.trial.effects.remaining.get(access.keys[-1])
-            and access.keys[-1] not in self.plain.effects.remaining
+            and access.keys[-1] not in self.undisturbed_trial.effects.remaining
         ]
 
 

@@ -197,7 +197,7 @@ class Fakes:
     _start_us: int
     _data: Any
     """The state to which each trial returns."""
-    _left: Sequence[int]
+    _memory_left: Sequence[int]
     """The bytes that clients may add to it in each key-value engine."""
 
     def __init__(self, cloud: BaseCloud) -> None:
@@ -250,7 +250,7 @@ class Fakes:
         self._start_us, self._data = self.clock.now_us(), self.cloud.snapshot()
         for memory in self._memories:
             memory.has_room()
-        self._left = [memory.left for memory in self._memories]
+        self._memory_left = [memory.left for memory in self._memories]
 
     def reset(self) -> None:
         """Return to the baseline: data, clock and credentials."""
@@ -266,7 +266,7 @@ class Fakes:
             self.clock.rewind(to_datetime(self._start_us), "frozen")
         self.cloud.restore(self._data)
         # An engine would measure all its keys again: most of the time of a trial with 10,000 keys.
-        for memory, left in zip(self._memories, self._left, strict=True):
+        for memory, left in zip(self._memories, self._memory_left, strict=True):
             memory.left = left
         context_of(self.cloud).ids.reseed(self.cloud.seed)
         if self.process_time is not None:

@@ -32,12 +32,17 @@ class Judge:
         """The trials in one piece, with which those of other orders are compared, if any."""
         self.has_promise = has_promise
         """Whether anything is asserted; without a promise, an anomaly breaks a trial."""
-        self.usual: Evidence | None = None
+        self._first: Evidence | None = None
         """The evidence of the first trial, in which no disturbance happens unless the caller gave a
         schedule.
         """
         self.is_last = False
         """Whether the patterns that are reported ``LAST`` count, because nothing else was found."""
+
+    def remember_first(self, trial: Trial) -> None:
+        """Compare this trial and later ones with it, if it is the first."""
+        if self._first is None:
+            self._first = self._evidence(trial)
 
     def verdict(self, trial: Trial, history: TrialHistory, plan: Plan) -> Verdict:
         """Judge a trial that has just ended, while the fakes have the data that it left."""
@@ -94,7 +99,12 @@ class Judge:
         """Return the anomalies that a comparison with the first trial shows, if that had no
         disturbances.
         """
+        evidence = self._evidence(trial)
+        is_first_disturbed = bool(evidence.undisturbed_trial.fired)
+        return [] if is_first_disturbed else find_anomalies(evidence, self.allowed)
+
+    def _evidence(self, trial: Trial) -> Evidence:
+        if self._first is not None and trial is self._first.trial:
+            return self._first
         workers = frozenset(program.name for program in self.subject.programs if program.is_worker)
-        evidence = Evidence(trial, self.usual, workers, self.serial)
-        self.usual = evidence.usual
-        return [] if self.usual.trial.fired else find_anomalies(evidence, self.allowed)
+        return Evidence(trial, self._first, workers, self.serial)

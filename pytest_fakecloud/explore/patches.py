@@ -123,11 +123,11 @@ def _stop_time(world: World, exits: Exits) -> None:
     swap(exits, clock, "wait", partial(world.waits.of_command, clock.wait))
 
 
-def _steer_process(world: World, exits: Exits, wanted: bool | None) -> None:
-    """Make the process's time follow the clock, if that is possible and wanted."""
-    if wanted is None:
-        wanted = importlib.util.find_spec("time_machine") is not None
-    if wanted and not world.clock.anchored:
+def _steer_process(world: World, exits: Exits, follows_clock: bool | None) -> None:
+    """Make the process's time follow the clock, unless the caller or the system forbids it."""
+    if follows_clock is None:
+        follows_clock = importlib.util.find_spec("time_machine") is not None
+    if follows_clock and not world.clock.anchored:
         world.process_time = ProcessTime(world.clock)
         world.process_time.on_read = world.note_clock_read
         exits.callback(world.process_time.stop)

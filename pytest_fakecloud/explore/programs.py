@@ -108,11 +108,13 @@ def chosen_fakes(cloud: BaseCloud, services: str | Iterable[str] | None) -> list
     fakes = [fake for fake in cloud.fakes() if hasattr(fake, "faults")]
     if services is None:
         return fakes
-    wanted = set(names_of("services", services))
-    names = {name for fake in fakes for name in (fake.name, fake.fixture)}
-    if wanted - names:
-        raise ContractError(unknown_name("fake", min(wanted - names), sorted(names)))
-    return [fake for fake in fakes if {fake.name, fake.fixture} & wanted]
+    requested_names = set(names_of("services", services))
+    known_names = {name for fake in fakes for name in (fake.name, fake.fixture)}
+    if requested_names - known_names:
+        raise ContractError(
+            unknown_name("fake", min(requested_names - known_names), sorted(known_names))
+        )
+    return [fake for fake in fakes if {fake.name, fake.fixture} & requested_names]
 
 
 def schedule_to_replay(argument: str | None, programs: Sequence[Program]) -> Schedule | None:
@@ -126,6 +128,12 @@ def schedule_to_replay(argument: str | None, programs: Sequence[Program]) -> Sch
     schedule = Schedule.parse(text)
     _check_names(schedule, programs)
     return schedule
+
+
+def inputs_to_replay(argument: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return the only inputs to run with: those of the argument, or those of ``replay_schedule``."""
+    replay = current_replay.get()
+    return argument if argument is not None or replay is None else replay.inputs
 
 
 def _check_names(schedule: Schedule, programs: Sequence[Program]) -> None:

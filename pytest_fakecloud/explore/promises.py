@@ -149,12 +149,12 @@ def never(predicate: Callable[..., object]) -> Check:
     return _at_each_step(Predicate(predicate, "never"), False)
 
 
-def _at_each_step(predicate: Predicate, wanted: bool) -> StepPromise:
+def _at_each_step(predicate: Predicate, expected: bool) -> StepPromise:
     def at_step(history: History) -> None:
         __tracebackhide__ = True
         value = predicate.verdict(history)
         # A predicate that returns None contains assertions.
-        if value is not None and bool(value) is not wanted:
+        if value is not None and bool(value) is not expected:
             text = f"{predicate.promise}: {predicate.name} returned {shown(value)}"
             raise _broken(text, predicate.looks(history))
 

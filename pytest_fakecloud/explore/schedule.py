@@ -8,9 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..core.errors import ContractError, shown
 from .disturbances import RANDOM, SWITCHES, Disturbance
 
-MOST_DISTURBANCES = 6
-"""Maximum number of disturbances in a schedule of a search, besides orders of calls."""
-
 
 class Schedule(tuple[Disturbance, ...]):
     """A list of disturbances, written ``"pay.2 lose_response, delivery1.0

@@ -30,7 +30,7 @@ _LONGEST = 120
 
 Play: TypeAlias = Callable[[Plan, Collection[str]], Trial | None]
 """Plays a trial in one piece without some of the clients; returns None if the code cannot run so."""
-_Left: TypeAlias = Mapping[tuple[str, ...], str]
+_Outcome: TypeAlias = Mapping[tuple[str, ...], str]
 """What a trial leaves, by what it is: keys, records, messages and results."""
 
 
@@ -51,12 +51,12 @@ class Pieces:
 
     def next(self, trial: Trial) -> Pieces | None:
         """Return the order that follows the one in which a trial ran; None after the last one."""
-        made: list[tuple[int, int]] = [*trial.lesson]
-        while made and made[-1][0] + 1 >= made[-1][1]:
-            made.pop()
-        if not made:
+        choices: list[tuple[int, int]] = [*trial.lesson]
+        while choices and choices[-1][0] + 1 >= choices[-1][1]:
+            choices.pop()
+        if not choices:
             return None
-        *earlier, last = (choice for choice, _ in made)
+        *earlier, last = (choice for choice, _ in choices)
         return Pieces(self.begin, (*earlier, last + 1))
 
 
@@ -69,7 +69,7 @@ class InOnePiece:
     def __init__(self, order: Pieces) -> None:
         self.pieces = order.begin
         self._choices = order.choices
-        self._made: list[tuple[int, int]] = []
+        self._choices_made: list[tuple[int, int]] = []
         """The choices so far, each with the number of strands that could run."""
         self._latest = ""
 
@@ -77,15 +77,15 @@ class InOnePiece:
         programs = {StrandName.of(option).program for option in options}
         goes_on = self.pieces == "start" or len(programs) == 1
         if self._latest not in options or not goes_on:
-            at = len(self._made)
+            at = len(self._choices_made)
             choice = self._choices[at] if at < len(self._choices) else 0
-            self._made.append((choice, len(options)))
+            self._choices_made.append((choice, len(options)))
             self._latest = options[choice]
         return self._latest
 
     def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> Sequence[tuple[int, int]]:
         """Return the choices that the trial has made, from which the next order follows."""
-        return self._made
+        return self._choices_made
 
 
 class Serial:
@@ -175,13 +175,15 @@ def _is_judged(trial: Trial) -> bool:
 def _compare(trial: Trial, piece: Trial, clients: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield what two trials leave that differs, and both in words."""
     caches = _invalidated(trial)
-    left, usual = _left(trial, caches, clients), _left(piece, caches, clients)
-    for subject in dict.fromkeys((*left, *usual)):
+    outcome, serial_outcome = _outcome(trial, caches, clients), _outcome(piece, caches, clients)
+    for subject in dict.fromkeys((*outcome, *serial_outcome)):
         kind, name = subject[0], subject[-1]
-        here, there = (side.get(subject, _MISSING[kind]) for side in (left, usual))
-        if here != there:
-            here, there = cut(here, _LONGEST), cut(there, _LONGEST)
-            yield name, f"{name} {here}; it {there} if each client runs in one piece"
+        text, serial_text = (
+            side.get(subject, _MISSING[kind]) for side in (outcome, serial_outcome)
+        )
+        if text != serial_text:
+            text, serial_text = cut(text, _LONGEST), cut(serial_text, _LONGEST)
+            yield name, f"{name} {text}; it {serial_text} if each client runs in one piece"
 
 
 _MISSING = {
@@ -190,14 +192,14 @@ _MISSING = {
 """The words for what is left by one of two trials only, by its kind."""
 
 
-def _left(
+def _outcome(
     trial: Trial, caches: Collection[tuple[str, str, str]], clients: Collection[str]
-) -> _Left:
+) -> _Outcome:
     """Return what a trial leaves, in words: data, how often they were set, messages and results."""
-    left: dict[tuple[str, ...], str] = {}
+    outcome: dict[tuple[str, ...], str] = {}
     for data, content in (*trial.effects.left.items(), *trial.effects.left_with_ttl.items()):
         if data in caches or data in trial.effects.left:
-            left["data", *data] = f"is {content}"
+            outcome["data", *data] = f"is {content}"
     changes: Counter[tuple[str, ...]] = Counter()
     messages: Counter[str] = Counter()
     for access in trial.effects.accesses:
@@ -207,13 +209,13 @@ def _left(
             # Two clients that overwrite the same data have both acted, although one is seen.
             changes.update(key[:3] for key in access.keys if trial.effects.remaining.get(key))
     for subject, number in changes.items():
-        left["changes", *subject] = f"is set {counted(number, 'time')}"
+        outcome["changes", *subject] = f"is set {counted(number, 'time')}"
     for message, number in messages.items():
-        left["messages", message] = f"is sent {counted(number, 'time')}"
+        outcome["messages", message] = f"is sent {counted(number, 'time')}"
     for name, strand in trial.strands.items():
         if name in clients and strand.result is not None and " at 0x" not in strand.result:
-            left["results", f"the result of {name}"] = f"is {varied(strand.result)}"
-    return {tuple(map(varied, subject)): words for subject, words in left.items()}
+            outcome["results", f"the result of {name}"] = f"is {varied(strand.result)}"
+    return {tuple(map(varied, subject)): words for subject, words in outcome.items()}
 
 
 def _invalidated(trial: Trial) -> set[tuple[str, str, str]]:

@@ -130,8 +130,8 @@ class Point(NamedTuple):
 class Line:
     """One line of the story: a call, or a description of a disturbance.
 
-    ``is_disturbance`` marks disturbances of the schedule, and ``breaks`` marks the step after
-    which a promise no longer held. ``lines`` are the application's lines that led to the call,
+    ``disturbances`` are those of the schedule that the line is about, and ``breaks`` marks the step
+    after which a promise no longer held. ``lines`` are the application's lines that led to the call,
     innermost first, if stacks were recorded; ``source`` is the line that the story shows. ``step``
     is the step that the line belongs to, if steps were recorded. ``point`` is the number of a call
     among those of its strand.
@@ -141,12 +141,16 @@ class Line:
     strand: str
     words: str = ""
     call: Call | None = None
-    is_disturbance: bool = False
+    disturbances: tuple[Disturbance, ...] = ()
     source: str = ""
     lines: tuple[str, ...] = ()
     step: Step | None = None
     breaks: bool = False
     point: int = 0
+
+    @property
+    def is_disturbance(self) -> bool:
+        return bool(self.disturbances)
 
     @property
     def data(self) -> list[Touch]:
@@ -307,7 +311,7 @@ Handler: TypeAlias = tuple[str, Url]
 """A destination handler: the kind and the prefix of its route."""
 
 
-Kept: TypeAlias = tuple[BaseCloud, Snapshot]
+CloudState: TypeAlias = tuple[BaseCloud, Snapshot]
 """A cloud, with the data of its fakes."""
 NO_EFFECTS = Effects()
 
@@ -335,7 +339,7 @@ class Trial:
     handlers: Mapping[Handler, bool] = field(default_factory=dict)
 
     effects: Effects = NO_EFFECTS
-    state: Kept | None = None
+    state: CloudState | None = None
     notes: tuple[str, ...] = ()
     wording: Wording = Wording()
 

@@ -32,6 +32,8 @@ class Waits:
     def __init__(self, world: World) -> None:
         self._world = world
         self._moving = threading.RLock()
+        self._of_checks = {threading.get_ident()}
+        """The threads of the checks and of ``setup=``, by their identifiers."""
         self._earlier_threads = WeakSet(threading.enumerate())
         """The threads that were there before the exploration."""
 
@@ -59,7 +61,7 @@ class Waits:
         if world.simulation is not None:
             self._check_promise(seconds)
             return False
-        if not world.current_thread.is_of_check():
+        if not self.is_of_check():
             return False
         is_limited = seconds is not None
         span_us = HORIZON_US if seconds is None else math.ceil(seconds * 1e6)
@@ -92,14 +94,18 @@ class Waits:
         if simulation is not None and strand is not None:
             simulation.turns.check_alive(strand)
 
+    def is_of_check(self) -> bool:
+        """Return whether the waits of this thread move the clock, because it runs a check."""
+        return self._world.simulation is None and threading.get_ident() in self._of_checks
+
     def run_in_check(self, run: Callable[[], object]) -> None:
         """Run the code of a thread that a check has started, whose waits move the clock, too."""
-        of_checks, me = self._world.current_thread.of_checks, threading.get_ident()
-        of_checks.add(me)
+        me = threading.get_ident()
+        self._of_checks.add(me)
         try:
             run()
         finally:
-            of_checks.discard(me)
+            self._of_checks.discard(me)
 
     def of_command(
         self,
@@ -109,10 +115,10 @@ class Waits:
         until_us: int,
     ) -> object:
         """Wait until ``poll()`` returns something other than None, for a blocking command of a fake."""
-        world, thread = self._world, self._world.current_thread
-        strand = thread.serving()
-        if world.simulation is not None and strand is not None and not world.clock.driving:
-            return world.simulation.waits.wait(strand, signal, poll, until_us)
+        world, thread, simulation = self._world, self._world.current_thread, self._world.simulation
+        strand = None if simulation is None else simulation.calls.served.served_here()
+        if simulation is not None and strand is not None and not world.clock.driving:
+            return simulation.waits.wait(strand, signal, poll, until_us)
         stream = world.connections.streams.get(threading.get_ident())
         if stream is not None:
             return stream.look(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from typing import Any
@@ -69,7 +69,8 @@ class World(Fakes):
                 check_has_run(self.awaited(subject.setup()), "setup=")
             self.randomness.mark()
         simulation = Simulation(subject, plan)
-        self.run(simulation)
+        with self.simulating(simulation):
+            simulation.play()
         log = simulation.state.log
         if "redundant" in log.flags:
             return simulation.frozen(), simulation.history
@@ -80,14 +81,15 @@ class World(Fakes):
         state = (self.cloud, self.cloud.snapshot()) if plan.keeps else None
         return simulation.frozen(self._effects(simulation.state), state), simulation.history
 
-    def run(self, simulation: Simulation) -> None:
-        """Run a simulation on the present data of the fakes."""
+    @contextlib.contextmanager
+    def simulating(self, simulation: Simulation) -> Iterator[None]:
+        """Let calls, waits and locks of the code pass through a simulation within the block."""
         for free in self.free_locks:
             free()
         token = current_observer.set(simulation.state.operations.observing)
         self.simulation, self.current_thread = simulation, simulation.state.current_thread
         try:
-            simulation.play()
+            yield
         finally:
             self.simulation, self.current_thread = None, self._between_trials
             current_observer.reset(token)

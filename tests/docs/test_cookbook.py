@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_fakecloud.explore.explore import explore
+from pytest_fakecloud.explore.options import Options
 
 from ..budget import cases
 from ..harness import explore_searches_fewer_modules as explore_searches_fewer_modules
@@ -55,7 +55,7 @@ def test_recipe(recipe: Recipe, pytester: pytest.Pytester, monkeypatch: pytest.M
     monkeypatch.setenv("COLUMNS", COLUMNS)
     recipe.find_bugs(pytester)
     # Most bugs are found within 20 schedules. ``tests/explore`` tries the corrections with more.
-    monkeypatch.setitem(explore.__kwdefaults__, "budget", cases(20))
+    monkeypatch.setitem(Options.__init__.__kwdefaults__, "budget", cases(20))
     judge(JUDGED, str(recipe), "\n".join(recipe.run_without_bugs(pytester, *ALWAYS).outlines))
 
 

@@ -15,7 +15,8 @@ from upstash_redis.errors import UpstashError
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, ContractError, Exploration, KVServer
 from pytest_fakecloud.explore.anomalies import LAST, PATTERNS
-from pytest_fakecloud.explore.explore import TRIALS, playing
+from pytest_fakecloud.explore.explore import playing
+from pytest_fakecloud.explore.options import TRIALS, Options
 from pytest_fakecloud.explore.programs import programs_of
 from pytest_fakecloud.explore.schedule import Schedule
 from pytest_fakecloud.explore.trial import Plan
@@ -997,7 +998,7 @@ def test_an_anomaly_shows_commands_as_the_story_does(cloud: Cloud, kv: KVServer)
 
 def test_trials_in_one_piece_leave_the_data_of_the_judged_trial(cloud: Cloud, kv: KVServer) -> None:
     redis = filled(kv)
-    with playing(cloud, programs_of(add_view(redis), ()), None) as player:
+    with playing(cloud, programs_of(add_view(redis), ()), None, Options()) as player:
         player.play(Plan())
         trial = player.play(Plan(Schedule.parse("ann.2 switch bob")))
         assert [anomaly.name for anomaly in trial.verdict.anomalies] == ["not serializable"]

@@ -485,3 +485,19 @@ def test_a_plainer_disturbance_at_a_later_call_is_the_cause(
     )
     assert "rotate_token" not in error.schedule
     assert words in error.cause
+
+
+def test_a_second_disturbance_of_a_delivery_is_named_as_in_the_schedule(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    """Both have one line of the story, which is about the first."""
+    queue = cloud.queue()
+    queue.destinations.call("https://shop.test", lambda _: 200 if redis.incr("n") else 500)
+    publish = queue.client().message.publish
+
+    def check() -> None:
+        assert kv.value("n") in ("1", "2")
+
+    schedule = "delivery1.0 duplicate, delivery1.0 crash_after_response"
+    error = failure(cloud, lambda: publish(url="https://shop.test/paid"), check, schedule=schedule)
+    assert error.cause == "after 1 other disturbance, delivery1.0 crash_after_response, on key n"

@@ -127,7 +127,8 @@ def outcomes(
             world.reset()
             memory.clear()
             simulation = Simulation(subject, Plan(orders=strategy))
-            world.run(simulation)
+            with world.simulating(simulation):
+                simulation.play()
             trial = simulation.frozen()
             strategy.learn(trial)
             if "redundant" in trial.flags:

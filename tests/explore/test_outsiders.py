@@ -589,9 +589,9 @@ def test_schedules(fakecloud, kv_server, monkeypatch):
     path = "/asynchronous" if kind == "asynchronous" else "/plain"
     played, play = [], Player.play
 
-    def noted(player, plan):
+    def noted(player, plan, **options):
         played[-1].append(str(plan.schedule))
-        return play(player, plan)
+        return play(player, plan, **options)
 
     def check():
         assert kv_server.value("n") != "7"

@@ -16,6 +16,7 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
 from pytest_fakecloud.explore.explore import playing
+from pytest_fakecloud.explore.options import Options
 from pytest_fakecloud.explore.process.loops import OwnLoop
 from pytest_fakecloud.explore.programs import programs_of
 from pytest_fakecloud.explore.schedule import Schedule
@@ -25,7 +26,7 @@ from pytest_fakecloud.explore.search.tally import Coverage
 from pytest_fakecloud.explore.simulation.connections import Connections
 from pytest_fakecloud.explore.simulation.current_thread import CurrentThread
 from pytest_fakecloud.explore.simulation.log import TrialLog
-from pytest_fakecloud.explore.trial import Plan
+from pytest_fakecloud.explore.trial import Plan, Trial
 
 from .conftest import failure, holds
 
@@ -260,7 +261,8 @@ def test_a_disturbance_is_replaced_by_one_that_is_easier_to_explain(
     def check() -> None:
         assert ends == [True, True, True]
 
-    with playing(cloud, programs_of(run, ()), check, kinds=kinds, setup=ends.clear) as player:
+    options = Options(kinds=kinds, setup=ends.clear)
+    with playing(cloud, programs_of(run, ()), check, options) as player:
         undisturbed = player.play(Plan(notes=True))
         assert undisturbed.broken is None
         trial = player.play(Plan(Schedule.parse(found)))
@@ -287,7 +289,7 @@ def test_a_plainer_disturbance_can_make_another_one_needless(cloud: Cloud, kv: K
         assert set(history.schedule.split(", ")) not in failing
 
     kinds: Any = ("rotate_token", "respond", "drop")
-    with playing(cloud, programs_of(run, ()), check, kinds=kinds) as player:
+    with playing(cloud, programs_of(run, ()), check, Options(kinds=kinds)) as player:
         undisturbed = player.play(Plan(notes=True))
         trial = player.play(Plan(Schedule.parse("run.1 rotate_token, run.2 respond")))
         assert len(trial.fired) == 2
@@ -301,7 +303,7 @@ def test_a_success_of_a_handler_is_remembered_after_many_failures() -> None:
         log = TrialLog(Schedule(), 0)
         for succeeded in outcomes:
             log.handled(handler, succeeded=succeeded)
-        coverage.add(Coverage.of(log.frozen(results={}, errors={}, ids={})))
+        coverage.add(Coverage.of(Trial(Schedule(), handlers=log.handlers)))
     assert coverage.succeeded == {handler: True}
 
 

@@ -28,7 +28,7 @@ from multiprocessing.connection import Connection
 
 from ...core.errors import ContractError, shown
 from ..search.dpor import Branch, Interleavings
-from ..search.jobs import Jobs
+from ..search.lookahead import Lookahead
 from ..search.player import Player
 from ..trial import NO_EFFECTS, Plan, Trial, Verdict, Wording
 
@@ -61,14 +61,18 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def jobs_in_processes(processes: int, player: Player, undisturbed: Trial) -> Jobs:
+def lookahead_in_processes(processes: int, player: Player, undisturbed: Trial) -> Lookahead:
     """Return what plays trials in several processes or, if that is impossible, in this one."""
     if processes > 1:
-        player.tally.alone = _why_alone(undisturbed)
-    return Jobs(player) if processes == 1 or player.tally.alone else Ahead(player, processes)
+        player.tally.one_process_reason = _reason_for_one_process(undisturbed)
+    return (
+        Lookahead(player)
+        if processes == 1 or player.tally.one_process_reason
+        else Ahead(player, processes)
+    )
 
 
-def _why_alone(undisturbed: Trial) -> str:
+def _reason_for_one_process(undisturbed: Trial) -> str:
     """Return why the search cannot use several processes, or an empty string."""
     if not CAN_FORK:
         return "only Linux can copy a process with threads"
@@ -83,7 +87,7 @@ def _why_alone(undisturbed: Trial) -> str:
     return ""
 
 
-class Ahead(Jobs):
+class Ahead(Lookahead):
     """Plays the trials of a search in its own process or, ahead of time, in other processes."""
 
     def __init__(self, player: Player, processes: int) -> None:
@@ -93,7 +97,7 @@ class Ahead(Jobs):
         """The number of processes that have not been started yet."""
         self._processes: dict[Connection, multiprocessing.process.BaseProcess] = {}
         self._offers: socket.socket | None = None
-        self._taken: socket.socket | None = None
+        self._offers_end: socket.socket | None = None
         """The other end of ``_offers``, from which the processes take what they play."""
         self._offered: set[Plan] = set()
         """The plans that have been offered, and are not done yet."""
@@ -101,22 +105,22 @@ class Ahead(Jobs):
 
     def through(self, plans: Iterable[Plan]) -> Iterator[Plan]:
         """Yield plans, and play them and those that follow, whatever the earlier outcomes are."""
-        coming: deque[Plan] = deque()
+        coming_plans: deque[Plan] = deque()
         source = iter(plans)
         window = self.processes * _WINDOW
         while True:
-            while len(coming) <= window and (plan := next(source, None)) is not None:
-                coming.append(plan)
-            if not coming:
+            while len(coming_plans) <= window and (plan := next(source, None)) is not None:
+                coming_plans.append(plan)
+            if not coming_plans:
                 return
-            self.offer(coming)
-            yield coming.popleft()
+            self.offer(coming_plans)
+            yield coming_plans.popleft()
 
     def below(self, tree: Interleavings) -> Iterator[Branch]:
         """Yield the branches of a tree, and play parts of it; the caller learns from each branch."""
         while (branch := tree.next()) is not None:
-            coming = itertools.islice(tree.upcoming(), self.processes)
-            self.offer(Plan(orders=following) for following in (branch, *coming))
+            coming_branches = itertools.islice(tree.upcoming(), self.processes)
+            self.offer(Plan(orders=following) for following in (branch, *coming_branches))
             yield branch
 
     def offer(self, plans: Iterable[Plan]) -> None:
@@ -136,20 +140,15 @@ class Ahead(Jobs):
                     self._offers.send(pickle.dumps(plan))
                     self._offered.add(plan)
 
-    def play(self, plan: Plan) -> Trial:
-        """Return the trial of a plan, which another process may have played already."""
-        trial = self.take(plan)
-        if trial is None:
-            return self._player.play(plan)
-        self._player.count(trial, plan)
-        return trial
-
     def take(self, plan: Plan) -> Trial | None:
         """Return a trial of another process, or None if the plan has to be played in this one."""
         self._receive(waits=False)
         while plan not in self._played and self._part_with(plan) is not None:
             self._receive(waits=True)
-        return self._played.pop(plan, None)
+        trial = self._played.pop(plan, None)
+        if trial is not None:
+            self._player.count(trial, plan)
+        return trial
 
     def _part_with(self, plan: Plan) -> Plan | None:
         """Return the offer of a plan, or of a part of a tree that contains its branch."""
@@ -163,7 +162,7 @@ class Ahead(Jobs):
 
     def close(self) -> None:
         """End the processes."""
-        for end in (self._offers, self._taken, *self._processes):
+        for end in (self._offers, self._offers_end, *self._processes):
             if end is not None:
                 end.close()
         for process in self._processes.values():
@@ -197,29 +196,31 @@ class Ahead(Jobs):
     def _start(self) -> None:
         self._missing -= 1
         if self._offers is None:
-            self._offers, self._taken = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._offers, self._offers_end = socket.socketpair(
+                socket.AF_UNIX, socket.SOCK_SEQPACKET
+            )
             self._offers.setblocking(False)
-        near, far = multiprocessing.Pipe(duplex=False)
-        unused = [self._offers, near, *self._processes]
+        receiver, sender = multiprocessing.Pipe(duplex=False)
+        inherited = [self._offers, receiver, *self._processes]
         process = multiprocessing.get_context("fork").Process(
-            target=_play_all, args=(self._player, self._taken, far, unused), daemon=True
+            target=_play_all, args=(self._player, self._offers_end, sender, inherited), daemon=True
         )
         with warnings.catch_warnings():
             # Python warns of other threads, but those of the search are idle now.
             warnings.simplefilter("ignore", DeprecationWarning)
             process.start()
-        far.close()
-        self._processes[near] = process
+        sender.close()
+        self._processes[receiver] = process
 
 
 def _play_all(
     player: Player,
     offers: socket.socket,
     results: Connection,
-    unused: Iterable[socket.socket | Connection],
+    inherited: Iterable[socket.socket | Connection],
 ) -> None:
     """Play the offered plans in a forked process, until the search ends."""
-    for connection in unused:
+    for connection in inherited:
         connection.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # The child shares the position in a captured file of the parent, which reports the trials.

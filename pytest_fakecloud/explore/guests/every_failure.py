@@ -9,9 +9,11 @@ from ...core.errors import ContractError, shown
 from ...core.journal import Results
 from ..clients import has_drawn_inputs
 from ..disturbances import Disturbance
-from ..explore import Checks, playing, raise_broken, replay_only
+from ..explore import playing
+from ..options import Checks, Options
 from ..programs import names_of, programs_of, schedule_to_replay
 from ..result.failures import FAILURES, Failure, FailureName
+from ..result.reproduce import raise_broken, replay_only
 from ..schedule import Schedule
 from ..search.player import Player
 from ..search.undisturbed import check_repeats, check_undisturbed
@@ -71,7 +73,8 @@ def every_failure(
             "explore(), which draws inputs"
         )
     replayed = schedule_to_replay(None, programs)
-    with playing(cloud, programs, check, services=services, kinds=names) as player:
+    options = Options(services=services, kinds=names)
+    with playing(cloud, programs, check, options) as player:
         if replayed is not None:
             replay_only(player, replayed)
             return Results()
@@ -95,10 +98,10 @@ def _fail_each_call(
     ]
     if not points:
         names = ", ".join(sorted(player.subject.disturbed)) or "any fake"
-        made = "call to"
+        call_words = "call to"
         if not {"respond", "drop", "lose_response"}.intersection(faults):
-            made = "command with keys over the Redis protocol to a cluster among"
-        raise ContractError(f"the code made no {made} {names}, so there is nothing to fail")
+            call_words = "command with keys over the Redis protocol to a cluster among"
+        raise ContractError(f"the code made no {call_words} {names}, so there is nothing to fail")
     failures = []
     for fault in faults:
         detail = str(status) if fault == "respond" and status != 503 else ""

@@ -130,7 +130,7 @@ class Examination:
         checks = promises.at_end
         promises.at_end = [partial(self._recorded, check) for check in checks]
         try:
-            player.judged(Plan(stacks=True))
+            player.play(Plan(stacks=True), counts=False)
         finally:
             promises.at_end = checks
 
@@ -219,7 +219,7 @@ class Examination:
         """Return whether the promise breaks without the effect of a call; None if that is unknown."""
         self._left_out, self._has_left_out = (line.strand, line.point), False
         try:
-            trial = player.judged(Plan())
+            trial = player.play(Plan(), counts=False)
         except (Exception, SystemExit):
             return True  # The promise, or the code, cannot handle the data.
         finally:

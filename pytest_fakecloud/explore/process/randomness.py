@@ -28,7 +28,7 @@ class Randomness:
         self._seed = seed
         self._series = 0
         self._drawing = drawing
-        self._found = random.getstate()
+        self._state_before = random.getstate()
         self._uuid_times = {
             name: value for name, value in vars(uuid).items() if name.startswith("_last_timestamp")
         }
@@ -37,7 +37,7 @@ class Randomness:
             import numpy.random  # numpy itself imports it only when it is first used
 
             self._numpy = numpy.random
-        self._found_numpy = None if self._numpy is None else self._numpy.get_state()
+        self._numpy_state_before = None if self._numpy is None else self._numpy.get_state()
         self._began: object = None
         self._has_drawn = False
         self._modules = 0
@@ -70,10 +70,10 @@ class Randomness:
         return self._has_drawn or self._state() != self._began
 
     def restore(self) -> None:
-        random.setstate(self._found)
+        random.setstate(self._state_before)
         vars(uuid).update(self._uuid_times)
         if self._numpy is not None:
-            self._numpy.set_state(self._found_numpy)
+            self._numpy.set_state(self._numpy_state_before)
 
     def _state(self) -> object:
         """Return the parts of the generators' states that change with each number drawn."""

@@ -65,7 +65,7 @@ def thread_patches(world: World) -> Iterator[Patch]:
                 vars(thread).clear()
                 vars(thread).update(before)
                 if child is not None:
-                    child.state = "ended"
+                    child.end()
             raise
         vars(thread)["_daemonic"] = before["_daemonic"]
 
@@ -79,7 +79,7 @@ def thread_patches(world: World) -> Iterator[Patch]:
         if world.current_thread.carried() is not None:
             # Threads that begin in one which is not explored work for the same strand.
             _run_within(thread, copy_context().run)
-        if world.current_thread.is_of_check() and not _is_thread_of_a_fake(thread):
+        if world.waits.is_of_check() and not _is_thread_of_a_fake(thread):
             _run_within(thread, world.waits.run_in_check)
         real_start(thread)
 

@@ -14,13 +14,14 @@ INCR n came between ann's GET n and ann's SET n 1, on key n.
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ...core.touches import Touch
 from ...kv.report.calls import command_of
-from ..disturbances import CLOCK, ORDERS, RANDOM, SWITCHES, Disturbance
+from ..disturbances import ORDERS, SWITCHES, Disturbance
 from ..names import StrandName
 from ..schedule import Schedule
 from ..trial import Line, Trial
@@ -298,15 +299,13 @@ def _conflict(call: Line, other: Line) -> Touch | None:
 
 def _positions(trial: Trial) -> Iterator[int | None]:
     """Yield the position of each disturbance's line among the lines of its trial; None without one."""
-    begin = 0
-    for disturbance in trial.fired:
-        name = disturbance.detail if disturbance.kind in SWITCHES else disturbance.strand
-        name = {CLOCK: "clock", RANDOM: "the code"}.get(name, name)
-        lines = enumerate(trial.lines[begin:], begin)
-        own = (at for at, line in lines if line.is_disturbance and line.strand == name)
-        at = next(own, None)
-        yield at
-        begin = begin if at is None else at + 1
+    positions: defaultdict[Disturbance, deque[int]] = defaultdict(deque)
+    for at, line in enumerate(trial.lines):
+        # The line of a delivery with several disturbances explains the first; others explain themselves.
+        for disturbance in line.disturbances[:1]:
+            positions[disturbance].append(at)
+    for disturbance in trial.fired:  # the same switch may happen twice
+        yield positions[disturbance].popleft() if positions[disturbance] else None
 
 
 def _delays(trial: Trial) -> Iterator[tuple[str, int]]:

@@ -85,9 +85,9 @@ class Exploration:
     summary.
     """
 
-    def __init__(self, tally: Tally, wanted: Sequence[str], trust: Trust) -> None:
+    def __init__(self, tally: Tally, kinds_to_name: Sequence[str], trust: Trust) -> None:
         self.tried = tally.tried
-        self.orders, self.is_exhaustive = tally.orders, tally.is_exhaustive
+        self.orders, self.is_exhaustive = tally.orders.number, tally.orders.is_exhaustive
         self.singles, self.all_singles = tally.singles, tally.all_singles
         self.extended, self.drawn = tally.extended, tally.drawn
         self.states, self.last_new_state = tally.states, tally.last_new_state
@@ -99,16 +99,16 @@ class Exploration:
         )
         self.points = dict(Counter(strand for strand, _ in places))
         self.kinds = dict(covered.kinds)
-        missing = [kind for kind in wanted if kind not in covered.kinds]
+        missing = [kind for kind in kinds_to_name if kind not in covered.kinds]
         reachable = covered.possible - covered.attempted
         self.untried = tuple(kind for kind in missing if kind not in reachable)
         # After all interleavings, another switch would only exchange independent calls.
-        needless = SWITCHES if _has_all_interleavings(tally) else frozenset()
+        needless = SWITCHES if tally.orders.has_all else frozenset()
         self._needless = [kind for kind in missing if kind in reachable & needless]
         self.unreached = tuple(kind for kind in missing if kind in reachable - needless)
         self.notes = tuple(covered.notes)
         self.inputs = tally.inputs
-        self._alone = tally.alone
+        self._one_process_reason = tally.one_process_reason
         self.reads, self.unwritten = trust.reads, trust.unwritten
         self.writes, self.unnoticed = trust.writes, trust.unnoticed
         self._trust = tuple(trust.lines())
@@ -118,7 +118,7 @@ class Exploration:
         self.seconds = tally.seconds
         self.seed = tally.seed
         self._has_same_numbers = (
-            covered.draws_numbers and "numbers" not in wanted and not tally.only_schedule
+            covered.draws_numbers and "numbers" not in kinds_to_name and not tally.only_schedule
         )
         what = "the promise held" if tally.has_promise else "no anomaly was found"
         self._text = f"{what} in {_summary(tally)}"
@@ -145,8 +145,8 @@ class Exploration:
         if self._has_same_numbers:
             lines.append("the random numbers were the same in each trial: kinds= omits 'numbers'")
         lines += self.notes
-        if self._alone:
-            lines.append(f"searched in one process: {self._alone}")
+        if self._one_process_reason:
+            lines.append(f"searched in one process: {self._one_process_reason}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -262,23 +262,24 @@ def _list_of_broken(failures: Results[Failure]) -> str:
 def _summary(tally: Tally) -> str:
     if tally.only_schedule is not None:
         return "the given schedule"
+    orders = tally.orders
     inputs = [counted(tally.inputs, "drawn input")] if tally.inputs else []
-    interleavings = counted(tally.orders, "distinct interleaving")
-    has_all = tally.is_exhaustive or _has_all_interleavings(tally)
+    interleavings = counted(orders.number, "distinct interleaving")
+    has_all = orders.is_exhaustive or orders.has_all
     if has_all:
-        which = "the only possible interleaving" if tally.orders == 1 else f"all {interleavings}"
+        which = "the only possible interleaving" if orders.number == 1 else f"all {interleavings}"
         interleavings = f"{which} of calls to the fakes"
-    if tally.is_exhaustive:
+    if orders.is_exhaustive:
         interleavings += " (exhaustive)"
         if not tally.singles:
             of_inputs = "".join(f" for {text}" for text in inputs)
             return f"{interleavings}{of_inputs} in {tally.seconds:.1f} s"
     parts, tried = inputs, counted(tally.tried, "schedule")
-    if has_all and tally.tried == tally.orders:
+    if has_all and tally.tried == orders.number:
         tried = interleavings
-    elif tally.orders:
+    elif orders.number:
         parts.append(interleavings)
-    if tally.is_complete and not tally.is_exhaustive:
+    if orders.is_complete and not orders.is_exhaustive:
         parts.append("in which the clock moves only when all wait")
     if tally.all_singles:
         parts.append(_of(tally.singles, tally.all_singles, "of one disturbance"))
@@ -288,10 +289,6 @@ def _summary(tally: Tally) -> str:
         parts.append(f"{tally.drawn:,} with other random numbers")
     shown = f"{', '.join(parts)}; " if parts else ""
     return f"{tried} in {tally.seconds:.1f} s ({shown}seed {tally.seed!r})"
-
-
-def _has_all_interleavings(tally: Tally) -> bool:
-    return tally.has_all_orders and not tally.unfinished_order_searches
 
 
 def _range(least: int, most: int) -> str:

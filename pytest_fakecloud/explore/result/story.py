@@ -79,7 +79,7 @@ def _rows_of(
     """The text of each entry, with its time and those of the entries that repeat it."""
     latest: dict[str, tuple[str, list[str]]] = {}
     for entry in entries:
-        line, text = entry[0], _entry_text(entry, lookups, _shown(entry, decisive))
+        line, text = entry[0], _entry_text(entry, lookups, _calls_to_show(entry, decisive))
         latest_text, times = latest.get(line.strand, ("", []))
         if text != latest_text or any(line.is_disturbance for line in entry):
             times = []
@@ -191,7 +191,7 @@ def _entries(lines: Sequence[Line]) -> list[list[Line]]:
     return entries
 
 
-def _shown(entry: Sequence[Line], decisive: Container[Line]) -> set[Line]:
+def _calls_to_show(entry: Sequence[Line], decisive: Container[Line]) -> set[Line]:
     """Return the calls that are shown of an entry.
 
     These are all decisive calls, the last write from each line of the application, and others if
@@ -199,17 +199,19 @@ def _shown(entry: Sequence[Line], decisive: Container[Line]) -> set[Line]:
     """
     calls = [line for line in entry if line.call is not None]
     last_writes = {_place(line): line for line in calls if _writes(line)}
-    shown = {line for line in calls if line.is_disturbance or line in decisive} | {
+    calls_to_show = {line for line in calls if line.is_disturbance or line in decisive} | {
         *last_writes.values()
     }
-    times = Counter(map(_place, shown))
+    times = Counter(map(_place, calls_to_show))
     ranks: dict[Line, tuple[int, bool]] = {}
     for line in calls:
-        if line not in shown:
+        if line not in calls_to_show:
             ranks[line] = times[_place(line)], not _writes(line)
             times[_place(line)] += 1
-    shown.update(sorted(ranks, key=ranks.__getitem__)[: max(0, _SHOWN - len(shown))])
-    return set(calls) if len(calls) - len(shown) <= _NOT_WORTH_HIDING else shown
+    calls_to_show.update(
+        sorted(ranks, key=ranks.__getitem__)[: max(0, _SHOWN - len(calls_to_show))]
+    )
+    return set(calls) if len(calls) - len(calls_to_show) <= _NOT_WORTH_HIDING else calls_to_show
 
 
 def _place(line: Line) -> tuple[str, str, str]:

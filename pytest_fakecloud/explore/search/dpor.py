@@ -58,12 +58,12 @@ class Branch:
 
 class Reversal(NamedTuple):
     """Two racing steps, whose order a later trial reverses at a decision: ``initials`` are the
-    strands that can begin such an order, and ``wanted`` is the strand of the later step.
+    strands that can begin such an order, and ``later_strand`` is that of the later step.
     """
 
     decision: int
     initials: tuple[str, ...]
-    wanted: str
+    later_strand: str
 
 
 class Lesson(NamedTuple):
@@ -314,7 +314,7 @@ def _reverse(frame: _Frame, reversal: Reversal) -> None:
     if initials == (CLOCK,) and not possible:
         return  # The client would have to wait longer than ``patience`` allows.
     if possible:
-        frame.todo.add(reversal.wanted if reversal.wanted in possible else possible[0])
+        frame.todo.add(reversal.later_strand if reversal.later_strand in possible else possible[0])
     else:
         # The strand cannot run yet, so try every option that could enable it.
         frame.todo.update(options)

@@ -16,20 +16,17 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from ..disturbances import DELAY, DELAYS, DUE, EDGE, KINDS, WINDOWS, Disturbance, Kind, with_role
 from ..names import StrandName
-from ..schedule import MOST_DISTURBANCES, Schedule
+from ..schedule import Schedule
 from ..trial import Point, Trial
 from .tally import Tally
+from .tuning import CALLS_AFTER_SLOW_ANSWER, LIKELY_WEIGHT, MOST_DISTURBANCES, REPEATED_WEIGHT
 
 _LASTING = with_role("lasting")
 """Kinds of disturbances that begin a disturbance that a timer ends."""
-_NEXT = 2
-"""Number of calls after a slow answer at which the same strand is delayed again."""
 _Why = Literal["new", "repeated", "likely", "aligned"]
 """Why a disturbance is added: its point is new, and it may also repeat the last one, as failures of a
 retry do; ``likely_disturbances()`` names it, or ``_around_redeliveries()``.
 """
-_REPEATED, _LIKELY = 4, 8
-"""Weights of disturbances that repeat the last one, and of likely ones, relative to others."""
 
 
 class Frontier:
@@ -133,8 +130,8 @@ class _Level:
         def rank(arm: _Arm) -> tuple[float, int]:
             kind, why = arm
             # A likely disturbance is meant to meet another one, not to reach a state by itself.
-            weight = _LIKELY if why in ("likely", "aligned") else likelihood(kind)
-            weight *= _REPEATED if why == "repeated" else 1
+            weight = LIKELY_WEIGHT if why in ("likely", "aligned") else likelihood(kind)
+            weight *= REPEATED_WEIGHT if why == "repeated" else 1
             return (self._turns[arm] + 1) / weight, KINDS[kind].turn
 
         arm = min((arm for arm, waiting in self._waiting.items() if waiting), key=rank)
@@ -156,8 +153,8 @@ def likely_disturbances(trial: Trial) -> Iterator[_Added]:
     if last is None:
         return
     places = [(point.strand, point.number) for point in trial.points]
-    here = last.strand, last.point
-    after = trial.points[places.index(here) + 1 :] if here in places else trial.points[1:]
+    place = last.strand, last.point
+    after = trial.points[places.index(place) + 1 :] if place in places else trial.points[1:]
     for disturbance in itertools.chain(_delays(trial, last, after), _ends_of_spans(last, after)):
         yield (disturbance,)
 
@@ -181,7 +178,7 @@ def _delays(trial: Trial, last: Disturbance, after: Iterable[Point]) -> Iterator
                 yield from (other for other in point.disturbances() if other.kind in DELAYS)
     if last.kind == "slow":
         own = (point for point in after if point.strand == last.strand)
-        for point in itertools.islice(own, _NEXT):
+        for point in itertools.islice(own, CALLS_AFTER_SLOW_ANSWER):
             yield from (other for other in point.disturbances() if other.kind == "delay")
 
 

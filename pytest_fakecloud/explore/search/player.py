@@ -50,23 +50,21 @@ class Player:
             self.world, subject, self.judge.allowed, has_promise=has_promise, inputs=number
         )
 
-    def play(self, plan: Plan) -> Trial:
-        """Play a trial, judge it, and count it."""
-        trial = self.judged(plan)
-        self.count(trial, plan)
-        return trial
-
-    def judged(self, plan: Plan) -> Trial:
-        """Play a trial and judge it unless its strategy ends it, without counting it."""
+    def play(self, plan: Plan, *, counts: bool = True) -> Trial:
+        """Play a trial, and judge it unless its strategy ends it; count it if it ``counts``."""
         with self._observers.of_trial(plan):
             trial, history = self.world.play(self.subject, plan)
             if "redundant" in trial.flags:
                 return trial
-            return replace(trial, verdict=self.judge.verdict(trial, history, plan))
+            self.judge.remember_first(trial)
+            trial = replace(trial, verdict=self.judge.verdict(trial, history, plan))
+        if counts:
+            self.count(trial, plan)
+        return trial
 
     def count(self, trial: Trial, plan: Plan) -> None:
         """Add a judged trial to the tally, and remember what its schedule led to."""
-        if "redundant" in trial.flags:
+        if "redundant" in trial.flags:  # which another process has played
             return
         self.tally.add(trial, self.subject.inputs)
         if plan.orders is None:

@@ -16,19 +16,10 @@ from ..disturbances import KINDS, ORDERS, SWITCHES, TRIED, Disturbance, Kind
 from ..schedule import Schedule
 from ..trial import Plan, Point, Trial
 from .player import Player
+from .tuning import MOST_PARTS, MOST_REPLACEMENTS, NEAR_POINTS, REPLAYS
 
 _Breaks: TypeAlias = Callable[[Schedule], Schedule | None]
 """Runs a schedule; returns the disturbances that were applied, or None if the promise held."""
-MOST_PARTS = 1_000
-"""Maximum number of parts of a schedule that are tried together: all of them up to ten disturbances."""
-MOST_REPLACEMENTS = 200
-"""Maximum number of schedules that are tried with other disturbances than the failing one."""
-_NEXT_POINTS = 4
-"""Number of points of one strand, and of all others, at which a plainer disturbance is tried
-instead.
-"""
-REPLAYS = 5
-"""Number of times a failing schedule is replayed before it is reported."""
 
 
 def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
@@ -47,26 +38,26 @@ def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
     is_stuck = "stuck" in trial.flags
     if not is_stuck and breaks(trial.schedule) is None:
         return trial
-    best, tried = minimal(trial.schedule, breaks), 0
+    best, replacements = minimal(trial.schedule, breaks), 0
     while True:
-        again = (
+        repeated = (
             trial if best == trial.schedule and is_stuck else player.play(Plan(best, notes=True))
         )
-        if again.broken is None:
+        if repeated.broken is None:
             return trial
         if is_stuck:
-            return again
-        for plainer in _replacements(again, undisturbed, player.subject.kinds):
-            tried += 1
-            if tried > MOST_REPLACEMENTS:
-                return again
-            applied = breaks(plainer)
+            return repeated
+        for replacement in _replacements(repeated, undisturbed, player.subject.kinds):
+            replacements += 1
+            if replacements > MOST_REPLACEMENTS:
+                return repeated
+            applied = breaks(replacement)
             if applied is not None and _rank(applied) < _rank(best):
                 # The plainer disturbance may make another one needless.
                 best = minimal(applied, breaks)
                 break
         else:
-            return again
+            return repeated
 
 
 def minimal(schedule: Schedule, breaks: _Breaks) -> Schedule:
@@ -124,22 +115,24 @@ def _plainer(disturbance: Disturbance, trial: Trial, undisturbed: Trial) -> Iter
         return
     points = _points_from(disturbance, trial)
     # A call that is rejected in the trial is a point of the undisturbed trial only.
-    known = {point.place for point in points}
+    known_places = {point.place for point in points}
     later = _points_from(disturbance, undisturbed)
-    points += [point for point in later if point.place not in known]
-    own = [point for point in points if point.strand == disturbance.strand]
-    others = [point for point in points if point.strand != disturbance.strand]
-    near = own[:_NEXT_POINTS] + others[:_NEXT_POINTS]
+    points += [point for point in later if point.place not in known_places]
+    own_points = [point for point in points if point.strand == disturbance.strand]
+    other_points = [point for point in points if point.strand != disturbance.strand]
+    near_points = own_points[:NEAR_POINTS] + other_points[:NEAR_POINTS]
     kinds = TRIED[: KINDS[disturbance.kind].turn]
-    for kind, point in itertools.product([kind for kind in kinds if kind not in ORDERS], near):
+    for kind, point in itertools.product(
+        [kind for kind in kinds if kind not in ORDERS], near_points
+    ):
         yield from (instead for instead in point.disturbances() if instead.kind == kind)
 
 
 def _points_from(disturbance: Disturbance, trial: Trial) -> list[Point]:
     """Return the points of a trial from that of a disturbance on."""
     places = [(point.strand, point.number) for point in trial.points]
-    here = disturbance.strand, disturbance.point
-    return [*trial.points[places.index(here) :]] if here in places else []
+    place = disturbance.strand, disturbance.point
+    return [*trial.points[places.index(place) :]] if place in places else []
 
 
 def _single_switches(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:

@@ -55,14 +55,14 @@ def _likeness(trial: Trial) -> Callable[[Disturbance], bool]:
     reads_clock = any(READS_CLOCK in step.footprint.touches for step in trial.steps)
 
     def is_like_another(disturbance: Disturbance) -> bool:
-        kind, here = disturbance.kind, touched.get(_place_of(disturbance))
+        kind, footprint = disturbance.kind, touched.get(_place_of(disturbance))
         before = touched.get((disturbance.strand, disturbance.point - 1))
         if kind in ("jump", "past", "nearly") and disturbance.detail.isdigit():
             return True  # The next known time is the likeliest to matter.
         if kind == "tick" or disturbance.detail == EDGE:
             return not reads_clock
         if kind in ("lose_response", "duplicate"):  # like a lost request, or a single one
-            return here is not None and not _writes(here)
+            return footprint is not None and not _writes(footprint)
         if kind == "crash":  # like a crash at the call before
             return before is not None and not _writes(before)
         if kind == "late":  # like a switch at the next call

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...core.errors import ContractError
+from ..clients import functions_of_all
 from ..disturbances import Kind
 from ..schedule import Schedule
+from ..simulation.state import Subject
 
 
 class Store:
@@ -23,6 +25,13 @@ class Store:
     def __init__(self, cache: Any, key: str) -> None:
         self._cache = cache
         self._key = key
+
+    @classmethod
+    def of(cls, subject: Subject, cache: Any) -> Store:
+        """Return the store of the code, the promises and the options of a search."""
+        functions = [*functions_of_all(subject.programs), *subject.promises.checks]
+        inputs = repr(subject.inputs) if subject.inputs else ""
+        return cls(cache, key_of(functions, subject.kinds, subject.disturbed, inputs))
 
     def load(self) -> Schedule:
         """Return the stored schedule; one without disturbances if there is none that can be

@@ -12,9 +12,7 @@ from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
 from ..schedule import Schedule
 from ..trial import Anomaly, Point, Trial
-
-_LEAST_TRIALS = 10
-"""Minimum number of trials with each of several inputs."""
+from .tuning import LEAST_TRIALS_OF_INPUT
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class SearchBudget:
         """Return the part for one of ``count`` inputs, after ``used`` trials with other inputs."""
         left = self.remaining(used)
         if self.began is None:
-            return replace(self, end=min(left, max(_LEAST_TRIALS, self.end / count)))
+            return replace(self, end=min(left, max(LEAST_TRIALS_OF_INPUT, self.end / count)))
         now = monotonic()
         return replace(self, end=now + min(left, (self.end - self.began) / count), began=now)
 
@@ -127,19 +125,39 @@ class ShownAnomaly(NamedTuple):
 
 
 @dataclass
-class Tally:
-    """Numbers of the schedules that a search has tried; ``all_singles`` is the number that exists."""
+class TriedOrders:
+    """The interleavings that a search has tried, and what is known of others."""
 
-    orders: int = 0
+    number: int = 0
     """Distinct interleavings without other disturbances."""
-    unfinished_order_searches: int = 0
+    unfinished_searches: int = 0
     """Number of searches for interleavings that have not ended."""
-    has_all_orders: bool = False
-    """Whether the last finished search for interleavings ran all that could differ."""
+    ran_all: bool = False
+    """Whether the last search that has ended ran all interleavings that could differ."""
     is_complete: bool = False
     """Whether the kinds of disturbances in use can lead to no further interleavings."""
     is_exhaustive: bool = False
     """Whether there are no interleavings except the counted ones, also of late answers and timers."""
+
+    @property
+    def has_all(self) -> bool:
+        """Whether all searches have ended, and the last one ran all interleavings."""
+        return self.ran_all and not self.unfinished_searches
+
+    def merge(self, other: TriedOrders) -> None:
+        """Add the interleavings of a search with other inputs."""
+        self.number += other.number
+        self.unfinished_searches += other.unfinished_searches
+        self.ran_all = self.ran_all and other.ran_all
+        self.is_complete = self.is_complete and other.is_complete
+        self.is_exhaustive = self.is_exhaustive and other.is_exhaustive
+
+
+@dataclass
+class Tally:
+    """Numbers of the schedules that a search has tried; ``all_singles`` is the number that exists."""
+
+    orders: TriedOrders = field(default_factory=TriedOrders)
     singles: int = 0
     all_singles: int = 0
     extended: int = 0
@@ -157,7 +175,7 @@ class Tally:
     seed: int | str = 0
     has_promise: bool = True
     """Whether anything is asserted; without a promise, an anomaly breaks a trial."""
-    alone: str = ""
+    one_process_reason: str = ""
     """Why the search could not use the processes that the caller wanted."""
     anomalies: dict[tuple[str, str], ShownAnomaly] = field(default_factory=dict)
     """The anomalies that trials showed, by name and subject."""
@@ -167,7 +185,7 @@ class Tally:
     @property
     def tried(self) -> int:
         """The number of trials, without the undisturbed one."""
-        return self.orders + self.singles + self.extended + self.drawn
+        return self.orders.number + self.singles + self.extended + self.drawn
 
     def add(self, trial: Trial, inputs: Mapping[str, Any]) -> None:
         """Add what a trial with these drawn inputs has covered, and the anomalies that it shows."""
@@ -181,18 +199,14 @@ class Tally:
         if other.last_new_state:
             self.last_new_state = self.tried + other.last_new_state
         self.states += other.states
-        self.orders += other.orders
-        self.unfinished_order_searches += other.unfinished_order_searches
-        self.has_all_orders = self.has_all_orders and other.has_all_orders
-        self.is_complete = self.is_complete and other.is_complete
-        self.is_exhaustive = self.is_exhaustive and other.is_exhaustive
+        self.orders.merge(other.orders)
         self.singles += other.singles
         self.all_singles += other.all_singles
         self.extended += other.extended
         self.drawn += other.drawn
         self.coverage.add(other.coverage)
         self.seconds += other.seconds
-        self.alone = self.alone or other.alone
+        self.one_process_reason = self.one_process_reason or other.one_process_reason
         for subject, shown_anomaly in other.anomalies.items():
             self.anomalies.setdefault(subject, shown_anomaly)
         self.inputs += other.inputs

@@ -19,6 +19,7 @@ from ..footprint import CommandLine, times_in, touches_of_request
 from ..trial import Line
 from .faults import Faults, faults_of_nodes, possible_disturbances, session_of
 from .pauses import Pauses
+from .served_calls import ServedCalls
 from .stacks import Source, carried_source, describe_places, source_of
 from .state import Part, TrialState
 from .strand_waits import StrandWaits
@@ -39,7 +40,9 @@ class Calls(Part):
         self._pauses = pauses
         self._waits = waits
         self._faults = Faults(state)
-        self._served = 0
+        self.served = ServedCalls(state.current_thread)
+        self._number = 0
+        """The number of the latest call of the trial."""
         self._running: tuple[Access, Any, Sequence[bytes], list[str]] | None = None
         """The latest command that writes, its database, and the contents of its keys before it."""
 
@@ -75,7 +78,7 @@ class Calls(Part):
                 if self._state.plan.stacks:
                     self._log.silent_calls.append(request.call)
                 return proceed()
-            is_helped = "helper" in outside and not is_own_thread and not strand.real_waits
+            is_helped = "helper" in outside and not is_own_thread and not strand.thread.real_waits
             if "outsider" in outside or is_helped:
                 self._state.outside_calls.note_use(strand)
                 return self._serve_without_turn(strand, fake, request, proceed)
@@ -92,9 +95,9 @@ class Calls(Part):
         """Process a call between the points before and after it, at which other strands may run."""
         # Another thread may make this call for a waiting strand, or for one that has another call in
         # progress. The strand then has no turn to yield.
-        is_second = not is_own_thread and self._current_thread.is_served(strand)
+        is_second = not is_own_thread and self.served.is_served(strand)
         has_turn = strand.state == "running" and not is_second
-        with self._current_thread.serves(strand):
+        with self.served.serving(strand):
             if is_own_thread and strand.turn.exchange:
                 return self._serve(strand, strand.turn.exchange, fake, request, proceed)
             if not has_turn:
@@ -202,12 +205,12 @@ class Calls(Part):
 
     def add_command_of_test(self, argv: Sequence[bytes]) -> None:
         """Add a command that the test itself executes to the story, before the one it interrupts."""
-        strand = self._current_thread.executing()
+        strand = self.served.executing()
         if strand is None:
             return
         lines, interrupted = self._log.lines, strand.line
         self._state.add_line("test", " ".join(map(text_of, argv)))
-        is_served = self._current_thread.is_served(strand)
+        is_served = self.served.is_served(strand)
         call = None if interrupted is None else interrupted.call
         if is_served and interrupted and call and call.route not in SEVERAL:
             lines.insert(lines.index(interrupted), lines.pop())
@@ -215,7 +218,7 @@ class Calls(Part):
     def note_access(self, session: Any, line: CommandLine) -> None:
         """Record a command with the values of its keys, for the search for anomalies."""
         self.note_changes()
-        strand = self._current_thread.executing()
+        strand = self.served.executing()
         if strand is None or not line.keys:
             return
         unit = strand.line if session.in_script else object()
@@ -243,7 +246,7 @@ class Calls(Part):
 
     def at_gap(self) -> None:
         """Let other strands run between two commands of a pipeline, as at a call."""
-        strand = self._current_thread.executing()
+        strand = self.served.executing()
         if strand is None or self._fakes.clock.driving:
             return
         if strand.role == "task" and self._current_thread.is_explored():
@@ -261,9 +264,9 @@ class Calls(Part):
     ) -> AnyResponse:
         """Apply the disturbances of a call, add the call to the story, and return its outcome."""
         now, root, title = self._fakes.now_us(), strand.root, strand.title
-        self._served += 1
-        root.work.last_call = self._served
-        root.work.first_call = root.work.first_call or self._served
+        self._number += 1
+        root.work.last_call = self._number
+        root.work.first_call = root.work.first_call or self._number
         if fake.fixture != "kv_server":  # which reports its commands
             self._state.known_times.note_data(times_in(request.body))
         if fake.fixture == "broker" and request.route in ("consume", "commit"):
@@ -285,8 +288,8 @@ class Calls(Part):
             )
             access = Access(strand.name, line, words, subjects, (), writes, request.call, at_us=now)
             self._log.accesses.append(access)
-        if self._faults.is_cut_off(strand, fake):
-            line.is_disturbance, line.words = True, f"does not reach {fake.name}"
+        if (partition := self._faults.partition(strand, fake)) is not None:
+            line.disturbances, line.words = (partition,), f"does not reach {fake.name}"
             return ConnectionEffect("drop")
         try:
             if fault is not None:
@@ -314,7 +317,7 @@ class Calls(Part):
             or self._state.sources.by_port.get(port, ())
         )
         if not lines and strand.host.loop.running is None:
-            lines = source_of(sys._current_frames().get(strand.host.thread))
+            lines = source_of(sys._current_frames().get(strand.host.thread.ident))
         return lines
 
 

@@ -122,12 +122,12 @@ class TrialClock(Part):
         now = self._fakes.now_us()
         for option in options:
             if isinstance(option, Strand) and option.state != "new":
-                option.paused_us += move.at_us - now
+                option.pause.total_us += move.at_us - now
         if options:
             self._chosen_moves += 1
-            self._state.add_line(
-                "clock", f"moves by {seconds(move.at_us - now)}", is_disturbance=True
-            )
+            # The last disturbance is the decision for this move, which nothing else makes.
+            words = f"moves by {seconds(move.at_us - now)}"
+            self._state.add_line("clock", words, disturbances=self._log.fired[-1:])
         if move.at_us == self._fakes.deliveries.next_firing_us():
             self._firings += 1
         ends = list(self._state.known_times.ends_until(move.at_us)) if self._state.has_steps else []
@@ -195,8 +195,8 @@ class TrialClock(Part):
         for strand in self._state.strands:
             if strand.state == "ended" or (strand.is_daemon and self._are_only_daemons_left()):
                 continue
-            if strand.held_until_us > now:
-                times.append(strand.held_until_us)
+            if strand.pause.until_us > now:
+                times.append(strand.pause.until_us)
             elif strand.state in ("waiting", "new"):
                 times.append(strand.waiting.wake_us or 0)
         return min([at for at in times if at > now], default=None)

@@ -29,20 +29,14 @@ class CurrentThread:
     checked after every step runs *aside*: in the owner, or in the thread of a strand that has just
     given up its turn or ended.
 
-    Between trials, no thread is explored, and the waits of those of the checks move the clock.
+    Between trials, no thread is explored.
     """
 
     def __init__(self, trial: TrialState | None = None) -> None:
         self._trial = trial
         self._owner = threading.get_ident()
-        self.of_checks: set[int] = {self._owner} if trial is None else set()
-        """The threads whose waits move the clock: between trials, those of the checks and of
-        ``setup=``.
-        """
         self._of_promise: int | None = None
         """The thread that checks a promise after a step, by its identifier."""
-        self._served: dict[int, Strand] = {}
-        """The strand whose call each thread handles, by the thread's identifier."""
         self._is_setting_up = False
 
     # -- explored code
@@ -67,35 +61,11 @@ class CurrentThread:
         the trial, or while it waits for a thread that is not explored.
         """
         strand = None if self.has_ended() else self.strand()
-        return None if strand is None or strand.host.real_waits else strand
+        return None if strand is None or strand.host.thread.real_waits else strand
 
     def has_ended(self) -> bool:
         """Return whether the trial has ended, although threads still run its code."""
         return self._trial is not None and self._trial.turns.has_ended
-
-    # -- calls that a thread handles
-
-    @contextlib.contextmanager
-    def serves(self, strand: Strand) -> Iterator[None]:
-        """Handle a call of a strand in the block."""
-        me = threading.get_ident()
-        self._served[me] = strand
-        try:
-            yield
-        finally:
-            self._served.pop(me, None)
-
-    def is_served(self, strand: Strand) -> bool:
-        """Return whether any thread handles a call of a strand."""
-        return strand in self._served.values()
-
-    def serving(self) -> Strand | None:
-        """Return the strand whose call this thread handles."""
-        return None if self.is_aside() else self._served.get(threading.get_ident())
-
-    def executing(self) -> Strand | None:
-        """Return the strand whose command this thread executes, in a call or by itself."""
-        return None if self.has_ended() else self.serving() or self.strand()
 
     # -- threads that are not explored
 
@@ -120,14 +90,6 @@ class CurrentThread:
             strand for strand in self._trial.strands if strand.is_waiting_for("lock", "join")
         )
         return self.strand() or self.carried() or self._trial.turns.current or next(waiting, None)
-
-    def sleeping_for(self) -> Strand | None:
-        """Return the strand for which this thread sleeps, although the thread is not explored."""
-        if self._trial is None or self.is_aside() or self.host() is not None or self.has_ended():
-            return None
-        # A thread of the fakes runs the handler of a ``destination`` for the delivering strand.
-        is_of_fakes = threading.current_thread().name.startswith(OF_FAKES)
-        return self.carried() or (self._trial.turns.current if is_of_fakes else None)
 
     def drawing_for(self) -> Strand | None:
         """Return the strand whose random numbers this thread draws, on whatever thread or loop the
@@ -159,10 +121,6 @@ class CurrentThread:
     def is_in_promise(self) -> bool:
         """Return whether this thread runs a promise that is checked after every step."""
         return self._of_promise == threading.get_ident()
-
-    def is_of_check(self) -> bool:
-        """Return whether the waits of this thread move the clock, because it runs a check."""
-        return threading.get_ident() in self.of_checks
 
     @contextlib.contextmanager
     def setting_up(self) -> Iterator[None]:

@@ -61,12 +61,12 @@ class Decisions(Part):
             self._noted.add(key)
             others = tuple([(kind, name) for name in names[1:] if name != CLOCK])
             self._state.add_point(names[0], point, others, kind)
-        chosen = options[names.index(self._wanted(names, point, kind))]
+        chosen = options[names.index(self._next_name(names, point, kind))]
         if has_steps:
             self._begin_step(chosen, names)
         return chosen
 
-    def _wanted(self, names: list[str], point: int, kind: Kind) -> str:
+    def _next_name(self, names: list[str], point: int, kind: Kind) -> str:
         """Return the name of the option that the schedule or the strategy wants to run next."""
         default = names[0]
         planned = self._state.switches.get((default, point))
@@ -77,10 +77,10 @@ class Decisions(Part):
                     self._switched(disturbance)
                     return disturbance.detail
         elif self._strategy is not None and kind in self._strategy.places:
-            wanted = self._strategy.pick(self._log.steps, names, kind)
-            if wanted != default:
-                self._switched(Disturbance(default, point, kind, wanted))
-            return wanted
+            name = self._strategy.pick(self._log.steps, names, kind)
+            if name != default:
+                self._switched(Disturbance(default, point, kind, name))
+            return name
         return default
 
     def _switched(self, disturbance: Disturbance) -> None:
@@ -95,9 +95,8 @@ class Decisions(Part):
         )
         is_late = chosen is not None and chosen.state == "parked" and chosen.place == "late"
         words = "receives its answer" if is_late else "runs"
-        self._state.add_line(
-            disturbance.detail, f"{words} {when.format(other)}", is_disturbance=True
-        )
+        text = f"{words} {when.format(other)}"
+        self._state.add_line(disturbance.detail, text, disturbances=[disturbance])
 
     def end_step(self, options: Sequence[str]) -> None:
         """Record which options and clock times the last step made impossible."""

@@ -50,11 +50,10 @@ class DeliveryStrands(Part):
             return None
         self._log.fired += disturbances
         strand = self._state.add(Strand(due.name, "delivery", body, due))
-        strand.deadline_us = self._fakes.now_us() + max(0, due.message.timeout_us - 1000)
+        strand.pause.deadline_us = self._fakes.now_us() + max(0, due.message.timeout_us - 1000)
         self._state.created_by[due.name] = len(self._log.steps) - 1
-        self._state.add_line(
-            due.name, _delivery_words(due, disturbances), is_disturbance=bool(disturbances)
-        )
+        words = _delivery_words(due, disturbances)
+        self._state.add_line(due.name, words, disturbances=disturbances)
         return strand
 
     def _plan(self, due: DueDelivery, disturbances: Sequence[Disturbance]) -> None:
@@ -98,13 +97,13 @@ class DeliveryStrands(Part):
         self._state.touch_message(due)
         attempt = due.message.attempts[-1]
         if attempt.state != "delivered":
-            said = attempt.status if attempt.status is not None else "nothing"
+            answer = attempt.status if attempt.status is not None else "nothing"
             if due.message.state == "RETRY":
                 # The queue has lost the answer of a successful attempt.
                 is_success = attempt.status is not None and 200 <= attempt.status < 300
                 again = ", and is delivered again" if is_success else ", so it is retried"
-                said = f"{said}{again}"
-            self._state.add_line(name, f"answered {said}")
+                answer = f"{answer}{again}"
+            self._state.add_line(name, f"answered {answer}")
 
 
 def _delivery_words(due: DueDelivery, disturbances: Sequence[Disturbance]) -> str:

@@ -33,13 +33,14 @@ class Faults(Part):
 
     def __init__(self, state: TrialState) -> None:
         super().__init__(state)
-        self._cut: dict[tuple[str, str], int] = {}
-        """The time until which calls of a root strand do not reach a fake, by title and name."""
+        self._partitions: dict[tuple[str, str], tuple[int, Disturbance]] = {}
+        """The end of each partition between a root strand and a fake, by title and name."""
 
-    def is_cut_off(self, strand: Strand, fake: Fake) -> bool:
-        """Return whether calls of a strand do not reach a fake, because of a partition."""
-        until_us = self._cut.get((strand.root.title, fake.name), 0)
-        return until_us > self._fakes.now_us()
+    def partition(self, strand: Strand, fake: Fake) -> Disturbance | None:
+        """Return the partition that keeps a strand's calls from a fake now, if there is one."""
+        key = strand.root.title, fake.name
+        until_us, disturbance = self._partitions.get(key, (0, None))
+        return disturbance if until_us > self._fakes.now_us() else None
 
     def apply(
         self, disturbances: Sequence[Disturbance], strand: Strand, fake: Fake, request: Request
@@ -76,7 +77,8 @@ class Faults(Part):
             text = words.format(fake.name, seconds(HOLD_US))
         elif disturbance.kind == "partition":
             span = int(disturbance.detail or PARTITION)
-            self._cut[strand.root.title, fake.name] = self._fakes.now_us() + span * 1_000_000
+            until_us = self._fakes.now_us() + span * 1_000_000
+            self._partitions[strand.root.title, fake.name] = until_us, disturbance
             text = words.format(fake.name, span)
         elif disturbance.kind in ("rebalance", "redeliver"):
             group = request.params.get("group")
@@ -85,7 +87,7 @@ class Faults(Part):
             slot, target = _disturb_nodes(disturbance.kind, session_of(fake, request), request)
             text = words.format(slot, fake.name, target.address)
         if text:
-            self._state.add_line(strand.name, text, is_disturbance=True)
+            self._state.add_line(strand.name, text, disturbances=[disturbance])
         return bool(text)
 
     def serve(
@@ -93,7 +95,7 @@ class Faults(Part):
     ) -> AnyResponse:
         """Serve a call with its fault, and describe the fault in the call's line."""
         status = int(fault.detail or 503) if fault.kind == "respond" else 503
-        line.is_disturbance, line.words = True, KINDS[fault.kind].words.format(status)
+        line.disturbances, line.words = (fault,), KINDS[fault.kind].words.format(status)
         request.call.faults = ({"kind": fault.kind, "description": fault.kind},)
         if fault.kind == "drop":
             return ConnectionEffect("drop")

@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...core.calls import Call
 from ..accesses import Access
 from ..disturbances import DELAY, DELAYS, DUE, KINDS, RANDOM, Disturbance
 from ..schedule import Schedule
-from ..trial import (
-    NO_EFFECTS,
-    Effects,
-    Flag,
-    Handler,
-    Kept,
-    Line,
-    Point,
-    Step,
-    StrandRecord,
-    Trial,
-    Verdict,
-    Wording,
-)
+from ..trial import Flag, Handler, Line, Point, Step
 
 
 @dataclass(slots=True)
 class TrialLog:
-    """What has happened in a trial so far, written down by the parts of a simulation.
-
-    ``frozen()`` returns the trial.
+    """What has happened in a trial so far, written down by the parts of a simulation, which makes a
+    ``Trial`` of it at the end.
     """
 
     schedule: Schedule
@@ -51,11 +36,12 @@ class TrialLog:
     acknowledged: set[str] = field(default_factory=set)
     handlers: dict[Handler, bool] = field(default_factory=dict)
     flags: set[Flag] = field(default_factory=set)
-    _notes: dict[str, None] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)
+    """Sentences about code that was not explored, in order."""
 
     def note(self, text: str) -> None:
         """Add a sentence about code that was not explored, unless it is there."""
-        self._notes[text] = None
+        self.notes[text] = None
 
     def breaks(self, error: BaseException | None) -> None:
         """Note the error of a broken promise; the first one counts."""
@@ -70,8 +56,10 @@ class TrialLog:
         self.flags.add("numbers")
         if series:
             words = KINDS["numbers"].words.format(series)
-            self.lines.insert(0, Line(self.start_us, "the code", words, is_disturbance=True))
-            self.fired.insert(0, Disturbance(RANDOM, series, "numbers"))
+            disturbance = Disturbance(RANDOM, series, "numbers")
+            line = Line(self.start_us, "the code", words, disturbances=(disturbance,))
+            self.lines.insert(0, line)
+            self.fired.insert(0, disturbance)
 
     def postpone(self, line: Line, now_us: int) -> None:
         """Move the line of a call that has waited to the time of its answer."""
@@ -82,48 +70,7 @@ class TrialLog:
         line.at_us = now_us
         self.lines.append(line)
 
-    def frozen(
-        self,
-        *,
-        results: Mapping[str, str],
-        errors: Mapping[str, BaseException],
-        ids: Mapping[str, str],
-        sources: Sequence[str] = (),
-        effects: Effects = NO_EFFECTS,
-        state: Kept | None = None,
-        lesson: object = None,
-    ) -> Trial:
-        """Return the trial, with what its strands returned, and the exceptions that ended them.
-
-        ``sources`` are the lines of the application that the story shows beside each line, if any.
-        """
-        for line, source in zip(self.lines, sources, strict=False):
-            line.source = source
-        if self._has_overlap():
-            self.flags.add("overlap")
-        names = dict.fromkeys((*self.calls, *sorted(self.begun), *errors))
-        return Trial(
-            self.schedule,
-            Verdict(self.broken),
-            self.start_us,
-            tuple(self.fired),
-            tuple(self.lines),
-            tuple(self.steps),
-            tuple(self.points),
-            {
-                name: StrandRecord(self.calls[name], results.get(name), errors.get(name))
-                for name in names
-            },
-            self.handlers,
-            effects,
-            state,
-            notes=tuple(self._notes),
-            wording=Wording(ids, self.silent_calls, self.idle_restarts),
-            flags=frozenset(self.flags),
-            lesson=lesson,
-        )
-
-    def _has_overlap(self) -> bool:
+    def has_overlap(self) -> bool:
         """Return whether another strand woke up and made a call while the last disturbance delayed a
         strand.
         """

@@ -30,7 +30,7 @@ class Loops(Part):
         loop.strand = host
         if host.role != "task" and host.loop.main_task is None:
             main = Strand(host.title, "task", parent=host, points=host.points)
-            main.state = "running"
+            main.begin()
             self._state.add(main)
             host.loop.main_task, host.name = main, StrandName.of(host.title).loop()
             for task in asyncio.all_tasks(loop):
@@ -53,9 +53,9 @@ class Loops(Part):
             while strand.state == "parked":
                 # A request may still wait for its turn after its task has ended, e.g. because of a
                 # timeout. The fake handles it, because it has already been sent.
-                strand.state = "running"
+                strand.go_on()
                 strand.release()
-            strand.state = "ended"
+            strand.end()
             strand.release()
 
     def idle(self, loop: OwnLoop, timeout: float | None) -> bool:

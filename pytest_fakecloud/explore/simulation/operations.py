@@ -46,6 +46,7 @@ class Operations:
             self._clients,
             inputs=subject.inputs,
         )
+        self._by_client: dict[Strand, Operation] = {}
         self._positions = itertools.count()
 
     def begin(
@@ -80,8 +81,9 @@ class Operations:
 
     def begin_client(self, strand: Strand) -> None:
         """Record a client as an operation."""
-        strand.operation = self.begin(strand.title, strand.title, (), {})
-        self._clients.append(strand.operation)
+        operation = self.begin(strand.title, strand.title, (), {})
+        self._by_client[strand] = operation
+        self._clients.append(operation)
 
     def store(self, strand: Strand) -> None:
         history, error = self.history, strand.error
@@ -92,10 +94,11 @@ class Operations:
             history.results[strand.title] = strand.result
         if strand.role != "delivery" and error is not None:
             history.errors[strand.title] = error
-        if strand.operation is not None:
-            strand.operation.error = error
+        operation = self._by_client.get(strand)
+        if operation is not None:
+            operation.error = error
             if has_returned:
-                self.end(strand.operation, strand.result)
+                self.end(operation, strand.result)
             else:
                 self._touch(writes=True)
 

@@ -40,26 +40,26 @@ class Pauses(Part):
                 for other in self._state.strands
                 if other is not strand
                 and other.state in ("parked", "new")
-                and other.held_until_us <= now
+                and other.pause.until_us <= now
             ]
         begun = [other for other in paused if other is strand or other.state != "new"]
         if not all(self.may_pause(other, span_us) for other in begun):
             return False
         for other in paused:
-            other.held_until_us = until_us
+            other.pause.until_us = until_us
         for other in begun:
-            other.paused_us += span_us
+            other.pause.total_us += span_us
         # What is due is done first, so that the strand can be switched to in the middle of it.
-        strand.yields_to_others = disturbance.detail == DUE
+        strand.pause.lets_others_first = disturbance.detail == DUE
         words = KINDS[disturbance.kind].words.format(seconds(span_us))
         if is_for_all:
             self._state.all_paused_until_us = until_us
-            strand.yields_to_others = True
+            strand.pause.lets_others_first = True
             due_us = self._fakes.deliveries.next_us()
             if len(paused) > 1 or (due_us is not None and due_us < until_us):
                 words += ", and the others wait"
         self._state.park(strand, "late" if disturbance.kind == "slow" else "switch")
-        self._state.add_line(strand.name, words, is_disturbance=True)
+        self._state.add_line(strand.name, words, disturbances=[disturbance])
         return True
 
     def delay_starts(self) -> None:
@@ -75,7 +75,8 @@ class Pauses(Part):
                     strand.waiting = Waiting(wake_us=end_us)
                     self._log.fired.append(disturbance)
                     span = seconds(end_us - self._fakes.now_us())
-                    self._state.add_line(strand.name, f"starts {span} later", is_disturbance=True)
+                    words = f"starts {span} later"
+                    self._state.add_line(strand.name, words, disturbances=[disturbance])
 
     def _end_us(self, disturbance: Disturbance) -> int | None:
         """Return the time at which a pause that begins now ends, or None without such a time."""
@@ -104,10 +105,10 @@ class Pauses(Part):
 
     def _latest_us(self, strand: Strand, now: int) -> int:
         """Return the latest time at which a pause of a strand that begins now may end."""
-        deadline_us = strand.root.deadline_us
+        deadline_us = strand.root.pause.deadline_us
         if deadline_us is not None:
             return deadline_us
-        return now + self._state.subject.patience_us - strand.paused_us
+        return now + self._state.subject.patience_us - strand.pause.total_us
 
     def note_point(self, strand: Strand, choices: Choices = ()) -> None:
         """Record the disturbances that are possible at a point: the given ones and pauses of

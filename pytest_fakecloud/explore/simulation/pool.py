@@ -63,7 +63,7 @@ class Threads:
         if thread.ident is None:
             thread.start()
         thread.next = turns, strand
-        strand.starting = thread
+        strand.thread.starting = thread
         thread.gate.release()
 
     def close(self) -> None:

@@ -11,7 +11,18 @@ from collections.abc import Sequence
 from ...core.errors import ContractError, broken_promise, ends_the_test
 from ..disturbances import CLOCK
 from ..programs import check_has_run
-from ..trial import NO_EFFECTS, DueDelivery, Effects, Kept, Plan, Redundant, Trial
+from ..trial import (
+    NO_EFFECTS,
+    CloudState,
+    DueDelivery,
+    Effects,
+    Plan,
+    Redundant,
+    StrandRecord,
+    Trial,
+    Verdict,
+    Wording,
+)
 from .calls import Calls
 from .clock import MOST_STEPS, ClockMove, Option, TrialClock
 from .decisions import Decisions
@@ -93,18 +104,38 @@ class Simulation:
             if strand.error is not None:
                 log.breaks(broken_promise(strand.error))
 
-    def frozen(self, effects: Effects = NO_EFFECTS, state: Kept | None = None) -> Trial:
+    def frozen(self, effects: Effects = NO_EFFECTS, state: CloudState | None = None) -> Trial:
         """Return the trial that has ended, with its effects on the fakes and the data that it left."""
-        strands, log, strategy = self.state.strands, self._log, self.state.strategy
-        lines = log.lines if self.state.plan.stacks else ()
+        log, plan, strategy = self._log, self.state.plan, self.state.strategy
+        if plan.stacks:
+            sources = distinct_places([line.lines for line in log.lines])
+            for line, source in zip(log.lines, sources, strict=True):
+                line.source = source
+        if log.has_overlap():
+            log.flags.add("overlap")
+        results = {name: repr(result) for name, result in self.history.results.items()}
+        errors = {s.title: s.error for s in self.state.strands if s.error is not None}
+        names = dict.fromkeys((*log.calls, *sorted(log.begun), *errors))
         is_cut = "cut" in log.flags
-        return log.frozen(
-            results={name: repr(result) for name, result in self.history.results.items()},
-            errors={strand.title: strand.error for strand in strands if strand.error is not None},
-            ids=self._fakes.deliveries.names(),
-            sources=distinct_places([line.lines for line in lines]),
-            effects=effects,
-            state=state,
+        return Trial(
+            log.schedule,
+            # A trial that repeats a known order has no result.
+            Verdict() if "redundant" in log.flags else Verdict(log.broken),
+            log.start_us,
+            tuple(log.fired),
+            tuple(log.lines),
+            tuple(log.steps),
+            tuple(log.points),
+            {
+                name: StrandRecord(log.calls[name], results.get(name), errors.get(name))
+                for name in names
+            },
+            log.handlers,
+            effects,
+            state,
+            notes=tuple(log.notes),
+            wording=Wording(self._fakes.deliveries.names(), log.silent_calls, log.idle_restarts),
+            flags=frozenset(log.flags),
             lesson=None if strategy is None else strategy.lesson(log.steps, is_cut=is_cut),
         )
 
@@ -124,7 +155,7 @@ class Simulation:
             for strand in strands:
                 if strand.root.crashed and self._is_dying(strand):
                     return strand
-            options = self._decisions.of_piece(self._last_begun, self._options())
+            options = self._decisions.of_piece(self._last_begun, self._runnable_or_restarted())
             move = self.clock.plan_move(options) if self.clock.may_move else None
             if move is not None:
                 options.append(move)
@@ -166,16 +197,16 @@ class Simulation:
             return False
         return strand.state in ("parked", "waiting")
 
-    def _options(self) -> list[Option]:
-        """Return what can run now; the first is the default. Restart a worker if nothing can run."""
-        now = self._fakes.now_us()
-        options = self._runnable(now)
-        if not options and (again := self._workers.restarted(now)) is not None:
-            options.append(again)
+    def _runnable_or_restarted(self) -> list[Option]:
+        """Return what can run now, in the default order; if nothing can, restart a worker for that."""
+        options = self._runnable()
+        if not options and (worker := self._workers.restart(self._fakes.now_us())) is not None:
+            options.append(worker)
         return options
 
-    def _runnable(self, now: int) -> list[Option]:
+    def _runnable(self) -> list[Option]:
         """Return the strands and deliveries that can run, in the default order."""
+        now = self._fakes.now_us()
         groups: defaultdict[str, list[Strand]] = defaultdict(list)
         for strand in self.state.strands:
             if group := _group_of(strand, now):
@@ -197,14 +228,14 @@ class Simulation:
 
     def _start(self, option: Option) -> Strand | None:
         if isinstance(option, ClockMove):
-            self.clock.move(option, self._runnable(self._fakes.now_us()))
+            self.clock.move(option, self._runnable())
             self._last_root = None
             return None
         if isinstance(option, DueDelivery):
             strand = self.deliveries.begin(option)
         else:
             strand = option
-            strand.yields_to_others = False
+            strand.pause.lets_others_first = False
         if strand is not None:
             self._last_root = strand.root
             self._last_begun = strand.root
@@ -215,8 +246,10 @@ class Simulation:
         if not any(strand.is_stepped_over for strand in self.state.strands):
             # A thread from before may work for a strand, so the time must not pass meanwhile.
             if self._outsiders:
-                self._outsiders.await_rest(lambda: self.turns.has_ended or bool(self._options()))
-                if self._options():
+                self._outsiders.await_rest(
+                    lambda: self.turns.has_ended or bool(self._runnable_or_restarted())
+                )
+                if self._runnable_or_restarted():
                     return True
             return self.clock.pass_time() or not self._has_ended()
         only_daemons = all(
@@ -240,7 +273,10 @@ class Simulation:
             pause()
             if self.turns.has_ended:
                 return False
-            if not any(strand.is_stepped_over for strand in self.state.strands) or self._options():
+            if (
+                not any(strand.is_stepped_over for strand in self.state.strands)
+                or self._runnable_or_restarted()
+            ):
                 return True
         return False
 
@@ -260,13 +296,13 @@ class Simulation:
             strand
             for strand in waiting
             if strand.role != "thread"
-            or application_frame(sys._current_frames().get(strand.host.thread))
+            or application_frame(sys._current_frames().get(strand.host.thread.ident))
         ]
         if busy:
             for _ in range(_GRACE_CHECKS):
                 # A thread that is not explored may still release a waiting strand.
                 pause()
-                if self.turns.has_ended or self.state.sleepers or self._options():
+                if self.turns.has_ended or self.state.sleepers or self._runnable_or_restarted():
                     return False
             self._report_stuck(busy)
         for strand in self.state.strands:
@@ -290,7 +326,7 @@ class Simulation:
         """Return a strand that can run while another one is blocked, or None."""
         note = "not all interleavings: the code waited for a lock that explore() does not control"
         while True:
-            for option in self._options():
+            for option in self._runnable_or_restarted():
                 chosen = self._start(option)
                 if chosen is not None:
                     self._log.note(note)
@@ -340,7 +376,8 @@ class Simulation:
         self._log.note(f"{note}: its thread was abandoned. Do not catch BaseException")
         for task in self.state.strands:
             if task.role == "task" and task.host is strand:
-                task.state, task.crashed = "ended", True
+                task.end()
+                task.crashed = True
 
 
 def _group_of(strand: Strand, now: int) -> str:
@@ -348,7 +385,7 @@ def _group_of(strand: Strand, now: int) -> str:
     string if the strand cannot run.
     """
     state, waiting = strand.state, strand.waiting
-    if state in ("running", "ended") or strand.held_until_us > now or strand.is_stepped_over:
+    if state in ("running", "ended") or strand.pause.until_us > now or strand.is_stepped_over:
         return ""
     if strand.role == "task" and not (strand.host.loop.is_idle or strand.turn.is_inline):
         return ""
@@ -358,4 +395,4 @@ def _group_of(strand: Strand, now: int) -> str:
         is_due = waiting.wake_us is not None and waiting.wake_us <= now
         if not (is_due or (waiting.ready is not None and waiting.ready())):
             return ""
-    return "last" if strand.yields_to_others else state
+    return "last" if strand.pause.lets_others_first else state

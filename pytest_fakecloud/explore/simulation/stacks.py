@@ -107,7 +107,7 @@ def describe_places(strands: Sequence[Strand]) -> str:
     for strand in strands:
         lines: list[str] = []
         with report_failure("its line could not be found", lines.append):
-            lines += source_of(sys._current_frames().get(strand.host.thread))
+            lines += source_of(sys._current_frames().get(strand.host.thread.ident))
         places.append(f"{strand.title} ({lines[0]})" if lines else strand.title)
     return ", ".join(places)
 
@@ -117,7 +117,9 @@ def describe_stuck(waiting: Sequence[Strand]) -> str:
     frames = sys._current_frames()
     parts: list[str] = []
     with report_failure(f"the places of {describe_places(waiting)} are unknown", parts.append):
-        parts += [_describe_wait(strand, frames.get(strand.host.thread)) for strand in waiting]
+        parts += [
+            _describe_wait(strand, frames.get(strand.host.thread.ident)) for strand in waiting
+        ]
     return f"{'deadlock' if len(waiting) > 1 else 'stuck'}: {'; '.join(parts)}"
 
 

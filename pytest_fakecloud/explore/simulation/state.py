@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from ..world import World
 
 
+_UNKNOWN = -1
+"""The identifier of a thread of the code that has not begun."""
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
     """What all trials of a search have in common: the fakes, the code, its promises, and the options.
@@ -117,16 +121,15 @@ class TrialState:
         return free_name
 
     def park(self, strand: Strand, place: Place) -> None:
-        strand.state, strand.place = "parked", place
-        strand.parked_at = strand.host.parked_at = next(self._parkings)
+        strand.park(place, next(self._parkings))
 
     def new_thread(self, parent: Strand, thread: threading.Thread) -> Strand:
         """Add the strand of a thread that a strand starts."""
         function = getattr(getattr(thread, "_target", None), "__name__", "").strip("_")
         name = self._new_name(StrandName.of(parent.root.title).thread, function, "thread")
         self.created_by[name] = len(self.log.steps) - 1
-        child = Strand(name, "thread", parent=parent, thread=-1, is_daemon=thread.daemon)
-        child.starting = thread
+        child = Strand(name, "thread", parent=parent, is_daemon=thread.daemon)
+        child.thread.ident, child.thread.starting = _UNKNOWN, thread
         return self.add(child)
 
     def task_strand(self, host: Strand, task: asyncio.Task[Any]) -> Strand:
@@ -136,7 +139,7 @@ class TrialState:
             function = str(getattr(task.get_coro(), "__name__", ""))
             name = self._new_name(StrandName.of(host.root.title).task, function, "task")
             strand = self.add(Strand(name, "task", parent=host))
-            strand.state = "running"
+            strand.begin()
             self.tasks[task] = strand
             self.log.begun.add(name)
         return strand
@@ -202,12 +205,11 @@ class TrialState:
         words: str = "",
         call: Call | None = None,
         *,
-        is_disturbance: bool = False,
+        disturbances: Sequence[Disturbance] = (),
     ) -> Line:
         step = self.log.steps[-1] if self.log.steps else None
-        line = Line(
-            self.fakes.now_us(), strand, words, call, is_disturbance=is_disturbance, step=step
-        )
+        now_us, applied = self.fakes.now_us(), tuple(disturbances)
+        line = Line(now_us, strand, words, call, disturbances=applied, step=step)
         self.log.lines.append(line)
         return line
 

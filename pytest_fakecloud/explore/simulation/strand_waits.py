@@ -12,6 +12,7 @@ from ...core.errors import Crash
 from ...core.signals import Signal
 from ...core.touches import READS_CLOCK
 from .clock import TrialClock
+from .current_thread import OF_FAKES
 from .state import Part, TrialState
 from .strands import Gate, Strand, Waiting, Why
 
@@ -83,7 +84,7 @@ class StrandWaits(Part):
         """Sleep in a thread that is not explored but works for a strand, such as a worker thread of an
         ASGI application; return False for other threads.
         """
-        strand = self._current_thread.sleeping_for()
+        strand = self._sleeper()
         if strand is None:
             return False
         if not self._passes(strand, seconds):
@@ -101,11 +102,20 @@ class StrandWaits(Part):
                 raise RuntimeError("the trial has ended in which this thread began to sleep")
         return True
 
+    def _sleeper(self) -> Strand | None:
+        """Return the strand for which this thread sleeps, although the thread is not explored."""
+        thread = self._current_thread
+        if thread.is_aside() or thread.host() is not None or thread.has_ended():
+            return None
+        # A thread of the fakes runs the handler of a ``destination`` for the delivering strand.
+        is_of_fakes = threading.current_thread().name.startswith(OF_FAKES)
+        return thread.carried() or (self._turns.current if is_of_fakes else None)
+
     async def sleep_in_loop(self, seconds: float) -> bool:
         """Sleep in a task of an event loop that is not explored but works for a strand; return False
         for other loops.
         """
-        strand = self._current_thread.sleeping_for()
+        strand = self._sleeper()
         if strand is None:
             return False
         if not self._passes(strand, seconds):
@@ -129,7 +139,7 @@ class StrandWaits(Part):
         """
         if self._fakes.clock.driving or seconds <= 0:
             return True
-        if self._turns.current is not strand and not strand.host.real_waits:
+        if self._turns.current is not strand and not strand.host.thread.real_waits:
             return False
         self._clock.move_to(self._after(seconds))
         return True
@@ -158,12 +168,12 @@ class StrandWaits(Part):
         strand.turn.resume = None if link is None else link.resume
         has_turn = False
         while not has_turn and strand.state != "ended":
-            has_turn = strand.gate.acquire(LOOK)
+            has_turn = strand.thread.gate.acquire(LOOK)
         strand.turn.resume = None
         self._turns.check_alive(strand)
         if strand.state == "ended":
             raise Crash
-        strand.state = "running"
+        strand.go_on()
 
     async def take_turn_async(self, strand: Strand) -> None:
         """Like ``take_turn()``, for a task whose event loop must not be blocked."""
@@ -174,6 +184,5 @@ class StrandWaits(Part):
             await strand.turn.future
         finally:
             strand.turn.future = None
-            if strand.state != "ended":
-                strand.state = "running"
+            strand.go_on()
         self._turns.check_alive(strand)

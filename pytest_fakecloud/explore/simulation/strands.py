@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, Literal
 
 from ...core.errors import is_crash
-from ..trial import DueDelivery, Line, Operation, Place
+from ..trial import DueDelivery, Line, Place
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
 State = Literal["new", "running", "parked", "waiting", "ended"]
@@ -82,6 +82,33 @@ class Work:
     """The consumers by broker, group and instance."""
 
 
+@dataclass(slots=True)
+class Pause:
+    """The pauses of a strand that the schedule contains."""
+
+    until_us: int = 0
+    """The end of the current pause, in which the strand cannot run, or 0."""
+    lets_others_first: bool = False
+    """Whether every other strand that can run comes first, after a pause of all strands."""
+    total_us: int = 0
+    deadline_us: int | None = None
+    """The latest end of a pause of a delivery."""
+
+
+@dataclass(slots=True)
+class StrandThread:
+    """The thread that runs a strand."""
+
+    ident: int = 0
+    """Its identifier; 0 without a thread."""
+    starting: threading.Thread | None = None
+    """The thread itself, until the code of the strand begins there."""
+    gate: Gate = field(default_factory=Gate)
+    """The gate at which it waits for the turn."""
+    real_waits: int = 0
+    """Number of waits for threads of the fakes or other processes that are in progress."""
+
+
 class LoopState:
     """The event loop that runs in a strand's thread, and the strand to continue at its gate."""
 
@@ -128,7 +155,7 @@ class Strand:
     """The strand whose thread runs it: for a task, the strand of its event loop."""
     is_daemon: bool = False
 
-    state: State = "new"
+    _state: State = field(default="new", init=False)
     place: Place = "switch"
     line: Line | None = None
     """The line of the story of the latest call."""
@@ -139,35 +166,20 @@ class Strand:
     """Number of times that ``Crash`` was raised in the strand's code."""
     result: object = None
     error: BaseException | None = None
-    operation: Operation | None = None
-    """The operation that a client is in the history."""
 
     # The conditions under which a parked or waiting strand can run.
     waiting: Waiting = NOT_WAITING
-    held_until_us: int = 0
-    """The end of a pause that the schedule contains, in which the strand cannot run, or 0."""
-    yields_to_others: bool = False
-    """Whether every other strand that can run comes first, after a pause of all strands."""
+    pause: Pause = field(default_factory=Pause)
     parked_at: int = 0
     """Number of times that strands had parked when this strand parked."""
     is_stepped_over: bool = False
     """Whether other strands run although this strand is blocked in its turn."""
-    real_waits: int = 0
-    """Number of waits for threads of the fakes or other processes that are in progress."""
 
-    # The limits of pauses.
-    paused_us: int = 0
-    deadline_us: int | None = None
-    """The latest end of a pause of a delivery."""
-
-    # The thread that runs the strand, and what makes its names and its numbers the same in every trial.
-    thread: int = 0
-    starting: threading.Thread | None = None
-    """The thread that is to run it, until its code begins there."""
-    gate: Gate = field(default_factory=Gate)
+    # What makes the names and the numbers of the strand the same in every trial.
     locks_created: int = 0
     random: Random | None = None
 
+    thread: StrandThread = field(default_factory=StrandThread)
     work: Work = field(default_factory=Work)
     loop: LoopState = field(default_factory=LoopState)
     turn: TaskTurn = field(default_factory=TaskTurn)
@@ -183,18 +195,81 @@ class Strand:
     @contextlib.contextmanager
     def waits_for_real(self) -> Iterator[None]:
         """Allow the block to wait for a thread of the fakes or for another process."""
-        self.host.real_waits += 1
+        self.host.thread.real_waits += 1
         try:
             yield
         finally:
-            self.host.real_waits -= 1
+            self.host.thread.real_waits -= 1
+
+    # -- the state
+
+    @property
+    def state(self) -> State:
+        """The state, which only the methods below change.
+
+        A *running* strand has the turn. A *parked* strand can go on at any time, one that is *waiting*
+        needs its condition or its time for that.
+        """
+        return self._state
+
+    def begin(self) -> None:
+        self._state = "running"
+
+    def park(self, place: Place, number: int) -> None:
+        """Give up the turn at a point; ``number`` counts how often strands have parked."""
+        self._state, self.place = "parked", place
+        self.parked_at = self.host.parked_at = number
+
+    def wait(self, waiting: Waiting) -> None:
+        """Give up the turn until a condition or a time."""
+        self._state, self.waiting = "waiting", waiting
+
+    def resume(self) -> None:
+        """Go on, because it is the strand's turn."""
+        self._state, self.waiting, self.pause.until_us = "running", NOT_WAITING, 0
+
+    def go_on(self) -> None:
+        """Go on, even if it is not the strand's turn: waits are cancelled, and event loops end."""
+        if self._state != "ended":
+            self._state = "running"
+
+    def step_over(self) -> Callable[[], None]:
+        """Wait, because the strand is blocked in its turn; return a function that undoes this."""
+        before = self._state, self.waiting
+        self.is_stepped_over = True
+        self.wait(Waiting("blocked"))
+
+        def undo() -> None:
+            self.is_stepped_over = False
+            self._state, self.waiting = before
+
+        return undo
+
+    def end(self) -> None:
+        self._state = "ended"
+
+    # -- the turn
+
+    def give_turn(self) -> None:
+        """Let the thread of the strand go on; an event loop that waits there goes on with the strand."""
+        self.host.loop.chosen = self
+        self.host.thread.gate.release()
+
+    def go_on_in_loop(self) -> None:
+        """Let a task go on whose event loop has got the turn for it: the task awaits a future or, if a
+        thread of a fake or a thread aside handles its request, that thread waits at its gate.
+        """
+        if self.turn.future is None:
+            self.release()
+        elif not self.turn.future.done():
+            self.turn.future.set_result(None)
 
     def release(self) -> None:
-        """Let the strand go on at its gate; wait for a thread aside, which goes on in its place."""
+        """Open the strand's gate; wait for a thread aside, which goes on in its place."""
         if self.turn.resume is None:
-            self.gate.release()
+            self.thread.gate.release()
         else:
-            self.turn.resume(self.gate.release)
+            self.turn.resume(self.thread.gate.release)
 
     def fail(self, error: BaseException) -> None:
         """Note the exception that ended the strand's code: a crash, or an error of its own."""
@@ -205,6 +280,3 @@ class Strand:
 
     def is_waiting_for(self, *reasons: Why) -> bool:
         return self.state == "waiting" and self.waiting.why in reasons
-
-    def wait(self, waiting: Waiting) -> None:
-        self.state, self.waiting = "waiting", waiting

@@ -12,7 +12,7 @@ from ...core.errors import ContractError, Crash
 from ...core.timers import monotonic
 from .current_thread import carried_strand
 from .pool import ENDING, Threads
-from .strands import NOT_WAITING, Gate, Strand, Waiting
+from .strands import Gate, Strand, Waiting
 from .watchdog import HOOK_ADVICE, LOOK, Watchdog
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Turns:
         """Wait for the threads, because one that goes on would call the fakes after their reset."""
         deadline = monotonic() + ENDING
         for strand in self._live_strands():
-            strand.gate.release()
+            strand.thread.gate.release()
         while self._live and monotonic() < deadline:
             self._finished.acquire(timeout=0.002)
             if self._live and all(strand.is_stepped_over for strand in self.by_thread.values()):
@@ -87,7 +87,7 @@ class Turns:
         return [
             strand
             for strand in self._strands
-            if strand.state != "ended" and (strand.thread or strand.state != "new")
+            if strand.state != "ended" and (strand.thread.ident or strand.state != "new")
         ]
 
     def step_over(self, strand: Strand) -> None:
@@ -97,16 +97,13 @@ class Turns:
         with self._lock:
             if self.current is not strand or self.has_ended:
                 return
-            before = strand.state, strand.waiting
-            strand.is_stepped_over = True
-            strand.wait(Waiting("blocked"))
+            undo = strand.step_over()
             self.current, self._switching = None, True
         chosen = self._simulation.choose_meanwhile()
         with self._lock:
             self.current, self._switching = chosen, False
             if chosen is None and strand.is_stepped_over and not strand.is_daemon:
-                strand.is_stepped_over = False
-                strand.state, strand.waiting = before
+                undo()
                 self.current = strand
                 return
         self.progress += 1
@@ -132,33 +129,28 @@ class Turns:
 
     def yield_turn(self, strand: Strand) -> None:
         """Let the next strand run; return when it is this strand's turn again."""
-        chosen = self._choose() if self._passes_turn_on(strand) else None
-        if chosen is not strand:
-            self._wake(chosen)
-            if not self.has_ended:
-                strand.gate.acquire()
+        self._pass_on(strand)
+        self._await_turn(strand)
         self._resume(strand)
 
     def _pass_on(self, strand: Strand) -> None:
-        """Let the next strand run, because a strand has ended in this thread."""
-        if not self.has_ended and self._passes_turn_on(strand):
-            self._wake(self._choose())
-        self._thread_is_done()
+        """Let the next strand run, unless another thread has seen to that while this one was blocked."""
+        if strand.is_stepped_over:
+            with self._lock:
+                strand.is_stepped_over = False
+                if self.current is not None or self._switching:
+                    return
+        self._wake(self._choose())
 
-    def _passes_turn_on(self, strand: Strand) -> bool:
-        """Return whether this strand's thread must choose the next strand; while the strand was
-        blocked, another thread may have done so.
-        """
-        if not strand.is_stepped_over:
-            return True
-        with self._lock:
-            strand.is_stepped_over = False
-            return self.current is None and not self._switching
+    def _await_turn(self, strand: Strand) -> None:
+        """Wait in the thread that runs a strand until the turn is given to it, or the trial ends."""
+        if not self.has_ended:
+            strand.host.thread.gate.acquire()
 
     def _resume(self, strand: Strand) -> None:
         if self.has_ended:
             self.crash(strand)
-        strand.state, strand.waiting, strand.held_until_us = "running", NOT_WAITING, 0
+        strand.resume()
 
     def check_alive(self, strand: Strand) -> None:
         """End a strand that has crashed, or whose trial has ended, at the next thing that it does."""
@@ -177,9 +169,9 @@ class Turns:
         strand.crashed = True
         self._simulation.abandons(strand)
         self._threads.forget(threading.current_thread())
-        self.by_thread.pop(strand.thread, None)
+        self.by_thread.pop(strand.thread.ident, None)
         self._record_end(strand)
-        self._pass_on(strand)
+        self._leave(strand)
         Gate().acquire()
 
     def idle(self, host: Strand, waiting: Waiting) -> None:
@@ -191,17 +183,14 @@ class Turns:
             self.yield_turn(host)
         host.wait(waiting)
         host.loop.is_idle = True
-        self._wake(self._choose())
-        host.gate.acquire()
+        self._pass_on(host)
+        self._await_turn(host)
         host.loop.is_idle = False
         chosen, host.loop.chosen = host.loop.chosen, None
         self._resume(host)
         if chosen is not None and chosen is not host:
             self._resume(chosen)
-            if chosen.turn.future is None:
-                chosen.release()
-            elif not chosen.turn.future.done():
-                chosen.turn.future.set_result(None)
+            chosen.go_on_in_loop()
 
     def run_in_own_thread(self, strand: Strand, body: Callable[[], None]) -> None:
         """Run a strand in this thread, which the code has started, and then let the next one run."""
@@ -210,23 +199,23 @@ class Turns:
         with self._in_this_thread(strand):
             carried_strand.set(strand)
             try:
-                strand.gate.acquire()
+                strand.thread.gate.acquire()
                 self._resume(strand)
                 self._simulation.begins(strand)
                 body()
             except BaseException as error:
                 strand.fail(error)
-        self._pass_on(strand)
+        self._leave(strand)
 
     @contextlib.contextmanager
     def _in_this_thread(self, strand: Strand) -> Iterator[None]:
         """Assign a strand to this thread; record its end at the end of the block."""
-        strand.thread, strand.starting = threading.get_ident(), None
-        self.by_thread[strand.thread] = strand
+        strand.thread.ident, strand.thread.starting = threading.get_ident(), None
+        self.by_thread[strand.thread.ident] = strand
         try:
             yield
         finally:
-            self.by_thread.pop(strand.thread, None)
+            self.by_thread.pop(strand.thread.ident, None)
             self._record_end(strand)
 
     def _choose(self) -> Strand | None:
@@ -247,8 +236,8 @@ class Turns:
     def _wake(self, chosen: Strand | None) -> None:
         if chosen is None or self.has_ended:
             return
-        if chosen.state == "new" and not chosen.thread:
-            chosen.state = "running"
+        if chosen.state == "new" and not chosen.thread.ident:
+            chosen.begin()
             with self._lock:
                 self._live += 1
             here = self.here()
@@ -261,39 +250,35 @@ class Turns:
                     self._live -= 1
                 self.end(error)
             return
-        has_loop = chosen.role == "task" or chosen.loop.running is not None
-        if has_loop and not chosen.turn.is_inline:
-            chosen.host.loop.chosen = chosen
-            chosen.host.gate.release()
-        else:
-            chosen.gate.release()
+        chosen.give_turn()
 
     def run_in_pool_thread(self, strand: Strand, rest: Callable[[], None]) -> None:
         """Run a strand in this thread of the pool, and then let the next one run."""
         with self._in_this_thread(strand):
-            self._context.copy().run(self._run_code, strand)
+            context = self._context.copy()
+            context.run(carried_strand.set, strand)
+            try:
+                context.run(self._simulation.begins, strand)
+                strand.result = context.run(self._simulation.perform, strand)
+            except ContractError as error:
+                self.end(error)
+            except BaseException as error:
+                strand.fail(error)
         rest()  # This thread may be the next to be woken.
-        self._pass_on(strand)
+        self._leave(strand)
 
-    def _thread_is_done(self) -> None:
+    def _leave(self, strand: Strand) -> None:
+        """Let the next strand run, because a strand has ended in this thread."""
+        if not self.has_ended:
+            self._pass_on(strand)
         with self._lock:
             self._live -= 1
             none = not self._live
         if none and self.has_ended:
             self._finished.release()
 
-    def _run_code(self, strand: Strand) -> None:
-        carried_strand.set(strand)
-        self._simulation.begins(strand)
-        try:
-            strand.result = self._simulation.perform(strand)
-        except ContractError as error:
-            self.end(error)
-        except BaseException as error:
-            strand.fail(error)
-
     def _record_end(self, strand: Strand) -> None:
-        strand.state = "ended"
+        strand.end()
         # Release any thread of a fake that still waits for the turn of the strand's last call.
         strand.release()
         if self.has_ended:

@@ -47,13 +47,13 @@ class Watchdog:
 
     def look(self) -> None:
         strand = self._turns.current
-        starting = None if strand is None else strand.starting
+        starting = None if strand is None else strand.thread.starting
         if strand is not None and starting is not None and not starting.is_alive():
             # Look again: the thread may have begun its code since, and have ended.
-            if strand.starting is starting:
+            if strand.thread.starting is starting:
                 self._turns.skip_lost(strand)
             return
-        thread = 0 if strand is None else strand.host.thread
+        thread = 0 if strand is None else strand.host.thread.ident
         frame = None if strand is None else sys._current_frames().get(thread)
         may_be_locked = strand is not None and _may_be_locked(strand, frame)
         woken = wakings(_thread_with(thread)) if may_be_locked else None
@@ -70,12 +70,12 @@ class Watchdog:
         elif starting is not None:
             if seconds > _LOST:
                 self._turns.end(ContractError(_describe_delay(strand.title, starting)))
-        elif woken is not None and not (strand.host.real_waits and seconds < _REAL):
+        elif woken is not None and not (strand.host.thread.real_waits and seconds < _REAL):
             self._help(strand, seconds)
 
     def _help(self, blocked: Strand, seconds: float) -> None:
         """Step over a blocked strand, or end the trial if that has not helped for long enough."""
-        if seconds >= _BUSY and _sleeps_really(blocked.host.thread):
+        if seconds >= _BUSY and _sleeps_really(blocked.host.thread.ident):
             # Do not wait for the thread at the end of the trial.
             blocked.is_stepped_over = True
             self._turns.end(

@@ -32,7 +32,7 @@ class Workers(Part):
             for strand in self._state.strands
         )
 
-    def restarted(self, now: int) -> Strand | None:
+    def restart(self, now: int) -> Strand | None:
         """Restart a worker that ended before all of its work existed; return its new strand or None."""
         if not self.may_begin(now):
             return None
@@ -88,14 +88,16 @@ class Workers(Part):
         """Add the worker's next start; one that failed pauses first."""
         before = strand.work.starts
         name = str(StrandName(_program(strand), before + 1))
-        again = self._state.add(Strand(name, "worker", strand.body, work=Work(before + 1, failed)))
+        new_start = self._state.add(
+            Strand(name, "worker", strand.body, work=Work(before + 1, failed))
+        )
         if failed:
             # Double the pause before each restart, as process managers do.
             pause_us = 1_000_000 * min(2 ** (before - 1), 30)
-            again.waiting = Waiting(wake_us=self._fakes.now_us() + pause_us)
+            new_start.waiting = Waiting(wake_us=self._fakes.now_us() + pause_us)
         else:
             self._log.idle_restarts.add(name)
-        return again
+        return new_start
 
     def leave_groups(self, strand: Strand) -> None:
         for broker, group, instance in sorted(

@@ -1,4 +1,4 @@
-"""Plays the trials of a search."""
+"""Trials that are played before the search asks for them: none, unless a subclass plays some."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from .dpor import Branch, Interleavings
 from .player import Player
 
 
-class Jobs:
-    """Plays the trials of a search when it asks for them. A subclass may play some ahead of time."""
+class Lookahead:
+    """The plans that a search will probably play. A subclass may play some of them ahead of time."""
 
     def __init__(self, player: Player) -> None:
         self._player = player
@@ -23,8 +23,9 @@ class Jobs:
         """Yield the branches of a tree; the caller learns from each branch."""
         return iter(tree.next, None)
 
-    def play(self, plan: Plan) -> Trial:
-        return self._player.play(plan)
+    def take(self, plan: Plan) -> Trial | None:
+        """Return the trial of a plan that has been played and counted; None if it is not played yet."""
+        return None
 
     def close(self) -> None:
         """End what plays trials ahead of time."""

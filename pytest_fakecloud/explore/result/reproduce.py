@@ -1,0 +1,88 @@
+"""Play a failing schedule again, and raise the error that tells its story."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from ...core.errors import ContractError
+from ..names import actor_of
+from ..schedule import Schedule
+from ..search.player import Player
+from ..search.shrinking import replay
+from ..trial import Plan, Trial
+from .cause import find_cause
+from .changes import find_changes
+from .exploration import BrokenPromiseError
+
+
+def replay_only(player: Player, schedule: Schedule) -> None:
+    """Run one schedule; raise an error if it breaks the promise or cannot be applied."""
+    __tracebackhide__ = True
+    tally = player.tally
+    tally.only_schedule = schedule
+    player.judge.is_last = True
+    if player.judge.has_promise:
+        player.judge.serial = None  # Nothing else runs.
+    elif schedule:
+        player.play(Plan(), counts=False)  # with which patterns compare the trial
+        # The trials in one piece run for this one, and none runs after the trial that is kept.
+        player.play(Plan(schedule), counts=False)
+    trial = player.play(Plan.reported(schedule))
+    missed = [disturbance for disturbance in schedule if disturbance not in trial.fired]
+    if trial.broken is not None:
+        trial = replace(trial, schedule=schedule.without(missed))
+        raise _broken_schedule(player, trial) from trial.broken
+    if missed:
+        workers = {disturbance.strand for disturbance in missed}
+        starts = sorted(
+            strand
+            for strand in trial.strands
+            if strand not in workers and actor_of(strand) in workers
+        )
+        again = f"{starts[0]} began after a failure, and counts its own calls. " if starts else ""
+        raise ContractError(
+            "these disturbances of the schedule were not applied: "
+            f"{', '.join(map(str, missed))}. {again}The code may have changed, or makes fewer "
+            "calls: run explore() again without schedule="
+        )
+    tally.drawn = 1
+
+
+def raise_broken(player: Player, broken: Trial, **options: Any) -> NoReturn:
+    """Repeat a failing trial, and raise ``BrokenPromiseError`` with its story.
+
+    The options are those of the error.
+    """
+    __tracebackhide__ = True
+    replays = replay(player, broken)
+    if replays.trial is None:
+        raise ContractError(
+            f"the schedule {broken.schedule} broke the promise ({broken.broken}), but not in "
+            f"{replays.total} further trials of it: the code depends on a state outside the fakes. "
+            f"{'; '.join(['Reset that state in setup=', *broken.notes])}"
+        )
+    raise _broken_schedule(
+        player, replays.trial, replays=replays, **options
+    ) from replays.trial.broken
+
+
+def _broken_schedule(player: Player, trial: Trial, **options: Any) -> BrokenPromiseError:
+    undisturbed = None
+    if trial.fired and "stuck" not in trial.flags:
+        undisturbed = player.play(Plan(stacks=True))
+
+    def play(schedule: Schedule) -> Trial:
+        return player.play(Plan(schedule, stacks=True))
+
+    changes = find_changes(trial, undisturbed, play)
+    cause = find_cause(trial, undisturbed, changes, play, player.world.state_of)
+    return BrokenPromiseError(
+        trial,
+        player.tally,
+        undisturbed,
+        cause,
+        changes=changes,
+        inputs=player.subject.inputs,
+        **options,
+    )
