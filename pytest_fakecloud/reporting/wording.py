@@ -23,6 +23,7 @@ from .model import (
     ReadByStatement,
     Repeated,
     ReportRow,
+    ReportSubject,
     Sentences,
     Sought,
     Summary,
@@ -287,7 +288,7 @@ def _read_by(statement: ReadByStatement, lookups: Lookups, most: int = 4) -> str
         functions = ["a lambda" if name == "<lambda>" else f"{name}()" for name in statement.by]
         who = listed(functions, 3) or "the test"
         if all(sought.subject.kind.is_delivered for sought in own_data):
-            return f"The failing statement compared what {who} made of the deliveries of {names}"
+            return f"The failing statement compared what {who} did with {names}"
         verb = "read" if statement.is_read else "wrote"
         return f"The failing statement compared what {who} made of {names}, which it {verb}"
     written = "" if statement.is_read else "calls that wrote "
@@ -313,17 +314,25 @@ def _unwritten(statement: ReadByStatement, lookups: Lookups, most: int = 4) -> s
 
 
 def _names(data: Iterable[Sought], lookups: Lookups, most: int) -> str:
-    """Return the names of data, with ids as short as in the rows."""
+    """Return the names of data, with ids as short as in the rows. A subject that was read as a whole has
+    the parts that were also read in parentheses.
+    """
     data = list(data)
-    with_parts = {sought.subject for sought in data if sought.part}
+    parts: dict[ReportSubject, list[str]] = {}
+    for sought in data:
+        if not sought.part:
+            parts[sought.subject] = [
+                other.part for other in data if other.part and other.subject == sought.subject
+            ]
     names = []
     for sought in data:
-        if not sought.part and sought.subject in with_parts:
-            continue
         name = sought.subject.name
         default = sought.subject.kind.unnamed or f"the {sought.subject.kind.name}"
-        name = "" if sought.part and not name else lookups.short(name or default)
-        names.append(f"{name} {sought.part}".strip())
+        if not sought.part:
+            also = f" ({listed(parts[sought.subject], most)})" if parts[sought.subject] else ""
+            names.append(f"{lookups.short(name or default)}{also}")
+        elif sought.subject not in parts:
+            names.append(f"{lookups.short(name)} {sought.part}" if name else sought.part)
     return listed(names, most)
 
 
