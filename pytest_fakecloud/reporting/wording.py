@@ -244,11 +244,12 @@ def last_write(report: Report) -> str:
 
 def _in_short(row: ReportRow, lookups: Lookups, within: str = "") -> str:
     words = describe(row, lookups)
-    # The commands of a pipeline are below it, each with its own answer.
-    below = f": {'; '.join(words.below)}" if words.below else ""
-    answer = f" <-- {words.answer}" if words.answer and not below else ""
+    # The commands of a pipeline are below it, each with its own answer. The deciding one may be any.
+    commands = "; ".join(shortened(command, 60) for command in words.below)
+    what = shortened(f"{words.what}: {commands}", 260) if commands else shortened(words.what, 160)
+    answer = f" <-- {words.answer}" if words.answer and not commands else ""
     source = f"; {source_of(row.where)}" if row.where else ""
-    return f"{shortened(words.what + below, 160)}{answer}{within}{shortened(source, 180)}"
+    return f"{what}{answer}{within}{shortened(source, 180)}"
 
 
 def source_of(place: Place) -> str:
