@@ -52,14 +52,6 @@ const records = {
     head("Headers"), one.headers.length ? table("headers", ["name", "value"], one.headers, (pair) => pair) : soft("This record has no headers.")],
 };
 
-// Adds the first and the last offset of each partition, and its owner, to the offsets of a group.
-async function groupWithBounds(fake, id) {
-  const [group, topics] = await Promise.all([item(fake, "groups", id), list(fake, "topics", {limit: 500})]);
-  const bounds = new Map(topics.items.flatMap((topic) => topic.partitions.map((one) => [`${topic.name}-${one.partition}`, one])));
-  const owner = (name) => group.members.find((member) => member.assignment.includes(name))?.name ?? "no member";
-  return {...group, partitions: group.partitions.map((one) => ({...one, owner: owner(one.partition), start: bounds.get(one.partition)?.start ?? 0, end: bounds.get(one.partition)?.end ?? 0}))};
-}
-
 // The lag of the partitions of a group over time. Beyond eight, the others are one.
 const MOST_PARTITIONS = 7;
 function lagElement({lag_over_time: points}) {
@@ -72,15 +64,15 @@ const hasCommitted = ({partitions}) => partitions.some(({committed}) => committe
 // Without a committed offset, the lag counts from where the member began, such as the end of a topic.
 const uncommitted = (partitions) => `nothing committed, ${count(partitions.reduce((sum, {start, end}) => sum + end - start, 0), "record")}`;
 const groups = {
-  list: "groups", noun: "group", item: groupWithBounds, key: (one) => one.name, columns: ["group", "state", "lag", "members"], fields: ["name", "state", "total_lag"],
-  row: (one) => [one.name, pill(one.state), one.total_lag ? el("span", {class: "fault"}, number(one.total_lag)) : hasCommitted(one) ? "0" : "0, nothing committed", number(one.members.length)],
+  list: "groups", noun: "group", hasItem: true, key: (one) => one.name, columns: ["group", "state", "lag", "members"], fields: ["name", "state", "total_lag"],
+  row: (one) => [one.name, pill(one.state), one.total_lag ? el("span", {class: "fault"}, number(one.total_lag)) : hasCommitted(one) || !one.partitions.length ? "0" : "0, nothing committed", number(one.members.length)],
   empty: () => empty("No consumer groups yet.", "A group appears when a client first consumes a topic. Consume one on the Records tab to try."),
   detail: (one, page) => {
     const drop = (member) => act("Remove…", `Remove ${member.name} from ${one.name}`, () => call(page.fake, "group.leave", one.name, member.name), {question: `Remove the instance ${member.name}? Its partitions go to the others.`});
     return [title(one.name), facts({state: pill(one.state), generation: number(one.generation), lag: `${number(one.total_lag)}${hasCommitted(one) || !one.partitions.length ? "" : `: ${uncommitted(one.partitions)} in its partitions, which a group that begins at the earliest offset would read`}`}),
       lagElement(one), versionsElement(page.fake, `group ${one.name}`), head("Members"), one.members.length ? table("members", ["instance", "state", "partitions", ""], one.members, (member) => [member.name, member.state, member.assignment.join(", "), drop(member)]) : soft("No members. Committed offsets stay until their retention ends."),
-      head("Offsets"), one.partitions.length ? el("ul", {class: "span-legend"}, ["committed", "delivered", "waiting"].map((name) => el("li", {}, el("i", {class: `trace-${name}`}), name))) : null, !one.partitions.length ? soft("Nothing committed, and no member consumes a partition.") : table("offsets", ["partition", "lag", "committed", "position", "end", "member"], one.partitions, (each) => [[recordsFrom(page.fake, each), offsets(each)], each.lag ? el("span", {class: "fault"}, number(each.lag)) : "0", each.committed ?? "none", each.position ?? "", number(each.end), each.owner]),
-      form("Set a committed offset", "Set", [{name: "partition", label: "topic and partition", options: one.partitions.map((each) => each.partition)}, {name: "offset", label: "offset", kind: "number", value: "0"}],
+      head("Offsets"), one.partitions.length ? el("ul", {class: "span-legend"}, ["committed", "delivered", "waiting"].map((name) => el("li", {}, el("i", {class: `trace-${name}`}), name))) : null, !one.partitions.length ? soft("It has no member and no committed offset, and no known row tells of a topic that it has read.") : table("offsets", ["partition", "lag", "committed", "position", "end", "member"], one.partitions, (each) => [[recordsFrom(page.fake, each), offsets(each)], each.lag ? el("span", {class: "fault"}, number(each.lag)) : "0", each.committed ?? "none", each.position ?? "", number(each.end), each.owner ?? "no member"]),
+      form("Set a committed offset", "Set", [{name: "partition", label: "topic and partition", options: [...new Set([...one.partitions.map((each) => each.partition), ...one.can_commit])]}, {name: "offset", label: "offset", kind: "number", value: "0"}],
         async ({partition, offset}) => { const at = partition.lastIndexOf("-"); await call(page.fake, "commit", one.name, partition.slice(0, at), Number(partition.slice(at + 1)), Number(offset)); return done("Set."); }, {open: false, overwrites: async ({partition}) => {
           const committed = ({partitions}) => partitions.find((each) => each.partition === partition)?.committed, now = committed(await item(page.fake, "groups", encodeURIComponent(one.name)));
           return now === committed(one) ? null : `The committed offset of ${partition} was changed meanwhile, to ${now}. Overwrite it?`;
