@@ -113,12 +113,21 @@ function againButton(fake, key, fields) {
     offerUndo(fake, change.row, "keys", [key], `${short(key, 60)} is restored without its TTL.`);
   });
 }
+// The partitions of a group that a version changed, with what was before and after it. A group that no longer reads a partition has no offsets of it.
+const OFFSETS = ["committed", "position", "end", "owner"], same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+function partitionsTable(before, after) {
+  const changed = Object.keys({...before, ...after}).filter((name) => !same(before?.[name], after?.[name]));
+  return changed.length ? table("what changed", ["partition", ...OFFSETS], changed, (name) => {
+    const old = before?.[name], now = after?.[name] ?? {end: old.end};
+    return [name, ...OFFSETS.map((field) => !old || same(old[field] ?? null, now[field] ?? null) ? now[field] ?? "none" : `${old[field] ?? "none"} → ${now[field] ?? "none"}`)];
+  }) : soft("No partitions.");
+}
 // The newest versions first, each with the value before it, and a button that gives the item this version again.
 function versionsTable(fake, section, item, versions) {
   const all = versions.map((version, at) => { const before = versions[at - 1]?.fields ?? null, expired = expiryOf(version, before); return {...version, at: expired ?? version.at, expired, before, next: versions[at + 1]?.number}; }).reverse(), [last] = all;
-  const madeBy = ({number: row, before, fields, expired}) => expired ? "the end of its TTL" : row ? el("a", {href: link(["activity", row])}, entries.known.get(row)?.text.what.slice(0, 80) ?? `#${row}`) : before === null && fields !== null ? "there before" : "the clock, or the control API";
+  const madeBy = ({number: row, before, fields, expired}) => expired ? "the end of its TTL" : row ? el("a", {href: link(["activity", row])}, short(entries.known.get(row)?.text.what ?? `#${row}`, 80)) : before === null && fields !== null ? "there before" : "the clock, or the control API";
   const value = (fields, other) => fields === null ? el("span", {class: "soft"}, "–") : fieldsOf(item, fields, other, {changed: other !== null});
-  const rows = table("versions", ["time", "made by", "before", "after", ""], all.slice(0, MOST_VERSIONS), (version) => [when(version.at), madeBy(version), value(version.before, version.fields), version.fields === null ? el("span", {class: "soft"}, version.expired ? "expired" : "gone") : value(version.fields, version.before),
+  const rows = table("versions", item ? ["time", "made by", "before", "after", ""] : ["time", "changes"], all.slice(0, MOST_VERSIONS), (version) => !item ? [when(version.at), [madeBy(version), partitionsTable(version.before, version.fields)]] : [when(version.at), madeBy(version), value(version.before, version.fields), version.fields === null ? el("span", {class: "soft"}, version.expired ? "expired" : "gone") : value(version.fields, version.before),
     section === "keys" && all[all.indexOf(version) - 1]?.expired ? againButton(fake, item, version.fields) : version.next && isPutBack(section) ? restoreButton("Restore…", `Restore ${short(item, 60)} as of ${version.at.slice(0, 19).replace("T", " ")}`, sinceOf(version.next, {fake: fake.name, section, items: [item]}), () => ask("POST", `/journal/${version.next}/restore`, {fake: fake.name, section, items: [item]}), short(item, 60), {fake: fake.name, section, items: [item]}) : version === last ? el("span", {class: "soft"}, "now") : ""]);
   return [last.fields === null ? el("p", {role: "status"}, last.expired ? "It expired at " : "It was deleted at ", moment(last.at), last.expired ? "." : [", by ", madeBy(last), "."]) : null, rows, ...all.length > MOST_VERSIONS ? [soft(`The newest ${MOST_VERSIONS} of ${count(all.length, "version")}. In Activity shows all calls.`)] : []];
 }
