@@ -66,6 +66,9 @@ def test_the_advice_of_a_failed_delivery_fits_its_details(page: Any, server: Ser
     assert "no address" in banner.inner_text()
     banner.locator("a:text-is('dead letter')").click()
     page.locator(".detail button:text-is('Retry')").wait_for()
+    # The same beside its dead letter, of which the list has the reason.
+    page.locator(".detail .banner", has_text="app.example/mail answered 500").wait_for()
+    page.locator("table.rows td", has_text="500 no address").wait_for()
     server.ask("POST", "/fakes/kv_server/faults", {"kind": "respond", "args": [503]})
     server.ask("POST", "/fakes/kv_server/requests", {"body": ["GET", "a"]})
     at(page, "activity?status=fault", ".trace-row")

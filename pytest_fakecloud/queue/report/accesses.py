@@ -25,6 +25,10 @@ _SECTIONS: Mapping[str, SubjectKind] = {
     "messages": "message", "schedules": "schedule", "workflow runs": "run"
 }  # fmt: skip
 """What the items of sections of the state are."""
+_PATHS: Mapping[str, SubjectKind] = {
+    "messages": "message", "queues": "queue", "schedules": "schedule", "runs": "run"
+}  # fmt: skip
+"""What the parts of paths are that come before an ID or a name, such as ``/v2/schedules/{id}/pause``."""
 _ROUTES = RouteTable(QueueApp.routes())
 
 
@@ -90,8 +94,8 @@ def _of_delivery(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[Dat
 
 
 def subjects(entry: Entry, lookups: Lookups) -> Iterator[ReportSubject]:
-    """Yield the queue and the workflow runs of a request, and what it created; the messages, the run
-    and the schedule of a delivery.
+    """Yield the queue and the workflow runs of a request, what it names in its path and what it created;
+    the messages, the run and the schedule of a delivery.
     """
     if isinstance(entry, Call):
         yield from _subjects_of_call(entry)
@@ -102,6 +106,10 @@ def subjects(entry: Entry, lookups: Lookups) -> Iterator[ReportSubject]:
 def _subjects_of_call(call: Call) -> Iterator[ReportSubject]:
     if call.facts.get("queue"):
         yield ReportSubject("queue", str(call.facts["queue"]), call.fake)
+    if named := str(call.facts.get("id") or call.facts.get("name") or ""):
+        kinds = [_PATHS[part] for part in call.path.split("/") if part in _PATHS]
+        for kind in kinds[:1]:
+            yield ReportSubject(kind, named, call.fake)
     headers_of_items: list[Any] = [item.get("headers") for item in items_of(call.request_body)]
     for headers in (dict(call.request_headers.pairs), *headers_of_items):
         for name, value in headers.items() if isinstance(headers, dict) else ():

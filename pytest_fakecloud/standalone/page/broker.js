@@ -5,7 +5,7 @@ import {ask, call, item, list, sendWell} from "./api.js";
 import {offsets} from "./elements.js";
 import {columnsElement} from "./spans.js";
 import {versionsElement} from "./history.js";
-import {ListPage} from "./lists.js";
+import {ListPage, confirming} from "./lists.js";
 
 const names = (fake) => async () => (await list(fake, "topics", {limit: 500})).items.map((one) => one.name);
 const topicsOf = async (fake) => (await names(fake)()).map((name) => ({value: name, label: name}));
@@ -35,14 +35,14 @@ const topics = {
   detail: (one, page) => [title(one.name), el("p", {}, el("a", {href: link(["fake", page.fake.name, "records"], {topic: one.name})}, `Show its ${count(one.records, "record")}`)),
     table("partitions", ["partition", "first offset", "next offset", "records"], one.partitions, (each) => [el("a", {href: link(["fake", page.fake.name, "records"], {topic: one.name, partition: each.partition})}, String(each.partition)), number(each.start), number(each.end), number(each.end - each.start)]),
     form("Add partitions", "Add", [{name: "count", label: "how many", kind: "number", value: "1"}], async ({count: many}) => { await call(page.fake, "topic.add_partitions", one.name, Number(many)); return done("Added."); }, {open: false}),
-    tools(act("Delete all records…", `Delete all records of ${one.name}`, async () => {
+    tools(act("Delete all records…", `Delete all records of ${one.name}`, confirming(`Deleted the records of ${one.name}.`, async () => {
       for (const each of one.partitions) await ask("POST", "/call", {object: page.fake.name, name: "topic.delete_records", args: [one.name], kwargs: {before: each.end, partition: each.partition}});
-    }, {question: `Delete all ${count(one.records, "record")} of ${one.name}? Offsets go on from where they are.`}),
-    act("Delete topic…", `Delete the topic ${one.name}`, async () => { await call(page.fake, "topic.delete", one.name); location.hash = page.address(); }, {question: `Delete the topic ${one.name} with its records and committed offsets?`}))],
+    }), {question: `Delete all ${count(one.records, "record")} of ${one.name}? Offsets go on from where they are.`}),
+    act("Delete topic…", `Delete the topic ${one.name}`, confirming(`Deleted the topic ${one.name}.`, async () => { await call(page.fake, "topic.delete", one.name); location.hash = page.address(); }), {question: `Delete the topic ${one.name} with its records and committed offsets?`}))],
 };
 
 const records = {
-  list: "records", noun: "record", hasItem: true, itemFilters: ["topic"], needs: "topic", key: (one) => one.id, columns: ["record", "time", "key", "value"], kept: ["record", "key", "value"], fields: ["id", "at", "key", "value"],
+  list: "records", noun: "record", about: (one) => [null, `${one.topic}-${one.partition}@${one.offset}`], hasItem: true, itemFilters: ["topic"], needs: "topic", key: (one) => one.id, columns: ["record", "time", "key", "value"], kept: ["record", "key", "value"], fields: ["id", "at", "key", "value"],
   filters: [{name: "topic", label: "topic", options: topicsOf}, {name: "partition", label: "partition", note: "partition", type: "number"}, {name: "offset", label: "from offset", note: "from offset", type: "number"}, {name: "at", label: "from time", note: "from time, 2026-01-01T00:00Z"}],
   tools: (fake, page) => el("div", {class: "forms"}, produce(fake, page), consume(fake)),
   row: (one) => [one.id, when(one.at), one.key ?? "", short(one.value, 200)],
@@ -68,7 +68,7 @@ const groups = {
   row: (one) => [one.name, pill(one.state), one.total_lag ? el("span", {class: "fault"}, number(one.total_lag)) : hasCommitted(one) || !one.partitions.length ? "0" : "0, nothing committed", number(one.members.length)],
   empty: () => empty("No consumer groups yet.", "A group appears when a client first consumes a topic. Consume one on the Records tab to try."),
   detail: (one, page) => {
-    const drop = (member) => act("Remove…", `Remove ${member.name} from ${one.name}`, () => call(page.fake, "group.leave", one.name, member.name), {question: `Remove the instance ${member.name}? Its partitions go to the others.`});
+    const drop = (member) => act("Remove…", `Remove ${member.name} from ${one.name}`, confirming(`Removed ${member.name}.`, () => call(page.fake, "group.leave", one.name, member.name)), {question: `Remove the instance ${member.name}? Its partitions go to the others.`});
     return [title(one.name), facts({state: pill(one.state), generation: number(one.generation), lag: `${number(one.total_lag)}${hasCommitted(one) || !one.partitions.length ? "" : `: ${uncommitted(one.partitions)} in its partitions, which a group that begins at the earliest offset would read`}`}),
       lagElement(one), versionsElement(page.fake, `group ${one.name}`), head("Members"), one.members.length ? table("members", ["instance", "state", "partitions", ""], one.members, (member) => [member.name, member.state, member.assignment.join(", "), drop(member)]) : soft("No members. Committed offsets stay until their retention ends."),
       head("Offsets"), one.partitions.length ? el("ul", {class: "span-legend"}, ["committed", "delivered", "waiting"].map((name) => el("li", {}, el("i", {class: `trace-${name}`}), name))) : null, !one.partitions.length ? soft("It has no member and no committed offset, and no known row tells of a topic that it has read.") : table("offsets", ["partition", "lag", "committed", "position", "end", "member"], one.partitions, (each) => [[recordsFrom(page.fake, each), offsets(each)], each.lag ? el("span", {class: "fault"}, number(each.lag)) : "0", each.committed ?? "none", each.position ?? "", number(each.end), each.owner ?? "no member"]),

@@ -209,7 +209,7 @@ async function acknowledge(fake, ids) {
   for (const entries of Map.groupBy(ids.map(partsOf), ([key, group]) => JSON.stringify([key, group])).values()) await run(fake, "XACK", entries[0][0], entries[0][1], ...entries.map(([, , entry]) => entry));
 }
 const pending = {
-  list: "pending", noun: "pending entry", facet: "consumer", hasItem: true, key: (one) => one.id, columns: ["entry", "stream", "group", "consumer", "idle", "deliveries", "fields"], kept: ["entry", "group", "consumer"], fields: ["entry", "key", "group", "consumer", "idle_ms", "deliveries", "preview"],
+  list: "pending", noun: "pending entry", about: (one) => [null, one.entry], facet: "consumer", hasItem: true, key: (one) => one.id, columns: ["entry", "stream", "group", "consumer", "idle", "deliveries", "fields"], kept: ["entry", "group", "consumer"], fields: ["entry", "key", "group", "consumer", "idle_ms", "deliveries", "preview"],
   moreFilters: true, filters: [{name: "key", label: "stream", note: "orders"}, {name: "group", label: "consumer group", note: "mailers"}],
   row: (one) => [one.entry, short(one.key, 80), short(one.group, 80), short(one.consumer, 80), about(one.idle_ms * 1000), number(one.deliveries), one.preview ? short(one.preview, 120) : el("span", {class: "soft"}, "deleted")],
   bulk: [{text: "Acknowledge", work: acknowledge, note: "Their groups will not deliver them again."}],
@@ -236,7 +236,7 @@ const publishForm = (fake, channel) => form("Publish", "Publish", [{name: "chann
   async ({channel: to, message}) => done(`Received by ${count(await run(fake, "PUBLISH", to, message), "subscriber")}.`), {open: channel !== undefined, edits: false, copied: false});
 const matchesGlob = (pattern) => new RegExp(`^${pattern.replace(/[.+^${}()|\\]/g, "\\$&").replaceAll("*", ".*").replaceAll("?", ".")}$`, "s");
 const channels = {
-  list: "channels", noun: "channel", facet: "kind", key: (one) => one.id, columns: ["channel", "kind", "subscribers"], fields: ["name", "kind", null],
+  list: "channels", noun: "channel", about: (one) => ["channel", one.name], facet: "kind", key: (one) => one.id, columns: ["channel", "kind", "subscribers"], fields: ["name", "kind", null],
   row: (one) => [short(one.name, 120), pill(one.kind), number(one.subscribers.length)],
   tools: (fake) => publishForm(fake), below: (found, page) => [el("h2", {}, "Messages as they are published"), messagesTable(published(page.fake))], version: () => entries.list.at(-1)?.number,
   empty: () => empty("No subscribers.", "A channel appears here while a client subscribes to it. Messages that are published are listed below, whether somebody receives them or not."),

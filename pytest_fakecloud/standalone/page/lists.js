@@ -6,8 +6,11 @@ import {border} from "./elements.js";
 import {offerUndo} from "./history.js";
 
 const LIMIT = 100;
+// Work that a notice confirms, for a button whose change is not in sight where it is pressed.
+export const confirming = (text, work) => async () => { const found = await work(); say(typeof text === "function" ? text(found) : text, "good"); };
 
 // `spec` is {list, noun, columns, row, detail, hasItem, filters, facet, facetNames, tools, empty, bulk, key}:
+// `about` returns what an item is in the recorded calls, with its name, or null and a text that they contain.
 // `always` are parameters of each request, `row` returns the cells of an item, `detail` the content of the panel beside the list.
 export class ListPage {
   constructor(fake, tab, spec) {
@@ -190,11 +193,16 @@ export class ListPage {
     this.side.hidden = false;
     this.node.classList.add("chosen");
     const parts = !found || found.gone ? [empty(`This ${this.spec.noun} is gone.`, ...this.spec.gone?.(id, this) ?? [found?.gone ?? "It was deleted, or the fake was reset."])] : this.spec.detail(found, this);
-    const name = found && !found.gone && (this.spec.list === "dead-letters" ? found.message : found.public_id ?? this.spec.key(found)), kind = own(KINDS, this.spec.list);
-    redraw(this.side, detailBar(this.address(), name, kind ? {kind, name, of: this.fake.name} : undefined), ...parts);
+    const name = found && !found.gone && (this.spec.list === "dead-letters" ? found.message : found.public_id ?? this.spec.key(found));
+    redraw(this.side, detailBar(this.address(), name, name && this.aboutOf(found, name)), ...parts);
     if (another) this.side.scrollTop = 0;
   }
 
+  // The filter of Activity that finds the calls about an item: by what it is, or by how calls name it.
+  aboutOf(found, name) {
+    const {about, list: place} = this.spec, [kind, of] = about?.(found) ?? [own(KINDS, place), name];
+    return kind ? {kind, name: of, of: this.fake.name} : {search: of};
+  }
   // j and k move between rows wherever the focus is, arrow keys only within the list.
   step(event) {
     const {key, target} = event;

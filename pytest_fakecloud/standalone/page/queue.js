@@ -2,16 +2,19 @@
 
 import {about, act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, isAhead, json, laidOut, link, micros, moment, move, number, own, pill, say, short, soft, span, table, title, tools, when, words} from "./dom.js";
 import {ask, item, list, path, sendWell} from "./api.js";
-import {lasted, withoutScheme} from "./elements.js";
+import {hasFailed, lasted, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
 import {versionsElement} from "./history.js";
-import {ListPage} from "./lists.js";
+import {destinationForms} from "./destinations.js";
+import {adviceOf} from "./errors.js";
+import {entries, journal} from "./journal.js";
+import {ListPage, confirming} from "./lists.js";
 
 const STATES = {delivered: "good", dead_lettered: "bad", cancelled: "", pending: "wait", in_flight: "wait", success: "good", failed: "bad", canceled: "", started: "wait"};
 // A run that sleeps or waits does nothing until then, so it does not look like one that runs.
 const state = (one) => one.state === "started" && isAhead(one.until) ? pill("waiting", "asleep") : pill(one.state === "started" ? "running" : words(one.state), own(STATES, one.state));
 const running = (one) => one.paused ? pill("paused") : pill("active", "good");
-const pausing = ({paused}, name, fake, where) => { const text = paused ? "Resume" : "Pause"; return act(text, `${text} ${name}`, () => sendWell(fake, "POST", `${where}/${text.toLowerCase()}`)); };
+const pausing = ({paused}, name, fake, where) => { const text = paused ? "Resume" : "Pause"; return act(text, `${text} ${name}`, confirming(`${paused ? "Resumed" : "Paused"} ${name}.`, () => sendWell(fake, "POST", `${where}/${text.toLowerCase()}`))); };
 const at = (fake, tab, id) => link(["fake", fake.name, tab, id]);
 const status = (one) => one.status == null ? (one.attempts ? "no answer" : "") : el("span", {class: one.status < 300 ? "ok" : "bad"}, String(one.status));
 const next = (one) => one.next ? when(one.next) : one.state === "in_flight" ? "now" : one.waits_for ? `waits for ${one.waits_for}` : "";
@@ -57,11 +60,11 @@ function messageDetail(one, page) {
   const {fake} = page, name = one.public_id, pending = one.state === "pending", toMessage = (id) => id && el("a", {href: at(fake, "messages", id)}, id);
   return [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)),
     facts({state: state(one), id: el("span", {class: "mono"}, name), published: moment(one.created), "next attempt": one.next ? moment(one.next) : next(one), about: toMessage(one.about), "retry of": toMessage(one.retry_of), "retried as": one.retries.length ? one.retries.map(toMessage) : "", run: one.run && el("a", {href: at(fake, "runs", one.run)}, one.run), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), ...linked(fake, one.settings)}),
-    tools(pending && one.next ? act("Deliver now", `Deliver ${name} now`, () => ask("POST", path(fake, `/messages/${encodeURIComponent(one.id)}/deliver`), {})) : null,
-      pending ? act("Cancel…", `Cancel ${name}`, () => sendWell(fake, "DELETE", `/v2/messages/${encodeURIComponent(name)}`), {question: "Cancel this message? It will not be delivered."}) : null,
+    tools(pending && one.next ? act("Deliver now", `Deliver ${name} now`, confirming("It is due now.", () => ask("POST", path(fake, `/messages/${encodeURIComponent(one.id)}/deliver`), {}))) : null,
+      pending ? act("Cancel…", `Cancel ${name}`, confirming("Cancelled.", () => sendWell(fake, "DELETE", `/v2/messages/${encodeURIComponent(name)}`)), {question: "Cancel this message? It will not be delivered."}) : null,
       one.dlq_id ? act("Retry", `Retry ${name}`, () => retryOne(fake, one.dlq_id)) : one.state === "dead_lettered" ? soft("Its dead letter has ended, so it cannot be retried.") : null,
       copyButton(name, "Copy id", "Copy id"), copyButton(one.body, "Copy body", "Copy body")),
-    one.is_whole === false || one.run ? null : publish(fake, one),
+    one.state === "delivered" ? null : adviceOn(fake, name), one.is_whole === false || one.run ? null : publish(fake, one),
     head(count(one.attempts.length, "attempt")), one.attempts.length || one.next ? attemptSpans(one) : soft("Not attempted yet."),
     versionsElement(fake, "messages", one.id), head("Body"), ...body(one, "body"), head("Headers"), headers("headers", one.headers),
     one.callbacks.length ? [head("Callbacks"), table("callbacks", ["callback", "state", "to"], one.callbacks, (each) => [el("a", {href: at(fake, "callbacks", each.id)}, both(each.created)), state(each), each.url])] : null,
@@ -69,6 +72,12 @@ function messageDetail(one, page) {
 }
 const NAMED = {queue: "queues", "URL group": "url-groups", schedule: "schedules", "flow control": "flow-control"};
 const linked = (fake, given) => Object.fromEntries(Object.entries(given).map(([name, value]) => [name, own(NAMED, name) ? el("a", {href: at(fake, NAMED[name], value)}, value) : value]));
+// What to do about the last attempt of a message, if it has failed and Activity has its row.
+const isComplete = () => journal.loaded && !journal.older;
+function adviceOn(fake, id) {
+  const row = entries.list.findLast((one) => one.kind === "attempt" && one.fake === fake.name && one.data.message_id === id), text = row && hasFailed(row) && adviceOf(row, true);
+  return text ? el("div", {class: "banner"}, el("b", {}, "What to do: "), text, row.data.error === "UnstubbedDestinationError" ? destinationForms(fake, new URL(row.data.url).origin) : null) : null;
+}
 const isGood = ({status: answered}) => answered >= 200 && answered < 300;
 function attemptSpans(one) {
   let until = micros(one.created);
@@ -87,7 +96,7 @@ const answerOf = (one) => [one.faults.length ? el("p", {class: "fault"}, `Fault:
 
 const messages = {
   list: "messages", noun: "message", facet: "state", hasItem: true, key: (one) => one.id, columns: messageColumns, kept: ["message", "state", "to", "body"], fields: ["created", "state", "url", "attempts", "status", "next", "preview"], row: messageRow, searchNote: "Search id, URL, label, body",
-  tools: (fake) => publish(fake), detail: messageDetail,
+  tools: (fake) => publish(fake), detail: messageDetail, version: isComplete,
   moreFilters: true, filters: [{name: "since", label: "published since (UTC)", type: "datetime-local"}, {name: "until", label: "published before (UTC)", type: "datetime-local"},
     {name: "status", label: "status of the last answer", note: "503 or 5xx"}, {name: "label", label: "label", note: "mail"}, {name: "url", label: "part of the URL", note: "/hook"},
     {name: "queue", label: "queue", list: "queues"}, {name: "group", label: "URL group", list: "url-groups"}, {name: "schedule", label: "schedule", list: "schedules"}, {name: "flow", label: "flow-control key", list: "flow-control"}],
@@ -108,14 +117,14 @@ async function retryOne(fake, id) {
 }
 const discard = (fake, ids) => sendWell(fake, "DELETE", "/v2/dlq" + several("dlqIds", ids));
 const letters = {
-  list: "dead-letters", noun: "dead letter", item: letterWithAnswer, key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"], kept: ["since", "to", "last answer", "body"], fields: ["at", "url", "attempts", "status", "preview"],
-  row: (one) => [when(one.at), address(one), number(one.attempts), status(one), short(one.preview, 60)],
+  list: "dead-letters", noun: "dead letter", item: letterWithAnswer, key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"], kept: ["since", "to", "last answer"], version: isComplete, fields: ["at", "url", "attempts", "status", "preview"],
+  row: (one) => [when(one.at), address(one), number(one.attempts), [one.status == null && one.reason ? "" : status(one), " ", el("span", {class: "soft"}, short(one.reason, 60))], short(one.preview, 60)],
   moreFilters: true, filters: messages.filters, searchNote: messages.searchNote,
   bulk: [{text: "Retry", work: retry}, {text: "Delete", work: discard, note: "They cannot be retried afterwards."}],
   empty: () => empty("No dead letters.", "A message appears here when it runs out of retries. Retry it once its destination works."),
   detail: (one, page) => [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)), facts({since: moment(one.at), attempts: number(one.attempts), "last answer": status(one), message: el("a", {href: at(page.fake, "messages", one.message)}, one.message), id: el("span", {class: "mono"}, one.id)}),
-    tools(act("Retry", `Retry ${one.id}`, () => retryOne(page.fake, one.id)), act("Delete…", `Delete ${one.id}`, async () => { await discard(page.fake, [one.id]); location.hash = page.address(); }, {question: "Delete this dead letter?"})),
-    one.sent && one.sent.is_whole !== false && !one.sent.run ? publish(page.fake, {...one.sent, dlq_id: one.id}) : null,
+    tools(act("Retry", `Retry ${one.id}`, () => retryOne(page.fake, one.id)), act("Delete…", `Delete ${one.id}`, confirming("Deleted the dead letter.", async () => { await discard(page.fake, [one.id]); location.hash = page.address(); }), {question: "Delete this dead letter?"})),
+    adviceOn(page.fake, one.message), one.sent && one.sent.is_whole !== false && !one.sent.run ? publish(page.fake, {...one.sent, dlq_id: one.id}) : null,
     one.sent?.attempts.length ? [attemptSpans(one.sent), answerOf(one.sent.attempts.at(-1))] : null, head("Body"), code(laidOut(one.preview), "body"), el("p", {}, el("a", {href: at(page.fake, "messages", one.message)}, "Show the message with its attempts and answers"))],
 };
 
@@ -127,17 +136,17 @@ async function letterWithAnswer(fake, id) {
 
 // -- schedules --
 const schedules = {
-  list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["to", "state", "runs", "next run", "cron", "schedule"], kept: ["to", "runs", "next run"], fields: ["destination", "paused", null, "next", "cron", "id"],
-  row: (one) => [address({method: one.method ?? "", url: one.destination}), running(one), one.cron_words || one.cron, one.paused ? "" : both(one.next[0]), one.cron, one.id],
+  list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["to", "state", "runs", "next run", "cron", "schedule"], kept: ["to", "state", "runs", "next run"], fields: ["destination", "paused", null, "next", "cron", "id"],
+  row: (one) => [address({method: one.method ?? "", url: one.destination}), running(one), one.cron_words || one.cron, one.paused ? "none" : both(one.next[0]), one.cron, one.id],
   tools: (fake) => form("Create a schedule", "Create", [{name: "to", label: "destination", note: "https://app.example/nightly", wide: true, needed: true}, {name: "cron", label: "cron", note: "0 3 * * *", needed: true}, {name: "id", label: "id", note: "generated"}, {name: "body", label: "body", kind: "area", wide: true}],
     async ({to, cron, id, body: text}) => { const made = await sendWell(fake, "POST", `/v2/schedules/${target(to)}`, text, {"Upstash-Cron": cron, ...(id ? {"Upstash-Schedule-Id": id} : {})}); return done("Created ", el("a", {href: at(fake, "schedules", made.scheduleId)}, made.scheduleId), "."); }, {open: false, overwrites: replaces(fake, "schedules", "id", "schedule")}),
   empty: () => empty("No schedules yet.", "Create one above. A schedule publishes a message at each time of its cron expression, as the clock moves."),
   detail: (one, page) => {
     const where = `/v2/schedules/${encodeURIComponent(one.id)}`, {fake} = page;
     return [title(one.id), facts({state: running(one), runs: one.cron_words, cron: el("span", {class: "mono"}, one.cron), to: one.destination, "last run": one.last_run ? moment(one.last_run) : "none yet", error: one.error && el("span", {class: "bad"}, one.error)}),
-      tools(itsMessages(fake, "schedule", one.id), act("Run now", `Run ${one.id} now`, () => ask("POST", path(fake, `/schedules/${encodeURIComponent(one.id)}/run`), {})), pausing(one, one.id, fake, where),
-        act("Delete…", `Delete ${one.id}`, async () => { await sendWell(fake, "DELETE", where); location.hash = page.address(); }, {question: `Delete the schedule ${one.id}?`})),
-      head("Next runs"), el("ul", {}, one.next.map((run) => el("li", {}, moment(run)))), head("Body"), ...body(one, "body")];
+      tools(itsMessages(fake, "schedule", one.id), act("Run now", `Run ${one.id} now`, confirming(({messages: ids, error}) => error ?? ["Published ", ids.map((id) => [el("a", {href: at(fake, "messages", id)}, id), " "])].flat(2), () => ask("POST", path(fake, `/schedules/${encodeURIComponent(one.id)}/run`), {}))), pausing(one, one.id, fake, where),
+        act("Delete…", `Delete ${one.id}`, confirming(`Deleted the schedule ${one.id}.`, async () => { await sendWell(fake, "DELETE", where); location.hash = page.address(); }), {question: `Delete the schedule ${one.id}?`})),
+      head("Next runs"), one.paused ? soft("None while it is paused.") : el("ul", {}, one.next.map((run) => el("li", {}, moment(run)))), head("Body"), ...body(one, "body")];
   },
 };
 
@@ -156,7 +165,7 @@ const runs = {
       one.violations.map(({kind, text}) => el("div", {class: "banner bad"}, el("b", {}, `${words(kind)}: the run may not continue.`), el("p", {}, text))),
       one.steps.filter(({event, wait_ends: ends}) => event && ends).map(({event, wait_ends: ends}) => form(`Waits for the event ${event}`, "Notify", [{name: "data", label: `event data, as JSON; without it the wait ends at ${both(ends)}`, note: '{"clicked": true}', wide: true}],
         async ({data}) => { if (data) json(data, "The event data"); await sendWell(fake, "POST", `/v2/notify/${encodeURIComponent(event)}`, data); return done("Notified."); })),
-      tools(one.until ? act("Go there", `Go there: ${one.now} until ${one.until}`, () => move({action: "move_to", to: one.until})) : null, one.state === "started" ? act("Cancel…", `Cancel ${one.id}`, () => sendWell(fake, "DELETE", `/v2/workflows/runs/${encodeURIComponent(one.id)}`), {question: "Cancel this run? Its steps stop where they are."}) : null,
+      tools(one.until ? act("Go there", `Go there: ${one.now} until ${one.until}`, () => move({action: "move_to", to: one.until})) : null, one.state === "started" ? act("Cancel…", `Cancel ${one.id}`, confirming("Cancelled.", () => sendWell(fake, "DELETE", `/v2/workflows/runs/${encodeURIComponent(one.id)}`)), {question: "Cancel this run? Its steps stop where they are."}) : null,
         one.dlq_id ? [again("Resume", "resume"), again("Restart", "restart")] : one.state === "failed" ? soft("Its dead letter has ended, so it cannot be resumed or restarted.") : null,
         one.input_is_whole ? act("Run again", `Run again ${one.id}`, async () => { const made = await trigger(fake, one.url, one.input, one.publish_headers); location.hash = at(fake, "runs", made.workflowRunId); say("Started with the same input: this is the new run.", "good"); }, {question: one.redacted_headers.length ? `Run again without ${one.redacted_headers.join(", ")}? The queue redacts their values, so they cannot be sent again.` : null}) : null,
         copyButton(one.id, "Copy id", "Copy id"), copyButton(JSON.stringify(record, null, 2), "Copy as JSON", "Copy as JSON")),
@@ -212,17 +221,17 @@ const queues = {
     const where = `/v2/queues/${encodeURIComponent(one.name)}`;
     return [title(one.name), facts({state: running(one), parallelism: number(one.parallelism), messages: number(one.lag)}),
       tools(itsMessages(page.fake, "queue", one.name), pausing(one, one.name, page.fake, where),
-        act("Delete…", `Delete ${one.name}`, async () => { await sendWell(page.fake, "DELETE", where); location.hash = page.address(); }, {question: `Delete the queue ${one.name}?`})), head("Waiting, in order"), held(page.fake, one.waiting)];
+        act("Delete…", `Delete ${one.name}`, confirming(`Deleted the queue ${one.name}.`, async () => { await sendWell(page.fake, "DELETE", where); location.hash = page.address(); }), {question: `Delete the queue ${one.name}?`})), head("Waiting, in order"), held(page.fake, one.waiting)];
   },
 };
 const groups = {
-  list: "url-groups", noun: "URL group", key: (one) => one.name, columns: ["group", "endpoints"], fields: ["name"],
+  list: "url-groups", noun: "URL group", about: (one) => [null, one.name], key: (one) => one.name, columns: ["group", "endpoints"], fields: ["name"],
   row: (one) => [one.name, one.endpoints.map((each) => each.url).join("\n")],
   tools: (fake) => form("Add an endpoint", "Add", [{name: "group", label: "group", needed: true}, {name: "url", label: "URL", needed: true, wide: true}, {name: "name", label: "name of the endpoint"}],
     async ({group, url, name}) => { await sendWell(fake, "POST", `/v2/topics/${encodeURIComponent(group)}/endpoints`, {endpoints: [{url, ...(name ? {name} : {})}]}); return done("Added."); }, {open: false, overwrites: async ({group, name}) => name && (await list(fake, "url-groups", {search: group, limit: 500})).items.some((one) => one.name === group && one.endpoints.some((each) => each.name === name)) && `The endpoint ${name} of ${group} exists. Overwrite it?`}),
   empty: () => empty("No URL groups yet.", "A message that is published to a group goes to each of its endpoints. Add the first endpoint above."),
-  detail: (one, page) => [title(one.name), table("endpoints", ["name", "URL", ""], one.endpoints, (each) => [each.name ?? "", each.url, act("Remove", `Remove ${each.url}`, () => sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}/endpoints`, {endpoints: [each.name ? {name: each.name} : {url: each.url}]}))]),
-    tools(itsMessages(page.fake, "group", one.name), act("Delete group…", `Delete ${one.name}`, async () => { await sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}`); location.hash = page.address(); }, {question: `Delete the URL group ${one.name}?`}))],
+  detail: (one, page) => [title(one.name), table("endpoints", ["name", "URL", ""], one.endpoints, (each) => [each.name ?? "", each.url, act("Remove", `Remove ${each.url}`, confirming(`Removed ${each.url}.`, () => sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}/endpoints`, {endpoints: [each.name ? {name: each.name} : {url: each.url}]})))]),
+    tools(itsMessages(page.fake, "group", one.name), act("Delete group…", `Delete ${one.name}`, confirming(`Deleted the URL group ${one.name}.`, async () => { await sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}`); location.hash = page.address(); }), {question: `Delete the URL group ${one.name}?`}))],
 };
 const flow = {
   list: "flow-control", noun: "key", key: (one) => one.key, columns: ["key", "state", "waiting", "parallelism", "rate"], fields: ["key", "paused", "waits", "active", "started"],
@@ -232,7 +241,7 @@ const flow = {
     const where = `/v2/flowControl/${encodeURIComponent(one.key)}`;
     return [title(one.key), facts({state: running(one), running: `${one.active} of ${one.parallelism ?? "∞"}`, "this period": one.rate == null ? "no rate limit" : `${one.started} of ${one.rate} in ${one.period} s`, pinned: one.pinned ? "yes" : ""}),
       tools(itsMessages(page.fake, "flow", one.key), pausing(one, one.key, page.fake, where),
-        act("Reset rate", `Reset the rate of ${one.key}`, () => sendWell(page.fake, "POST", where + "/resetRate"))), head(`${count(one.waits, "message")} waiting`), held(page.fake, one.waiting)];
+        act("Reset rate", `Reset the rate of ${one.key}`, confirming("The rate is reset.", () => sendWell(page.fake, "POST", where + "/resetRate")))), head(`${count(one.waits, "message")} waiting`), held(page.fake, one.waiting)];
   },
 };
 

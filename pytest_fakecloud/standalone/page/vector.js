@@ -3,7 +3,7 @@
 import {act, code, count, done, el, empty, facts, form, go, head, json, link, number, redraw, room, short, soft, svg, table, title, tools} from "./dom.js";
 import {ask, change, item, list, path, sendWell} from "./api.js";
 import {offerUndo, sectionOf, versionsElement} from "./history.js";
-import {ListPage} from "./lists.js";
+import {ListPage, confirming} from "./lists.js";
 
 const clipped = (text, pixels) => { const most = Math.max(3, Math.floor(pixels / 6.3)); return text.length > most ? text.slice(0, most - 1) + "…" : text; };
 // The groups by which points are coloured: the most frequent values, or ranges of many different numbers. Returns their names, and the group of a value.
@@ -95,12 +95,12 @@ const vectors = {
 };
 
 const namespaces = {
-  list: "namespaces", noun: "namespace", key: (one) => one.name || "(default)", columns: ["namespace", "vectors"], fields: ["name", "count"],
+  list: "namespaces", noun: "namespace", about: (one) => ["namespace", one.name], key: (one) => one.name || "(default)", columns: ["namespace", "vectors"], fields: ["name", "count"],
   row: (one) => [one.name || "(default)", number(one.count)],
   empty: () => empty("No namespaces."),
   detail: (one, page) => [title(one.name || "(default)"), el("p", {}, el("a", {href: link(["fake", page.fake.name, "vectors"], {namespace: one.name})}, `Show its ${count(one.count, "vector")}`)),
-    tools(act("Delete all vectors…", `Delete all vectors of ${one.name || "the default namespace"}`, () => sendWell(page.fake, "POST", "/reset" + inside(one.name)), {question: `Delete all ${count(one.count, "vector")} of ${one.name || "the default namespace"}?`}),
-      one.name ? act("Delete namespace…", `Delete the namespace ${one.name}`, async () => { await sendWell(page.fake, "POST", "/delete-namespace" + inside(one.name)); location.hash = page.address(); }, {question: `Delete the namespace ${one.name} with its vectors?`}) : null)],
+    tools(act("Delete all vectors…", `Delete all vectors of ${one.name || "the default namespace"}`, confirming("Deleted its vectors.", () => sendWell(page.fake, "POST", "/reset" + inside(one.name))), {question: `Delete all ${count(one.count, "vector")} of ${one.name || "the default namespace"}?`}),
+      one.name ? act("Delete namespace…", `Delete the namespace ${one.name}`, confirming(`Deleted the namespace ${one.name}.`, async () => { await sendWell(page.fake, "POST", "/delete-namespace" + inside(one.name)); location.hash = page.address(); }), {question: `Delete the namespace ${one.name} with its vectors?`}) : null)],
 };
 
 export const tabs = [
