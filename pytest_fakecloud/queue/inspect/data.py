@@ -682,7 +682,13 @@ def runs(engine: Any, page_query: PageQuery) -> View:
 
     def show(run: Any) -> View:
         labels = " ".join(run.settings.labels)
-        return {**_run_row(engine, run), "steps": len(steps_of(engine, run)), "label": labels}
+        first = engine.data.messages.get(run.first_message_id)
+        return {
+            **_run_row(engine, run),
+            "steps": len(steps_of(engine, run)),
+            "label": labels,
+            "preview": "" if first is None else _beginning(first, 200),
+        }
 
     return page_of(
         engine.workflow.runs.values(),

@@ -153,13 +153,13 @@ const schedules = {
 // -- workflow runs --
 const doing = ({now, until}) => now ? `${now}${until ? ` until ${until.slice(5, 16).replace("T", " ")}` : ""}` : "";
 const runs = {
-  list: "runs", noun: "run", facet: "state", facetNames: {started: "running or waiting"}, item: runWithViolations, key: (one) => one.id, columns: ["workflow", "run", "state", "started", "took", "now", "steps"], kept: ["workflow", "run", "state", "started", "took", "now"], fields: ["url", "id", "state", "created", null, "now", "steps"],
-  row: (one) => [address({method: "", url: one.url}), el("span", {class: "mono nowrap", title: one.id}, one.id.length > 12 ? `…${one.id.slice(-6)}` : one.id), state(one), when(one.created), one.completed ? about(micros(one.completed) - micros(one.created)) : "", doing(one), number(one.steps)],
+  list: "runs", noun: "run", facet: "state", facetNames: {started: "running or waiting"}, item: runWithViolations, key: (one) => one.id, columns: ["workflow", "run", "state", "started", "took", "now", "input", "steps"], kept: ["workflow", "run", "state", "started", "now", "input"], fields: ["url", "id", "state", "created", null, "now", "preview", "steps"],
+  row: (one) => [address({method: "", url: one.url}), el("span", {class: "mono nowrap", title: one.id}, one.id.length > 12 ? `…${one.id.slice(-6)}` : one.id), state(one), when(one.created), one.completed ? about(micros(one.completed) - micros(one.created)) : "", short(doing(one), 60), short(one.preview, 60), number(one.steps)],
   tools: (fake) => form("Start a run", "Start", [{name: "to", label: "workflow URL", note: "http://127.0.0.1:3000/api/workflow", wide: true, needed: true}, {name: "input", label: "input", kind: "area", wide: true}],
     async ({to, input}) => { const made = await trigger(fake, to, input); return done("Started ", el("a", {href: at(fake, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false}),
   empty: () => empty("No workflow runs yet.", "A run appears when your application triggers a workflow. Start one above with the URL of a workflow that you serve."),
   detail: (one, {fake}) => {
-    const {record} = one, recorded = record.steps.flatMap((group) => group.steps), outputs = new Map(recorded.filter(({out}) => out !== undefined).map((step) => [step.messageId, step])), toRun = (id) => el("a", {href: at(fake, "runs", id)}, id);
+    const {record} = one, recorded = recordedOf(one), records = new Map(recorded.toSorted((one, other) => (one.out !== undefined) - (other.out !== undefined)).map((step) => [step.messageId, step])), original = new Map(recordedOf(one.original).map((step) => [numbered(step), textOf(step)])), toRun = (id) => el("a", {href: at(fake, "runs", id)}, id);
     const again = (text, where) => act(text, `${text} ${one.id}`, async () => { const [made] = [await sendWell(fake, "POST", `/v2/workflows/dlq/${where}/${encodeURIComponent(one.dlq_id)}`)].flat(); location.hash = at(fake, "runs", made.workflowRunId); say(`${text}: this is the new run.`, "good"); });
     return [title(withoutScheme(one.url)), facts({state: state(one), [one.state === "failed" ? "error" : "now"]: doing(one), run: el("span", {class: "mono"}, one.id), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), started: moment(one.created), took: one.completed ? span(micros(one.completed) - micros(one.created)) : "", label: record.label, "goes on from the run": one.parent && toRun(one.parent), "went on in the run": one.children.length ? one.children.map((id) => [toRun(id), " "]) : ""}),
       one.violations.map(({kind, text}) => el("div", {class: "banner bad"}, el("b", {}, `${words(kind)}: the run may not continue.`), el("p", {}, text))),
@@ -171,15 +171,18 @@ const runs = {
         copyButton(one.id, "Copy id", "Copy id"), copyButton(JSON.stringify(record, null, 2), "Copy as JSON", "Copy as JSON")),
       el("div", {class: "side-by-side"}, el("div", {}, head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input.")),
         el("div", {}, head(one.state === "failed" ? "Error" : "Result"), record.workflowRunResponse ? code(failure(record.workflowRunResponse), "result") : soft(one.completed ? "The run returned no result." : "The run has not ended."))),
-      one.parent ? inherited(one, recorded, fake) : null, head(count(one.steps.length, one.parent ? "further step" : "step")), one.steps.length ? spansElement("steps", one.steps.flatMap((step, at_) => [step.group && step.group !== one.steps[at_ - 1]?.group ? {name: `${number(one.steps.filter(({group}) => group === step.group).length)} in parallel`, spans: []} : [], stepRow(step, outputs.get(step.message) ?? {}, fake, one)].flat()), {start: micros(one.created)}) : soft("No step has begun yet."),
+      one.parent ? inherited(one, recorded, original, fake) : null, head(count(one.steps.length, one.parent ? "further step" : "step")), one.steps.length ? spansElement("steps", one.steps.flatMap((step, at_) => [step.group && step.group !== one.steps[at_ - 1]?.group ? {name: `${number(one.steps.filter(({group}) => group === step.group).length)} in parallel`, spans: []} : [], stepRow(step, {...at_ || one.parent ? null : {callBody: one.input}, ...records.get(step.message)}, original, fake, one)].flat()), {start: micros(one.created)}) : soft("No step has begun yet."),
     ].flat(2);
   },
 };
 // The steps that a run took over from its parent. Its own first message is the step from which it goes on, and may have another result.
-function inherited(run, recorded, fake) {
+function inherited(run, recorded, original, fake) {
   const [first] = run.messages, own_ = new Set(run.messages.map(({id}) => id)), steps = recorded.filter(({messageId, stepType}) => messageId && stepType !== "Initial" && (messageId === first?.id || !own_.has(messageId)));
-  return steps.length ? [head(count(steps.length, "step") + " from the parent run"), table("steps from the parent run", ["step", "", "result"], steps.map((step) => [step.stepName, step.messageId === first?.id ? "goes on here" : "reused", el("a", {href: at(fake, "messages", step.messageId)}, short(textOf(step), 200) || step.messageId)]), (cells) => cells)] : null;
+  return steps.length ? [head(count(steps.length, "step") + " from the parent run"), table("steps from the parent run", ["step", "", "result"], steps.map((step) => [step.stepName, step.messageId === first?.id ? "goes on here" : "reused", el("a", {href: at(fake, "messages", step.messageId)}, short(changed(original, step, 100), 200) || step.messageId)]), (cells) => cells)] : null;
 }
+// The recorded steps of a run, what tells them apart in it and in its parent, and the result of one, after that of the parent if they differ.
+const recordedOf = (run) => run?.record.steps.flatMap((group) => group.steps) ?? [], numbered = ({stepId, stepName}) => `${stepId} ${stepName}`;
+function changed(original, step, most) { const text = textOf(step), was = original.get(numbered(step)); return was && text && was !== text ? `${short(was, most)} → ${short(text, most)}` : text; }
 // The header keeps the queue from asking which client serves the URL, because only the client for JavaScript answers that.
 const trigger = (fake, url, input, headers_ = {"Content-Type": "application/json"}) => sendWell(fake, "POST", `/v2/trigger/${target(url)}`, input, {...headers_, "Upstash-Forward-Upstash-Workflow-Sdk-Version": "1"});
 // An error of a workflow as its message and its stack, any other text indented.
@@ -189,7 +192,8 @@ function failure(text) {
 }
 async function runWithViolations(fake, id) {
   const [run, violations] = await Promise.all([item(fake, "runs", id), ask("GET", "/violations")]);
-  return {...run, violations: violations.filter(({facts: {fake: name, run_id: about}}) => name === fake.name && about === run.id)};
+  const original = run.parent ? await item(fake, "runs", encodeURIComponent(run.parent)).catch(() => null) : null;
+  return {...run, original, violations: violations.filter(({facts: {fake: name, run_id: about}}) => name === fake.name && about === run.id)};
 }
 const fromBase64 = (out) => { try { return new TextDecoder().decode(Uint8Array.from(atob(out), (letter) => letter.charCodeAt(0))); } catch { return String(out ?? ""); } };
 const textOf = ({stepType, out}) => stepType === "Wait" ? fromBase64(out) : out == null ? "" : typeof out === "string" ? out : JSON.stringify(out);
@@ -200,13 +204,15 @@ function rerunForm(step, text, fake, run) {
   return form(`Rerun from ${short(step.name, 60)}`, "Rerun", [{name: "how", label: "go on with", options: [...text ? [{value: "result", label: "the result below"}] : [], {value: "again", label: "the step run again"}]}, ...text ? [{name: "result", label: "result of the step", kind: "area", value: text, wide: true}] : [], ...run.input_is_whole ? [{name: "input", label: "input of the run", kind: "area", value: run.input ?? "", wide: true}] : []],
     ({how, result, input}) => start({...how === "again" ? {again: true} : result !== text && {result}, ...input !== undefined && input !== (run.input ?? "") && {input}}), {open: false, copied: false});
 }
-function stepRow(step, {out, callResponseStatus: answered}, fake, run) {
+function stepRow(step, record, original, fake, run) {
+  const {out, callBody: sent, callResponseStatus: answered} = record;
   const spans = step.spans.map(({kind, start, end, failed}) => ({kind, from: micros(start), to: micros(end), failed})), errors = step.errors.map((error) => [`Try ${error.number} at ${fine(error.at)}: ${error.status ?? "no answer"}`, failure(error.reason)]);
-  const took = spans.reduce((sum, {from, to}) => sum + to - from, 0), text = textOf({stepType: step.type, out});
+  const took = spans.reduce((sum, {from, to}) => sum + to - from, 0), text = textOf({stepType: step.type, out}), beside = changed(original, record, 40);
   return {name: short(step.name, 120), key: `step ${step.message} ${step.name}`, failed: step.state === "failed", spans, depth: step.group ? 1 : 0, error: step.state === "done" ? "" : step.errors.at(-1)?.cause,
-    note: [step.event ? `waits for ${step.event}` : step.calls && step.calls !== step.name ? step.calls : "", took ? span(took) : "", step.tries > 1 ? `${step.tries} tries` : "", step.state === "pending" ? "pending" : ""].filter(Boolean).join(" · "),
+    note: [step.event ? `waits for ${step.event}` : step.calls && step.calls !== step.name ? step.calls : "", took ? span(took) : "", step.tries > 1 ? `${step.tries} tries` : "", beside === text ? "" : beside, step.state === "pending" ? "pending" : ""].filter(Boolean).join(" · "),
     content: [facts({type: step.type, message: el("a", {href: at(fake, "messages", step.message)}, step.message), tries: `${step.tries} of ${step.retries + 1}`, calls: step.calls, answered, "waits for event": step.event, "wait ends": both(step.wait_ends)}),
-      errors.map(([about_, reason]) => [el("h4", {class: "bad"}, about_), code(reason, `error of ${about_} of ${step.name}`)]), text ? [el("h4", {}, "Output"), code(laidOut(text), "output of the step")] : null, step.state === "done" && !step.group ? rerunForm(step, step.type === "Wait" ? "" : text, fake, run) : null]};
+      errors.map(([about_, reason]) => [el("h4", {class: "bad"}, about_), code(reason, `error of ${about_} of ${step.name}`)]), sent ? [el("h4", {}, "Input"), code(laidOut(sent), "input of the step")] : null,
+      beside === text ? null : [el("h4", {}, "Output in the original run"), code(laidOut(original.get(numbered(record))), "output in the original run")], text ? [el("h4", {}, "Output"), code(laidOut(text), "output of the step")] : null, step.state === "done" && !step.group ? rerunForm(step, step.type === "Wait" ? "" : text, fake, run) : null]};
 }
 
 // -- queues, URL groups, flow control --
