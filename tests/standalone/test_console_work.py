@@ -335,15 +335,9 @@ def test_topics_records_and_groups_are_worked_with(page: Any, server: Server) ->
     typed(page, "Create a topic", name="created", partitions="2")
     page.locator("table.rows a", has_text="created").wait_for()
     at(page, "fake/broker/records?topic=created", ".empty")
-    typed(
-        page,
-        "Produce",
-        topic="created",
-        value='{"n": 1}',
-        key="k",
-        partition="1",
-        headers='{"t": "7"}',
-    )
+    page.click("summary:text-is('Produce')")
+    holds(page, "document.querySelector('[aria-label=Produce] [name=topic]').value === 'created'")
+    typed(page, "Produce", value='{"n": 1}', key="k", partition="1", headers='{"t": "7"}')
     said(page, "Produce", "Written to partition 1 at offset 0.")
     page.click("table.rows a:text-is('1-0')")
     page.locator(".detail pre[aria-label=value]", has_text='"n": 1').wait_for()

@@ -12,7 +12,7 @@ const topicsOf = async (fake) => (await names(fake)()).map((name) => ({value: na
 
 const create = (fake) => form("Create a topic", "Create", [{name: "name", label: "name", needed: true}, {name: "partitions", label: "partitions", kind: "number", value: "1"}],
   async ({name, partitions}) => { await call(fake, "create_topic", name, Number(partitions || 1)); return done(`Created ${name}.`); }, {open: false});
-const produce = (fake, page) => form("Produce", "Produce", [{name: "topic", label: "topic", needed: true, list: names(fake), value: page.values?.topic}, {name: "value", label: "value", kind: "area", wide: true}, {name: "key", label: "key"},
+const produce = (fake) => form("Produce", "Produce", [{name: "topic", label: "topic", needed: true, list: names(fake)}, {name: "value", label: "value", kind: "area", wide: true}, {name: "key", label: "key"},
   {name: "partition", label: "partition", kind: "number", note: "by key"}, {name: "headers", label: "headers, as JSON", note: '{"trace": "7"}'}],
 async ({topic, value, key, partition, headers}) => {
   const given = headers ? Object.entries(json(headers, "The headers")).map(([name, text]) => ({key: name, value: String(text)})) : null;
@@ -44,7 +44,12 @@ const topics = {
 const records = {
   list: "records", noun: "record", about: (one) => [null, `${one.topic}-${one.partition}@${one.offset}`], hasItem: true, itemFilters: ["topic"], needs: "topic", key: (one) => one.id, columns: ["record", "time", "key", "value"], kept: ["record", "key", "value"], fields: ["id", "at", "key", "value"],
   filters: [{name: "topic", label: "topic", options: topicsOf}, {name: "partition", label: "partition", note: "partition", type: "number"}, {name: "offset", label: "from offset", note: "from offset", type: "number"}, {name: "at", label: "from time", note: "from time, 2026-01-01T00:00Z"}],
-  tools: (fake, page) => el("div", {class: "forms"}, produce(fake, page), consume(fake)),
+  tools: (fake, page) => {
+    const forms = el("div", {class: "forms"}, produce(fake), consume(fake));
+    // A form that is opened has the topic of the list.
+    forms.addEventListener("toggle", ({target}) => { const topic = target.querySelector("[name=topic]"); if (target.open && target.querySelector("form").dataset.typed !== "yes") topic.value = page.values.topic ?? ""; }, true);
+    return forms;
+  },
   row: (one) => [one.id, when(one.at), one.key ?? "", short(one.value, 200)],
   empty: () => empty("No records yet.", "A record appears when your application produces one. Produce one above to try."),
   detail: (one) => [title(`${one.topic} ${one.id}`), facts({partition: String(one.partition), offset: number(one.offset), time: both(one.at) + " UTC", key: one.key ?? "no key"}),

@@ -5,7 +5,7 @@ import {ask, call, change, item, list, path, send, sendWell} from "./api.js";
 import {digits, dump} from "./elements.js";
 import {offerUndo, versionsElement} from "./history.js";
 import {entries} from "./journal.js";
-import {ListPage} from "./lists.js";
+import {ListPage, withCancel} from "./lists.js";
 import {byte, split} from "./words.js";
 
 // In a word, a byte that is not UTF-8 is a lone surrogate, as in Python. Only a path can have such bytes, which end with a slash because the last word may be empty.
@@ -102,14 +102,14 @@ function keyActs(one, page) {
 }
 
 function valueOf(one, page) {
-  const key = wordOf(one.id), blur = (text) => { document.activeElement.blur(); return done(text); };
+  const key = wordOf(one.id), blur = (text) => { document.activeElement.blur(); return done(text); }, saved = one.ttl_ms == null ? "Saved." : "Saved; the TTL stays.";
   if (one.elements) return [one.groups?.length ? groups(one, page) : null, elements(one, page)];
   if (one.hex !== undefined) return [code(dump(one.hex), "value in hexadecimal"), one.is_whole ? form("Edit as hexadecimal", "Save", [{name: "value", label: "bytes, two hexadecimal digits each", kind: "area", value: digits(one.hex), wide: true}],
-    async ({value}) => { await run(page.fake, "SET", key, wordOfDigits(value), "KEEPTTL"); return blur("Saved; the TTL stays."); }, {open: false, undo: undoOf(page.fake, one.key), overwrites: meanwhile(page.fake, one, "hex", (now) => short(digits(now.hex ?? ""), 80) || short(now.value, 80))}) : soft("The value is longer than what is shown.")];
+    async ({value}) => { await run(page.fake, "SET", key, wordOfDigits(value), "KEEPTTL"); return blur(saved); }, {open: false, undo: undoOf(page.fake, one.key), overwrites: meanwhile(page.fake, one, "hex", (now) => short(digits(now.hex ?? ""), 80) || short(now.value, 80))}) : soft("The value is longer than what is shown.")];
   // JSON and control characters are shown readable, and edited on request.
   const escaped = /[\x00-\x08\x0e-\x1f\x7f-\x9f]/.test(one.value) || visible(one.value) !== one.value && !laidOut(one.value).includes("\n") ? visible(JSON.stringify(one.value)).replace(/[\x7f-\x9f]/g, (letter) => `\\x${letter.charCodeAt(0).toString(16)}`) : "", shown = escaped || (laidOut(one.value) !== one.value ? laidOut(one.value) : "");
   if (one.type === "string" && one.is_editable && one.is_whole) return [shown ? code(shown, escaped ? "value, escaped" : "value as JSON") : null, form(shown ? "Edit the value" : "Value", "Save", [{name: "value", label: "value", kind: "area", value: one.value, wide: true}],
-    async ({value}) => { await run(page.fake, "SET", key, value, "KEEPTTL"); return blur("Saved; the TTL stays."); }, {open: !shown, undo: undoOf(page.fake, one.key), overwrites: meanwhile(page.fake, one)})];
+    async ({value}) => { await run(page.fake, "SET", key, value, "KEEPTTL"); return blur(saved); }, {open: !shown, undo: undoOf(page.fake, one.key), overwrites: meanwhile(page.fake, one)})];
   if (/json/i.test(one.type)) return [form("Document", "Save", [{name: "value", label: "JSON document", kind: "area", value: one.value, wide: true}],
     async ({value}) => { json(value, "The document"); await run(page.fake, "JSON.SET", key, "$", value); return blur("Saved."); }, {undo: undoOf(page.fake, one.key), overwrites: meanwhile(page.fake, one)})];
   return [code(one.value, "value"), one.is_whole === false ? soft("The value is longer than what is shown.") : null];
@@ -195,7 +195,7 @@ function elements(one, page) {
         document.activeElement.blur();
         return done(row ? "Saved." : "Added.");
       }, {open: Boolean(row), undo: (number_, text) => undoOf(fake, one.key, inverseOf(before, after))(number_, text), overwrites: (values) => overwrites(row, values)}));
-    if (row) adding.querySelector("input:not([readonly])").focus();
+    if (row) { withCancel(Object.assign(adding.firstChild, {open: false}), () => edit()).open = true; adding.querySelector("input:not([readonly])").focus(); }
   }
   edit();
   show(one.elements);
