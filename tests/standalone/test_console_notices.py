@@ -94,6 +94,8 @@ def test_a_group_without_commits_says_so(page: Any, server: Server) -> None:
     assert server.call("broker", "group.leave", "billing", "one") is None
     page.locator(".detail dd", has_text="2: nothing committed, 2 records").wait_for()
     page.locator("[aria-label=offsets] td", has_text="no member").first.wait_for()
+    page.click("summary:text-is('History')")
+    page.locator(".versions td", has_text="one → none").first.wait_for()
     server.call("broker", "create_topic", "others", 1)
     page.reload()
     page.click("summary:text-is('Set a committed offset')")

@@ -1387,7 +1387,7 @@ def test_an_edit_overwrites_a_change_of_somebody_else_only_after_a_question(
     question = page.locator("dialog #question").inner_text()
     # An element of a list may have moved, and what was deleted has no value.
     if theirs is not None and made[0] != "RPUSH" and form != "New key":
-        now = {99: "to expire in 1 m 39 s", "[3]": "[ 3 ]", "3": "3.0"}.get(theirs, theirs)
+        now = {99: "to expire in 1 m 39 s", "[3]": "[ 3 ]", "3": "3"}.get(theirs, theirs)
         assert f"k is now {now}. Overwrite it with {mine}?" in question
     page.click("dialog button:text-is('Cancel')")
     said(page, form, "Nothing was changed.")

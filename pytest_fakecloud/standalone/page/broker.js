@@ -65,6 +65,15 @@ function lagElement({lag_over_time: points}) {
   return points.some(({lag}) => lag) ? [head("Lag over time"), columnsElement("lag over time, by partition", points.map(({partition, at_us: at, lag}) => ({at, kind: kindOf(partition), value: lag})), {kinds, level: true, isClock: true, noun: "record", pixels: room()})] : null;
 }
 const recordsFrom = (fake, {partition, committed, start}) => { const at = partition.lastIndexOf("-"); return el("a", {href: link(["fake", fake.name, "records"], {topic: partition.slice(0, at), partition: partition.slice(at + 1), offset: committed ?? start})}, partition); };
+// The partitions of a group that a version changed, with what was before and after it. A group that no longer reads a partition has no offsets of it.
+const OFFSETS = ["committed", "position", "end", "owner"], same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+function partitionsTable(before, after) {
+  const changed = Object.keys({...before, ...after}).filter((name) => !same(before?.[name], after?.[name]));
+  return changed.length ? table("what changed", ["partition", ...OFFSETS], changed, (name) => {
+    const old = before?.[name], now = after?.[name] ?? {end: old.end};
+    return [name, ...OFFSETS.map((field) => !old || same(old[field] ?? null, now[field] ?? null) ? now[field] ?? "none" : `${old[field] ?? "none"} → ${now[field] ?? "none"}`)];
+  }) : soft("No partitions.");
+}
 const hasCommitted = ({partitions}) => partitions.some(({committed}) => committed != null);
 // Without a committed offset, the lag counts from where the member began, such as the end of a topic.
 const uncommitted = (partitions) => `nothing committed, ${count(partitions.reduce((sum, {start, end}) => sum + end - start, 0), "record")}`;
@@ -75,7 +84,7 @@ const groups = {
   detail: (one, page) => {
     const drop = (member) => act("Remove…", `Remove ${member.name} from ${one.name}`, confirming(`Removed ${member.name}.`, () => call(page.fake, "group.leave", one.name, member.name)), {question: `Remove the instance ${member.name}? Its partitions go to the others.`});
     return [title(one.name), facts({state: pill(one.state), generation: number(one.generation), lag: `${number(one.total_lag)}${hasCommitted(one) || !one.partitions.length ? "" : `: ${uncommitted(one.partitions)} in its partitions, which a group that begins at the earliest offset would read`}`}),
-      lagElement(one), versionsElement(page.fake, `group ${one.name}`), head("Members"), one.members.length ? table("members", ["instance", "state", "partitions", ""], one.members, (member) => [member.name, member.state, member.assignment.join(", "), drop(member)]) : soft("No members. Committed offsets stay until their retention ends."),
+      lagElement(one), versionsElement(page.fake, `group ${one.name}`, "", {changesOf: partitionsTable}), head("Members"), one.members.length ? table("members", ["instance", "state", "partitions", ""], one.members, (member) => [member.name, member.state, member.assignment.join(", "), drop(member)]) : soft("No members. Committed offsets stay until their retention ends."),
       head("Offsets"), one.partitions.length ? el("ul", {class: "span-legend"}, ["committed", "delivered", "waiting"].map((name) => el("li", {}, el("i", {class: `trace-${name}`}), name))) : null, !one.partitions.length ? soft("It has no member and no committed offset, and no known row tells of a topic that it has read.") : table("offsets", ["partition", "lag", "committed", "position", "end", "member"], one.partitions, (each) => [[recordsFrom(page.fake, each), offsets(each)], each.lag ? el("span", {class: "fault"}, number(each.lag)) : "0", each.committed ?? "none", each.position ?? "", number(each.end), each.owner ?? "no member"]),
       form("Set a committed offset", "Set", [{name: "partition", label: "topic and partition", options: [...new Set([...one.partitions.map((each) => each.partition), ...one.can_commit])]}, {name: "offset", label: "offset", kind: "number", value: "0"}],
         async ({partition, offset}) => { const at = partition.lastIndexOf("-"); await call(page.fake, "commit", one.name, partition.slice(0, at), Number(partition.slice(at + 1)), Number(offset)); return done("Set."); }, {open: false, overwrites: async ({partition}) => {

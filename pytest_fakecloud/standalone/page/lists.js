@@ -10,8 +10,7 @@ const LIMIT = 100;
 // Work that a notice confirms, for a button whose change is not in sight where it is pressed.
 export const confirming = (text, work) => async () => { const found = await work(); say(typeof text === "function" ? text(found) : text, "good"); };
 
-// Adds Cancel, which Esc presses, to an edit form. It calls `close` with what is open, after a question if text was typed. A form that is
-// always open has it only while text is typed.
+// Adds Cancel, which Esc presses, to an edit form. A form that is always open has it only while text is typed.
 export function withCancel(details, close) {
   const form = details.querySelector("form"), isOpen = details.open;
   form.querySelector(".fields").append(el("button", {type: "button", class: isOpen ? "cancel late" : "cancel", onclick: async () => {

@@ -5,8 +5,6 @@ import {ask, item, list, path, sendWell} from "./api.js";
 import {hasFailed, lasted, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
 import {versionsElement} from "./history.js";
-import {destinationForms} from "./destinations.js";
-import {adviceOf} from "./errors.js";
 import {entries, journal} from "./journal.js";
 import {ListPage, confirming} from "./lists.js";
 
@@ -15,6 +13,7 @@ const STATES = {delivered: "good", dead_lettered: "bad", cancelled: "", pending:
 const state = (one) => one.state === "started" && isAhead(one.until) ? pill("waiting", "asleep") : pill(one.state === "started" ? "running" : words(one.state), own(STATES, one.state));
 const running = (one) => one.paused ? pill("paused") : pill("active", "good");
 const pausing = ({paused}, name, fake, where) => { const text = paused ? "Resume" : "Pause"; return act(text, `${text} ${name}`, confirming(`${paused ? "Resumed" : "Paused"} ${name}.`, () => sendWell(fake, "POST", `${where}/${text.toLowerCase()}`))); };
+const deletion = (text, noun, name, page, where) => act(text, `Delete ${name}`, confirming(`Deleted the ${noun} ${name}.`, async () => { await sendWell(page.fake, "DELETE", where); location.hash = page.address(); }), {question: `Delete the ${noun} ${name}?`});
 const at = (fake, tab, id) => link(["fake", fake.name, tab, id]);
 const status = (one) => one.status == null ? (one.attempts ? "no answer" : "") : el("span", {class: one.status < 300 ? "ok" : "bad"}, String(one.status));
 const next = (one) => one.next ? when(one.next) : one.state === "in_flight" ? "now" : one.waits_for ? `waits for ${one.waits_for}` : "";
@@ -61,7 +60,7 @@ function messageDetail(one, page) {
   return [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)),
     facts({state: state(one), id: el("span", {class: "mono"}, name), published: moment(one.created), "next attempt": one.next ? moment(one.next) : next(one), about: toMessage(one.about), "retry of": toMessage(one.retry_of), "retried as": one.retries.length ? one.retries.map(toMessage) : "", run: one.run && el("a", {href: at(fake, "runs", one.run)}, one.run), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), ...linked(fake, one.settings)}),
     tools(pending && one.next ? act("Deliver now", `Deliver ${name} now`, confirming("It is due now.", () => ask("POST", path(fake, `/messages/${encodeURIComponent(one.id)}/deliver`), {}))) : null,
-      pending ? act("Cancel…", `Cancel ${name}`, confirming("Cancelled.", () => sendWell(fake, "DELETE", `/v2/messages/${encodeURIComponent(name)}`)), {question: "Cancel this message? It will not be delivered."}) : null,
+      pending ? act("Cancel…", `Cancel ${name}`, () => sendWell(fake, "DELETE", `/v2/messages/${encodeURIComponent(name)}`), {question: "Cancel this message? It will not be delivered."}) : null,
       one.dlq_id ? act("Retry", `Retry ${name}`, () => retryOne(fake, one.dlq_id)) : one.state === "dead_lettered" ? soft("Its dead letter has ended, so it cannot be retried.") : null,
       copyButton(name, "Copy id", "Copy id"), copyButton(one.body, "Copy body", "Copy body")),
     one.state === "delivered" ? null : adviceOn(fake, name), one.is_whole === false || one.run ? null : publish(fake, one),
@@ -75,8 +74,9 @@ const linked = (fake, given) => Object.fromEntries(Object.entries(given).map(([n
 // What to do about the last attempt of a message, if it has failed and Activity has its row.
 const isComplete = () => journal.loaded && !journal.older;
 function adviceOn(fake, id) {
-  const row = entries.list.findLast((one) => one.kind === "attempt" && one.fake === fake.name && one.data.message_id === id), text = row && hasFailed(row) && adviceOf(row, true);
-  return text ? el("div", {class: "banner"}, el("b", {}, "What to do: "), text, row.data.error === "UnstubbedDestinationError" ? destinationForms(fake, new URL(row.data.url).origin) : null) : null;
+  const row = entries.list.findLast((one) => one.kind === "attempt" && one.fake === fake.name && one.data.message_id === id), place = el("div");
+  if (row && hasFailed(row)) Promise.all([import("./row.js"), import("./destinations.js")]).then(([{advice}, {destinationForms}]) => place.replaceChildren(...[advice(row, []), row.data.error === "UnstubbedDestinationError" ? destinationForms(fake, new URL(row.data.url).origin) : null].filter(Boolean)), () => {});
+  return place;
 }
 const isGood = ({status: answered}) => answered >= 200 && answered < 300;
 function attemptSpans(one) {
@@ -125,7 +125,7 @@ const letters = {
   detail: (one, page) => [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)), facts({since: moment(one.at), attempts: number(one.attempts), "last answer": status(one), message: el("a", {href: at(page.fake, "messages", one.message)}, one.message), id: el("span", {class: "mono"}, one.id)}),
     tools(act("Retry", `Retry ${one.id}`, () => retryOne(page.fake, one.id)), act("Delete…", `Delete ${one.id}`, confirming("Deleted the dead letter.", async () => { await discard(page.fake, [one.id]); location.hash = page.address(); }), {question: "Delete this dead letter?"})),
     adviceOn(page.fake, one.message), one.sent && one.sent.is_whole !== false && !one.sent.run ? publish(page.fake, {...one.sent, dlq_id: one.id}) : null,
-    one.sent?.attempts.length ? [attemptSpans(one.sent), answerOf(one.sent.attempts.at(-1))] : null, head("Body"), code(laidOut(one.preview), "body"), el("p", {}, el("a", {href: at(page.fake, "messages", one.message)}, "Show the message with its attempts and answers"))],
+    one.sent?.attempts.length ? [attemptSpans(one.sent), answerOf(one.sent.attempts.at(-1))] : null, head("Body"), code(laidOut(one.preview), "body")],
 };
 
 // A dead letter with its message, if that is still kept.
@@ -145,7 +145,7 @@ const schedules = {
     const where = `/v2/schedules/${encodeURIComponent(one.id)}`, {fake} = page;
     return [title(one.id), facts({state: running(one), runs: one.cron_words, cron: el("span", {class: "mono"}, one.cron), to: one.destination, "last run": one.last_run ? moment(one.last_run) : "none yet", error: one.error && el("span", {class: "bad"}, one.error)}),
       tools(itsMessages(fake, "schedule", one.id), act("Run now", `Run ${one.id} now`, confirming(({messages: ids, error}) => error ?? ["Published ", ids.map((id) => [el("a", {href: at(fake, "messages", id)}, id), " "])].flat(2), () => ask("POST", path(fake, `/schedules/${encodeURIComponent(one.id)}/run`), {}))), pausing(one, one.id, fake, where),
-        act("Delete…", `Delete ${one.id}`, confirming(`Deleted the schedule ${one.id}.`, async () => { await sendWell(fake, "DELETE", where); location.hash = page.address(); }), {question: `Delete the schedule ${one.id}?`})),
+        deletion("Delete…", "schedule", one.id, page, where)),
       head("Next runs"), one.paused ? soft("None while it is paused.") : el("ul", {}, one.next.map((run) => el("li", {}, moment(run)))), head("Body"), ...body(one, "body")];
   },
 };
@@ -165,7 +165,7 @@ const runs = {
       one.violations.map(({kind, text}) => el("div", {class: "banner bad"}, el("b", {}, `${words(kind)}: the run may not continue.`), el("p", {}, text))),
       one.steps.filter(({event, wait_ends: ends}) => event && ends).map(({event, wait_ends: ends}) => form(`Waits for the event ${event}`, "Notify", [{name: "data", label: `event data, as JSON; without it the wait ends at ${both(ends)}`, note: '{"clicked": true}', wide: true}],
         async ({data}) => { if (data) json(data, "The event data"); await sendWell(fake, "POST", `/v2/notify/${encodeURIComponent(event)}`, data); return done("Notified."); })),
-      tools(one.until ? act("Go there", `Go there: ${one.now} until ${one.until}`, () => move({action: "move_to", to: one.until})) : null, one.state === "started" ? act("Cancel…", `Cancel ${one.id}`, confirming("Cancelled.", () => sendWell(fake, "DELETE", `/v2/workflows/runs/${encodeURIComponent(one.id)}`)), {question: "Cancel this run? Its steps stop where they are."}) : null,
+      tools(one.until ? act("Go there", `Go there: ${one.now} until ${one.until}`, () => move({action: "move_to", to: one.until})) : null, one.state === "started" ? act("Cancel…", `Cancel ${one.id}`, () => sendWell(fake, "DELETE", `/v2/workflows/runs/${encodeURIComponent(one.id)}`), {question: "Cancel this run? Its steps stop where they are."}) : null,
         one.dlq_id ? [again("Resume", "resume"), again("Restart", "restart")] : one.state === "failed" ? soft("Its dead letter has ended, so it cannot be resumed or restarted.") : null,
         one.input_is_whole ? act("Run again", `Run again ${one.id}`, async () => { const made = await trigger(fake, one.url, one.input, one.publish_headers); location.hash = at(fake, "runs", made.workflowRunId); say("Started with the same input: this is the new run.", "good"); }, {question: one.redacted_headers.length ? `Run again without ${one.redacted_headers.join(", ")}? The queue redacts their values, so they cannot be sent again.` : null}) : null,
         copyButton(one.id, "Copy id", "Copy id"), copyButton(JSON.stringify(record, null, 2), "Copy as JSON", "Copy as JSON")),
@@ -227,7 +227,7 @@ const queues = {
     const where = `/v2/queues/${encodeURIComponent(one.name)}`;
     return [title(one.name), facts({state: running(one), parallelism: number(one.parallelism), messages: number(one.lag)}),
       tools(itsMessages(page.fake, "queue", one.name), pausing(one, one.name, page.fake, where),
-        act("Delete…", `Delete ${one.name}`, confirming(`Deleted the queue ${one.name}.`, async () => { await sendWell(page.fake, "DELETE", where); location.hash = page.address(); }), {question: `Delete the queue ${one.name}?`})), head("Waiting, in order"), held(page.fake, one.waiting)];
+        deletion("Delete…", "queue", one.name, page, where)), head("Waiting, in order"), held(page.fake, one.waiting)];
   },
 };
 const groups = {
@@ -237,7 +237,7 @@ const groups = {
     async ({group, url, name}) => { await sendWell(fake, "POST", `/v2/topics/${encodeURIComponent(group)}/endpoints`, {endpoints: [{url, ...(name ? {name} : {})}]}); return done("Added."); }, {open: false, overwrites: async ({group, name}) => name && (await list(fake, "url-groups", {search: group, limit: 500})).items.some((one) => one.name === group && one.endpoints.some((each) => each.name === name)) && `The endpoint ${name} of ${group} exists. Overwrite it?`}),
   empty: () => empty("No URL groups yet.", "A message that is published to a group goes to each of its endpoints. Add the first endpoint above."),
   detail: (one, page) => [title(one.name), table("endpoints", ["name", "URL", ""], one.endpoints, (each) => [each.name ?? "", each.url, act("Remove", `Remove ${each.url}`, confirming(`Removed ${each.url}.`, () => sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}/endpoints`, {endpoints: [each.name ? {name: each.name} : {url: each.url}]})))]),
-    tools(itsMessages(page.fake, "group", one.name), act("Delete group…", `Delete ${one.name}`, confirming(`Deleted the URL group ${one.name}.`, async () => { await sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}`); location.hash = page.address(); }), {question: `Delete the URL group ${one.name}?`}))],
+    tools(itsMessages(page.fake, "group", one.name), deletion("Delete group…", "URL group", one.name, page, `/v2/topics/${encodeURIComponent(one.name)}`))],
 };
 const flow = {
   list: "flow-control", noun: "key", key: (one) => one.key, columns: ["key", "state", "waiting", "parallelism", "rate"], fields: ["key", "paused", "waits", "active", "started"],
