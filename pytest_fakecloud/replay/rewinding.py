@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 from ..cloud.base import BaseCloud, context_of
@@ -34,6 +35,8 @@ MOST_ITEMS = 20_000
 MOST_COMPARED = 2_000_000
 """Maximum number of items that are read for the versions of one item."""
 _MOST_READS = 200_000
+SAME_TIME_US = 100_000
+"""Maximum difference of a timer's time from that of its event: a thread reads a running clock later."""
 
 
 class Checkpoint(NamedTuple):
@@ -188,20 +191,21 @@ class Rewinder:
         def read(fake: Fake) -> Item | None:
             if read_item := item_reader(fake, section, item):
                 return read_item()
-            items = state_of(fake).get(section, {})
-            return items.get(item) if item else {**items} or None
+            items = state_of(fake).get(section)
+            return items if items is None or not item else items.get(item)
 
         versions: list[Version] = []
+        now_us = context_of(self._cloud).clock.now_us()
         previous, usable = 0, self._usable(fake)
         if not usable:
             if self._recorder.forgotten[fake.name] or self._entries(fake):
                 raise Unknown(_too_old(fake))
             # Nothing has happened to it, so what it has was there first.
-            current, now_us = read(fake), context_of(self._cloud).clock.now_us()
+            current = read(fake)
             return [] if current is None else [Version(0, now_us, current)]
         unknown: Unknown | None = None
         for checkpoint, following in zip(usable, [*usable[1:], None], strict=True):
-            end = None if following is None else following.number
+            end, end_us = (None, now_us) if following is None else following[:2]
             # What cannot be replayed is unknown up to the next checkpoint only.
             try:
                 with self._playing(fake, checkpoint) as playing:
@@ -216,7 +220,17 @@ class Rewinder:
                     works = playing.works(end)
                     size = 1 if item_reader(copy, section, item) else _size(copy)
                     whole = len(works) * size <= MOST_COMPARED
-                    for work in works:
+                    for work in [*works, None]:
+                        until_us = end_us if work is None else work.at_us
+                        for at_us in islice(
+                            playing.due_times(until_us), MOST_COMPARED // (size + 1)
+                        ):
+                            value = read(copy)
+                            if versions[-1].fields != value:
+                                made_by = self._event_at(at_us, fake, item or section)
+                                versions.append(Version(*made_by, value))
+                        if work is None:
+                            break
                         playing.perform(work)
                         if whole or not item or _names(work.entry, item):
                             value = read(copy)
@@ -229,11 +243,21 @@ class Rewinder:
             raise unknown
         current = read(fake)
         if versions[-1].fields != current:
-            now_us = context_of(self._cloud).clock.now_us()
             versions.append(
                 Version(*self._restored(fake, item, previous, sys.maxsize, now_us), current)
             )
         return versions[1:] if versions[0].fields is None else versions
+
+    def _event_at(self, at_us: int, fake: Fake, name: str) -> tuple[int, int]:
+        """Return the number and the time of the last event that happened at a time of the replay and
+        names an item or a section; without any, the number is 0.
+        """
+        names = {name, name.partition(" ")[2]} - {""}
+        for entry in reversed(self._cloud.journal.entries):
+            is_then = entry.fake == fake.name and abs(entry.at_us - at_us) < SAME_TIME_US
+            if is_then and isinstance(entry, Event) and names & set(map(str, entry.data.values())):
+                return entry.number, entry.at_us
+        return 0, at_us
 
     def _restored(
         self, fake: Fake, item: str, since: int, until: int, at_us: int
@@ -353,6 +377,14 @@ class _Playing:
         settled_us = self.player.copies[self._fake.name].settled_us
         if settled_us > work.at_us:
             self.player.move_to(settled_us)
+
+    def due_times(self, until_us: int) -> Iterator[int]:
+        """Yield the times until another one at which only the clock may change data, each after it."""
+        while (due_us := self.player.time.next_due_us(("state",))) is not None:
+            if due_us > until_us:
+                return
+            self.player.move_to(due_us)
+            yield due_us
 
     def state(self) -> State:
         state = self.player.states_of([self._fake.name])

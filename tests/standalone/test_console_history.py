@@ -104,7 +104,7 @@ EDITS = {
     "zset": (
         ["ZADD", "k", "1", "a", "2", "b"], "a", {"score": "5"},
         ["ZADD", "k", "9", "b"], ["ZSCORE", "k", "b"], "9",
-        ["ZADD", "k", "7", "a"], "a of k is now 7.0. Set it to 1.0, as before your change?",
+        ["ZADD", "k", "7", "a"], "a of k is now 7. Set it to 1, as before your change?",
     ),
     "list": (
         ["RPUSH", "k", "a", "b"], "0", {"value": "x"},

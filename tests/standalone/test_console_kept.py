@@ -154,3 +154,43 @@ def test_destinations_are_listed_replaced_after_a_question_and_removed(
     press(page, "Remove")
     page.locator(".empty", has_text="No destinations.").wait_for()
     wait_until(lambda: server.ask("GET", "/fakes/queue/destinations")[1] == [])
+
+
+def test_an_edit_form_is_left_by_cancel_and_escape(page: Any, server: Server) -> None:
+    kv(server, "SET", "a", "1")
+    kv(server, "HSET", "h", "f", "v")
+    at(page, "fake/kv_server/keys/a", ".detail textarea")
+    assert not page.is_visible(".detail .cancel")
+    page.fill(".detail textarea", "typed")
+    page.keyboard.press("Escape")
+    answer(page, "Discard what you have typed?", "Cancel")
+    assert page.input_value(".detail textarea") == "typed"
+    page.click(".detail .cancel:visible")
+    answer(page, "Discard what you have typed?", "Discard")
+    holds(page, "document.querySelector('.detail textarea').value === '1'")
+    at(page, "fake/kv_server/keys/h", ".detail button:text-is('Edit')")
+    press(page, "Edit")
+    page.locator("form[aria-label='Edit f'] [name=value]").press("Escape")
+    page.locator("form[aria-label='Edit f']").wait_for(state="detached")
+    assert page.is_visible(".detail h2:text-is('h')")
+
+
+def test_the_search_for_a_key_that_is_gone_leads_to_its_history(page: Any, server: Server) -> None:
+    kv(server, "SET", "lost", "1")
+    kv(server, "SET", "kept", "1")
+    kv(server, "DEL", "lost")
+    at(page, "fake/kv_server/keys?search=lost", ".empty")
+    page.click(".empty a:text-is('the history of lost')")
+    page.locator(".versions td", has_text="gone").wait_for()
+    at(page, "fake/kv_server/keys?search=never", ".list .empty")
+    holds(page, "!document.querySelector('.list .empty a')")
+
+
+def test_the_metadata_of_a_vector_is_edited_and_the_edit_undone(page: Any, server: Server) -> None:
+    film = {"id": "v", "vector": [1, 2], "metadata": {"title": "A"}}
+    sent(server, "vector_index", "/upsert", film)
+    at(page, "fake/vector_index/vectors/v", ".detail h2")
+    typed(page, "Edit the metadata", metadata='{"title": "B"}')
+    page.locator("pre[aria-label=metadata]", has_text='"B"').wait_for()
+    page.click("#notice button:text-is('Undo')")
+    page.locator("pre[aria-label=metadata]", has_text='"A"').wait_for()

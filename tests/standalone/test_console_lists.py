@@ -356,22 +356,12 @@ def test_a_run_and_its_rerun_differ_in_the_list_beside_details(page: Any, server
     at(page, f"fake/queue/runs/{ids[0]}", ".detail .span-item, .detail h2")
     heads = page.locator("table.rows thead th:visible").all_inner_texts()
     assert [head.split()[0] for head in heads if head.strip()] == [
-        "workflow", "run", "state", "started", "took", "now",
+        "workflow", "run", "state", "started", "now", "input",
     ]  # fmt: skip
     texts = page.locator("table.rows tbody tr").all_inner_texts()
     for run_id, time in zip(reversed(ids), ("09:31:00", "09:30:00"), strict=True):
         (shown,) = (text for text in texts if run_id[-6:] in text)
         assert time in shown
-
-
-def test_a_group_without_committed_offsets_has_a_note(page: Any, server: Server) -> None:
-    server.ask("POST", "/call", {"object": "broker", "name": "create_topic", "args": ["orders"]})
-    request = "/fakes/broker/requests"
-    server.ask("POST", request, {"method": "GET", "target": "/consume/billing/one/orders"})
-    leave = {"object": "broker", "name": "group.leave", "args": ["billing", "one"]}
-    server.ask("POST", "/call", leave)
-    at(page, "fake/broker/groups/billing", ".detail h2")
-    page.locator(".detail p", has_text="Nothing committed").wait_for()
 
 
 def test_what_options_name_is_there_beside_a_kept_state(serve: Serve, tmp_path: Any) -> None:
@@ -438,3 +428,32 @@ def test_filters_are_cleared_where_one_is_set(page: Any, server: Server) -> None
     at(page, "activity?status=failed", ".trace-empty")
     clear.click()
     holds(page, "location.hash === '#/activity'")
+
+
+def test_the_calls_about_an_item_are_found_in_activity(page: Any, server: Server) -> None:
+    kv(server, "PUBLISH", "news", "hello")
+    sent(server, "broker", "/produce", {"topic": "orders", "value": "tea", "partition": 1})
+    cron = {"Upstash_Cron": "5 0 * * *", "Upstash_Retries": "0", "Upstash_Schedule_Id": "daily"}
+    sent(server, "queue", "/v2/schedules/http://127.0.0.1:9/x", **cron)
+    requests: dict[str, Any] = {
+        "/v2/topics/all/endpoints": {"endpoints": [{"url": "http://127.0.0.1:9/x"}]},
+        "/v2/queues": {"queueName": "mails"},
+        "/v2/queues/mails/pause": "",
+        "/v2/schedules/daily/pause": "",
+    }
+    for target, body in requests.items():
+        request = {"method": "POST", "target": target, "body": body}
+        server.ask("POST", "/fakes/queue/requests", request)
+    sent(server, "vector_index", "/upsert", {"id": "v", "vector": [1, 2]})
+    found = {
+        "broker/records/1-0?topic=orders": "produce",
+        "queue/url-groups/all": "/v2/topics/all/endpoints",
+        "queue/queues/mails": "/v2/queues/mails/pause",
+        "queue/schedules/daily": "/v2/schedules/daily/pause",
+        "vector_index/namespaces/(default)": "upsert",
+    }
+    for place, call in found.items():
+        at(page, f"fake/{place}", ".detail-head")
+        page.click(".detail-head a:has-text('In Activity')")
+        page.locator(".trace-row", has_text=call).first.wait_for()
+        assert page.locator(".trace-row", has_text="PUBLISH").count() == 0

@@ -66,6 +66,9 @@ def test_the_advice_of_a_failed_delivery_fits_its_details(page: Any, server: Ser
     assert "no address" in banner.inner_text()
     banner.locator("a:text-is('dead letter')").click()
     page.locator(".detail button:text-is('Retry')").wait_for()
+    # The same beside its dead letter, of which the list has the reason.
+    page.locator(".detail .banner", has_text="app.example/mail answered 500").wait_for()
+    page.locator("table.rows td", has_text="500 no address").wait_for()
     server.ask("POST", "/fakes/kv_server/faults", {"kind": "respond", "args": [503]})
     server.ask("POST", "/fakes/kv_server/requests", {"body": ["GET", "a"]})
     at(page, "activity?status=fault", ".trace-row")
@@ -87,6 +90,17 @@ def test_a_group_without_commits_says_so(page: Any, server: Server) -> None:
     at(page, "fake/broker/groups/billing", ".detail .facts")
     page.locator(".detail dd", has_text="0: nothing committed, 2 records").wait_for()
     page.locator("table.rows td", has_text="0, nothing committed").wait_for()
+    # What waits for it is also shown without its member.
+    assert server.call("broker", "group.leave", "billing", "one") is None
+    page.locator(".detail dd", has_text="2: nothing committed, 2 records").wait_for()
+    page.locator("[aria-label=offsets] td", has_text="no member").first.wait_for()
+    page.click("summary:text-is('History')")
+    page.locator(".versions td", has_text="one → none").first.wait_for()
+    server.call("broker", "create_topic", "others", 1)
+    page.reload()
+    page.click("summary:text-is('Set a committed offset')")
+    options = page.locator("form[aria-label='Set a committed offset'] option")
+    assert options.all_inner_texts() == ["orders-0", "orders-1", "others-0"]
 
 
 def test_a_test_that_is_copied_is_shown(page: Any, server: Server) -> None:

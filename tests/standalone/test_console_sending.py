@@ -142,7 +142,7 @@ def test_a_workflow_is_rerun_from_a_step(
     assert received[-1] == ["in", "other", "other+"]
     # The new run shows where its steps come from, and the runs link to each other.
     inherited = page.locator("[aria-label='steps from the parent run'] tbody tr")
-    assert inherited.all_inner_texts() == ["step 1\tgoes on here\tother"]
+    assert inherited.all_inner_texts() == ["step 1\tgoes on here\tin+ → other"]
     child = page.url
     page.click(f".detail .facts a:text-is('{run_id}')")
     page.click(".facts div:has(dt:text-is('went on in the run')) a")

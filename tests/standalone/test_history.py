@@ -252,6 +252,22 @@ def test_an_item_has_its_versions_with_their_rows(server: Server) -> None:
     assert group[-1]["fields"].keys() == {"orders-0", "orders-1"}
 
 
+def test_what_the_clock_changed_has_its_time_and_its_event(server: Server) -> None:
+    send(server, "broker", "/produce", {"topic": "orders", "value": "tea", "partition": 0})
+    send(server, "broker", "/consume/billing/a", {"topic": "orders", "timeout": 0})
+    cron = {"Upstash-Cron": "0 9 * * *"}
+    schedule = send(server, "queue", "/v2/schedules/http://127.0.0.1:9/x", "", **cron)["body"]
+    server.ask("POST", "/clock", {"action": "advance", "by": "40h"})
+    rows = {row["number"]: row for row in server.ask("GET", "/journal")[1]}
+    found = versions(server, "broker", "group billing")
+    causes = [(rows[one["number"]]["operation"], one["at"]) for one in found]
+    assert [operation for operation, _ in causes][-2:] == ["close", "rebalance"]
+    events = [row for row in rows.values() if row["operation"] in ("close", "rebalance")]
+    assert [at[:19] for _, at in causes][-2:] == [row["at"][:19] for row in events][-2:]
+    found = versions(server, "queue", "schedules", json.loads(schedule)["scheduleId"])
+    assert [one["at"][11:19] for one in found[1:]] == ["09:00:00", "09:00:00"]
+
+
 def change_among_many(server: Server, section: str) -> tuple[list[int], list[Any]]:
     """Change one item of many very often; return the rows that did so, and its versions."""
     others = [f"other-{number}" for number in range(1500)]

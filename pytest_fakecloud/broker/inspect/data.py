@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import TypedDict
 
@@ -25,8 +25,8 @@ from ...inspect.data import (
 )
 from ..engine.engine import MemoryEngine
 from ..fake import Broker
-from ..model import Record, TopicPartition
-from ..views import GroupView, description_of
+from ..model import GroupDescription, Record, TopicPartition
+from ..views import description_of
 
 PREVIEW = 2000
 """Maximum number of characters of a value in a row of records."""
@@ -196,7 +196,7 @@ def groups(fake: Broker, page_query: PageQuery) -> View:
     def text(view: View) -> str:
         return " ".join([view["name"], *(member["name"] for member in view["members"])])
 
-    views = [group_view(fake.group(name)) for name in _groups(fake)]
+    views = _group_views(fake, _groups(fake))
     return page_of(
         views, page_query, sort_key=lambda view: (view["name"],), show=lambda view: view, text=text
     )
@@ -205,8 +205,9 @@ def groups(fake: Broker, page_query: PageQuery) -> View:
 def group(fake: Broker, id: str, page_query: PageQuery) -> View:
     if id not in _groups(fake):
         raise NotFound(f"there is no consumer group {id!r:.200}")
-    view = group_view(fake.group(id))
-    return {**view, "lag_over_time": _lag_over_time(fake, view)}
+    [view] = _group_views(fake, [id])
+    names = [name for topic in _topics(fake) for name in _partition_items(fake, topic)]
+    return {**view, "lag_over_time": _lag_over_time(fake, view), "can_commit": names}
 
 
 _MOST_LAGS = 500
@@ -290,17 +291,59 @@ def content(fake: Broker) -> View:
 
     return {
         "topics": [show(name) for name in _topics(fake)],
-        "groups": [group_view(group) for group in fake.groups()],
+        "groups": _group_views(fake, _groups(fake)),
     }
 
 
-def group_view(view: GroupView) -> View:
-    group = description_of(view)
+def _group_views(fake: Broker, names: Iterable[str]) -> list[View]:
+    known = {topic: _partition_items(fake, topic) for topic in _topics(fake)}
+    topics_read = _topics_read(fake)
+    return [
+        _group_view(description_of(fake.group(name)), known, topics_read.get(name, set()))
+        for name in names
+    ]
+
+
+def _topics_read(fake: Broker) -> dict[str, set[str]]:
+    """Return the topics that the members of each group have had, from the rebalances in the journal.
+
+    A group without members and committed offsets does not know them.
+    """
+    topics: dict[str, set[str]] = {}
+    for event in fake.journal.entries:
+        if isinstance(event, Event) and event.data.get("assignment"):
+            for places in event.data["assignment"].values():
+                topics.setdefault(event.data["group"], set()).update(name for name, _ in places)
+    return topics
+
+
+def _group_view(
+    group: GroupDescription, known: Mapping[str, Mapping[str, Item]], topics: set[str]
+) -> View:
+    """Return a group with all partitions that it reads, has read or has committed.
+
+    The lag of a partition that nobody reads and that has no committed offset is all its records.
+    """
+    places = {_name_of(at): at for at in group.lag}
+    topics = topics | {at.topic for at in group.lag}
+    bounds = {name: item for topic in sorted(topics) for name, item in known.get(topic, {}).items()}
+    owners = {_name_of(at): member for member, all in group.assignment.items() for at in all}
+    partitions = []
+    for name, item in bounds.items():
+        at = places.get(name)
+        partitions.append({
+            "partition": name,
+            "committed": at and group.committed.get(at),
+            "position": at and group.position.get(at),
+            "lag": group.lag[at] if at else item["end"] - item["start"],
+            "owner": owners.get(name),
+            **item,
+        })  # fmt: skip
     return {
         "name": group.name,
         "state": group.state,
         "generation": group.generation,
-        "total_lag": group.total_lag,
+        "total_lag": sum(partition["lag"] for partition in partitions),
         "members": [
             {
                 "name": member.name,
@@ -309,15 +352,7 @@ def group_view(view: GroupView) -> View:
             }
             for member in group.members
         ],
-        "partitions": [
-            {
-                "partition": _name_of(at),
-                "committed": group.committed.get(at),
-                "position": group.position.get(at),
-                "lag": lag,
-            }
-            for at, lag in group.lag.items()
-        ],
+        "partitions": partitions,
     }
 
 

@@ -36,7 +36,7 @@ from ..engine.engine import KVEngine
 from ..engine.keyspace import Keyspace
 from ..engine.replication import Replication
 from ..fake import KVServer
-from ..reply import Converted, encode, python_value, word, word_pairs
+from ..reply import Converted, double_text, encode, python_value, word, word_pairs
 from ..search.index import SearchIndex
 from ..values.array import ArrayValue
 from ..values.containers import HashValue
@@ -669,7 +669,10 @@ _ELEMENTS: dict[str, tuple[tuple[str, ...], Callable[[Any], Sequence[Sequence[An
     "hash": (("field", "value"), lambda value: list(value.items())),
     "list": (("index", "value"), lambda value: list(enumerate(value))),
     "set": (("member",), lambda value: [(member,) for member in sorted(value, key=plain)]),
-    "zset": (("member", "score"), lambda value: [(member, str(score)) for member, score in value]),
+    "zset": (
+        ("member", "score"),
+        lambda value: [(member, double_text(score).decode()) for member, score in value],
+    ),
     "stream": (("id", "fields"), lambda value: [(entry_id, _json(row)) for entry_id, row in value]),
     "vectorset": (
         ("element", "vector", "attributes"),

@@ -502,11 +502,12 @@ def dead_letters(engine: Any, page_query: PageQuery) -> View:
     letters, fits = _dead_letters(engine), _filter(page_query)
 
     def show(letter: DeadLetterView) -> View:
-        row = _message_row(record_of(letter.message))
-        return row | {
+        message = record_of(letter.message)
+        return _message_row(message) | {
             "id": letter.id,
-            "message": record_of(letter.message).id,
+            "message": message.id,
             "at": letter.at.isoformat(),
+            "reason": _reason(message),
         }
 
     page = page_of(
@@ -521,6 +522,14 @@ def dead_letters(engine: Any, page_query: PageQuery) -> View:
         text=lambda letter: f"{letter.id} {_text_of(record_of(letter.message))}",
     )
     return page | {"total": len(letters)}
+
+
+def _reason(message: Message) -> str:
+    """Return why the last attempt got no response, or the beginning of its response."""
+    if not message.attempts:
+        return ""
+    attempt = message.attempts[-1]
+    return failure_of(attempt) or shown_text(attempt.body[:200], message.response_redaction)
 
 
 def retry_dead_letter(fake: Queue, id: str) -> MessageView:
@@ -673,7 +682,13 @@ def runs(engine: Any, page_query: PageQuery) -> View:
 
     def show(run: Any) -> View:
         labels = " ".join(run.settings.labels)
-        return {**_run_row(engine, run), "steps": len(steps_of(engine, run)), "label": labels}
+        first = engine.data.messages.get(run.first_message_id)
+        return {
+            **_run_row(engine, run),
+            "steps": len(steps_of(engine, run)),
+            "label": labels,
+            "preview": "" if first is None else _beginning(first, 200),
+        }
 
     return page_of(
         engine.workflow.runs.values(),

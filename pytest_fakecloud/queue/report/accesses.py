@@ -25,6 +25,8 @@ CALLBACK = SubjectKind("callback")
 _CREATED = {"messageId": MESSAGE, "scheduleId": SCHEDULE, "workflowRunId": RUN}
 _SECTIONS = {"messages": MESSAGE, "schedules": SCHEDULE, "workflow runs": RUN}
 """What the items of sections of the state are."""
+_PATHS = {"messages": MESSAGE, "queues": QUEUE, "schedules": SCHEDULE, "runs": RUN}
+"""What the parts of paths are that come before an ID or a name, such as ``/v2/schedules/{id}/pause``."""
 _ROUTES = RouteTable(QueueApp.routes())
 
 
@@ -65,9 +67,13 @@ def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
 
 
 def subjects_of_call(call: Call, lookups: Lookups) -> Iterator[ReportSubject]:
-    """Yield the queue and the workflow runs of a request, and what it created."""
+    """Yield the queue and the workflow runs of a request, what it names in its path and what it created."""
     if call.facts.get("queue"):
         yield ReportSubject(QUEUE, str(call.facts["queue"]), call.fake)
+    if named := str(call.facts.get("id") or call.facts.get("name") or ""):
+        kinds = [_PATHS[part] for part in call.path.split("/") if part in _PATHS]
+        for kind in kinds[:1]:
+            yield ReportSubject(kind, named, call.fake)
     headers_of_items: list[Any] = [item.get("headers") for item in items_of(call.request_body)]
     for headers in (dict(call.request_headers.pairs), *headers_of_items):
         for name, value in headers.items() if isinstance(headers, dict) else ():

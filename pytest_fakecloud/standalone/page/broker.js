@@ -5,14 +5,14 @@ import {ask, call, item, list, sendWell} from "./api.js";
 import {offsets} from "./elements.js";
 import {columnsElement} from "./spans.js";
 import {versionsElement} from "./history.js";
-import {ListPage} from "./lists.js";
+import {ListPage, confirming} from "./lists.js";
 
 const names = (fake) => async () => (await list(fake, "topics", {limit: 500})).items.map((one) => one.name);
 const topicsOf = async (fake) => (await names(fake)()).map((name) => ({value: name, label: name}));
 
 const create = (fake) => form("Create a topic", "Create", [{name: "name", label: "name", needed: true}, {name: "partitions", label: "partitions", kind: "number", value: "1"}],
   async ({name, partitions}) => { await call(fake, "create_topic", name, Number(partitions || 1)); return done(`Created ${name}.`); }, {open: false});
-const produce = (fake, page) => form("Produce", "Produce", [{name: "topic", label: "topic", needed: true, list: names(fake), value: page.values?.topic}, {name: "value", label: "value", kind: "area", wide: true}, {name: "key", label: "key"},
+const produce = (fake) => form("Produce", "Produce", [{name: "topic", label: "topic", needed: true, list: names(fake)}, {name: "value", label: "value", kind: "area", wide: true}, {name: "key", label: "key"},
   {name: "partition", label: "partition", kind: "number", note: "by key"}, {name: "headers", label: "headers, as JSON", note: '{"trace": "7"}'}],
 async ({topic, value, key, partition, headers}) => {
   const given = headers ? Object.entries(json(headers, "The headers")).map(([name, text]) => ({key: name, value: String(text)})) : null;
@@ -35,30 +35,27 @@ const topics = {
   detail: (one, page) => [title(one.name), el("p", {}, el("a", {href: link(["fake", page.fake.name, "records"], {topic: one.name})}, `Show its ${count(one.records, "record")}`)),
     table("partitions", ["partition", "first offset", "next offset", "records"], one.partitions, (each) => [el("a", {href: link(["fake", page.fake.name, "records"], {topic: one.name, partition: each.partition})}, String(each.partition)), number(each.start), number(each.end), number(each.end - each.start)]),
     form("Add partitions", "Add", [{name: "count", label: "how many", kind: "number", value: "1"}], async ({count: many}) => { await call(page.fake, "topic.add_partitions", one.name, Number(many)); return done("Added."); }, {open: false}),
-    tools(act("Delete all records…", `Delete all records of ${one.name}`, async () => {
+    tools(act("Delete all records…", `Delete all records of ${one.name}`, confirming(`Deleted the records of ${one.name}.`, async () => {
       for (const each of one.partitions) await ask("POST", "/call", {object: page.fake.name, name: "topic.delete_records", args: [one.name], kwargs: {before: each.end, partition: each.partition}});
-    }, {question: `Delete all ${count(one.records, "record")} of ${one.name}? Offsets go on from where they are.`}),
-    act("Delete topic…", `Delete the topic ${one.name}`, async () => { await call(page.fake, "topic.delete", one.name); location.hash = page.address(); }, {question: `Delete the topic ${one.name} with its records and committed offsets?`}))],
+    }), {question: `Delete all ${count(one.records, "record")} of ${one.name}? Offsets go on from where they are.`}),
+    act("Delete topic…", `Delete the topic ${one.name}`, confirming(`Deleted the topic ${one.name}.`, async () => { await call(page.fake, "topic.delete", one.name); location.hash = page.address(); }), {question: `Delete the topic ${one.name} with its records and committed offsets?`}))],
 };
 
 const records = {
-  list: "records", noun: "record", hasItem: true, itemFilters: ["topic"], needs: "topic", key: (one) => one.id, columns: ["record", "time", "key", "value"], kept: ["record", "key", "value"], fields: ["id", "at", "key", "value"],
+  list: "records", noun: "record", about: (one) => [null, `${one.topic}-${one.partition}@${one.offset}`], hasItem: true, itemFilters: ["topic"], needs: "topic", key: (one) => one.id, columns: ["record", "time", "key", "value"], kept: ["record", "key", "value"], fields: ["id", "at", "key", "value"],
   filters: [{name: "topic", label: "topic", options: topicsOf}, {name: "partition", label: "partition", note: "partition", type: "number"}, {name: "offset", label: "from offset", note: "from offset", type: "number"}, {name: "at", label: "from time", note: "from time, 2026-01-01T00:00Z"}],
-  tools: (fake, page) => el("div", {class: "forms"}, produce(fake, page), consume(fake)),
+  tools: (fake, page) => {
+    const forms = el("div", {class: "forms"}, produce(fake), consume(fake));
+    // A form that is opened has the topic of the list.
+    forms.addEventListener("toggle", ({target}) => { const topic = target.querySelector("[name=topic]"); if (target.open && target.querySelector("form").dataset.typed !== "yes") topic.value = page.values.topic ?? ""; }, true);
+    return forms;
+  },
   row: (one) => [one.id, when(one.at), one.key ?? "", short(one.value, 200)],
   empty: () => empty("No records yet.", "A record appears when your application produces one. Produce one above to try."),
   detail: (one) => [title(`${one.topic} ${one.id}`), facts({partition: String(one.partition), offset: number(one.offset), time: both(one.at) + " UTC", key: one.key ?? "no key"}),
     tools(copyButton(one.value, "Copy value", "Copy value")), head("Value"), code(laidOut(one.value), "value"),
     head("Headers"), one.headers.length ? table("headers", ["name", "value"], one.headers, (pair) => pair) : soft("This record has no headers.")],
 };
-
-// Adds the first and the last offset of each partition, and its owner, to the offsets of a group.
-async function groupWithBounds(fake, id) {
-  const [group, topics] = await Promise.all([item(fake, "groups", id), list(fake, "topics", {limit: 500})]);
-  const bounds = new Map(topics.items.flatMap((topic) => topic.partitions.map((one) => [`${topic.name}-${one.partition}`, one])));
-  const owner = (name) => group.members.find((member) => member.assignment.includes(name))?.name ?? "no member";
-  return {...group, partitions: group.partitions.map((one) => ({...one, owner: owner(one.partition), start: bounds.get(one.partition)?.start ?? 0, end: bounds.get(one.partition)?.end ?? 0}))};
-}
 
 // The lag of the partitions of a group over time. Beyond eight, the others are one.
 const MOST_PARTITIONS = 7;
@@ -68,19 +65,28 @@ function lagElement({lag_over_time: points}) {
   return points.some(({lag}) => lag) ? [head("Lag over time"), columnsElement("lag over time, by partition", points.map(({partition, at_us: at, lag}) => ({at, kind: kindOf(partition), value: lag})), {kinds, level: true, isClock: true, noun: "record", pixels: room()})] : null;
 }
 const recordsFrom = (fake, {partition, committed, start}) => { const at = partition.lastIndexOf("-"); return el("a", {href: link(["fake", fake.name, "records"], {topic: partition.slice(0, at), partition: partition.slice(at + 1), offset: committed ?? start})}, partition); };
+// The partitions of a group that a version changed, with what was before and after it. A group that no longer reads a partition has no offsets of it.
+const OFFSETS = ["committed", "position", "end", "owner"], same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+function partitionsTable(before, after) {
+  const changed = Object.keys({...before, ...after}).filter((name) => !same(before?.[name], after?.[name]));
+  return changed.length ? table("what changed", ["partition", ...OFFSETS], changed, (name) => {
+    const old = before?.[name], now = after?.[name] ?? {end: old.end};
+    return [name, ...OFFSETS.map((field) => !old || same(old[field] ?? null, now[field] ?? null) ? now[field] ?? "none" : `${old[field] ?? "none"} → ${now[field] ?? "none"}`)];
+  }) : soft("No partitions.");
+}
 const hasCommitted = ({partitions}) => partitions.some(({committed}) => committed != null);
 // Without a committed offset, the lag counts from where the member began, such as the end of a topic.
 const uncommitted = (partitions) => `nothing committed, ${count(partitions.reduce((sum, {start, end}) => sum + end - start, 0), "record")}`;
 const groups = {
-  list: "groups", noun: "group", item: groupWithBounds, key: (one) => one.name, columns: ["group", "state", "lag", "members"], fields: ["name", "state", "total_lag"],
-  row: (one) => [one.name, pill(one.state), one.total_lag ? el("span", {class: "fault"}, number(one.total_lag)) : hasCommitted(one) ? "0" : "0, nothing committed", number(one.members.length)],
+  list: "groups", noun: "group", hasItem: true, key: (one) => one.name, columns: ["group", "state", "lag", "members"], fields: ["name", "state", "total_lag"],
+  row: (one) => [one.name, pill(one.state), one.total_lag ? el("span", {class: "fault"}, number(one.total_lag)) : hasCommitted(one) || !one.partitions.length ? "0" : "0, nothing committed", number(one.members.length)],
   empty: () => empty("No consumer groups yet.", "A group appears when a client first consumes a topic. Consume one on the Records tab to try."),
   detail: (one, page) => {
-    const drop = (member) => act("Remove…", `Remove ${member.name} from ${one.name}`, () => call(page.fake, "group.leave", one.name, member.name), {question: `Remove the instance ${member.name}? Its partitions go to the others.`});
+    const drop = (member) => act("Remove…", `Remove ${member.name} from ${one.name}`, confirming(`Removed ${member.name}.`, () => call(page.fake, "group.leave", one.name, member.name)), {question: `Remove the instance ${member.name}? Its partitions go to the others.`});
     return [title(one.name), facts({state: pill(one.state), generation: number(one.generation), lag: `${number(one.total_lag)}${hasCommitted(one) || !one.partitions.length ? "" : `: ${uncommitted(one.partitions)} in its partitions, which a group that begins at the earliest offset would read`}`}),
-      lagElement(one), versionsElement(page.fake, `group ${one.name}`), head("Members"), one.members.length ? table("members", ["instance", "state", "partitions", ""], one.members, (member) => [member.name, member.state, member.assignment.join(", "), drop(member)]) : soft("No members. Committed offsets stay until their retention ends."),
-      head("Offsets"), one.partitions.length ? el("ul", {class: "span-legend"}, ["committed", "delivered", "waiting"].map((name) => el("li", {}, el("i", {class: `trace-${name}`}), name))) : null, !one.partitions.length ? soft("Nothing committed, and no member consumes a partition.") : table("offsets", ["partition", "lag", "committed", "position", "end", "member"], one.partitions, (each) => [[recordsFrom(page.fake, each), offsets(each)], each.lag ? el("span", {class: "fault"}, number(each.lag)) : "0", each.committed ?? "none", each.position ?? "", number(each.end), each.owner]),
-      form("Set a committed offset", "Set", [{name: "partition", label: "topic and partition", options: one.partitions.map((each) => each.partition)}, {name: "offset", label: "offset", kind: "number", value: "0"}],
+      lagElement(one), versionsElement(page.fake, `group ${one.name}`, "", {changesOf: partitionsTable}), head("Members"), one.members.length ? table("members", ["instance", "state", "partitions", ""], one.members, (member) => [member.name, member.state, member.assignment.join(", "), drop(member)]) : soft("No members. Committed offsets stay until their retention ends."),
+      head("Offsets"), one.partitions.length ? el("ul", {class: "span-legend"}, ["committed", "delivered", "waiting"].map((name) => el("li", {}, el("i", {class: `trace-${name}`}), name))) : null, !one.partitions.length ? soft("It has no member and no committed offset, and no known row tells of a topic that it has read.") : table("offsets", ["partition", "lag", "committed", "position", "end", "member"], one.partitions, (each) => [[recordsFrom(page.fake, each), offsets(each)], each.lag ? el("span", {class: "fault"}, number(each.lag)) : "0", each.committed ?? "none", each.position ?? "", number(each.end), each.owner ?? "no member"]),
+      form("Set a committed offset", "Set", [{name: "partition", label: "topic and partition", options: [...new Set([...one.partitions.map((each) => each.partition), ...one.can_commit])]}, {name: "offset", label: "offset", kind: "number", value: "0"}],
         async ({partition, offset}) => { const at = partition.lastIndexOf("-"); await call(page.fake, "commit", one.name, partition.slice(0, at), Number(partition.slice(at + 1)), Number(offset)); return done("Set."); }, {open: false, overwrites: async ({partition}) => {
           const committed = ({partitions}) => partitions.find((each) => each.partition === partition)?.committed, now = committed(await item(page.fake, "groups", encodeURIComponent(one.name)));
           return now === committed(one) ? null : `The committed offset of ${partition} was changed meanwhile, to ${now}. Overwrite it?`;

@@ -83,7 +83,7 @@ export function changesElement(row) {
 export const sectionOf = (namespace) => namespace ? `namespace ${namespace}` : "default namespace";
 // The item whose history was opened last: what is known of it stays while it is read again, for at most one request at a time.
 let opened = {};
-function historyOf(fake, section, item) {
+function historyOf(fake, section, item, changesOf) {
   const name = JSON.stringify([fake.name, section, item]);
   if (opened.name !== name) {
     const history = opened = {name, parts: () => [el("p", {class: "soft", role: "status"}, "Loading…")], draw: () => history.place.replaceChildren(...history.parts().filter(Boolean))};
@@ -93,7 +93,7 @@ function historyOf(fake, section, item) {
         // The row of the newest may not have arrived yet.
         const newest = versions.at(-1)?.number, arrived = () => { if (!entries.known.has(newest)) return; journal.listeners.delete(arrived); history.draw(); };
         if (newest && !entries.known.has(newest)) journal.listeners.add(arrived);
-        history.parts = () => versions.length ? versionsTable(fake, section, item, versions) : [soft("It has not existed since the first known row.")];
+        history.parts = () => versions.length ? versionsTable(fake, section, item, versions, changesOf) : [soft("It has not existed since the first known row.")];
       } catch (error) { history.parts = () => [soft(error.message, " In Activity shows its calls.")]; }
       history.draw();
     });
@@ -114,16 +114,16 @@ function againButton(fake, key, fields) {
   });
 }
 // The newest versions first, each with the value before it, and a button that gives the item this version again.
-function versionsTable(fake, section, item, versions) {
+function versionsTable(fake, section, item, versions, changesOf) {
   const all = versions.map((version, at) => { const before = versions[at - 1]?.fields ?? null, expired = expiryOf(version, before); return {...version, at: expired ?? version.at, expired, before, next: versions[at + 1]?.number}; }).reverse(), [last] = all;
-  const madeBy = ({number: row, before, fields, expired}) => expired ? "the end of its TTL" : row ? el("a", {href: link(["activity", row])}, entries.known.get(row)?.text.what.slice(0, 80) ?? `#${row}`) : before === null && fields !== null ? "there before" : "the clock, or the control API";
+  const madeBy = ({number: row, before, fields, expired}) => expired ? "the end of its TTL" : row ? el("a", {href: link(["activity", row])}, short(entries.known.get(row)?.text.what ?? `#${row}`, 80)) : before === null && fields !== null ? "there before" : "the clock, or the control API";
   const value = (fields, other) => fields === null ? el("span", {class: "soft"}, "–") : fieldsOf(item, fields, other, {changed: other !== null});
-  const rows = table("versions", ["time", "made by", "before", "after", ""], all.slice(0, MOST_VERSIONS), (version) => [when(version.at), madeBy(version), value(version.before, version.fields), version.fields === null ? el("span", {class: "soft"}, version.expired ? "expired" : "gone") : value(version.fields, version.before),
-    section === "keys" && all[all.indexOf(version) - 1]?.expired ? againButton(fake, item, version.fields) : version.next && isPutBack(section) ? restoreButton("Restore…", `Restore ${short(item, 60)} as of ${version.at.slice(0, 19).replace("T", " ")}`, sinceOf(version.next, {fake: fake.name, section, items: [item]}), () => ask("POST", `/journal/${version.next}/restore`, {fake: fake.name, section, items: [item]}), short(item, 60), {fake: fake.name, section, items: [item]}) : version === last ? el("span", {class: "soft"}, "now") : ""]);
+  const back = (version) => section === "keys" && all[all.indexOf(version) - 1]?.expired ? againButton(fake, item, version.fields) : version.next && isPutBack(section) ? restoreButton("Restore…", `Restore ${short(item, 60)} as of ${version.at.slice(0, 19).replace("T", " ")}`, sinceOf(version.next, {fake: fake.name, section, items: [item]}), () => ask("POST", `/journal/${version.next}/restore`, {fake: fake.name, section, items: [item]}), short(item, 60), {fake: fake.name, section, items: [item]}) : version === last ? el("span", {class: "soft"}, "now") : "";
+  const rows = table("versions", changesOf ? ["time", "changes"] : ["time", "made by", "before", "after"], all.slice(0, MOST_VERSIONS), (version) => changesOf ? [when(version.at), [madeBy(version), changesOf(version.before, version.fields)]] : [when(version.at), [madeBy(version), " ", back(version)], value(version.before, version.fields), version.fields === null ? el("span", {class: "soft"}, version.expired ? "expired" : "gone") : value(version.fields, version.before)]);
   return [last.fields === null ? el("p", {role: "status"}, last.expired ? "It expired at " : "It was deleted at ", moment(last.at), last.expired ? "." : [", by ", madeBy(last), "."]) : null, rows, ...all.length > MOST_VERSIONS ? [soft(`The newest ${MOST_VERSIONS} of ${count(all.length, "version")}. In Activity shows all calls.`)] : []];
 }
-// The versions of an item with the rows that made them, read when the part is opened, and again when the item is drawn again.
-export function versionsElement(fake, section, item = "", open = false) {
-  const place = el("div"), load = () => { const history = Object.assign(historyOf(fake, section, item), {place}); history.draw(); history.read(); };
+// The versions of an item, or with `changesOf`, which shows what one changed, of a whole section, with the rows that made them, read when the part is opened, and again when the item is drawn again.
+export function versionsElement(fake, section, item, {open = false, changesOf} = {}) {
+  const place = el("div"), load = () => { const history = Object.assign(historyOf(fake, section, item, changesOf), {place}); history.draw(); history.read(); };
   return el("details", {open, class: "form versions", "data-key": `versions ${section} ${item}`, ontoggle: ({target}) => { if (target.open) load(); }}, el("summary", {}, "History"), place);
 }

@@ -5,7 +5,7 @@ import {ask, call, change, item, list, path, send, sendWell} from "./api.js";
 import {digits, dump} from "./elements.js";
 import {offerUndo, versionsElement} from "./history.js";
 import {entries} from "./journal.js";
-import {ListPage} from "./lists.js";
+import {ListPage, withCancel} from "./lists.js";
 import {byte, split} from "./words.js";
 
 // In a word, a byte that is not UTF-8 is a lone surrogate, as in Python. Only a path can have such bytes, which end with a slash because the last word may be empty.
@@ -36,7 +36,7 @@ const keys = {
   searchNote: "Search, or user:*", columns: ["key", "type", "TTL", "size", "value"], kept: ["key", "type", "TTL", "value"], fields: ["key", "type", "ttl_ms", "bytes", "preview"],
   row: (one) => [short(nameOf(wordOf(one.id)), 200), pill(words(one.type)), el("span", {class: one.ttl_ms == null ? "soft" : "", title: one.expires ?? ""}, ttl(one)), bytes(one.bytes ?? 0), short(one.preview || (one.type === "string" ? '""' : lengthOf(one)), 120)],
   tools: (fake, page) => newKey(fake, page), bar: views, section: () => "keys", name: (one) => one.key, above: tree, bulk: [{text: "Delete", work: (fake, names) => run(fake, "DEL", ...names), undone: "Deleted", note: "The notice that follows can undo it."}],
-  gone: (id, {fake}) => [el("p", {class: "mono"}, nameOf(wordOf(id))), versionsElement(fake, "keys", wordOf(id), true)],
+  gone: (id, {fake}) => [el("p", {class: "mono"}, nameOf(wordOf(id))), versionsElement(fake, "keys", wordOf(id), {open: true})],
   empty: () => empty("No keys yet.", "A key appears when your application writes one. Add one above, or in the command box."),
   detail: (one, page) => [title(nameOf(wordOf(one.id))), keyFacts(one), ...keyActs(one, page), ...valueOf(one, page), versionsElement(page.fake, "keys", one.key)],
 };
@@ -102,14 +102,14 @@ function keyActs(one, page) {
 }
 
 function valueOf(one, page) {
-  const key = wordOf(one.id), blur = (text) => { document.activeElement.blur(); return done(text); };
+  const key = wordOf(one.id), blur = (text) => { document.activeElement.blur(); return done(text); }, saved = one.ttl_ms == null ? "Saved." : "Saved; the TTL stays.";
   if (one.elements) return [one.groups?.length ? groups(one, page) : null, elements(one, page)];
   if (one.hex !== undefined) return [code(dump(one.hex), "value in hexadecimal"), one.is_whole ? form("Edit as hexadecimal", "Save", [{name: "value", label: "bytes, two hexadecimal digits each", kind: "area", value: digits(one.hex), wide: true}],
-    async ({value}) => { await run(page.fake, "SET", key, wordOfDigits(value), "KEEPTTL"); return blur("Saved; the TTL stays."); }, {open: false, undo: undoOf(page.fake, one.key), overwrites: meanwhile(page.fake, one, "hex", (now) => short(digits(now.hex ?? ""), 80) || short(now.value, 80))}) : soft("The value is longer than what is shown.")];
+    async ({value}) => { await run(page.fake, "SET", key, wordOfDigits(value), "KEEPTTL"); return blur(saved); }, {open: false, undo: undoOf(page.fake, one.key), overwrites: meanwhile(page.fake, one, "hex", (now) => short(digits(now.hex ?? ""), 80) || short(now.value, 80))}) : soft("The value is longer than what is shown.")];
   // JSON and control characters are shown readable, and edited on request.
   const escaped = /[\x00-\x08\x0e-\x1f\x7f-\x9f]/.test(one.value) || visible(one.value) !== one.value && !laidOut(one.value).includes("\n") ? visible(JSON.stringify(one.value)).replace(/[\x7f-\x9f]/g, (letter) => `\\x${letter.charCodeAt(0).toString(16)}`) : "", shown = escaped || (laidOut(one.value) !== one.value ? laidOut(one.value) : "");
   if (one.type === "string" && one.is_editable && one.is_whole) return [shown ? code(shown, escaped ? "value, escaped" : "value as JSON") : null, form(shown ? "Edit the value" : "Value", "Save", [{name: "value", label: "value", kind: "area", value: one.value, wide: true}],
-    async ({value}) => { await run(page.fake, "SET", key, value, "KEEPTTL"); return blur("Saved; the TTL stays."); }, {open: !shown, undo: undoOf(page.fake, one.key), overwrites: meanwhile(page.fake, one)})];
+    async ({value}) => { await run(page.fake, "SET", key, value, "KEEPTTL"); return blur(saved); }, {open: !shown, undo: undoOf(page.fake, one.key), overwrites: meanwhile(page.fake, one)})];
   if (/json/i.test(one.type)) return [form("Document", "Save", [{name: "value", label: "JSON document", kind: "area", value: one.value, wide: true}],
     async ({value}) => { json(value, "The document"); await run(page.fake, "JSON.SET", key, "$", value); return blur("Saved."); }, {undo: undoOf(page.fake, one.key), overwrites: meanwhile(page.fake, one)})];
   return [code(one.value, "value"), one.is_whole === false ? soft("The value is longer than what is shown.") : null];
@@ -195,7 +195,7 @@ function elements(one, page) {
         document.activeElement.blur();
         return done(row ? "Saved." : "Added.");
       }, {open: Boolean(row), undo: (number_, text) => undoOf(fake, one.key, inverseOf(before, after))(number_, text), overwrites: (values) => overwrites(row, values)}));
-    if (row) adding.querySelector("input:not([readonly])").focus();
+    if (row) { withCancel(Object.assign(adding.firstChild, {open: false}), () => edit()).open = true; adding.querySelector("input:not([readonly])").focus(); }
   }
   edit();
   show(one.elements);
@@ -209,7 +209,7 @@ async function acknowledge(fake, ids) {
   for (const entries of Map.groupBy(ids.map(partsOf), ([key, group]) => JSON.stringify([key, group])).values()) await run(fake, "XACK", entries[0][0], entries[0][1], ...entries.map(([, , entry]) => entry));
 }
 const pending = {
-  list: "pending", noun: "pending entry", facet: "consumer", hasItem: true, key: (one) => one.id, columns: ["entry", "stream", "group", "consumer", "idle", "deliveries", "fields"], kept: ["entry", "group", "consumer"], fields: ["entry", "key", "group", "consumer", "idle_ms", "deliveries", "preview"],
+  list: "pending", noun: "pending entry", about: (one) => [null, one.entry], facet: "consumer", hasItem: true, key: (one) => one.id, columns: ["entry", "stream", "group", "consumer", "idle", "deliveries", "fields"], kept: ["entry", "group", "consumer"], fields: ["entry", "key", "group", "consumer", "idle_ms", "deliveries", "preview"],
   moreFilters: true, filters: [{name: "key", label: "stream", note: "orders"}, {name: "group", label: "consumer group", note: "mailers"}],
   row: (one) => [one.entry, short(one.key, 80), short(one.group, 80), short(one.consumer, 80), about(one.idle_ms * 1000), number(one.deliveries), one.preview ? short(one.preview, 120) : el("span", {class: "soft"}, "deleted")],
   bulk: [{text: "Acknowledge", work: acknowledge, note: "Their groups will not deliver them again."}],
@@ -236,7 +236,7 @@ const publishForm = (fake, channel) => form("Publish", "Publish", [{name: "chann
   async ({channel: to, message}) => done(`Received by ${count(await run(fake, "PUBLISH", to, message), "subscriber")}.`), {open: channel !== undefined, edits: false, copied: false});
 const matchesGlob = (pattern) => new RegExp(`^${pattern.replace(/[.+^${}()|\\]/g, "\\$&").replaceAll("*", ".*").replaceAll("?", ".")}$`, "s");
 const channels = {
-  list: "channels", noun: "channel", facet: "kind", key: (one) => one.id, columns: ["channel", "kind", "subscribers"], fields: ["name", "kind", null],
+  list: "channels", noun: "channel", about: (one) => ["channel", one.name], facet: "kind", key: (one) => one.id, columns: ["channel", "kind", "subscribers"], fields: ["name", "kind", null],
   row: (one) => [short(one.name, 120), pill(one.kind), number(one.subscribers.length)],
   tools: (fake) => publishForm(fake), below: (found, page) => [el("h2", {}, "Messages as they are published"), messagesTable(published(page.fake))], version: () => entries.list.at(-1)?.number,
   empty: () => empty("No subscribers.", "A channel appears here while a client subscribes to it. Messages that are published are listed below, whether somebody receives them or not."),

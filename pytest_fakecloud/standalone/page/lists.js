@@ -1,13 +1,29 @@
 // A list of a fake, searched and paged by the server, with the selected item beside it.
 
-import {KINDS, act, code, count, detailBar, el, empty, go, isTyped, isTyping, link, number, own, plural, redraw, saveButton, say, short, shown, tools, words} from "./dom.js";
+import {KINDS, act, code, confirmed, count, detailBar, el, empty, go, isTyped, isTyping, link, number, own, plural, redraw, saveButton, say, short, shown, tools, words} from "./dom.js";
 import {change, item, list} from "./api.js";
 import {border} from "./elements.js";
 import {offerUndo} from "./history.js";
+import {entries} from "./journal.js";
 
 const LIMIT = 100;
+// Work that a notice confirms, for a button whose change is not in sight where it is pressed.
+export const confirming = (text, work) => async () => { const found = await work(); say(typeof text === "function" ? text(found) : text, "good"); };
 
+// Adds Cancel, which Esc presses, to an edit form. A form that is always open has it only while text is typed.
+export function withCancel(details, close) {
+  const form = details.querySelector("form"), isOpen = details.open;
+  form.querySelector(".fields").append(el("button", {type: "button", class: isOpen ? "cancel late" : "cancel", onclick: async () => {
+    if (form.dataset.typed === "yes" && !await confirmed("Discard what you have typed? It was not sent.", "Discard")) return;
+    form.dataset.typed = "no";
+    Object.assign(details, {open: isOpen});
+    document.activeElement.blur();
+    close();
+  }}, "Cancel"));
+  return details;
+}
 // `spec` is {list, noun, columns, row, detail, hasItem, filters, facet, facetNames, tools, empty, bulk, key}:
+// `about` returns what an item is in the recorded calls, with its name, or null and a text that they contain.
 // `always` are parameters of each request, `row` returns the cells of an item, `detail` the content of the panel beside the list.
 export class ListPage {
   constructor(fake, tab, spec) {
@@ -94,7 +110,9 @@ export class ListPage {
   itemValues() { return Object.fromEntries((this.spec.itemFilters ?? []).map((name) => [name, this.values[name]])); }
 
   drawList(page) {
-    const {spec} = this, shape = JSON.stringify([page, this.id, this.values.sort, [...this.chosen], spec.version?.()]);
+    // Calls can have named what no item matches any more.
+    const {spec, values: {search}} = this, kind = own(KINDS, spec.list), isNamed = search && !page.items.length && entries.list.some(({fake, subjects = []}) => fake === this.fake.name && subjects.some((one) => one.kind === kind && one.name === search));
+    const shape = JSON.stringify([page, isNamed, this.id, this.values.sort, [...this.chosen], spec.version?.()]);
     if (shape === this.drawn.list) return;
     this.drawn.list = shape;
     const last = page.first + page.items.length - 1, whole = count(page.total, spec.noun);
@@ -102,9 +120,10 @@ export class ListPage {
       : `${number(page.first)}–${number(last)} of ${page.matching === page.total ? whole : `${number(page.matching)} found in ${whole}`}`;
     if (page.folders) this.counted.textContent = `${count(page.folders.length, this.spec.folder)}, ${count(page.matching, spec.noun)} directly in the root${this.values.search ? ", of those found" : ""}`;
     this.drawFacets(page);
+    const lost = isNamed ? [el("p", {}, "It may be gone: ", el("a", {href: spec.gone ? this.address(encodeURIComponent(search)) : link(["activity"], {kind, name: search, of: this.fake.name})}, `the history of ${short(search, 60)}`))] : [];
     const filtered = this.values.search || this.values[spec.facet] || page.total;
     redraw(this.bar, spec.bar?.(page, this), spec.bulk && page.items.length ? this.bulkTools(page) : null);
-    redraw(this.body, spec.above?.(page, this), page.items.length ? this.rows(page) : page.folders?.length ? null : filtered ? empty(`No ${spec.noun} matches.`, `Search looks at all ${whole}. Clear the search or the filter to see them.`) : spec.empty(this),
+    redraw(this.body, spec.above?.(page, this), page.items.length ? this.rows(page) : page.folders?.length ? null : filtered ? empty(`No ${spec.noun} matches.`, `Search looks at all ${whole}. Clear the search or the filter to see them.`, ...lost) : spec.empty(this),
       page.previous || page.next ? this.pager(page) : null, spec.below?.(page, this));
   }
 
@@ -190,16 +209,24 @@ export class ListPage {
     this.side.hidden = false;
     this.node.classList.add("chosen");
     const parts = !found || found.gone ? [empty(`This ${this.spec.noun} is gone.`, ...this.spec.gone?.(id, this) ?? [found?.gone ?? "It was deleted, or the fake was reset."])] : this.spec.detail(found, this);
-    const name = found && !found.gone && (this.spec.list === "dead-letters" ? found.message : found.public_id ?? this.spec.key(found)), kind = own(KINDS, this.spec.list);
-    redraw(this.side, detailBar(this.address(), name, kind ? {kind, name, of: this.fake.name} : undefined), ...parts);
+    for (const part of parts.flat(4)) for (const one of part instanceof Element ? [part, ...part.querySelectorAll("details")] : []) if (one.matches(".form:has(> form.act)")) withCancel(one, () => { this.drawn.item = ""; this.refresh(); });
+    const name = found && !found.gone && (this.spec.list === "dead-letters" ? found.message : found.public_id ?? this.spec.key(found));
+    redraw(this.side, detailBar(this.address(), name, name && this.aboutOf(found, name)), ...parts);
     if (another) this.side.scrollTop = 0;
   }
 
+  // The filter of Activity that finds the calls about an item: by what it is, or by how calls name it.
+  aboutOf(found, name) {
+    const {about, list: place} = this.spec, [kind, of] = about?.(found) ?? [own(KINDS, place), name];
+    return kind ? {kind, name: of, of: this.fake.name} : {search: of};
+  }
   // j and k move between rows wherever the focus is, arrow keys only within the list.
   step(event) {
     const {key, target} = event;
     if (key === "Escape" && target === this.search && !target.value) { target.blur(); return; }
     if (["ArrowDown", "Enter"].includes(key) && target === this.search) { event.preventDefault(); this.body.querySelector("tbody a[data-key]")?.focus(); return; }
+    const form = key === "Escape" && !document.querySelector("dialog[open]") && this.node.contains(target) && target.closest("form.act")?.parentNode;
+    if (form) { event.preventDefault(); const cancel = form.querySelector(".cancel"); if (cancel) cancel.click(); else { form.open = false; form.firstChild.focus(); } return; }
     if (key === "Escape" && this.id !== undefined && !isTyping() && !document.querySelector("dialog[open]")) { this.close(); return; }
     const by = {j: 1, k: -1, ...this.body.contains(target) ? {ArrowDown: 1, ArrowUp: -1} : {}}[key];
     if (!by || event.ctrlKey || event.metaKey || event.altKey || isTyping() || document.querySelector("dialog[open]")) return;

@@ -2,16 +2,18 @@
 
 import {about, act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, isAhead, json, laidOut, link, micros, moment, move, number, own, pill, say, short, soft, span, table, title, tools, when, words} from "./dom.js";
 import {ask, item, list, path, sendWell} from "./api.js";
-import {lasted, withoutScheme} from "./elements.js";
+import {hasFailed, lasted, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
 import {versionsElement} from "./history.js";
-import {ListPage} from "./lists.js";
+import {entries, journal} from "./journal.js";
+import {ListPage, confirming} from "./lists.js";
 
 const STATES = {delivered: "good", dead_lettered: "bad", cancelled: "", pending: "wait", in_flight: "wait", success: "good", failed: "bad", canceled: "", started: "wait"};
 // A run that sleeps or waits does nothing until then, so it does not look like one that runs.
 const state = (one) => one.state === "started" && isAhead(one.until) ? pill("waiting", "asleep") : pill(one.state === "started" ? "running" : words(one.state), own(STATES, one.state));
 const running = (one) => one.paused ? pill("paused") : pill("active", "good");
-const pausing = ({paused}, name, fake, where) => { const text = paused ? "Resume" : "Pause"; return act(text, `${text} ${name}`, () => sendWell(fake, "POST", `${where}/${text.toLowerCase()}`)); };
+const pausing = ({paused}, name, fake, where) => { const text = paused ? "Resume" : "Pause"; return act(text, `${text} ${name}`, confirming(`${paused ? "Resumed" : "Paused"} ${name}.`, () => sendWell(fake, "POST", `${where}/${text.toLowerCase()}`))); };
+const deletion = (text, noun, name, page, where) => act(text, `Delete ${name}`, confirming(`Deleted the ${noun} ${name}.`, async () => { await sendWell(page.fake, "DELETE", where); location.hash = page.address(); }), {question: `Delete the ${noun} ${name}?`});
 const at = (fake, tab, id) => link(["fake", fake.name, tab, id]);
 const status = (one) => one.status == null ? (one.attempts ? "no answer" : "") : el("span", {class: one.status < 300 ? "ok" : "bad"}, String(one.status));
 const next = (one) => one.next ? when(one.next) : one.state === "in_flight" ? "now" : one.waits_for ? `waits for ${one.waits_for}` : "";
@@ -57,11 +59,11 @@ function messageDetail(one, page) {
   const {fake} = page, name = one.public_id, pending = one.state === "pending", toMessage = (id) => id && el("a", {href: at(fake, "messages", id)}, id);
   return [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)),
     facts({state: state(one), id: el("span", {class: "mono"}, name), published: moment(one.created), "next attempt": one.next ? moment(one.next) : next(one), about: toMessage(one.about), "retry of": toMessage(one.retry_of), "retried as": one.retries.length ? one.retries.map(toMessage) : "", run: one.run && el("a", {href: at(fake, "runs", one.run)}, one.run), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), ...linked(fake, one.settings)}),
-    tools(pending && one.next ? act("Deliver now", `Deliver ${name} now`, () => ask("POST", path(fake, `/messages/${encodeURIComponent(one.id)}/deliver`), {})) : null,
+    tools(pending && one.next ? act("Deliver now", `Deliver ${name} now`, confirming("It is due now.", () => ask("POST", path(fake, `/messages/${encodeURIComponent(one.id)}/deliver`), {}))) : null,
       pending ? act("Cancel…", `Cancel ${name}`, () => sendWell(fake, "DELETE", `/v2/messages/${encodeURIComponent(name)}`), {question: "Cancel this message? It will not be delivered."}) : null,
       one.dlq_id ? act("Retry", `Retry ${name}`, () => retryOne(fake, one.dlq_id)) : one.state === "dead_lettered" ? soft("Its dead letter has ended, so it cannot be retried.") : null,
       copyButton(name, "Copy id", "Copy id"), copyButton(one.body, "Copy body", "Copy body")),
-    one.is_whole === false || one.run ? null : publish(fake, one),
+    one.state === "delivered" ? null : adviceOn(fake, name), one.is_whole === false || one.run ? null : publish(fake, one),
     head(count(one.attempts.length, "attempt")), one.attempts.length || one.next ? attemptSpans(one) : soft("Not attempted yet."),
     versionsElement(fake, "messages", one.id), head("Body"), ...body(one, "body"), head("Headers"), headers("headers", one.headers),
     one.callbacks.length ? [head("Callbacks"), table("callbacks", ["callback", "state", "to"], one.callbacks, (each) => [el("a", {href: at(fake, "callbacks", each.id)}, both(each.created)), state(each), each.url])] : null,
@@ -69,6 +71,13 @@ function messageDetail(one, page) {
 }
 const NAMED = {queue: "queues", "URL group": "url-groups", schedule: "schedules", "flow control": "flow-control"};
 const linked = (fake, given) => Object.fromEntries(Object.entries(given).map(([name, value]) => [name, own(NAMED, name) ? el("a", {href: at(fake, NAMED[name], value)}, value) : value]));
+// What to do about the last attempt of a message, if it has failed and Activity has its row.
+const isComplete = () => journal.loaded && !journal.older;
+function adviceOn(fake, id) {
+  const row = entries.list.findLast((one) => one.kind === "attempt" && one.fake === fake.name && one.data.message_id === id), place = el("div");
+  if (row && hasFailed(row)) Promise.all([import("./row.js"), import("./destinations.js")]).then(([{advice}, {destinationForms}]) => place.replaceChildren(...[advice(row, []), row.data.error === "UnstubbedDestinationError" ? destinationForms(fake, new URL(row.data.url).origin) : null].filter(Boolean)), () => {});
+  return place;
+}
 const isGood = ({status: answered}) => answered >= 200 && answered < 300;
 function attemptSpans(one) {
   let until = micros(one.created);
@@ -87,7 +96,7 @@ const answerOf = (one) => [one.faults.length ? el("p", {class: "fault"}, `Fault:
 
 const messages = {
   list: "messages", noun: "message", facet: "state", hasItem: true, key: (one) => one.id, columns: messageColumns, kept: ["message", "state", "to", "body"], fields: ["created", "state", "url", "attempts", "status", "next", "preview"], row: messageRow, searchNote: "Search id, URL, label, body",
-  tools: (fake) => publish(fake), detail: messageDetail,
+  tools: (fake) => publish(fake), detail: messageDetail, version: isComplete,
   moreFilters: true, filters: [{name: "since", label: "published since (UTC)", type: "datetime-local"}, {name: "until", label: "published before (UTC)", type: "datetime-local"},
     {name: "status", label: "status of the last answer", note: "503 or 5xx"}, {name: "label", label: "label", note: "mail"}, {name: "url", label: "part of the URL", note: "/hook"},
     {name: "queue", label: "queue", list: "queues"}, {name: "group", label: "URL group", list: "url-groups"}, {name: "schedule", label: "schedule", list: "schedules"}, {name: "flow", label: "flow-control key", list: "flow-control"}],
@@ -108,15 +117,15 @@ async function retryOne(fake, id) {
 }
 const discard = (fake, ids) => sendWell(fake, "DELETE", "/v2/dlq" + several("dlqIds", ids));
 const letters = {
-  list: "dead-letters", noun: "dead letter", item: letterWithAnswer, key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"], kept: ["since", "to", "last answer", "body"], fields: ["at", "url", "attempts", "status", "preview"],
-  row: (one) => [when(one.at), address(one), number(one.attempts), status(one), short(one.preview, 60)],
+  list: "dead-letters", noun: "dead letter", item: letterWithAnswer, key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"], kept: ["since", "to", "last answer"], version: isComplete, fields: ["at", "url", "attempts", "status", "preview"],
+  row: (one) => [when(one.at), address(one), number(one.attempts), [one.status == null && one.reason ? "" : status(one), " ", el("span", {class: "soft"}, short(one.reason, 60))], short(one.preview, 60)],
   moreFilters: true, filters: messages.filters, searchNote: messages.searchNote,
   bulk: [{text: "Retry", work: retry}, {text: "Delete", work: discard, note: "They cannot be retried afterwards."}],
   empty: () => empty("No dead letters.", "A message appears here when it runs out of retries. Retry it once its destination works."),
   detail: (one, page) => [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)), facts({since: moment(one.at), attempts: number(one.attempts), "last answer": status(one), message: el("a", {href: at(page.fake, "messages", one.message)}, one.message), id: el("span", {class: "mono"}, one.id)}),
-    tools(act("Retry", `Retry ${one.id}`, () => retryOne(page.fake, one.id)), act("Delete…", `Delete ${one.id}`, async () => { await discard(page.fake, [one.id]); location.hash = page.address(); }, {question: "Delete this dead letter?"})),
-    one.sent && one.sent.is_whole !== false && !one.sent.run ? publish(page.fake, {...one.sent, dlq_id: one.id}) : null,
-    one.sent?.attempts.length ? [attemptSpans(one.sent), answerOf(one.sent.attempts.at(-1))] : null, head("Body"), code(laidOut(one.preview), "body"), el("p", {}, el("a", {href: at(page.fake, "messages", one.message)}, "Show the message with its attempts and answers"))],
+    tools(act("Retry", `Retry ${one.id}`, () => retryOne(page.fake, one.id)), act("Delete…", `Delete ${one.id}`, confirming("Deleted the dead letter.", async () => { await discard(page.fake, [one.id]); location.hash = page.address(); }), {question: "Delete this dead letter?"})),
+    adviceOn(page.fake, one.message), one.sent && one.sent.is_whole !== false && !one.sent.run ? publish(page.fake, {...one.sent, dlq_id: one.id}) : null,
+    one.sent?.attempts.length ? [attemptSpans(one.sent), answerOf(one.sent.attempts.at(-1))] : null, head("Body"), code(laidOut(one.preview), "body")],
 };
 
 // A dead letter with its message, if that is still kept.
@@ -127,30 +136,30 @@ async function letterWithAnswer(fake, id) {
 
 // -- schedules --
 const schedules = {
-  list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["to", "state", "runs", "next run", "cron", "schedule"], kept: ["to", "runs", "next run"], fields: ["destination", "paused", null, "next", "cron", "id"],
-  row: (one) => [address({method: one.method ?? "", url: one.destination}), running(one), one.cron_words || one.cron, one.paused ? "" : both(one.next[0]), one.cron, one.id],
+  list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["to", "state", "runs", "next run", "cron", "schedule"], kept: ["to", "state", "runs", "next run"], fields: ["destination", "paused", null, "next", "cron", "id"],
+  row: (one) => [address({method: one.method ?? "", url: one.destination}), running(one), one.cron_words || one.cron, one.paused ? "none" : both(one.next[0]), one.cron, one.id],
   tools: (fake) => form("Create a schedule", "Create", [{name: "to", label: "destination", note: "https://app.example/nightly", wide: true, needed: true}, {name: "cron", label: "cron", note: "0 3 * * *", needed: true}, {name: "id", label: "id", note: "generated"}, {name: "body", label: "body", kind: "area", wide: true}],
     async ({to, cron, id, body: text}) => { const made = await sendWell(fake, "POST", `/v2/schedules/${target(to)}`, text, {"Upstash-Cron": cron, ...(id ? {"Upstash-Schedule-Id": id} : {})}); return done("Created ", el("a", {href: at(fake, "schedules", made.scheduleId)}, made.scheduleId), "."); }, {open: false, overwrites: replaces(fake, "schedules", "id", "schedule")}),
   empty: () => empty("No schedules yet.", "Create one above. A schedule publishes a message at each time of its cron expression, as the clock moves."),
   detail: (one, page) => {
     const where = `/v2/schedules/${encodeURIComponent(one.id)}`, {fake} = page;
     return [title(one.id), facts({state: running(one), runs: one.cron_words, cron: el("span", {class: "mono"}, one.cron), to: one.destination, "last run": one.last_run ? moment(one.last_run) : "none yet", error: one.error && el("span", {class: "bad"}, one.error)}),
-      tools(itsMessages(fake, "schedule", one.id), act("Run now", `Run ${one.id} now`, () => ask("POST", path(fake, `/schedules/${encodeURIComponent(one.id)}/run`), {})), pausing(one, one.id, fake, where),
-        act("Delete…", `Delete ${one.id}`, async () => { await sendWell(fake, "DELETE", where); location.hash = page.address(); }, {question: `Delete the schedule ${one.id}?`})),
-      head("Next runs"), el("ul", {}, one.next.map((run) => el("li", {}, moment(run)))), head("Body"), ...body(one, "body")];
+      tools(itsMessages(fake, "schedule", one.id), act("Run now", `Run ${one.id} now`, confirming(({messages: ids, error}) => error ?? ["Published ", ids.map((id) => [el("a", {href: at(fake, "messages", id)}, id), " "])].flat(2), () => ask("POST", path(fake, `/schedules/${encodeURIComponent(one.id)}/run`), {}))), pausing(one, one.id, fake, where),
+        deletion("Delete…", "schedule", one.id, page, where)),
+      head("Next runs"), one.paused ? soft("None while it is paused.") : el("ul", {}, one.next.map((run) => el("li", {}, moment(run)))), head("Body"), ...body(one, "body")];
   },
 };
 
 // -- workflow runs --
 const doing = ({now, until}) => now ? `${now}${until ? ` until ${until.slice(5, 16).replace("T", " ")}` : ""}` : "";
 const runs = {
-  list: "runs", noun: "run", facet: "state", facetNames: {started: "running or waiting"}, item: runWithViolations, key: (one) => one.id, columns: ["workflow", "run", "state", "started", "took", "now", "steps"], kept: ["workflow", "run", "state", "started", "took", "now"], fields: ["url", "id", "state", "created", null, "now", "steps"],
-  row: (one) => [address({method: "", url: one.url}), el("span", {class: "mono nowrap", title: one.id}, one.id.length > 12 ? `…${one.id.slice(-6)}` : one.id), state(one), when(one.created), one.completed ? about(micros(one.completed) - micros(one.created)) : "", doing(one), number(one.steps)],
+  list: "runs", noun: "run", facet: "state", facetNames: {started: "running or waiting"}, item: runWithViolations, key: (one) => one.id, columns: ["workflow", "run", "state", "started", "took", "now", "input", "steps"], kept: ["workflow", "run", "state", "started", "now", "input"], fields: ["url", "id", "state", "created", null, "now", "preview", "steps"],
+  row: (one) => [address({method: "", url: one.url}), el("span", {class: "mono nowrap", title: one.id}, one.id.length > 12 ? `…${one.id.slice(-6)}` : one.id), state(one), when(one.created), one.completed ? about(micros(one.completed) - micros(one.created)) : "", short(doing(one), 60), short(one.preview, 60), number(one.steps)],
   tools: (fake) => form("Start a run", "Start", [{name: "to", label: "workflow URL", note: "http://127.0.0.1:3000/api/workflow", wide: true, needed: true}, {name: "input", label: "input", kind: "area", wide: true}],
     async ({to, input}) => { const made = await trigger(fake, to, input); return done("Started ", el("a", {href: at(fake, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false}),
   empty: () => empty("No workflow runs yet.", "A run appears when your application triggers a workflow. Start one above with the URL of a workflow that you serve."),
   detail: (one, {fake}) => {
-    const {record} = one, recorded = record.steps.flatMap((group) => group.steps), outputs = new Map(recorded.filter(({out}) => out !== undefined).map((step) => [step.messageId, step])), toRun = (id) => el("a", {href: at(fake, "runs", id)}, id);
+    const {record} = one, recorded = recordedOf(one), records = new Map(recorded.toSorted((one, other) => (one.out !== undefined) - (other.out !== undefined)).map((step) => [step.messageId, step])), original = new Map(recordedOf(one.original).map((step) => [numbered(step), textOf(step)])), toRun = (id) => el("a", {href: at(fake, "runs", id)}, id);
     const again = (text, where) => act(text, `${text} ${one.id}`, async () => { const [made] = [await sendWell(fake, "POST", `/v2/workflows/dlq/${where}/${encodeURIComponent(one.dlq_id)}`)].flat(); location.hash = at(fake, "runs", made.workflowRunId); say(`${text}: this is the new run.`, "good"); });
     return [title(withoutScheme(one.url)), facts({state: state(one), [one.state === "failed" ? "error" : "now"]: doing(one), run: el("span", {class: "mono"}, one.id), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), started: moment(one.created), took: one.completed ? span(micros(one.completed) - micros(one.created)) : "", label: record.label, "goes on from the run": one.parent && toRun(one.parent), "went on in the run": one.children.length ? one.children.map((id) => [toRun(id), " "]) : ""}),
       one.violations.map(({kind, text}) => el("div", {class: "banner bad"}, el("b", {}, `${words(kind)}: the run may not continue.`), el("p", {}, text))),
@@ -162,15 +171,18 @@ const runs = {
         copyButton(one.id, "Copy id", "Copy id"), copyButton(JSON.stringify(record, null, 2), "Copy as JSON", "Copy as JSON")),
       el("div", {class: "side-by-side"}, el("div", {}, head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input.")),
         el("div", {}, head(one.state === "failed" ? "Error" : "Result"), record.workflowRunResponse ? code(failure(record.workflowRunResponse), "result") : soft(one.completed ? "The run returned no result." : "The run has not ended."))),
-      one.parent ? inherited(one, recorded, fake) : null, head(count(one.steps.length, one.parent ? "further step" : "step")), one.steps.length ? spansElement("steps", one.steps.flatMap((step, at_) => [step.group && step.group !== one.steps[at_ - 1]?.group ? {name: `${number(one.steps.filter(({group}) => group === step.group).length)} in parallel`, spans: []} : [], stepRow(step, outputs.get(step.message) ?? {}, fake, one)].flat()), {start: micros(one.created)}) : soft("No step has begun yet."),
+      one.parent ? inherited(one, recorded, original, fake) : null, head(count(one.steps.length, one.parent ? "further step" : "step")), one.steps.length ? spansElement("steps", one.steps.flatMap((step, at_) => [step.group && step.group !== one.steps[at_ - 1]?.group ? {name: `${number(one.steps.filter(({group}) => group === step.group).length)} in parallel`, spans: []} : [], stepRow(step, {...at_ || one.parent ? null : {callBody: one.input}, ...records.get(step.message)}, original, fake, one)].flat()), {start: micros(one.created)}) : soft("No step has begun yet."),
     ].flat(2);
   },
 };
 // The steps that a run took over from its parent. Its own first message is the step from which it goes on, and may have another result.
-function inherited(run, recorded, fake) {
+function inherited(run, recorded, original, fake) {
   const [first] = run.messages, own_ = new Set(run.messages.map(({id}) => id)), steps = recorded.filter(({messageId, stepType}) => messageId && stepType !== "Initial" && (messageId === first?.id || !own_.has(messageId)));
-  return steps.length ? [head(count(steps.length, "step") + " from the parent run"), table("steps from the parent run", ["step", "", "result"], steps.map((step) => [step.stepName, step.messageId === first?.id ? "goes on here" : "reused", el("a", {href: at(fake, "messages", step.messageId)}, short(textOf(step), 200) || step.messageId)]), (cells) => cells)] : null;
+  return steps.length ? [head(count(steps.length, "step") + " from the parent run"), table("steps from the parent run", ["step", "", "result"], steps.map((step) => [step.stepName, step.messageId === first?.id ? "goes on here" : "reused", el("a", {href: at(fake, "messages", step.messageId)}, short(changed(original, step, 100), 200) || step.messageId)]), (cells) => cells)] : null;
 }
+// The recorded steps of a run, what tells them apart in it and in its parent, and the result of one, after that of the parent if they differ.
+const recordedOf = (run) => run?.record.steps.flatMap((group) => group.steps) ?? [], numbered = ({stepId, stepName}) => `${stepId} ${stepName}`;
+function changed(original, step, most) { const text = textOf(step), was = original.get(numbered(step)); return was && text && was !== text ? `${short(was, most)} → ${short(text, most)}` : text; }
 // The header keeps the queue from asking which client serves the URL, because only the client for JavaScript answers that.
 const trigger = (fake, url, input, headers_ = {"Content-Type": "application/json"}) => sendWell(fake, "POST", `/v2/trigger/${target(url)}`, input, {...headers_, "Upstash-Forward-Upstash-Workflow-Sdk-Version": "1"});
 // An error of a workflow as its message and its stack, any other text indented.
@@ -180,7 +192,8 @@ function failure(text) {
 }
 async function runWithViolations(fake, id) {
   const [run, violations] = await Promise.all([item(fake, "runs", id), ask("GET", "/violations")]);
-  return {...run, violations: violations.filter(({facts: {fake: name, run_id: about}}) => name === fake.name && about === run.id)};
+  const original = run.parent ? await item(fake, "runs", encodeURIComponent(run.parent)).catch(() => null) : null;
+  return {...run, original, violations: violations.filter(({facts: {fake: name, run_id: about}}) => name === fake.name && about === run.id)};
 }
 const fromBase64 = (out) => { try { return new TextDecoder().decode(Uint8Array.from(atob(out), (letter) => letter.charCodeAt(0))); } catch { return String(out ?? ""); } };
 const textOf = ({stepType, out}) => stepType === "Wait" ? fromBase64(out) : out == null ? "" : typeof out === "string" ? out : JSON.stringify(out);
@@ -191,13 +204,15 @@ function rerunForm(step, text, fake, run) {
   return form(`Rerun from ${short(step.name, 60)}`, "Rerun", [{name: "how", label: "go on with", options: [...text ? [{value: "result", label: "the result below"}] : [], {value: "again", label: "the step run again"}]}, ...text ? [{name: "result", label: "result of the step", kind: "area", value: text, wide: true}] : [], ...run.input_is_whole ? [{name: "input", label: "input of the run", kind: "area", value: run.input ?? "", wide: true}] : []],
     ({how, result, input}) => start({...how === "again" ? {again: true} : result !== text && {result}, ...input !== undefined && input !== (run.input ?? "") && {input}}), {open: false, copied: false});
 }
-function stepRow(step, {out, callResponseStatus: answered}, fake, run) {
+function stepRow(step, record, original, fake, run) {
+  const {out, callBody: sent, callResponseStatus: answered} = record;
   const spans = step.spans.map(({kind, start, end, failed}) => ({kind, from: micros(start), to: micros(end), failed})), errors = step.errors.map((error) => [`Try ${error.number} at ${fine(error.at)}: ${error.status ?? "no answer"}`, failure(error.reason)]);
-  const took = spans.reduce((sum, {from, to}) => sum + to - from, 0), text = textOf({stepType: step.type, out});
+  const took = spans.reduce((sum, {from, to}) => sum + to - from, 0), text = textOf({stepType: step.type, out}), beside = changed(original, record, 40);
   return {name: short(step.name, 120), key: `step ${step.message} ${step.name}`, failed: step.state === "failed", spans, depth: step.group ? 1 : 0, error: step.state === "done" ? "" : step.errors.at(-1)?.cause,
-    note: [step.event ? `waits for ${step.event}` : step.calls && step.calls !== step.name ? step.calls : "", took ? span(took) : "", step.tries > 1 ? `${step.tries} tries` : "", step.state === "pending" ? "pending" : ""].filter(Boolean).join(" · "),
+    note: [step.event ? `waits for ${step.event}` : step.calls && step.calls !== step.name ? step.calls : "", took ? span(took) : "", step.tries > 1 ? `${step.tries} tries` : "", beside === text ? "" : beside, step.state === "pending" ? "pending" : ""].filter(Boolean).join(" · "),
     content: [facts({type: step.type, message: el("a", {href: at(fake, "messages", step.message)}, step.message), tries: `${step.tries} of ${step.retries + 1}`, calls: step.calls, answered, "waits for event": step.event, "wait ends": both(step.wait_ends)}),
-      errors.map(([about_, reason]) => [el("h4", {class: "bad"}, about_), code(reason, `error of ${about_} of ${step.name}`)]), text ? [el("h4", {}, "Output"), code(laidOut(text), "output of the step")] : null, step.state === "done" && !step.group ? rerunForm(step, step.type === "Wait" ? "" : text, fake, run) : null]};
+      errors.map(([about_, reason]) => [el("h4", {class: "bad"}, about_), code(reason, `error of ${about_} of ${step.name}`)]), sent ? [el("h4", {}, "Input"), code(laidOut(sent), "input of the step")] : null,
+      beside === text ? null : [el("h4", {}, "Output in the original run"), code(laidOut(original.get(numbered(record))), "output in the original run")], text ? [el("h4", {}, "Output"), code(laidOut(text), "output of the step")] : null, step.state === "done" && !step.group ? rerunForm(step, step.type === "Wait" ? "" : text, fake, run) : null]};
 }
 
 // -- queues, URL groups, flow control --
@@ -212,17 +227,17 @@ const queues = {
     const where = `/v2/queues/${encodeURIComponent(one.name)}`;
     return [title(one.name), facts({state: running(one), parallelism: number(one.parallelism), messages: number(one.lag)}),
       tools(itsMessages(page.fake, "queue", one.name), pausing(one, one.name, page.fake, where),
-        act("Delete…", `Delete ${one.name}`, async () => { await sendWell(page.fake, "DELETE", where); location.hash = page.address(); }, {question: `Delete the queue ${one.name}?`})), head("Waiting, in order"), held(page.fake, one.waiting)];
+        deletion("Delete…", "queue", one.name, page, where)), head("Waiting, in order"), held(page.fake, one.waiting)];
   },
 };
 const groups = {
-  list: "url-groups", noun: "URL group", key: (one) => one.name, columns: ["group", "endpoints"], fields: ["name"],
+  list: "url-groups", noun: "URL group", about: (one) => [null, one.name], key: (one) => one.name, columns: ["group", "endpoints"], fields: ["name"],
   row: (one) => [one.name, one.endpoints.map((each) => each.url).join("\n")],
   tools: (fake) => form("Add an endpoint", "Add", [{name: "group", label: "group", needed: true}, {name: "url", label: "URL", needed: true, wide: true}, {name: "name", label: "name of the endpoint"}],
     async ({group, url, name}) => { await sendWell(fake, "POST", `/v2/topics/${encodeURIComponent(group)}/endpoints`, {endpoints: [{url, ...(name ? {name} : {})}]}); return done("Added."); }, {open: false, overwrites: async ({group, name}) => name && (await list(fake, "url-groups", {search: group, limit: 500})).items.some((one) => one.name === group && one.endpoints.some((each) => each.name === name)) && `The endpoint ${name} of ${group} exists. Overwrite it?`}),
   empty: () => empty("No URL groups yet.", "A message that is published to a group goes to each of its endpoints. Add the first endpoint above."),
-  detail: (one, page) => [title(one.name), table("endpoints", ["name", "URL", ""], one.endpoints, (each) => [each.name ?? "", each.url, act("Remove", `Remove ${each.url}`, () => sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}/endpoints`, {endpoints: [each.name ? {name: each.name} : {url: each.url}]}))]),
-    tools(itsMessages(page.fake, "group", one.name), act("Delete group…", `Delete ${one.name}`, async () => { await sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}`); location.hash = page.address(); }, {question: `Delete the URL group ${one.name}?`}))],
+  detail: (one, page) => [title(one.name), table("endpoints", ["name", "URL", ""], one.endpoints, (each) => [each.name ?? "", each.url, act("Remove", `Remove ${each.url}`, confirming(`Removed ${each.url}.`, () => sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}/endpoints`, {endpoints: [each.name ? {name: each.name} : {url: each.url}]})))]),
+    tools(itsMessages(page.fake, "group", one.name), deletion("Delete group…", "URL group", one.name, page, `/v2/topics/${encodeURIComponent(one.name)}`))],
 };
 const flow = {
   list: "flow-control", noun: "key", key: (one) => one.key, columns: ["key", "state", "waiting", "parallelism", "rate"], fields: ["key", "paused", "waits", "active", "started"],
@@ -232,7 +247,7 @@ const flow = {
     const where = `/v2/flowControl/${encodeURIComponent(one.key)}`;
     return [title(one.key), facts({state: running(one), running: `${one.active} of ${one.parallelism ?? "∞"}`, "this period": one.rate == null ? "no rate limit" : `${one.started} of ${one.rate} in ${one.period} s`, pinned: one.pinned ? "yes" : ""}),
       tools(itsMessages(page.fake, "flow", one.key), pausing(one, one.key, page.fake, where),
-        act("Reset rate", `Reset the rate of ${one.key}`, () => sendWell(page.fake, "POST", where + "/resetRate"))), head(`${count(one.waits, "message")} waiting`), held(page.fake, one.waiting)];
+        act("Reset rate", `Reset the rate of ${one.key}`, confirming("The rate is reset.", () => sendWell(page.fake, "POST", where + "/resetRate")))), head(`${count(one.waits, "message")} waiting`), held(page.fake, one.waiting)];
   },
 };
 

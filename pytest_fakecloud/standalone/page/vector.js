@@ -3,7 +3,7 @@
 import {act, code, count, done, el, empty, facts, form, go, head, json, link, number, redraw, room, short, soft, svg, table, title, tools} from "./dom.js";
 import {ask, change, item, list, path, sendWell} from "./api.js";
 import {offerUndo, sectionOf, versionsElement} from "./history.js";
-import {ListPage} from "./lists.js";
+import {ListPage, confirming} from "./lists.js";
 
 const clipped = (text, pixels) => { const most = Math.max(3, Math.floor(pixels / 6.3)); return text.length > most ? text.slice(0, most - 1) + "…" : text; };
 // The groups by which points are coloured: the most frequent values, or ranges of many different numbers. Returns their names, and the group of a value.
@@ -41,7 +41,7 @@ function plot({points: shown, fields, query: last}, page) {
   if (query) {
     const [x, y] = at(query.point);
     parts.push(svg("path", {class: "query", d: `M${x - 8} ${y}H${x + 8}M${x} ${y - 8}V${y + 8}`}, svg("title", {}, "the last query")),
-      svg("text", {x: x + 10, y: y - 6}, "query"));
+      svg("text", {x: x + 10, y: y - 6}, "last query"));
   }
   const others = colour && shown.some(({value}) => groupOf(value) === names.length);
   return [fields.length ? tools(el("label", {}, "Colour by ", el("select", {"aria-label": "Colour by", onchange: ({target}) => page.change({colour: target.value})}, ["", ...fields].map((name) => el("option", {value: name, selected: name === colour}, name || "nothing")))),
@@ -88,19 +88,24 @@ const vectors = {
         const found = (await sendWell(page.fake, "POST", "/query" + inside(one.namespace), {vector: one.vector, topK: 11, includeMetadata: true, includeData: true, ...page.values.filter && {filter: page.values.filter}})).result;
         redraw(near, head(page.values.filter ? `Nearest neighbours with ${page.values.filter}` : "Nearest neighbours"), hits(found.filter((hit) => hit.id !== one.id).slice(0, 10), page));
       }) : null, act("Delete", `Delete the vector ${one.id}`, async () => { await remove(page.fake, [one.id], page); location.hash = page.address(); offerUndo(page.fake, change.row, sectionOf(one.namespace), [one.id], `Deleted ${short(one.id, 60)}.`); })),
-      near, versionsElement(page.fake, sectionOf(one.namespace), one.id), head("Metadata"), one.metadata ? code(JSON.stringify(one.metadata, null, 2), "metadata") : soft("This vector has no metadata."),
+      near, versionsElement(page.fake, sectionOf(one.namespace), one.id), form("Edit the metadata", "Save", [{name: "metadata", label: "metadata, as JSON", kind: "area", value: one.metadata ? JSON.stringify(one.metadata, null, 2) : "{}", wide: true, needed: true}],
+        async ({metadata}) => { await sendWell(page.fake, "POST", "/update" + inside(one.namespace), {id: one.id, metadata: json(metadata, "The metadata")}); document.activeElement.blur(); return done("Saved."); },
+        {open: false, undo: (row, text) => offerUndo(page.fake, row, sectionOf(one.namespace), [one.id], text), overwrites: async () => {
+          const now = await item(page.fake, "vectors", encodeURIComponent(one.id), {namespace: one.namespace});
+          return JSON.stringify(now.metadata) === JSON.stringify(one.metadata) ? null : `The metadata is now ${short(now.metadata, 80)}. Overwrite it?`;
+        }}), head("Metadata"), one.metadata ? code(JSON.stringify(one.metadata, null, 2), "metadata") : soft("This vector has no metadata."),
       one.data ? [head("Data"), code(one.data, "data")] : null, one.vector ? [head("Vector"), code(one.vector.map((value) => Number(value.toPrecision(6))).join(", "), "vector")] : null,
       one.sparseVector ? [head("Sparse vector"), code(JSON.stringify(one.sparseVector), "sparse vector")] : null].flat();
   },
 };
 
 const namespaces = {
-  list: "namespaces", noun: "namespace", key: (one) => one.name || "(default)", columns: ["namespace", "vectors"], fields: ["name", "count"],
+  list: "namespaces", noun: "namespace", about: (one) => ["namespace", one.name], key: (one) => one.name || "(default)", columns: ["namespace", "vectors"], fields: ["name", "count"],
   row: (one) => [one.name || "(default)", number(one.count)],
   empty: () => empty("No namespaces."),
   detail: (one, page) => [title(one.name || "(default)"), el("p", {}, el("a", {href: link(["fake", page.fake.name, "vectors"], {namespace: one.name})}, `Show its ${count(one.count, "vector")}`)),
-    tools(act("Delete all vectors…", `Delete all vectors of ${one.name || "the default namespace"}`, () => sendWell(page.fake, "POST", "/reset" + inside(one.name)), {question: `Delete all ${count(one.count, "vector")} of ${one.name || "the default namespace"}?`}),
-      one.name ? act("Delete namespace…", `Delete the namespace ${one.name}`, async () => { await sendWell(page.fake, "POST", "/delete-namespace" + inside(one.name)); location.hash = page.address(); }, {question: `Delete the namespace ${one.name} with its vectors?`}) : null)],
+    tools(act("Delete all vectors…", `Delete all vectors of ${one.name || "the default namespace"}`, confirming("Deleted its vectors.", () => sendWell(page.fake, "POST", "/reset" + inside(one.name))), {question: `Delete all ${count(one.count, "vector")} of ${one.name || "the default namespace"}?`}),
+      one.name ? act("Delete namespace…", `Delete the namespace ${one.name}`, confirming(`Deleted the namespace ${one.name}.`, async () => { await sendWell(page.fake, "POST", "/delete-namespace" + inside(one.name)); location.hash = page.address(); }), {question: `Delete the namespace ${one.name} with its vectors?`}) : null)],
 };
 
 export const tabs = [
