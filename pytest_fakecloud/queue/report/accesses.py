@@ -67,7 +67,7 @@ def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
 
 
 def subjects_of_call(call: Call, lookups: Lookups) -> Iterator[ReportSubject]:
-    """Yield the queue and the workflow runs of a request, what it names in its path and what it created."""
+    """Yield the queue and the workflow runs of a request, what its path names and what it created."""
     if call.facts.get("queue"):
         yield ReportSubject(QUEUE, str(call.facts["queue"]), call.fake)
     if named := str(call.facts.get("id") or call.facts.get("name") or ""):

@@ -68,7 +68,7 @@ export function snapshotsPage(state) {
     if (known !== (known = restored())) again().catch(() => {});
     const ids = found.map(({id}) => [id, id]);
     fill(since, ids, (found.at(-2) ?? found.at(-1))?.id); fill(until, [["", "now"], ...ids], "");
-    return [found.length ? [table("snapshots", ["snapshot", "taken at", "", ""], found, (one) => [one.id, both(one.at), restoreButton("Restore…", `Restore ${one.id}`, at(one.id, "/changes"), () => ask("POST", at(one.id), {}), `“${one.id}”`), act("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one.id)))]), compare] : empty("No snapshots yet.", "Take one above before you change much data."), soft("A snapshot saves the data of all fakes in the server's memory. Restoring it does not change clock, faults or activity."), stateFile(state())];
+    return [found.length ? [table("snapshots", ["snapshot", "taken at", "", ""], found, (one) => [one.id, both(one.at), restoreButton("Restore…", `Restore ${one.id}`, at(one.id, "/changes"), () => ask("POST", at(one.id), {}), `“${one.id}”`), act("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one.id)))]), compare] : empty("No snapshots yet.", "Take one above before you change much data."), soft("A snapshot saves the data of all fakes in the server's memory. Restoring it does not change clock, faults or activity. Without one, each row of Activity goes back to just before it, too."), stateFile(state())];
   }, pageHead("Snapshots", take)), {version: () => [state().kept, restored()]});
   return page;
 }
