@@ -11,7 +11,7 @@ from ..core.errors import report_hook_failure
 from .calls import MALFORMED, may_be_malformed
 from .contract import functions_of
 from .lookups import Lookups
-from .model import DataAccess, ReportRow
+from .model import EVERY_KIND, DataAccess, ReportRow, ReportSubject
 
 
 class OrderedAccess(NamedTuple):
@@ -58,7 +58,11 @@ def _of_source(row: ReportRow, lookups: Lookups) -> Iterable[DataAccess]:
         return functions.calls.accesses(source.call, lookups)
     if source.event is not None:
         return functions.events.accesses(source.event, lookups)
-    return () if source.action is None else functions.actions.accesses(source.action, lookups)
+    if source.action is None:
+        return ()
+    if source.action.kind in ("reset", "restore"):
+        return [DataAccess(ReportSubject.all_of(EVERY_KIND, source.action.fake), True)]
+    return functions.actions.accesses(source.action, lookups)
 
 
 def _of_delivery(row: ReportRow, lookups: Lookups) -> Iterable[DataAccess]:

@@ -2,6 +2,11 @@
 
 They are grouped by what a row is made from: a call to a fake, an event inside one, an action of the
 test on one, or a delivery by one. The modules of this folder know no service.
+
+Credentials are masked in the rows, calls, events and actions that a function gets, and in the names that
+``sought`` returns, so that these match those of accesses. Raw are the fakes, the entries in a sequence,
+which is the journal, the arguments of ``sought``, which may call the fake with them, what a detector
+sees, and the calls of ``may_wait``, ``hides_body`` and ``rejection``.
 """
 
 from __future__ import annotations

@@ -7,14 +7,16 @@ import copy
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from ..cloud.base import BaseCloud, secrets_in
-from ..core.calls import Call, Event, Headers, set_facts
+from ..core.calls import Action, Call, Event, Headers, set_facts
 from ..process.applications import ServedRequest
 from .contract import functions_of
+from .model import ReportSubject, Sought
 from .values import map_strings
 
 HIDDEN = "***"
@@ -134,6 +136,32 @@ class Mask:
             for key, content in event.data.items()
         }
         return masked
+
+    def action(self, action: Action) -> Action:
+        """Return a copy of an action with its arguments masked, too."""
+        masked = self.event(action)
+        if action.call is not None:
+            positional, named = action.call
+            masked.call = self._argument(positional), self._argument(named)
+        return masked
+
+    def _argument(self, value: Any) -> Any:
+        """Return an argument with every string in it masked, also of bytes."""
+        if isinstance(value, Mapping):
+            pairs = value.items()
+            return {self._argument(name): self._argument(item) for name, item in pairs}
+        if isinstance(value, list | tuple):
+            return list(map(self._argument, value))
+        return self.data(value) if isinstance(value, bytes) else self.value(value)
+
+    def subject(self, subject: ReportSubject) -> ReportSubject:
+        return replace(subject, name=self.text(subject.name))
+
+    def sought(self, sought: Sought) -> Sought:
+        """Return data that a test looked at, masked as in the calls that accessed it."""
+        # The asterisks of a masked part match only themselves.
+        parts = (self.text(part).replace("*", "[*]") for part in sought.pattern.split("*"))
+        return Sought(self.subject(sought.subject), self.text(sought.part), "*".join(parts))
 
     def served(self, served: ServedRequest) -> ServedRequest:
         """Return a copy of a request to the application with a masked target, body and exception.

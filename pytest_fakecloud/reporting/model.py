@@ -50,13 +50,27 @@ class SubjectKind:
     """The words for a subject without a name; by default, the name of the kind."""
 
 
+EVERY_KIND = SubjectKind("data")
+
+
 @dataclass(frozen=True, slots=True)
 class ReportSubject:
     """The subject of a row or a finding; the page filters rows by it."""
 
     kind: SubjectKind
     name: str
+    """Empty if it is unknown, or if the default one has none."""
     fake: str
+    is_all: bool = False
+    """Whether it stands for all data of its kind; that of ``EVERY_KIND``, for all data of the fake."""
+
+    @classmethod
+    def all_of(cls, kind: SubjectKind, fake: str) -> ReportSubject:
+        return cls(kind, "*", fake, is_all=True)
+
+    def includes(self, other: ReportSubject) -> bool:
+        is_same_kind = self.kind in (other.kind, EVERY_KIND)
+        return self == other or (self.is_all and self.fake == other.fake and is_same_kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,16 +209,24 @@ class DataAccess:
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """Data that a test looked at: a subject, or with ``*`` in its name all that match, and a part."""
+    """Data that a test looked at: a subject or a part of it, or all subjects that match a ``pattern``
+    of shells, which is then also the name of the subject.
+    """
 
     subject: ReportSubject
     part: str = ""
+    pattern: str = ""
 
     def has(self, subject: ReportSubject) -> bool:
         sought = self.subject
-        return (sought.kind, sought.fake) == (subject.kind, subject.fake) and (
-            subject.name in (sought.name, "*")
-            or ("*" in sought.name and fnmatchcase(subject.name, sought.name))
+        return (
+            sought.includes(subject)
+            or subject.includes(sought)
+            or (
+                bool(self.pattern)
+                and (sought.kind, sought.fake) == (subject.kind, subject.fake)
+                and fnmatchcase(subject.name, self.pattern)
+            )
         )
 
     def covers(self, access: DataAccess) -> bool:

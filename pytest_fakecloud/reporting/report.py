@@ -81,6 +81,7 @@ def report_of(
     are names and values that the failing statement of a test in another process has compared.
     """
     mask, lookups = Mask(cloud), Lookups()
+    masked = partial(_masked, mask=mask)
     errors = list(dict.fromkeys(records_of(cloud).failures))
     report_rows: list[ReportRow] = []
     findings: list[Finding] = []
@@ -93,7 +94,8 @@ def report_of(
         report_rows = rows(cloud, served=served, lookups=lookups, mask=mask)
     test_data = ObservedTest(cloud, lookups, report_rows, idle_s, raised, compared)
     with report_hook_failure("the findings failed", errors.append):
-        findings = find(test_data, errors)
+        # A detector sees what is not masked.
+        findings = list(map(masked, find(test_data, errors)))
     statement, marks, accesses = None, Marks(), list[OrderedAccess]()
     with report_hook_failure("what the rows accessed cannot be shown", errors.append):
         accesses = ordered_accesses(report_rows, lookups, errors)
@@ -110,7 +112,6 @@ def report_of(
         findings = concerning(statement, marks, report_rows, accesses, findings)
     findings = findings[:MOST]
     evidence = {number for finding in findings for number in finding.rows}
-    masked = partial(_masked, mask=mask)
     return Report(
         now_us=shared.clock.now_us(),
         clock=shared.clock.mode,
@@ -122,7 +123,7 @@ def report_of(
             *(ReportedFake(name, fixture, url, closed=True) for name, (fixture, url) in closed),
         ],
         rows=report_rows,
-        findings=list(map(masked, findings)),
+        findings=findings,
         unfinished=list(map(masked, unfinished_findings)),
         violations=list(map(masked, violations(cloud))),
         errors=list(dict.fromkeys(map(mask.text, errors))),
@@ -146,5 +147,4 @@ def _background(cloud: BaseCloud, lookups: Lookups) -> dict[int, Background]:
 
 def _masked(finding: Finding, mask: Mask) -> Finding:
     values: dict[str, Any] = mask.value(finding.values)
-    subjects = tuple(replace(subject, name=mask.text(subject.name)) for subject in finding.subjects)
-    return replace(finding, values=values, subjects=subjects)
+    return replace(finding, values=values, subjects=tuple(map(mask.subject, finding.subjects)))

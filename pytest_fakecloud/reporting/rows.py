@@ -213,11 +213,8 @@ class _Builder:
         return replace(row, peer=peer, status=status, ok=200 <= (status or 0) < 300)
 
     def action_row(self, action: Action) -> ReportRow:
-        masked = self._mask.event(action)
-        subjects = [
-            replace(subject, name=self._mask.text(subject.name))
-            for subject in functions_of(action.service).actions.subjects(action, self._lookups)
-        ]
+        masked = self._mask.action(action)
+        subjects = functions_of(action.service).actions.subjects(masked, self._lookups)
         details = {name: value for name, value in masked.data.items() if name != CREATED}
         words = details.pop("arguments", None) or []
         where = masked.data["where"]

@@ -59,7 +59,8 @@ def read_by_other_process(
     `compared_data()`, or else what the test has looked at since the last call; None if none of its
     calls accessed data.
     """
-    data = list(compared_data(read, test.rows, accesses, test.lookups))
+    masked = map(test.lookups.mask.value, read)
+    data = list(compared_data(masked, test.rows, accesses, test.lookups))
     finder = _Finder(test, accesses)
     if data:
         until: dict[Sought, int] = {}
@@ -222,7 +223,8 @@ class _Finder:
     def _sought(self, looks: Iterable[Look]) -> Iterator[Sought]:
         for look in looks:
             if (fake := self._fakes.get(look.fake)) is not None:
-                yield from functions_of(fake.service).sought(fake, look.method, look.arguments)
+                sought = functions_of(fake.service).sought(fake, look.method, look.arguments)
+                yield from map(self._lookups.mask.sought, sought)
 
     def _shown(self, look: Look) -> str:
         return self._lookups.mask.text(
