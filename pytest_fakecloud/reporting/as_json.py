@@ -18,6 +18,7 @@ from ..core.errors import shown
 from ..core.output_files import write_public
 from ..core.timers import to_datetime
 from ..process.applications import ServedRequest
+from .calls import contained
 from .contract import functions_of
 from .lookups import Lookups
 from .mask import Mask
@@ -119,7 +120,11 @@ def row_json(
     text = {"what": words.what, "answer": words.answer, "lines": lines, "note": words.note}
     if words.script is not None:
         text["script"] = words.script.source
-    request, response = _exchange(row, lookups)
+    request, response, data = None, None, dict[str, Any]()
+    with contained("the request and the response cannot be shown", lines, row.source.call):
+        request, response = _exchange(row, lookups)
+    with contained("the data cannot be shown", lines, row.source.call):
+        data = _data(row)
     return {
         **{name: getattr(row, name) for name in _COPIED},
         "at": _time(row.at_us),
@@ -133,7 +138,7 @@ def row_json(
         "text": text,
         "request": request,
         "response": response,
-        "data": _data(row),
+        "data": data,
     }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from .calls import contained
 from .contract import functions_of
 from .folding import FoldedRow, alike, folded, merged, without_unlisted
 from .lookups import Lookups
@@ -38,14 +39,16 @@ def contents_of(report: Report) -> list[LineContent | str]:
     """Return the content of each line, in their order; of rows that are left out, what they called."""
     lookups = report.lookups
     apart = finding_numbers(report).keys()
-    lines = [*without_unlisted(folded(merged(report.rows, apart)), report.listed)]
+    errors: list[str] = []
+    lines = [*without_unlisted(folded(merged(report.rows, apart, errors)), report.listed)]
     lines = alike(lines, {*apart, *report.marks.writers})
     of_rows = [line for line in lines if isinstance(line, FoldedRow)]
     descriptions = [_description(line, lookups) for line in of_rows]
     descriptions = list(_without_shown(descriptions, ShortUrls(report.rows)))
     words = list(map(_with_effects, of_rows, descriptions, [lookups] * len(of_rows)))
     contents = map(LineContent, of_rows, words, _are_known(words), _new_sources(of_rows, report))
-    return [line if isinstance(line, str) else next(contents) for line in lines]
+    shown = [line if isinstance(line, str) else next(contents) for line in lines]
+    return [*shown, *dict.fromkeys(errors)]
 
 
 def finding_numbers(report: Report) -> dict[int, list[int]]:
@@ -80,9 +83,11 @@ def _without_shown(descriptions: Iterable[Summary], urls: ShortUrls) -> Iterator
 def _with_effects(line: FoldedRow, words: Summary, lookups: Lookups) -> Summary:
     """Return a description with the events that the row caused, and the trace of its request."""
     row = line.row
-    added = (functions_of(event.service).events.effect(event, row.source.call, lookups)
-             for event in line.effects)  # fmt: skip
-    effects = list(filter(None, added))
+    effects: list[str] = []
+    for event in line.effects:
+        effect = functions_of(event.service).events.effect
+        with contained(f"{event.kind} cannot be described", effects):
+            effects += filter(None, [effect(event, row.source.call, lookups)])
     if row.actor == row.peer:
         return replace(words, what="; ".join([words.what, *effects]))
     if len(traces := {trace_id(row, lookups) for row in line.rows}) == 1:

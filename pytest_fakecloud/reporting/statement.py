@@ -24,6 +24,7 @@ from .asserted import (
     latest,
     promise_looks,
 )
+from .calls import contained
 from .contract import functions_of
 from .lookups import Lookups, records_of
 from .model import DataAccess, ReadByStatement, ReportRow, Sought, StatementKind, UnwrittenKind
@@ -119,7 +120,7 @@ class _Finder:
                 own_looks += [looks[index] for index in at]
                 numbers = numbers or (() if own_looks else self._made_from(group))
             kind: StatementKind = "looked" if own_looks else "called"
-            data_read = self._read_by(kind, statement, numbers, list(self._sought(own_looks)))
+            data_read = self._read_by(kind, statement, numbers, self._sought(own_looks))
             if data_read.sought:
                 texts = tuple(dict.fromkeys(map(self._shown, own_looks)))
                 # A promise can be looked at again after it was broken, by trials that confirm the cause.
@@ -198,10 +199,13 @@ class _Finder:
         for fake in self._fakes.values():
             rows = [row for row in self._rows.values()
                     if (delivery := row.source.delivery) and delivery.fake == fake.name]  # fmt: skip
-            handlers = functions_of(fake.service).deliveries.handlers(fake, rows)
-            for functions, delivered in handlers:
-                for code in codes_of_application(functions if delivered else ()):
-                    numbers.setdefault(code, []).extend(delivered)
+            handlers = functions_of(fake.service).deliveries.handlers
+            with contained(
+                f"what receives deliveries of {fake.name} cannot be shown", self._lookups.errors
+            ):
+                for functions, delivered in handlers(fake, rows):
+                    for code in codes_of_application(functions if delivered else ()):
+                        numbers.setdefault(code, []).extend(delivered)
         return numbers
 
     def _made_from(self, group: LineGroup) -> tuple[int, ...]:
@@ -220,11 +224,17 @@ class _Finder:
         caused = (number for number, row in self._rows.items() if row.cause in numbers)
         return tuple(sorted(numbers.union(caused)))
 
-    def _sought(self, looks: Iterable[Look]) -> Iterator[Sought]:
+    def _sought(self, looks: Iterable[Look]) -> list[Sought]:
+        data: list[Sought] = []
         for look in looks:
             if (fake := self._fakes.get(look.fake)) is not None:
-                sought = functions_of(fake.service).sought(fake, look.method, look.arguments)
-                yield from map(self._lookups.mask.sought, sought)
+                sought = functions_of(fake.service).sought
+                with contained(
+                    f"what {self._shown(look)} read cannot be shown", self._lookups.errors
+                ):
+                    looked_at = sought(fake, look.method, look.arguments)
+                    data += map(self._lookups.mask.sought, looked_at)
+        return data
 
     def _shown(self, look: Look) -> str:
         return self._lookups.mask.text(

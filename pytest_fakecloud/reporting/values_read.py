@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from .accesses import OrderedAccess
-from .calls import has_full_answer
-from .contract import functions_of
+from .calls import contained, has_full_answer
+from .contract import CommandExchange, functions_of
 from .lookups import Lookups
 from .model import DataAccess, ReportRow, Sought
 from .values import decoded, parsed
@@ -50,10 +50,10 @@ def compared_data(
 ) -> Iterator[Compared]:
     """Yield the data that names and values stand for.
 
-    A name is that of a key, a message, a schedule, a workflow run, a topic, a consumer group or a
-    vector. A value stands for the data of the last row that returned it, or else of the last one that
-    wrote it. One that no row has is compared by its parts, such as the items of a list. A value that
-    calls often return, such as null, counts only if the last row returned it.
+    A name is that of a subject, or of a part that has an id. A value stands for the data of the last
+    row that returned it, or else of the last one that wrote it. One that no row has is compared by its
+    parts, such as the items of a list. A value that calls often return, such as null, counts only if
+    the last row returned it.
     """
     values = []
     for item in read:
@@ -131,7 +131,11 @@ class _Values:
         accesses = [ordered.access for ordered in self._accesses[row.number]]
         commands_of = functions_of(row.service).calls.commands
         if commands_of is not None and call is not None:
-            for command in commands_of(call, self._lookups):
+            commands: list[CommandExchange] = []
+            failed = f"commands of {row.peer} cannot be compared"
+            with contained(failed, self._lookups.errors, call):
+                commands += commands_of(call, self._lookups)
+            for command in commands:
                 yield Exchange(command.words[1:], [command.result], command.accesses)
         elif call is not None:
             returned = _content(call.response_body) if has_full_answer(call) else ()
