@@ -9,13 +9,13 @@ from ..core.calls import executed_at
 from .calls import contained
 from .contract import functions_of
 from .lookups import Lookups
-from .model import EVERY_KIND, DataAccess, ReportRow, ReportSubject
+from .model import EVERY_KIND, DataAccess, JournalNumber, ReportRow, ReportSubject
 
 
 class OrderedAccess(NamedTuple):
-    """An access to data by a row; ``order`` is the journal number at which it happened."""
+    """An access to data by a row, and when it happened."""
 
-    order: int
+    order: JournalNumber
     row: ReportRow
     access: DataAccess
 

@@ -175,7 +175,7 @@ def _exchange(
 
 
 def _called(call: Call, lookups: Lookups) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    functions, mask = functions_of(call.service).calls, lookups.mask
+    functions, mask = functions_of(call.service).protocol, lookups.mask
     if (exchange := functions.connection_exchange(call, lookups)) is not None:
         request = _message(exchange.request, (), b"", mask)
         if exchange.answer is None:
@@ -264,7 +264,7 @@ def _data(row: ReportRow) -> dict[str, Any]:
     call, delivery = row.source.call, row.source.delivery
     data: Mapping[str, Any] = {}
     if call is not None:
-        data = functions_of(call.service).calls.shown_facts(call)
+        data = functions_of(call.service).protocol.shown_facts(call)
         if delivery is not None:
             data = {**data, "delivery": delivery.data}
     elif (event := delivery or row.source.event or row.source.action) is not None:

@@ -85,7 +85,7 @@ def error_of(call: Call) -> tuple[str, str]:
     """Return the status and the message of an error response; empty strings for any other response."""
     if call.status is None or call.status < 400:
         return "", ""
-    error = functions_of(call.service).calls.connection_error(call)
+    error = functions_of(call.service).protocol.connection_error(call)
     if error is not None:
         return "", error  # such an answer has no status
     body = parsed(call.response_body)

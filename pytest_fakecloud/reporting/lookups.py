@@ -14,7 +14,7 @@ from ..core.recorder import SharedRecords
 from .contract import functions_of
 from .mask import Mask
 
-LONG = 16
+LONG_NAME = 16
 """Maximum length of a name that is shown in full, such as that of a consumer."""
 _WORD = re.compile(r"\b\w{20,}")
 """A word that is as long as an id."""
@@ -158,7 +158,7 @@ def abbreviated(ids: Iterable[str]) -> dict[str, str]:
 
 def abbreviated_names(names: Iterable[str]) -> dict[str, str]:
     """Return long names shortened to their two ends, with a length at which they still differ."""
-    long_names = {name for name in names if len(name) > LONG}
+    long_names = {name for name in names if len(name) > LONG_NAME}
     length = 6  # the ends of generated names differ, such as "worker-7f9c5d-x2kqp"
     while len({name[-length:] for name in long_names}) < len(long_names):
         length += 2

@@ -22,6 +22,16 @@ TEST = "test"
 VERSION = 3
 """The version of the JSON form. It increases when a field is removed, renamed or redefined."""
 
+JournalNumber: TypeAlias = int
+"""A position on the axis of a report: the counter of the cloud's journal, from 1; 0 if it is unknown, or
+if there is none. Entries, actions and the beginnings of requests count up. An attempt whose receiver
+made a call that caused an event::
+
+    10 ········ 11 ········ 12 ········ 13
+    began                               ended, number    attempt
+                number                                   call, cause=13
+                            number                       event, cause=11, follows=11
+"""
 Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
 """The kind of a row.
 
@@ -113,7 +123,7 @@ class RowSource:
 class ReportRow:
     """A call, delivery, request, event or action."""
 
-    number: int
+    number: JournalNumber
     """Identifies the row: the number of its entry, or that at which a request began."""
     at_us: int
     kind: Kind
@@ -137,19 +147,17 @@ class ReportRow:
     took_us: int | None = None
     """The duration on the cloud's clock; None until it has ended."""
 
-    # The position in the timeline: journal numbers, and the row in which this one is nested.
-    began: int = 0
-    """The number at which it began; its consequences have higher ones."""
-    ended: int = 0
-    """The number by which its consequences had ended; 0 if it is unknown."""
-    cause: int = 0
-    """The number of the row in which it is nested: of the request or delivery during which it happened,
-    or of the call that it follows; 0 if there is none.
-    """
+    # The position in the timeline, and the row in which this one is nested.
+    began: JournalNumber = 0
+    """Its consequences have higher numbers."""
+    ended: JournalNumber = 0
+    """Its consequences have lower numbers."""
+    cause: JournalNumber = 0
+    """The row around it: the request or delivery during which it happened, or the call it follows."""
     depth: int = 0
     """How deep it is nested."""
-    follows: int = 0
-    """The number of the call that caused an event, also its ``cause``; 0 for other rows."""
+    follows: JournalNumber = 0
+    """The call that caused an event."""
 
     # What tells it from similar rows.
     attempt: int = 0
@@ -260,8 +268,8 @@ class ReadByStatement:
     """The calls or deliveries whose results it compared."""
     by: tuple[str, ...] = ()
     """The functions that changed what it compared."""
-    until: Mapping[Sought, int] = field(default_factory=dict)
-    """The journal number of the last read of each."""
+    until: Mapping[Sought, JournalNumber] = field(default_factory=dict)
+    """The last read of each."""
     earlier: tuple[Sought, ...] = ()
     """What only equal requests before had read."""
     is_read: bool = True
@@ -279,8 +287,8 @@ class ReadByStatement:
     def covers(self, access: DataAccess) -> bool:
         return any(sought.covers(access) for sought in self.sought)
 
-    def read_until(self, access: DataAccess) -> int:
-        """Return the journal number of the last read of the data of an access; 0 without any.
+    def read_until(self, access: DataAccess) -> JournalNumber:
+        """Return when the data of an access was read last.
 
         A query reads the parts that it returns, although all parts of the subject determine which.
         """

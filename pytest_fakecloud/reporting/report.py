@@ -14,7 +14,7 @@ from .accesses import OrderedAccess, ordered_accesses
 from .asserted import UnequalValues
 from .calls import contained
 from .contract import functions_of
-from .findings import MOST, ObservedTest, concerning, find, unfinished, violations
+from .findings import MOST_FINDINGS, ObservedTest, concerning, find, unfinished, violations
 from .lookups import Background, Lookups, lookups_of, records_of
 from .marks import marks_of_rows
 from .mask import Mask
@@ -116,7 +116,7 @@ def report_of(
     shared, closed = context_of(cloud), context_of(cloud).closed_addresses.items()
     if statement is not None:
         findings = concerning(statement, marks, report_rows, accesses, findings)
-    findings = findings[:MOST]
+    findings = findings[:MOST_FINDINGS]
     evidence = {number for finding in findings for number in finding.rows}
     return Report(
         now_us=shared.clock.now_us(),

@@ -109,33 +109,56 @@ class _Finder:
         """Return what the innermost of the statements read that read anything. ``promised`` are the
         looks of a broken promise that a statement passed to an exploration.
         """
-        looks = list(self._records.looks)
         handled = self._deliveries_by_handler()
-        codes = {code for places in self._places.values() for code, _ in places}
         for statement in statements:
-            own_looks = list(promised)
-            numbers: tuple[int, ...] = ()
-            for group in statement.groups:
-                at = latest([look.place for look in looks], group, repeats=statement.repeats)
-                own_looks += [looks[index] for index in at]
-                numbers = numbers or (() if own_looks else self._made_from(group))
-            kind: StatementKind = "looked" if own_looks else "called"
-            data_read = self._read_by(kind, statement, numbers, self._sought(own_looks))
+            data_read = self._looked_or_called(statement, promised)
+            if not data_read.sought:
+                data_read = self._changed(statement, handled)
             if data_read.sought:
-                texts = tuple(dict.fromkeys(map(self._shown, own_looks)))
-                # A promise can be looked at again after it was broken, by trials that confirm the cause.
-                last = max((look.number for look in promised or own_looks), default=0)
-                until = {sought: max(number, last) for sought, number in data_read.until.items()}
-                return replace(data_read, looks=texts, until=until)
-            group = changing(statement, codes, handled)
-            # Deliveries to a handler filled the list, and not what the handler read for them.
-            delivered = sorted({number for code in group.codes for number in handled.get(code, ())})
-            data_read = self._read_by(
-                "changed", statement, tuple(delivered) or self._made_from(group)
-            )
-            if data_read.sought:
-                return replace(data_read, by=tuple(sorted({code.co_name for code in group.codes})))
+                return data_read
         return self._of_last_call(statements)
+
+    def _looked_or_called(
+        self, statement: FailedStatement, promised: Sequence[Look]
+    ) -> ReadByStatement:
+        """Return what a statement looked at, and what the calls read whose results it compared::
+
+        assert kv_server.value("stock") == 1  # It looked.
+        answer = client.get("stock")
+        assert answer == "1"  # A line close to it called.
+        """
+        looks = list(self._records.looks)
+        own_looks, numbers = list(promised), tuple[int, ...]()
+        for group in statement.groups:
+            at = latest([look.place for look in looks], group, repeats=statement.repeats)
+            own_looks += [looks[index] for index in at]
+            # Calls on lines that are less close than a look, or than other calls, made something else.
+            if not own_looks and not numbers:
+                numbers = self._made_from(group)
+        kind: StatementKind = "looked" if own_looks else "called"
+        data_read = self._read_by(kind, statement, numbers, self._sought(own_looks))
+        texts = tuple(dict.fromkeys(map(self._shown, own_looks)))
+        # A promise can be looked at again after it was broken, by trials that confirm the cause.
+        last = max((look.number for look in promised or own_looks), default=0)
+        until = {sought: max(number, last) for sought, number in data_read.until.items()}
+        return replace(data_read, looks=texts, until=until)
+
+    def _changed(
+        self, statement: FailedStatement, handled: Mapping[CodeType, Sequence[int]]
+    ) -> ReadByStatement:
+        """Return what functions read that changed an object which a statement compares::
+
+        def handle(request): sent.append(request.json())  # a handler of deliveries
+        def load(): loaded.append(client.get("stock"))
+        assert (sent, loaded) == ([], [])
+        """
+        codes = {code for places in self._places.values() for code, _ in places}
+        group = changing(statement, codes, handled)
+        # Deliveries to a handler filled the list, and not what the handler read for them.
+        delivered = sorted({number for code in group.codes for number in handled.get(code, ())})
+        numbers = tuple(delivered) or self._made_from(group)
+        by = tuple(sorted({code.co_name for code in group.codes}))
+        return replace(self._read_by("changed", statement, numbers), by=by)
 
     def _read_by(
         self,
@@ -174,6 +197,11 @@ class _Finder:
         return ReadByStatement("looked", sought, looks=(self._shown(looks[0]),), until=until)
 
     def _of_last_call(self, statements: Sequence[FailedStatement]) -> ReadByStatement | None:
+        """Return what the last row accessed, with the rows of the same request or delivery::
+
+        client.set("stock", "1")
+        assert total == 2  # Nothing says where the total is from.
+        """
         if not self._accesses:
             return None
         last = self._accesses[-1].row

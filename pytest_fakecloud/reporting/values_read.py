@@ -14,7 +14,7 @@ from .accesses import OrderedAccess
 from .calls import contained, has_full_answer
 from .contract import CommandExchange, functions_of
 from .lookups import Lookups
-from .model import DataAccess, ReportRow, Sought
+from .model import DataAccess, JournalNumber, ReportRow, Sought
 from .values import decoded, parsed
 
 _COMMON = frozenset({None, (bool, True), (bool, False), 0, 1, "", "OK", (list,), (dict,)})
@@ -33,13 +33,13 @@ class Exchange(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """Data that a statement compared. ``until`` is the journal number at which it was read last, ``row``
-    the number of the row that returned or wrote the value; None if the data was named.
+    """Data that a statement compared. ``until`` is when it was read last, ``row`` the row that returned
+    or wrote the value; None if the data was named.
     """
 
     sought: Sought
-    until: int
-    row: int | None = None
+    until: JournalNumber
+    row: JournalNumber | None = None
 
 
 def compared_data(
@@ -129,7 +129,7 @@ class _Values:
     def _exchanges(self, row: ReportRow) -> Iterator[Exchange]:
         call, action = row.source.call, row.source.action
         accesses = [ordered.access for ordered in self._accesses[row.number]]
-        commands_of = functions_of(row.service).calls.commands
+        commands_of = functions_of(row.service).protocol.commands
         if commands_of is not None and call is not None:
             commands: list[CommandExchange] = []
             failed = f"commands of {row.peer} cannot be compared"

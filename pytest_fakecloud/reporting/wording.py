@@ -229,7 +229,7 @@ def statement_text(statement: ReadByStatement, lookups: Lookups, most: int = 4) 
     names of each.
     """
     at = "" if statement.place is None else f" ({_name_of(statement.place)})"
-    text = f"{_read_by(statement, lookups, most)}{at}{_unwritten(statement, lookups, most)}"
+    text = f"{_read_by(statement, lookups, most)}{at}{_unwritten_text(statement, lookups, most)}"
     return visible(lookups.mask.text(text))
 
 
@@ -242,7 +242,7 @@ def headline(report: Report) -> str:
         parts = [f"last call: {_in_short(row, lookups)}" for row in report.rows
                  if row.number in statement.rows]  # fmt: skip
     else:
-        parts = [f"{_read_by(statement, lookups)}{_unwritten(statement, lookups)}"]
+        parts = [f"{_read_by(statement, lookups)}{_unwritten_text(statement, lookups)}"]
         parts += filter(None, [last_write(report)])
     return visible(lookups.mask.text("; ".join(parts)))
 
@@ -324,7 +324,7 @@ _UNWRITTEN: dict[UnwrittenKind, str] = {
 }
 
 
-def _unwritten(statement: ReadByStatement, lookups: Lookups, most: int = 4) -> str:
+def _unwritten_text(statement: ReadByStatement, lookups: Lookups, most: int = 4) -> str:
     texts = []
     for kind in dict.fromkeys(statement.unwritten.values()):
         data = [sought for sought, other in statement.unwritten.items() if other == kind]

@@ -22,6 +22,7 @@ from pytest_fakecloud.reporting.as_json import as_json
 from pytest_fakecloud.reporting.contract import (
     ActionFunctions,
     CallFunctions,
+    CommandFunctions,
     DeliveryFunctions,
     EventFunctions,
     ReportFunctions,
@@ -44,7 +45,8 @@ def test_each_service_has_functions(service: Service) -> None:
     assert bool(functions.findings) <= bool(functions.sentences)
 
 
-GROUPS = {"calls.": CallFunctions, "events.": EventFunctions, "actions.": ActionFunctions,
+GROUPS = {"calls.": CallFunctions, "protocol.": CommandFunctions,
+          "events.": EventFunctions, "actions.": ActionFunctions,
           "deliveries.": DeliveryFunctions, "": ReportFunctions}  # fmt: skip
 NAMES = [prefix + field.name for prefix, group in GROUPS.items() for field in fields(group)]
 
