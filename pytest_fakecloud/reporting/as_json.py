@@ -121,10 +121,9 @@ def row_json(
     if words.script is not None:
         text["script"] = words.script.source
     request, response, data = None, None, dict[str, Any]()
-    with contained("the request and the response cannot be shown", lines, row.source.call):
-        request, response = _exchange(row, lookups)
     with contained("the data cannot be shown", lines, row.source.call):
         data = _data(row)
+        request, response = _exchange(row, lookups)
     return {
         **{name: getattr(row, name) for name in _COPIED},
         "at": _time(row.at_us),

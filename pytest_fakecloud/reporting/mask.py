@@ -7,7 +7,7 @@ import copy
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -125,7 +125,7 @@ class Mask:
         return masked
 
     def value(self, value: Any) -> Any:
-        """Return a JSON value with every string in it masked."""
+        """Return a JSON value, or arguments, with every string in it masked."""
         return map_strings(value, self.text)
 
     def event(self, event: _AnyEvent) -> _AnyEvent:
@@ -140,19 +140,8 @@ class Mask:
     def action(self, action: Action) -> Action:
         """Return a copy of an action with its arguments masked, too."""
         masked = self.event(action)
-        if action.call is not None:
-            positional, named = action.call
-            masked.call = self._argument(positional), self._argument(named)
+        masked.call = action.call and self.value(action.call)
         return masked
-
-    def _argument(self, value: Any) -> Any:
-        """Return an argument with every string in it masked, also of bytes."""
-        if isinstance(value, Mapping):
-            pairs = value.items()
-            return {self._argument(name): self._argument(item) for name, item in pairs}
-        if isinstance(value, list | tuple):
-            return list(map(self._argument, value))
-        return self.data(value) if isinstance(value, bytes) else self.value(value)
 
     def subject(self, subject: ReportSubject) -> ReportSubject:
         return replace(subject, name=self.text(subject.name))

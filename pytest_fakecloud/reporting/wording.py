@@ -36,18 +36,20 @@ from .values import EXCERPT, compact, phrase_of, readable, shortened, visible
 def summarise(call: Call, lookups: Lookups) -> Summary | None:
     """Return the description of a call; None if its service has none or its body is malformed."""
     errors: list[str] = []
-    summary = functions_of(call.service).calls.summary
-    words = _words(errors, call, lambda: summary(call, lookups))
-    return replace(_raw(call), remarks=errors) if errors else words
+    with contained("cannot be described", errors, call):
+        return functions_of(call.service).calls.summary(call, lookups)
+    return replace(_raw(call), remarks=errors) if errors else None
 
 
-def _words(
-    errors: list[str], source: Call | Event, summary: Callable[[], Summary | None]
-) -> Summary | None:
-    """Return the words of a service; None without words, and after an error."""
-    with contained("cannot be described", errors, source):
-        return summary()
-    return None
+def _of_service(
+    summary: Callable[..., Summary | None], default: Summary, *arguments: object
+) -> Summary:
+    """Return the words of a service, or the default; an error of the service is a remark."""
+    words, errors = None, list[str]()
+    with contained("cannot be described", errors):
+        words = summary(*arguments)
+    words = words or default
+    return replace(words, remarks=[*words.remarks, *errors])
 
 
 def _raw(call: Call) -> Summary:
@@ -82,10 +84,8 @@ def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
     if source.delivery is not None:
         received = None if source.call is None else _call(source.call, lookups)
         summary = functions_of(source.delivery.service).deliveries.summary
-        errors: list[str] = []
-        words = _words(errors, source.delivery, lambda: summary(row, last, lookups, received))
-        words = words or received or Summary(str(source.delivery.data.get("url") or row.operation))
-        return replace(words, remarks=[*words.remarks, *errors])
+        default = received or Summary(str(source.delivery.data.get("url") or row.operation))
+        return _of_service(summary, default, row, last, lookups, received)
     if source.call is not None:
         return _call(source.call, lookups)
     if source.request is not None:
@@ -116,10 +116,8 @@ def _request(request: ServedRequest) -> Summary:
 
 
 def _event(event: Event, lookups: Lookups) -> Summary:
-    errors: list[str] = []
-    summary = functions_of(event.service).events.summary
-    words = _words(errors, event, lambda: summary(event, lookups))
-    words = words or Summary(f"{event.kind}: {event.text}", remarks=errors)
+    summary, default = functions_of(event.service).events.summary, f"{event.kind}: {event.text}"
+    words = _of_service(summary, Summary(default), event, lookups)
     return replace(words, note=str(event.data.get("note") or ""))
 
 
@@ -155,18 +153,13 @@ def _action(
         return Summary(f"{action.fake} fault {verb}: {action.data['fault']}{limits}")
     if action.kind == "clear_faults":
         return Summary(f"{action.fake} faults cleared")
-    errors: list[str] = []
-    summary = functions_of(action.service).actions.summary
-    if words := _words(errors, action, lambda: summary(action, lookups)):
-        return words
     result = _created(action, lookups, last)
     owner, _, name = action.kind.rpartition(".")
-    if owner in ("", "faults"):
-        what = f"{action.kind}({argument_list})"
-    else:
-        thing, *rest = arguments
-        what = f"{owner}({thing}).{name}({', '.join(rest)})"
-    return Summary(f"{action.fake}.{what}{result}", remarks=errors)
+    what = f"{action.kind}({argument_list})"
+    if owner not in ("", "faults"):
+        what = f"{owner}({''.join(arguments[:1])}).{name}({', '.join(arguments[1:])})"
+    default = Summary(f"{action.fake}.{what}{result}")
+    return _of_service(functions_of(action.service).actions.summary, default, action, lookups)
 
 
 def _created(action: Action, lookups: Lookups, last: Action | None = None) -> str:
