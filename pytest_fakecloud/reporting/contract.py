@@ -172,12 +172,13 @@ class DeliveryFunctions:
 class ReportFunctions:
     """The functions of one service that reports call. Those with a default are needed only if the
     service does what their description says. They may raise the exceptions of ``MALFORMED`` for a
-    request that was rejected, and for one that the journal cut; others are shown in the report.
+    request that was rejected, and for one that the journal cut; others are shown in the report, which
+    loses no row (`contained()`).
     """
 
     calls: CallFunctions
     sought: Callable[[Any, str, Arguments], Iterable[Sought]]
-    """The data that the test looked at with a method of a fake, given the method's name."""
+    """The data that the test looked at with a method of a fake, given its name and raw arguments."""
     protocol: CommandFunctions = CommandFunctions()
     """Needed if calls contain commands."""
     events: EventFunctions = EventFunctions()
