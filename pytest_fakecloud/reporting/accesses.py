@@ -3,49 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 from ..core.calls import executed_at
-from ..core.errors import report_hook_failure
-from .calls import MALFORMED, may_be_malformed
+from .calls import contained
 from .contract import functions_of
 from .lookups import Lookups
-from .model import DataAccess, ReportRow
+from .model import EVERY_KIND, DataAccess, JournalNumber, ReportRow, ReportSubject
 
 
 class OrderedAccess(NamedTuple):
-    """An access to data by a row; ``order`` is the journal number at which it happened."""
+    """An access to data by a row, and when it happened."""
 
-    order: int
+    order: JournalNumber
     row: ReportRow
     access: DataAccess
 
 
-def ordered_accesses(
-    rows: Sequence[ReportRow], lookups: Lookups, errors: list[str]
-) -> list[OrderedAccess]:
-    """Return the accesses of rows; those that cannot be read become lines of ``errors``. Those of an
-    event belong to the row of the call that caused it.
-    """
+def ordered_accesses(rows: Sequence[ReportRow], lookups: Lookups) -> list[OrderedAccess]:
+    """Return the accesses of rows. Those of an event belong to the row of the call that caused it."""
     by_number = {row.number: row for row in rows}
-    accesses = [
-        ordered for row in rows for ordered in _accesses_of_row(row, lookups, by_number, errors)
-    ]
+    accesses = [ordered for row in rows for ordered in _accesses_of_row(row, lookups, by_number)]
     return sorted(accesses, key=lambda ordered: ordered.order)
 
 
 def _accesses_of_row(
-    row: ReportRow, lookups: Lookups, rows: Mapping[int, ReportRow], errors: list[str]
+    row: ReportRow, lookups: Lookups, rows: Mapping[int, ReportRow]
 ) -> Iterator[OrderedAccess]:
     caller, call = rows.get(row.follows, row), row.source.call
     order = row.number if call is None else executed_at(call)
     accesses: list[DataAccess] = []
-    expected = MALFORMED if call is not None and may_be_malformed(call) else ()
     error = f"what a row of {row.peer} accessed cannot be shown"
     # A delivery to a fake is a row of both services.
     for accesses_of_service in (_of_source, _of_delivery):
-        with report_hook_failure(error, errors.append), suppress(*expected):
+        with contained(error, lookups.errors, call):
             accesses += accesses_of_service(row, lookups)
     for access in accesses:
         is_received = row.kind == "attempt" and not access.writes
@@ -58,7 +49,11 @@ def _of_source(row: ReportRow, lookups: Lookups) -> Iterable[DataAccess]:
         return functions.calls.accesses(source.call, lookups)
     if source.event is not None:
         return functions.events.accesses(source.event, lookups)
-    return () if source.action is None else functions.actions.accesses(source.action, lookups)
+    if source.action is None:
+        return ()
+    if source.action.kind in ("reset", "restore"):
+        return [DataAccess(ReportSubject.all_of(EVERY_KIND, source.action.fake), True)]
+    return functions.actions.accesses(source.action, lookups)
 
 
 def _of_delivery(row: ReportRow, lookups: Lookups) -> Iterable[DataAccess]:

@@ -18,6 +18,7 @@ from ..core.errors import shown
 from ..core.output_files import write_public
 from ..core.timers import to_datetime
 from ..process.applications import ServedRequest
+from .calls import contained
 from .contract import functions_of
 from .lookups import Lookups
 from .mask import Mask
@@ -119,7 +120,10 @@ def row_json(
     text = {"what": words.what, "answer": words.answer, "lines": lines, "note": words.note}
     if words.script is not None:
         text["script"] = words.script.source
-    request, response = _exchange(row, lookups)
+    request, response, data = None, None, dict[str, Any]()
+    with contained("the data cannot be shown", lines, row.source.call):
+        data = _data(row)
+        request, response = _exchange(row, lookups)
     return {
         **{name: getattr(row, name) for name in _COPIED},
         "at": _time(row.at_us),
@@ -133,7 +137,7 @@ def row_json(
         "text": text,
         "request": request,
         "response": response,
-        "data": _data(row),
+        "data": data,
     }
 
 
@@ -170,7 +174,7 @@ def _exchange(
 
 
 def _called(call: Call, lookups: Lookups) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    functions, mask = functions_of(call.service).calls, lookups.mask
+    functions, mask = functions_of(call.service).protocol, lookups.mask
     if (exchange := functions.connection_exchange(call, lookups)) is not None:
         request = _message(exchange.request, (), b"", mask)
         if exchange.answer is None:
@@ -259,7 +263,7 @@ def _data(row: ReportRow) -> dict[str, Any]:
     call, delivery = row.source.call, row.source.delivery
     data: Mapping[str, Any] = {}
     if call is not None:
-        data = functions_of(call.service).calls.shown_facts(call)
+        data = functions_of(call.service).protocol.shown_facts(call)
         if delivery is not None:
             data = {**data, "delivery": delivery.data}
     elif (event := delivery or row.source.event or row.source.action) is not None:

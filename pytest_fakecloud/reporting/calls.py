@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from ..core.calls import Call, Entry, Event
+from ..core.errors import report_hook_failure
 from .contract import functions_of
 from .values import parsed, readable, scalar
 
@@ -32,6 +34,16 @@ MALFORMED = (ValueError, LookupError, TypeError, AttributeError)
 def may_be_malformed(call: Call) -> bool:
     """Return whether a body may have any form: of a rejected request, or one that the journal cut."""
     return not has_full_answer(call) or bool(call.cut)
+
+
+@contextmanager
+def contained(failed: str, errors: list[str], entry: object = None) -> Iterator[None]:
+    """Turn an exception of a service's function into a line of ``errors`` that begins with ``failed``,
+    unless the function read a call that may be malformed.
+    """
+    expected = MALFORMED if isinstance(entry, Call) and may_be_malformed(entry) else ()
+    with report_hook_failure(failed, errors.append), suppress(*expected):
+        yield
 
 
 def success_of(call: Call, did_something: bool = True) -> bool | None:
@@ -73,7 +85,7 @@ def error_of(call: Call) -> tuple[str, str]:
     """Return the status and the message of an error response; empty strings for any other response."""
     if call.status is None or call.status < 400:
         return "", ""
-    error = functions_of(call.service).calls.connection_error(call)
+    error = functions_of(call.service).protocol.connection_error(call)
     if error is not None:
         return "", error  # such an answer has no status
     body = parsed(call.response_body)

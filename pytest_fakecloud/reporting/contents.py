@@ -1,6 +1,6 @@
 """What each line of a report's timeline shows: the data of lines, which `text` lays out.
 
-A line leaves out what the lines before it have shown. Each function goes once over all lines.
+A line leaves out what the lines before it have shown.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from .calls import contained
 from .contract import functions_of
 from .folding import FoldedRow, alike, folded, merged, without_unlisted
 from .lookups import Lookups
@@ -17,7 +18,7 @@ from .report import Report
 from .traces import trace_id
 from .wording import ShortUrls, describe, describe_together, handler_text, source_of
 
-LONG = 60
+LONG_EXPLANATION = 60
 """Maximum length of an explanation that is repeated; a longer one becomes ``as above``."""
 _TRACE_DIGITS = 8
 """Number of digits of a trace's ID that a row shows."""
@@ -38,14 +39,20 @@ def contents_of(report: Report) -> list[LineContent | str]:
     """Return the content of each line, in their order; of rows that are left out, what they called."""
     lookups = report.lookups
     apart = finding_numbers(report).keys()
-    lines = [*without_unlisted(folded(merged(report.rows, apart)), report.listed)]
+    errors: list[str] = []
+    lines = [*without_unlisted(folded(merged(report.rows, apart, errors)), report.listed)]
     lines = alike(lines, {*apart, *report.marks.writers})
-    of_rows = [line for line in lines if isinstance(line, FoldedRow)]
-    descriptions = [_description(line, lookups) for line in of_rows]
-    descriptions = list(_without_shown(descriptions, ShortUrls(report.rows)))
-    words = list(map(_with_effects, of_rows, descriptions, [lookups] * len(of_rows)))
-    contents = map(LineContent, of_rows, words, _are_known(words), _new_sources(of_rows, report))
-    return [line if isinstance(line, str) else next(contents) for line in lines]
+    seen, callers = _Seen(report), _callers(report.rows)
+    contents: list[LineContent | str] = []
+    for line in lines:
+        if isinstance(line, str):
+            contents.append(line)
+            continue
+        words = _with_effects(line, seen.without_shown(_description(line, lookups)), lookups)
+        sources = [source for row in line.rows for source in _sources(row, callers, report)]
+        content = LineContent(line, words, seen.is_known(words), seen.without_known(sources))
+        contents.append(content)
+    return [*contents, *dict.fromkeys(errors)]
 
 
 def finding_numbers(report: Report) -> dict[int, list[int]]:
@@ -64,25 +71,43 @@ def _description(line: FoldedRow, lookups: Lookups) -> Summary:
     return describe(line.row, lookups, line.rows[-1])
 
 
-def _without_shown(descriptions: Iterable[Summary], urls: ShortUrls) -> Iterator[Summary]:
-    """Yield descriptions without the ends that are ``repeated`` and the beginnings of URLs, if earlier
-    ones have them.
-    """
-    earlier = ""
-    for words in descriptions:
+class _Seen:
+    """What earlier lines have shown. Each method adds what the next line shows."""
+
+    def __init__(self, report: Report) -> None:
+        self._urls = ShortUrls(report.rows)
+        self._text = ""
+        self._explanations: set[str] = set()
+        self._sources: set[str] = set()
+
+    def without_shown(self, words: Summary) -> Summary:
+        """Return a description without the end that is ``repeated`` and the beginnings of URLs."""
         what, repeated = words.what, words.repeated
-        if repeated is not None and all(part in earlier for part in repeated.shown_by):
+        if repeated is not None and all(part in self._text for part in repeated.shown_by):
             what = what.removesuffix(repeated.end)
-        earlier += f"{what} {words.answer}\n"
-        yield replace(words, what=urls.shorten(what))
+        self._text += f"{what} {words.answer}\n"
+        return replace(words, what=self._urls.shorten(what))
+
+    def is_known(self, words: Summary) -> bool:
+        explanation = explanation_of(words)
+        is_known = len(explanation) > LONG_EXPLANATION and explanation in self._explanations
+        self._explanations.add(explanation)
+        return is_known
+
+    def without_known(self, sources: Iterable[str]) -> list[str]:
+        new = [source for source in dict.fromkeys(sources) if source not in self._sources]
+        self._sources.update(new)
+        return new
 
 
 def _with_effects(line: FoldedRow, words: Summary, lookups: Lookups) -> Summary:
     """Return a description with the events that the row caused, and the trace of its request."""
     row = line.row
-    added = (functions_of(event.service).events.effect(event, row.source.call, lookups)
-             for event in line.effects)  # fmt: skip
-    effects = list(filter(None, added))
+    effects: list[str] = []
+    for event in line.effects:
+        effect = functions_of(event.service).events.effect
+        with contained(f"{event.kind} cannot be described", effects):
+            effects += filter(None, [effect(event, row.source.call, lookups)])
     if row.actor == row.peer:
         return replace(words, what="; ".join([words.what, *effects]))
     if len(traces := {trace_id(row, lookups) for row in line.rows}) == 1:
@@ -95,27 +120,7 @@ def explanation_of(words: Summary) -> str:
     return "\n".join([*words.below, *words.remarks, *note])
 
 
-def _are_known(descriptions: Iterable[Summary]) -> Iterator[bool]:
-    earlier: set[str] = set()
-    for words in descriptions:
-        explanation = explanation_of(words)
-        yield len(explanation) > LONG and explanation in earlier
-        earlier.add(explanation)
-
-
 # -- lines of code ---------------------------------------------------------------------------------
-
-
-def _new_sources(lines: Iterable[FoldedRow], report: Report) -> Iterator[list[str]]:
-    """Yield the lines of code of each line that no earlier one has."""
-    callers = _callers(report.rows)
-    earlier: set[str] = set()
-    for line in lines:
-        sources = dict.fromkeys(
-            source for row in line.rows for source in _sources(row, callers, report)
-        )
-        yield [source for source in sources if source not in earlier]
-        earlier.update(sources)
 
 
 def _callers(rows: Iterable[ReportRow]) -> dict[Place, set[Place]]:

@@ -2,6 +2,11 @@
 
 They are grouped by what a row is made from: a call to a fake, an event inside one, an action of the
 test on one, or a delivery by one. The modules of this folder know no service.
+
+Credentials are masked in the rows, calls, events and actions that a function gets, and in the names that
+``sought`` returns, so that these match those of accesses. Raw are the fakes, the entries in a sequence,
+which is the journal, the arguments of ``sought``, which may call the fake with them, what a detector
+sees, and the calls of ``may_wait``, ``hides_body`` and ``rejection``.
 """
 
 from __future__ import annotations
@@ -73,6 +78,18 @@ class CallFunctions:
     """Whether a call may have waited: needed if that depends on more than its route, of which
     ``lingers`` says it.
     """
+    rejection: Callable[[Call, Any], Mapping[str, str] | None] = _none
+    """Why a fake rejected the credentials of a call, None if they are just missing, wrong, or those of
+    another fake: needed for other reasons. The sentence of its ``kind`` has the key ``rejected_{kind}``.
+    """
+    clients: Collection[str] = ()
+    """The packages that applications use to call the service."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandFunctions:
+    """The functions about calls that contain commands, in the body of a request or on a connection."""
+
     commands: Callable[[Call, Lookups], Iterable[CommandExchange]] | None = None
     """The commands of a call: needed if a call can have several."""
     hides_body: Callable[[Call], bool] = lambda call: False
@@ -85,12 +102,6 @@ class CallFunctions:
     """A call that is no HTTP request, None for any other: needed if the fakes have such calls."""
     connection_error: Callable[[Call], str | None] = _none
     """The error in the answer to such a call, None without one: needed with ``connection_exchange``."""
-    rejection: Callable[[Call, Any], Mapping[str, str] | None] = _none
-    """Why a fake rejected the credentials of a call, None if they are just missing, wrong, or those of
-    another fake: needed for other reasons. The sentence of its ``kind`` has the key ``rejected_{kind}``.
-    """
-    clients: Collection[str] = ()
-    """The packages that applications use to call the service."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +115,9 @@ class EventFunctions:
     subjects: Callable[[Event, Lookups], Iterable[ReportSubject]] = _nothing
     """What an event, also a delivery, is about: needed if the page should filter rows by it."""
     callers: Callable[[Iterable[ReportRow]], Mapping[int, ReportRow]] = lambda rows: {}
-    """The rows of the calls that caused events, by the events' numbers: needed if calls do."""
+    """The rows of the calls that caused events, by the events' numbers, given the rows of all services
+    in the order in which they began: needed if calls cause events.
+    """
     results_from: Callable[[Event, Event], bool] = lambda event, before: False
     """Whether an event results from the event before it: needed if events cause events."""
     effect: Callable[[Event, Call | None, Lookups], str] = lambda event, call, lookups: ""
@@ -159,12 +172,15 @@ class DeliveryFunctions:
 class ReportFunctions:
     """The functions of one service that reports call. Those with a default are needed only if the
     service does what their description says. They may raise the exceptions of ``MALFORMED`` for a
-    request that was rejected, and for one that the journal cut; others are shown in the report.
+    request that was rejected, and for one that the journal cut; others are shown in the report, which
+    loses no row (`contained()`).
     """
 
     calls: CallFunctions
     sought: Callable[[Any, str, Arguments], Iterable[Sought]]
-    """The data that the test looked at with a method of a fake, given the method's name."""
+    """The data that the test looked at with a method of a fake, given its name and raw arguments."""
+    protocol: CommandFunctions = CommandFunctions()
+    """Needed if calls contain commands."""
     events: EventFunctions = EventFunctions()
     """Needed if a fake records events, such as the end of a wait or of a TTL."""
     actions: ActionFunctions = ActionFunctions()

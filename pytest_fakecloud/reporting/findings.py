@@ -26,7 +26,7 @@ from .model import Finding, Marks, ReadByStatement, ReportRow, ReportSubject
 
 MOST_UNFINISHED = 4
 """Maximum number of findings about unfinished work; further ones are only counted."""
-MOST = 6
+MOST_FINDINGS = 6
 """Maximum number of findings in one report."""
 
 

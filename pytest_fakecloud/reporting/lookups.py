@@ -14,7 +14,7 @@ from ..core.recorder import SharedRecords
 from .contract import functions_of
 from .mask import Mask
 
-LONG = 16
+LONG_NAME = 16
 """Maximum length of a name that is shown in full, such as that of a consumer."""
 _WORD = re.compile(r"\b\w{20,}")
 """A word that is as long as an id."""
@@ -70,6 +70,8 @@ class Lookups(ServiceLookups):
     """The lookups of each service, by their class (see `of()`)."""
     mask: Mask = field(default_factory=Mask)
     """Masks credentials that become visible when values are decoded."""
+    errors: list[str] = field(default_factory=list)
+    """Lines about functions of services that raised while the report was made."""
 
     def of(self, own_class: type[_Own]) -> _Own:
         """Return the lookups of the service with a class of its own; empty ones without the service."""
@@ -93,11 +95,18 @@ class Lookups(ServiceLookups):
 
 def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = None) -> Lookups:
     """Return the lookups of a cloud and its journal, with credentials in grouped calls masked."""
+    errors: list[str] = []
     mask = mask or Mask(cloud)
     of_fakes = (fake.service for fake in cloud.fakes())
     services = dict.fromkeys((*of_fakes, *(entry.service for entry in entries)))
     functions = (functions_of(service).lookups for service in services)
-    contributed = [function(cloud, entries, mask) for function in functions if function is not None]
+    contributed: list[ServiceLookups] = []
+    for function in functions:
+        with report_hook_failure("lookups failed", errors.append):
+            contributed += [] if function is None else [function(cloud, entries, mask)]
+    attempts: dict[int, Exchanged] = {}
+    with report_hook_failure("what deliveries sent cannot be shown", errors.append):
+        attempts = exchanges_of(cloud)
 
     def of_all(name: str) -> dict[Any, Any]:
         return {
@@ -110,9 +119,10 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = N
         grouped_calls=of_all("grouped_calls"),
         without_row=frozenset().union(*(lookups.without_row for lookups in contributed)),
         details=of_all("details"),
-        attempts=exchanges_of(cloud),
+        attempts=attempts,
         services={type(lookups): lookups for lookups in contributed},
         mask=mask,
+        errors=errors,
     )
 
 
@@ -148,7 +158,7 @@ def abbreviated(ids: Iterable[str]) -> dict[str, str]:
 
 def abbreviated_names(names: Iterable[str]) -> dict[str, str]:
     """Return long names shortened to their two ends, with a length at which they still differ."""
-    long_names = {name for name in names if len(name) > LONG}
+    long_names = {name for name in names if len(name) > LONG_NAME}
     length = 6  # the ends of generated names differ, such as "worker-7f9c5d-x2kqp"
     while len({name[-length:] for name in long_names}) < len(long_names):
         length += 2

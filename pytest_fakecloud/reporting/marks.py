@@ -56,13 +56,16 @@ def _writers(accesses: Iterable[OrderedAccess], statement: ReadByStatement) -> I
         # The test looks at data between two calls, but an interruption is in the midst of one.
         at = ordered.row.number if statement.looks else ordered.order
         is_effective = ordered.access.writes and ordered.access.succeeded is not False
-        has_value = subject.kind.has_value and statement.covers(ordered.access)
+        has_value = any(
+            sought.subject.kind.has_value and sought.covers(ordered.access)
+            for sought in statement.sought
+        )
         until = statement.read_until(ordered.access)
         is_before = at < until or (at == until and not ordered.access.returns_value)
         if is_effective and has_value and is_before:
             if not part:
                 last = {data: number for data, number in last.items()
-                        if data[0] != subject and subject.name != "*"}  # fmt: skip
+                        if not subject.includes(data[0])}  # fmt: skip
             last[subject, part] = ordered.row.number
     yield from last.values()
 
@@ -89,10 +92,9 @@ class _Links:
                 self._add_id(row.number, subject, "")
         for ordered in accesses:
             self._add_id(ordered.row.number, ordered.access.subject, ordered.access.part)
-            if ordered.access.subject.kind.links_accesses and ordered.access.subject.name != "*":
-                self._by_subject[ordered.access.subject].add(
-                    (ordered.row.number, ordered.access.writes)
-                )
+            subject = ordered.access.subject
+            if subject.kind.links_accesses and not subject.is_all:
+                self._by_subject[subject].add((ordered.row.number, ordered.access.writes))
 
     def _activity(self, row: ReportRow, lines: Mapping[int, Hashable]) -> Hashable:
         """Return what all rows of one request, delivery or line of the test have in common."""
@@ -105,7 +107,7 @@ class _Links:
 
     def _add_id(self, number: int, subject: ReportSubject, part: str) -> None:
         data: Hashable = None
-        if subject.kind.has_id and subject.name not in ("", "*"):
+        if subject.kind.has_id and subject.name and not subject.is_all:
             data = subject.kind, subject.name  # Whoever receives a message names it by the same id.
         elif part and subject.kind.parts_have_ids:
             data = subject, part

@@ -8,13 +8,15 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from ..cloud.base import BaseCloud, secrets_in
-from ..core.calls import Call, Event, Headers, set_facts
+from ..core.calls import Action, Call, Event, Headers, set_facts
 from ..process.applications import ServedRequest
 from .contract import functions_of
+from .model import ReportSubject, Sought
 from .values import map_strings
 
 HIDDEN = "***"
@@ -97,13 +99,13 @@ class Mask:
 
     def target(self, call: Call) -> str:
         path = call.target.partition("?")[0]
-        if path.count("/") > 1 and functions_of(call.service).calls.hides_body(call):
+        if path.count("/") > 1 and functions_of(call.service).protocol.hides_body(call):
             return f"{path[: path.index('/', 1)]}/{HIDDEN}"
         return self.text(call.target)
 
     def body(self, call: Call) -> bytes:
         """Return a call's request body, hidden whole if a password may be at any place in it."""
-        if call.request_body and functions_of(call.service).calls.hides_body(call):
+        if call.request_body and functions_of(call.service).protocol.hides_body(call):
             return HIDDEN.encode()
         return self.data(call.request_body)
 
@@ -123,7 +125,7 @@ class Mask:
         return masked
 
     def value(self, value: Any) -> Any:
-        """Return a JSON value with every string in it masked."""
+        """Return a JSON value, or arguments, with every string in it masked."""
         return map_strings(value, self.text)
 
     def event(self, event: _AnyEvent) -> _AnyEvent:
@@ -134,6 +136,21 @@ class Mask:
             for key, content in event.data.items()
         }
         return masked
+
+    def action(self, action: Action) -> Action:
+        """Return a copy of an action with its arguments masked, too."""
+        masked = self.event(action)
+        masked.call = action.call and self.value(action.call)
+        return masked
+
+    def subject(self, subject: ReportSubject) -> ReportSubject:
+        return replace(subject, name=self.text(subject.name))
+
+    def sought(self, sought: Sought) -> Sought:
+        """Return data that a test looked at, masked as in the calls that accessed it."""
+        # The asterisks of a masked part match only themselves.
+        parts = (self.text(part).replace("*", "[*]") for part in sought.pattern.split("*"))
+        return Sought(self.subject(sought.subject), self.text(sought.part), "*".join(parts))
 
     def served(self, served: ServedRequest) -> ServedRequest:
         """Return a copy of a request to the application with a masked target, body and exception.

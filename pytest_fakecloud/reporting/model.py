@@ -22,6 +22,16 @@ TEST = "test"
 VERSION = 3
 """The version of the JSON form. It increases when a field is removed, renamed or redefined."""
 
+JournalNumber: TypeAlias = int
+"""A position on the axis of a report: the counter of the cloud's journal, from 1; 0 if it is unknown, or
+if there is none. Entries, actions and the beginnings of requests count up. An attempt whose receiver
+made a call that caused an event::
+
+    10 ········ 11 ········ 12 ········ 13
+    began                               ended, number    attempt
+                number                                   call, cause=13
+                            number                       event, cause=11, follows=11
+"""
 Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
 """The kind of a row.
 
@@ -50,13 +60,27 @@ class SubjectKind:
     """The words for a subject without a name; by default, the name of the kind."""
 
 
+EVERY_KIND = SubjectKind("data")
+
+
 @dataclass(frozen=True, slots=True)
 class ReportSubject:
     """The subject of a row or a finding; the page filters rows by it."""
 
     kind: SubjectKind
     name: str
+    """Empty if it is unknown, or if the default one has none."""
     fake: str
+    is_all: bool = False
+    """Whether it stands for all data of its kind; that of ``EVERY_KIND``, for all data of the fake."""
+
+    @classmethod
+    def all_of(cls, kind: SubjectKind, fake: str) -> ReportSubject:
+        return cls(kind, "*", fake, is_all=True)
+
+    def includes(self, other: ReportSubject) -> bool:
+        is_same_kind = self.kind in (other.kind, EVERY_KIND)
+        return self == other or (self.is_all and self.fake == other.fake and is_same_kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +123,7 @@ class RowSource:
 class ReportRow:
     """A call, delivery, request, event or action."""
 
-    number: int
+    number: JournalNumber
     """Identifies the row: the number of its entry, or that at which a request began."""
     at_us: int
     kind: Kind
@@ -123,19 +147,17 @@ class ReportRow:
     took_us: int | None = None
     """The duration on the cloud's clock; None until it has ended."""
 
-    # The position in the timeline: journal numbers, and the row in which this one is nested.
-    began: int = 0
-    """The number at which it began; its consequences have higher ones."""
-    ended: int = 0
-    """The number by which its consequences had ended; 0 if it is unknown."""
-    cause: int = 0
-    """The number of the row in which it is nested: of the request or delivery during which it happened,
-    or of the call that it follows; 0 if there is none.
-    """
+    # The position in the timeline, and the row in which this one is nested.
+    began: JournalNumber = 0
+    """Its consequences have higher numbers."""
+    ended: JournalNumber = 0
+    """Its consequences have lower numbers."""
+    cause: JournalNumber = 0
+    """The row around it: the request or delivery during which it happened, or the call it follows."""
     depth: int = 0
     """How deep it is nested."""
-    follows: int = 0
-    """The number of the call that caused an event, also its ``cause``; 0 for other rows."""
+    follows: JournalNumber = 0
+    """The call that caused an event."""
 
     # What tells it from similar rows.
     attempt: int = 0
@@ -195,16 +217,24 @@ class DataAccess:
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """Data that a test looked at: a subject, or with ``*`` in its name all that match, and a part."""
+    """Data that a test looked at: a subject or a part of it, or all subjects that match a ``pattern``
+    of shells, which is then also the name of the subject.
+    """
 
     subject: ReportSubject
     part: str = ""
+    pattern: str = ""
 
     def has(self, subject: ReportSubject) -> bool:
         sought = self.subject
-        return (sought.kind, sought.fake) == (subject.kind, subject.fake) and (
-            subject.name in (sought.name, "*")
-            or ("*" in sought.name and fnmatchcase(subject.name, sought.name))
+        return (
+            sought.includes(subject)
+            or subject.includes(sought)
+            or (
+                bool(self.pattern)
+                and (sought.kind, sought.fake) == (subject.kind, subject.fake)
+                and fnmatchcase(subject.name, self.pattern)
+            )
         )
 
     def covers(self, access: DataAccess) -> bool:
@@ -238,8 +268,8 @@ class ReadByStatement:
     """The calls or deliveries whose results it compared."""
     by: tuple[str, ...] = ()
     """The functions that changed what it compared."""
-    until: Mapping[Sought, int] = field(default_factory=dict)
-    """The journal number of the last read of each."""
+    until: Mapping[Sought, JournalNumber] = field(default_factory=dict)
+    """The last read of each."""
     earlier: tuple[Sought, ...] = ()
     """What only equal requests before had read."""
     is_read: bool = True
@@ -257,8 +287,8 @@ class ReadByStatement:
     def covers(self, access: DataAccess) -> bool:
         return any(sought.covers(access) for sought in self.sought)
 
-    def read_until(self, access: DataAccess) -> int:
-        """Return the journal number of the last read of the data of an access; 0 without any.
+    def read_until(self, access: DataAccess) -> JournalNumber:
+        """Return when the data of an access was read last.
 
         A query reads the parts that it returns, although all parts of the subject determine which.
         """

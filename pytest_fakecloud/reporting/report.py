@@ -12,8 +12,9 @@ from ..core.errors import report_hook_failure
 from ..process.applications import ServedRequest
 from .accesses import OrderedAccess, ordered_accesses
 from .asserted import UnequalValues
+from .calls import contained
 from .contract import functions_of
-from .findings import MOST, ObservedTest, concerning, find, unfinished, violations
+from .findings import MOST_FINDINGS, ObservedTest, concerning, find, unfinished, violations
 from .lookups import Background, Lookups, lookups_of, records_of
 from .marks import marks_of_rows
 from .mask import Mask
@@ -80,23 +81,27 @@ def report_of(
     `Report` and an `ObservedTest`. A part that cannot be made becomes a line in ``errors``. ``read``
     are names and values that the failing statement of a test in another process has compared.
     """
-    mask, lookups = Mask(cloud), Lookups()
+    mask = Mask(cloud)
+    masked = partial(_masked, mask=mask)
     errors = list(dict.fromkeys(records_of(cloud).failures))
+    lookups = Lookups(mask=mask, errors=errors)
     report_rows: list[ReportRow] = []
     findings: list[Finding] = []
     unfinished_findings: list[Finding] = []
     with report_hook_failure("the lookups failed", errors.append):
         lookups = lookups_of(cloud, list(cloud.journal.entries), mask)
-    with report_hook_failure("what the fakes know of calls cannot be shown", errors.append):
+        errors += lookups.errors
+        lookups = replace(lookups, errors=errors)
         lookups = replace(lookups, background=_background(cloud, lookups))
     with report_hook_failure("the calls cannot be shown", errors.append):
         report_rows = rows(cloud, served=served, lookups=lookups, mask=mask)
     test_data = ObservedTest(cloud, lookups, report_rows, idle_s, raised, compared)
     with report_hook_failure("the findings failed", errors.append):
-        findings = find(test_data, errors)
+        # A detector sees what is not masked.
+        findings = list(map(masked, find(test_data, errors)))
     statement, marks, accesses = None, Marks(), list[OrderedAccess]()
     with report_hook_failure("what the rows accessed cannot be shown", errors.append):
-        accesses = ordered_accesses(report_rows, lookups, errors)
+        accesses = ordered_accesses(report_rows, lookups)
         if raised is not None:
             statement = read_by_statement(test_data, accesses)
         elif read is not None:
@@ -105,12 +110,14 @@ def report_of(
         marks = marks_of_rows(report_rows, accesses, statement, lines)
     with report_hook_failure("what is unfinished cannot be shown", errors.append):
         unfinished_findings = unfinished(cloud, lookups, errors)
+    found_violations: list[Finding] = []
+    with report_hook_failure("the violations cannot be shown", errors.append):
+        found_violations += map(masked, violations(cloud))
     shared, closed = context_of(cloud), context_of(cloud).closed_addresses.items()
     if statement is not None:
         findings = concerning(statement, marks, report_rows, accesses, findings)
-    findings = findings[:MOST]
+    findings = findings[:MOST_FINDINGS]
     evidence = {number for finding in findings for number in finding.rows}
-    masked = partial(_masked, mask=mask)
     return Report(
         now_us=shared.clock.now_us(),
         clock=shared.clock.mode,
@@ -122,9 +129,9 @@ def report_of(
             *(ReportedFake(name, fixture, url, closed=True) for name, (fixture, url) in closed),
         ],
         rows=report_rows,
-        findings=list(map(masked, findings)),
+        findings=findings,
         unfinished=list(map(masked, unfinished_findings)),
-        violations=list(map(masked, violations(cloud))),
+        violations=found_violations,
         errors=list(dict.fromkeys(map(mask.text, errors))),
         hints=list(map(mask.text, hints)),
         log=mask.text(log),
@@ -140,11 +147,11 @@ def _background(cloud: BaseCloud, lookups: Lookups) -> dict[int, Background]:
     entries = list(cloud.journal.entries)
     background: dict[int, Background] = {}
     for fake in cloud.fakes():
-        background |= functions_of(fake.service).background(fake, entries, lookups)
+        with contained(f"what {fake.name} knows of calls cannot be shown", lookups.errors):
+            background |= functions_of(fake.service).background(fake, entries, lookups)
     return background
 
 
 def _masked(finding: Finding, mask: Mask) -> Finding:
     values: dict[str, Any] = mask.value(finding.values)
-    subjects = tuple(replace(subject, name=mask.text(subject.name)) for subject in finding.subjects)
-    return replace(finding, values=values, subjects=subjects)
+    return replace(finding, values=values, subjects=tuple(map(mask.subject, finding.subjects)))

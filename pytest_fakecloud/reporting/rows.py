@@ -5,7 +5,7 @@ Rows are data; `wording` describes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from ..core.frames import CodePlace, place_at
 from ..core.recorder import CallStack, SharedRecords
 from ..process.applications import ServedRequest
 from .asserted import application_places
-from .calls import events_in, has_full_answer
+from .calls import contained, events_in, has_full_answer
 from .contract import functions_of
 from .lookups import Lookups, records_of
 from .mask import Mask
@@ -50,22 +50,23 @@ def rows(
     A delivery to one of the cloud's own fakes is a single row: the received call, with the delivering
     fake as its sender. A row follows the row that caused it. ``served`` are the requests to the
     application; successful requests that called no fake are left out. ``lookups`` contain the calls
-    that are shown in another call's row, and the schedules of deliveries.
+    that are shown in another call's row, and the attempts whose headers name a schedule.
     """
     source = list(cloud.journal.entries if entries is None else entries)
     mask = mask or Mask(cloud)
-    builder = _Builder(cloud, source, lookups or Lookups(), mask)
+    lookups = lookups or Lookups()
+    builder = _Builder(cloud, source, lookups, mask)
     report_rows = builder.rows(source)
     if entries is None:
         report_rows += map(builder.action_row, records_of(cloud).actions)
     report_rows += _served_rows(served, report_rows, source, mask)
-    return _nested(report_rows)
+    return _nested(report_rows, lookups)
 
 
 # -- order -----------------------------------------------------------------------------------------
 
 
-def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
+def _nested(unnested_rows: list[ReportRow], lookups: Lookups) -> list[ReportRow]:
     """Return the rows in order, each with its cause, its depth and the row in which it is nested.
 
     An event directly follows the call that caused it, even if other entries were recorded before.
@@ -73,7 +74,8 @@ def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
     unnested_rows.sort(key=lambda row: row.began)
     callers: dict[int, ReportRow] = {}
     for service in {row.service for row in unnested_rows}:
-        callers |= functions_of(service).events.callers(unnested_rows)
+        with contained(f"what caused events of a {service} cannot be shown", lookups.errors):
+            callers |= functions_of(service).events.callers(unnested_rows)
     unnested_rows.sort(key=lambda row: callers.get(row.number, row).began)
     open_rows: list[ReportRow] = []  # those whose consequences may follow
     ordered = []
@@ -122,7 +124,8 @@ class _Builder:
         self._received: dict[int, Event] = {}
         """The delivery attempts that fakes of the cloud received, by the numbers of their calls."""
         for deliveries in self._deliveries:
-            self._received |= deliveries.received(entries)
+            with contained("which calls are deliveries cannot be shown", lookups.errors):
+                self._received |= deliveries.received(entries)
 
     def rows(self, entries: Iterable[Entry]) -> list[ReportRow]:
         """Return a row for each entry that is not shown in the row of another entry."""
@@ -144,13 +147,23 @@ class _Builder:
                 entry_rows.append(failed)
         return entry_rows
 
-    def _subjects_of_call(self, call: Call) -> Iterator[ReportSubject]:
-        yield from functions_of(call.service).calls.subjects(call, self._lookups)
-        for deliveries in self._deliveries:
-            yield from deliveries.subjects(call)
-
-    def _subjects_of_event(self, event: Event) -> Iterable[ReportSubject]:
-        return functions_of(event.service).events.subjects(event, self._lookups)
+    def _subjects(self, *entries: Entry) -> tuple[ReportSubject, ...]:
+        """Return the subjects of the entries of a row, without repetitions."""
+        subjects: list[ReportSubject] = []
+        for entry in entries:
+            functions, is_call = functions_of(entry.service), isinstance(entry, Call)
+            group: Any = functions.calls if is_call else functions.events
+            group = functions.actions if isinstance(entry, Action) else group
+            readers: list[tuple[Any, tuple[object, ...]]] = [
+                (group.subjects, (entry, self._lookups))
+            ]
+            if is_call:
+                readers += [(deliveries.subjects, (entry,)) for deliveries in self._deliveries]
+            for read, arguments in readers:
+                failed = f"what a row of {entry.fake} is about cannot be shown"
+                with contained(failed, self._lookups.errors, entry):
+                    subjects += read(*arguments)
+        return tuple(dict.fromkeys(subjects))
 
     def _call_row(self, call: Call) -> ReportRow:
         masked, faults = self._mask.call(call), _faults_of(call)
@@ -161,15 +174,12 @@ class _Builder:
         note = "" if call.violation == "bug" else masked.note
         steps = self._lookups.grouped_calls.get(call.number, ())
         is_streamed = call.outcome == "streamed" and (call.status or 400) < 400
-        subjects = [
-            subject for step in (masked, *steps) for subject in self._subjects_of_call(step)
-        ]
         request = (masked.target, masked.request_body)
         row = replace(
             _row_for(call), source=RowSource(call=masked), kind="call",
             actor=CLIENT if again_of is None else CONSOLE,
             operation=_operation(masked, masked.facts.get("command")),
-            subjects=_without_repetition(subjects), status=call.status, outcome=call.outcome,
+            subjects=self._subjects(masked, *steps), status=call.status, outcome=call.outcome,
             ok=is_streamed or has_full_answer(call), faults=faults,
             where=_place_of(self._places.get(call.number, ())),
             library=_library_of(self._stacks.get(call.number), call.service),
@@ -181,12 +191,11 @@ class _Builder:
         if attempt is None:
             return row
         masked_attempt = self._mask.event(attempt)
-        subjects += self._subjects_of_event(masked_attempt)
         return replace(
             row, kind="attempt", actor=attempt.fake, faults=faults or _faults_of_attempt(attempt),
             began=min(call.number, began(attempt)), ended=row.ended or _ended(attempt),
             attempt=_count_of(attempt), source=RowSource(call=masked, delivery=masked_attempt),
-            subjects=_without_repetition(subjects),
+            subjects=self._subjects(masked, *steps, masked_attempt),
         )  # fmt: skip
 
     def _event_row(self, event: Event) -> ReportRow:
@@ -196,7 +205,7 @@ class _Builder:
         row = replace(
             _row_for(event), source=RowSource(event=masked), operation=event.kind,
             faults=_faults_of_attempt(event),
-            subjects=_without_repetition(self._subjects_of_event(masked)),
+            subjects=self._subjects(masked),
             began=began(event), ended=_ended(event), same=(masked.text, repr(details)),
         )  # fmt: skip
         if event.kind != "attempt":
@@ -213,23 +222,15 @@ class _Builder:
         return replace(row, peer=peer, status=status, ok=200 <= (status or 0) < 300)
 
     def action_row(self, action: Action) -> ReportRow:
-        masked = self._mask.event(action)
-        subjects = [
-            replace(subject, name=self._mask.text(subject.name))
-            for subject in functions_of(action.service).actions.subjects(action, self._lookups)
-        ]
+        masked = self._mask.action(action)
         details = {name: value for name, value in masked.data.items() if name != CREATED}
         words = details.pop("arguments", None) or []
         where = masked.data["where"]
         return replace(
             _row_for(action), source=RowSource(action=masked), kind="action", actor=TEST,
-            operation=action.kind, subjects=tuple(subjects), where=where and Place(**where),
+            operation=action.kind, subjects=self._subjects(masked), where=where and Place(**where),
             same=(action.kind, repr(details), tuple(words)),
         )  # fmt: skip
-
-
-def _without_repetition(subjects: Iterable[ReportSubject]) -> tuple[ReportSubject, ...]:
-    return tuple(dict.fromkeys(subjects))
 
 
 def places_of(records: SharedRecords) -> dict[int, tuple[CodePlace, ...]]:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from .model import Marks, ReportRow
 
-MOST = 60
+MOST_ROWS = 60
 """Maximum number of rows of the application's own that are all listed."""
 LAST = 10
 """Number of rows at the end of a longer run that are always listed."""
@@ -37,11 +37,11 @@ def selected(
         if row.library and (not row.ok or row.faults or row.number in marks.touched)
     ]  # fmt: skip
     listed = {*evidence, *of_libraries}
-    if len(numbers) <= MOST:
+    if len(numbers) <= MOST_ROWS:
         listed.update(numbers)
     else:
         # Without a touched row, nothing tells the rows apart that were not refused.
-        listed.update(numbers[-LAST:] if marks.touched else numbers[-MOST:])
+        listed.update(numbers[-LAST:] if marks.touched else numbers[-MOST_ROWS:])
         listed.update(_newest(numbers, marks.refused, _REFUSED))
         listed.update(_newest(numbers, marks.touched, _OF_KIND))
         listed.update(_newest(numbers, marks.linked, _OF_KIND))

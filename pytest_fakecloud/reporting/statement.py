@@ -24,6 +24,7 @@ from .asserted import (
     latest,
     promise_looks,
 )
+from .calls import contained
 from .contract import functions_of
 from .lookups import Lookups, records_of
 from .model import DataAccess, ReadByStatement, ReportRow, Sought, StatementKind, UnwrittenKind
@@ -59,7 +60,8 @@ def read_by_other_process(
     `compared_data()`, or else what the test has looked at since the last call; None if none of its
     calls accessed data.
     """
-    data = list(compared_data(read, test.rows, accesses, test.lookups))
+    masked = map(test.lookups.mask.value, read)
+    data = list(compared_data(masked, test.rows, accesses, test.lookups))
     finder = _Finder(test, accesses)
     if data:
         until: dict[Sought, int] = {}
@@ -107,33 +109,56 @@ class _Finder:
         """Return what the innermost of the statements read that read anything. ``promised`` are the
         looks of a broken promise that a statement passed to an exploration.
         """
-        looks = list(self._records.looks)
         handled = self._deliveries_by_handler()
-        codes = {code for places in self._places.values() for code, _ in places}
         for statement in statements:
-            own_looks = list(promised)
-            numbers: tuple[int, ...] = ()
-            for group in statement.groups:
-                at = latest([look.place for look in looks], group, repeats=statement.repeats)
-                own_looks += [looks[index] for index in at]
-                numbers = numbers or (() if own_looks else self._made_from(group))
-            kind: StatementKind = "looked" if own_looks else "called"
-            data_read = self._read_by(kind, statement, numbers, list(self._sought(own_looks)))
+            data_read = self._looked_or_called(statement, promised)
+            if not data_read.sought:
+                data_read = self._changed(statement, handled)
             if data_read.sought:
-                texts = tuple(dict.fromkeys(map(self._shown, own_looks)))
-                # A promise can be looked at again after it was broken, by trials that confirm the cause.
-                last = max((look.number for look in promised or own_looks), default=0)
-                until = {sought: max(number, last) for sought, number in data_read.until.items()}
-                return replace(data_read, looks=texts, until=until)
-            group = changing(statement, codes, handled)
-            # Deliveries to a handler filled the list, and not what the handler read for them.
-            delivered = sorted({number for code in group.codes for number in handled.get(code, ())})
-            data_read = self._read_by(
-                "changed", statement, tuple(delivered) or self._made_from(group)
-            )
-            if data_read.sought:
-                return replace(data_read, by=tuple(sorted({code.co_name for code in group.codes})))
+                return data_read
         return self._of_last_call(statements)
+
+    def _looked_or_called(
+        self, statement: FailedStatement, promised: Sequence[Look]
+    ) -> ReadByStatement:
+        """Return what a statement looked at, and what the calls read whose results it compared::
+
+        assert kv_server.value("stock") == 1  # It looked.
+        answer = client.get("stock")
+        assert answer == "1"  # A line close to it called.
+        """
+        looks = list(self._records.looks)
+        own_looks, numbers = list(promised), tuple[int, ...]()
+        for group in statement.groups:
+            at = latest([look.place for look in looks], group, repeats=statement.repeats)
+            own_looks += [looks[index] for index in at]
+            # Calls on lines that are less close than a look, or than other calls, made something else.
+            if not own_looks and not numbers:
+                numbers = self._made_from(group)
+        kind: StatementKind = "looked" if own_looks else "called"
+        data_read = self._read_by(kind, statement, numbers, self._sought(own_looks))
+        texts = tuple(dict.fromkeys(map(self._shown, own_looks)))
+        # A promise can be looked at again after it was broken, by trials that confirm the cause.
+        last = max((look.number for look in promised or own_looks), default=0)
+        until = {sought: max(number, last) for sought, number in data_read.until.items()}
+        return replace(data_read, looks=texts, until=until)
+
+    def _changed(
+        self, statement: FailedStatement, handled: Mapping[CodeType, Sequence[int]]
+    ) -> ReadByStatement:
+        """Return what functions read that changed an object which a statement compares::
+
+        def handle(request): sent.append(request.json())  # a handler of deliveries
+        def load(): loaded.append(client.get("stock"))
+        assert (sent, loaded) == ([], [])
+        """
+        codes = {code for places in self._places.values() for code, _ in places}
+        group = changing(statement, codes, handled)
+        # Deliveries to a handler filled the list, and not what the handler read for them.
+        delivered = sorted({number for code in group.codes for number in handled.get(code, ())})
+        numbers = tuple(delivered) or self._made_from(group)
+        by = tuple(sorted({code.co_name for code in group.codes}))
+        return replace(self._read_by("changed", statement, numbers), by=by)
 
     def _read_by(
         self,
@@ -172,6 +197,11 @@ class _Finder:
         return ReadByStatement("looked", sought, looks=(self._shown(looks[0]),), until=until)
 
     def _of_last_call(self, statements: Sequence[FailedStatement]) -> ReadByStatement | None:
+        """Return what the last row accessed, with the rows of the same request or delivery::
+
+        client.set("stock", "1")
+        assert total == 2  # Nothing says where the total is from.
+        """
         if not self._accesses:
             return None
         last = self._accesses[-1].row
@@ -197,10 +227,13 @@ class _Finder:
         for fake in self._fakes.values():
             rows = [row for row in self._rows.values()
                     if (delivery := row.source.delivery) and delivery.fake == fake.name]  # fmt: skip
-            handlers = functions_of(fake.service).deliveries.handlers(fake, rows)
-            for functions, delivered in handlers:
-                for code in codes_of_application(functions if delivered else ()):
-                    numbers.setdefault(code, []).extend(delivered)
+            handlers = functions_of(fake.service).deliveries.handlers
+            with contained(
+                f"what receives deliveries of {fake.name} cannot be shown", self._lookups.errors
+            ):
+                for functions, delivered in handlers(fake, rows):
+                    for code in codes_of_application(functions if delivered else ()):
+                        numbers.setdefault(code, []).extend(delivered)
         return numbers
 
     def _made_from(self, group: LineGroup) -> tuple[int, ...]:
@@ -219,10 +252,17 @@ class _Finder:
         caused = (number for number, row in self._rows.items() if row.cause in numbers)
         return tuple(sorted(numbers.union(caused)))
 
-    def _sought(self, looks: Iterable[Look]) -> Iterator[Sought]:
+    def _sought(self, looks: Iterable[Look]) -> list[Sought]:
+        data: list[Sought] = []
         for look in looks:
             if (fake := self._fakes.get(look.fake)) is not None:
-                yield from functions_of(fake.service).sought(fake, look.method, look.arguments)
+                sought = functions_of(fake.service).sought
+                with contained(
+                    f"what {self._shown(look)} read cannot be shown", self._lookups.errors
+                ):
+                    looked_at = sought(fake, look.method, look.arguments)
+                    data += map(self._lookups.mask.sought, looked_at)
+        return data
 
     def _shown(self, look: Look) -> str:
         return self._lookups.mask.text(

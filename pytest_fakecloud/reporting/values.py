@@ -28,12 +28,16 @@ _TITLE = re.compile(r"(?is)<title[^>]*>(.*?)</title>")
 
 
 def map_strings(value: Any, change: Callable[[str], str], *, names: bool = True) -> Any:
-    """Return a JSON value with every string in it changed, the ``names`` of members only if true."""
+    """Return a value with every string in it changed, the ``names`` of members only if true. Bytes are
+    changed as Latin-1.
+    """
     if isinstance(value, str):
         return change(value)
+    if isinstance(value, bytes):
+        return change(value.decode("latin-1")).encode("latin-1")
     if isinstance(value, list | tuple):
         return [map_strings(item, change, names=names) for item in value]
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {
             map_strings(name, change) if names else name: map_strings(item, change, names=names)
             for name, item in value.items()

@@ -11,10 +11,10 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from .accesses import OrderedAccess
-from .calls import has_full_answer
-from .contract import functions_of
+from .calls import contained, has_full_answer
+from .contract import CommandExchange, functions_of
 from .lookups import Lookups
-from .model import DataAccess, ReportRow, Sought
+from .model import DataAccess, JournalNumber, ReportRow, Sought
 from .values import decoded, parsed
 
 _COMMON = frozenset({None, (bool, True), (bool, False), 0, 1, "", "OK", (list,), (dict,)})
@@ -33,13 +33,13 @@ class Exchange(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """Data that a statement compared. ``until`` is the journal number at which it was read last, ``row``
-    the number of the row that returned or wrote the value; None if the data was named.
+    """Data that a statement compared. ``until`` is when it was read last, ``row`` the row that returned
+    or wrote the value; None if the data was named.
     """
 
     sought: Sought
-    until: int
-    row: int | None = None
+    until: JournalNumber
+    row: JournalNumber | None = None
 
 
 def compared_data(
@@ -50,10 +50,10 @@ def compared_data(
 ) -> Iterator[Compared]:
     """Yield the data that names and values stand for.
 
-    A name is that of a key, a message, a schedule, a workflow run, a topic, a consumer group or a
-    vector. A value stands for the data of the last row that returned it, or else of the last one that
-    wrote it. One that no row has is compared by its parts, such as the items of a list. A value that
-    calls often return, such as null, counts only if the last row returned it.
+    A name is that of a subject, or of a part that has an id. A value stands for the data of the last
+    row that returned it, or else of the last one that wrote it. One that no row has is compared by its
+    parts, such as the items of a list. A value that calls often return, such as null, counts only if
+    the last row returned it.
     """
     values = []
     for item in read:
@@ -129,9 +129,13 @@ class _Values:
     def _exchanges(self, row: ReportRow) -> Iterator[Exchange]:
         call, action = row.source.call, row.source.action
         accesses = [ordered.access for ordered in self._accesses[row.number]]
-        commands_of = functions_of(row.service).calls.commands
+        commands_of = functions_of(row.service).protocol.commands
         if commands_of is not None and call is not None:
-            for command in commands_of(call, self._lookups):
+            commands: list[CommandExchange] = []
+            failed = f"commands of {row.peer} cannot be compared"
+            with contained(failed, self._lookups.errors, call):
+                commands += commands_of(call, self._lookups)
+            for command in commands:
                 yield Exchange(command.words[1:], [command.result], command.accesses)
         elif call is not None:
             returned = _content(call.response_body) if has_full_answer(call) else ()

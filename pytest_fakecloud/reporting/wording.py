@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import PurePath
@@ -14,7 +14,7 @@ from ..core.calls import CREATED, Action, Call, Event
 from ..core.errors import counted, describe_error, listed
 from ..core.statements import handler_at, source_at
 from ..process.applications import ServedRequest
-from .calls import MALFORMED, error_of, may_be_malformed
+from .calls import MALFORMED, contained, error_of
 from .contract import functions_of
 from .lookups import Lookups
 from .model import (
@@ -36,12 +36,21 @@ from .values import EXCERPT, compact, phrase_of, readable, shortened, visible
 
 def summarise(call: Call, lookups: Lookups) -> Summary | None:
     """Return the description of a call; None if its service has none or its body is malformed."""
-    try:
+    errors: list[str] = []
+    with contained("cannot be described", errors, call):
         return functions_of(call.service).calls.summary(call, lookups)
-    except MALFORMED as error:
-        if may_be_malformed(call):
-            return None
-        return replace(_raw(call), remarks=[f"cannot be described: {describe_error(error)}"])
+    return replace(_raw(call), remarks=errors) if errors else None
+
+
+def _of_service(
+    summary: Callable[..., Summary | None], default: Summary, *arguments: object
+) -> Summary:
+    """Return the words of a service, or the default; an error of the service is a remark."""
+    words, errors = None, list[str]()
+    with contained("cannot be described", errors):
+        words = summary(*arguments)
+    words = words or default
+    return replace(words, remarks=[*words.remarks, *errors])
 
 
 def _raw(call: Call) -> Summary:
@@ -76,13 +85,14 @@ def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
     if source.delivery is not None:
         received = None if source.call is None else _call(source.call, lookups)
         summary = functions_of(source.delivery.service).deliveries.summary
-        return summary(row, last, lookups, received)
+        default = received or Summary(str(source.delivery.data.get("url") or row.operation))
+        return _of_service(summary, default, row, last, lookups, received)
     if source.call is not None:
         return _call(source.call, lookups)
     if source.request is not None:
         return _request(source.request)
     if source.action is not None:
-        return Summary(_action(source.action, row.arguments, last.source.action, lookups))
+        return _action(source.action, row.arguments, last.source.action, lookups)
     if source.event is not None:
         return _event(source.event, lookups)
     return Summary(row.operation)
@@ -91,7 +101,10 @@ def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
 def _call(call: Call, lookups: Lookups) -> Summary:
     summary = summarise(call, lookups) or _raw(call)
     note = "" if call.violation == "bug" else call.note
-    return replace(summary, answer=_answer(call, summary), note=note)
+    answer, errors = "", list[str]()
+    with contained("the answer cannot be described", errors, call):
+        answer = _answer(call, summary)
+    return replace(summary, answer=answer, note=note, remarks=[*summary.remarks, *errors])
 
 
 def _request(request: ServedRequest) -> Summary:
@@ -104,8 +117,8 @@ def _request(request: ServedRequest) -> Summary:
 
 
 def _event(event: Event, lookups: Lookups) -> Summary:
-    words = functions_of(event.service).events.summary(event, lookups)
-    words = words or Summary(f"{event.kind}: {event.text}")
+    summary, default = functions_of(event.service).events.summary, f"{event.kind}: {event.text}"
+    words = _of_service(summary, Summary(default), event, lookups)
     return replace(words, note=str(event.data.get("note") or ""))
 
 
@@ -131,22 +144,23 @@ def status_line(call: Call) -> str:
     return f"{call.status} {phrase_of(call.status)}".strip() + ending
 
 
-def _action(action: Action, arguments: Sequence[str], last: Action | None, lookups: Lookups) -> str:
+def _action(
+    action: Action, arguments: Sequence[str], last: Action | None, lookups: Lookups
+) -> Summary:
     argument_list = ", ".join(arguments)
     verb = {"add_fault": "added", "remove_fault": "removed"}.get(action.kind)
     if verb:
         limits = f" ({argument_list})" if argument_list else ""
-        return f"{action.fake} fault {verb}: {action.data['fault']}{limits}"
+        return Summary(f"{action.fake} fault {verb}: {action.data['fault']}{limits}")
     if action.kind == "clear_faults":
-        return f"{action.fake} faults cleared"
-    if words := functions_of(action.service).actions.summary(action, lookups):
-        return words.what
+        return Summary(f"{action.fake} faults cleared")
     result = _created(action, lookups, last)
     owner, _, name = action.kind.rpartition(".")
-    if owner in ("", "faults"):
-        return f"{action.fake}.{action.kind}({argument_list}){result}"
-    thing, *rest = arguments
-    return f"{action.fake}.{owner}({thing}).{name}({', '.join(rest)}){result}"
+    what = f"{action.kind}({argument_list})"
+    if owner not in ("", "faults"):
+        what = f"{owner}({''.join(arguments[:1])}).{name}({', '.join(arguments[1:])})"
+    default = Summary(f"{action.fake}.{what}{result}")
+    return _of_service(functions_of(action.service).actions.summary, default, action, lookups)
 
 
 def _created(action: Action, lookups: Lookups, last: Action | None = None) -> str:
@@ -169,7 +183,7 @@ def describe_together(rows: Sequence[ReportRow], varies: int, lookups: Lookups) 
         row.arguments[varies].removeprefix(prefix) + _created(row.source.action, lookups)
         for row in rows if row.source.action is not None
     ]  # fmt: skip
-    what = f"{_action(template, arguments, template, lookups)}: {'; '.join(texts)}"
+    what = f"{_action(template, arguments, template, lookups).what}: {'; '.join(texts)}"
     return Summary(visible(lookups.mask.text(lookups.with_short_ids(what))))
 
 
@@ -209,7 +223,7 @@ def statement_text(statement: ReadByStatement, lookups: Lookups, most: int = 4) 
     names of each.
     """
     at = "" if statement.place is None else f" ({_name_of(statement.place)})"
-    text = f"{_read_by(statement, lookups, most)}{at}{_unwritten(statement, lookups, most)}"
+    text = f"{_read_by(statement, lookups, most)}{at}{_unwritten_text(statement, lookups, most)}"
     return visible(lookups.mask.text(text))
 
 
@@ -222,7 +236,7 @@ def headline(report: Report) -> str:
         parts = [f"last call: {_in_short(row, lookups)}" for row in report.rows
                  if row.number in statement.rows]  # fmt: skip
     else:
-        parts = [f"{_read_by(statement, lookups)}{_unwritten(statement, lookups)}"]
+        parts = [f"{_read_by(statement, lookups)}{_unwritten_text(statement, lookups)}"]
         parts += filter(None, [last_write(report)])
     return visible(lookups.mask.text("; ".join(parts)))
 
@@ -305,7 +319,7 @@ _UNWRITTEN: dict[UnwrittenKind, str] = {
 }
 
 
-def _unwritten(statement: ReadByStatement, lookups: Lookups, most: int = 4) -> str:
+def _unwritten_text(statement: ReadByStatement, lookups: Lookups, most: int = 4) -> str:
     texts = []
     for kind in dict.fromkeys(statement.unwritten.values()):
         data = [sought for sought, other in statement.unwritten.items() if other == kind]

@@ -283,7 +283,7 @@ class VectorApp(App):
     def query_data(self, request: Request) -> object:
         """Return the nearest records for a text, or for each text of an array."""
         required(self.embedder)
-        return self._answer(request, self._text_query)
+        return self._answer(request, self.text_query)
 
     def resumable_query(self, request: Request) -> object:
         """Return the first hits, and a uuid with which more can be requested."""
@@ -292,7 +292,7 @@ class VectorApp(App):
     def resumable_query_data(self, request: Request) -> object:
         """Return the first hits for a text, and a uuid with which more can be requested."""
         required(self.embedder)
-        return self._start(request, self._text_query)
+        return self._start(request, self.text_query)
 
     def resumable_query_next(self, request: Request) -> object:
         """Return the next hits of a resumable query; the list is empty if there are no more."""
@@ -328,7 +328,7 @@ class VectorApp(App):
             raise errors.bad_request("A query with data must be sent to query-data, not to query")
         return fields.query()
 
-    def _text_query(self, fields: VectorFields) -> VectorQuery:
+    def text_query(self, fields: VectorFields) -> VectorQuery:
         query = fields.query()
         if query.vector is not None or query.sparse is not None:
             raise errors.bad_request(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from inspect import signature
 from operator import attrgetter
@@ -16,9 +18,11 @@ import pytest_fakecloud
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.broker.report.accesses import ARGUMENTS
 from pytest_fakecloud.cloud.services import SERVICES, Service
+from pytest_fakecloud.reporting.as_json import as_json
 from pytest_fakecloud.reporting.contract import (
     ActionFunctions,
     CallFunctions,
+    CommandFunctions,
     DeliveryFunctions,
     EventFunctions,
     ReportFunctions,
@@ -30,6 +34,8 @@ from pytest_fakecloud.reporting.report import Report, report_of
 from pytest_fakecloud.reporting.text import text
 from pytest_fakecloud.reporting.wording import sentence, sentences, sentences_of_all
 
+from .test_each_builder_raises import BROKE, use_all
+
 
 @pytest.mark.parametrize("service", SERVICES.values(), ids=lambda service: service.fixture)
 def test_each_service_has_functions(service: Service) -> None:
@@ -39,7 +45,8 @@ def test_each_service_has_functions(service: Service) -> None:
     assert bool(functions.findings) <= bool(functions.sentences)
 
 
-GROUPS = {"calls.": CallFunctions, "events.": EventFunctions, "actions.": ActionFunctions,
+GROUPS = {"calls.": CallFunctions, "protocol.": CommandFunctions,
+          "events.": EventFunctions, "actions.": ActionFunctions,
           "deliveries.": DeliveryFunctions, "": ReportFunctions}  # fmt: skip
 NAMES = [prefix + field.name for prefix, group in GROUPS.items() for field in fields(group)]
 
@@ -132,6 +139,72 @@ def test_an_error_is_expected_of_a_request_that_was_rejected_or_cut(
     report, shown = report_of_broken(cloud, monkeypatch, name, error)
     assert [row.ok for row in report.rows if row.kind == "call"] == [True, False]
     assert (report.errors, "cannot be described" in shown) == ([], False)
+
+
+FUNCTIONS = sorted({
+    name for fixture in SERVICES for name in NAMES
+    if callable(attrgetter(name)(functions_of(fixture)))
+    and attrgetter(name)(functions_of(fixture)) is not attrgetter(name)(functions_of("unknown"))
+})  # fmt: skip
+"""The functions of any service."""
+
+
+def make_rows(cloud: Cloud) -> None:
+    """Make rows of every kind, for which all functions are called."""
+    use_all(cloud)
+    fakes = {fake.service: fake for fake in cloud.fakes()}
+    kv_server, broker, vector_index = (fakes[name] for name in ("kv", "broker", "vector"))
+    httpx.post(f"{broker.url}/produce/none/a")
+    broker.create_topic("u")
+    broker.join("h", "i", ["u"])
+    broker.client().get("/consume/h/j/u")
+    kv_server.client().set("a", "1")
+    vector_index.load([{"id": "b", "vector": [1, 0]}])
+    receiver, queue = cloud.callback_capture(), fakes["queue"]
+    queue.publish(f"{receiver.url}/x", body="x")
+    queue.deliver_due()
+
+
+@contextmanager
+def raising(name: str) -> Iterator[None]:
+    """Let a function of all services that have it raise an error."""
+
+    def broken(*arguments: object, **named: object) -> object:
+        raise RuntimeError(BROKE)
+
+    group, _, own_name = name.rpartition(".")
+    with ExitStack() as stack:
+        for fixture in SERVICES:
+            owner = attrgetter(group)(functions_of(fixture)) if group else functions_of(fixture)
+            # The functions of services are frozen, and are imported once.
+            original = getattr(owner, own_name)
+            stack.callback(object.__setattr__, owner, own_name, original)
+            object.__setattr__(owner, own_name, broken)
+        yield
+
+
+def shown_by(cloud: Cloud) -> tuple[list[int], str]:
+    """Return the numbers of the rows of a report, and all that is shown."""
+    with pytest.raises(AssertionError) as failed:
+        assert next(fake for fake in cloud.fakes() if fake.service == "kv").string("a") == "2"
+    report = report_of(cloud, raised=failed.value, idle_s=2)
+    other = report_of(cloud, read=["1"])
+    data = as_json(report)
+    assert [row["number"] for row in data["rows"]] == [row.number for row in report.rows]
+    texts = [text(report), json.dumps(data), *other.errors]
+    return sorted(row.number for row in report.rows), "\n".join(texts)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_an_error_in_a_function_loses_no_row(cloud: Cloud, name: str) -> None:
+    make_rows(cloud)
+    numbers, shown = shown_by(cloud)
+    assert BROKE not in shown
+    with raising(name):
+        rows, shown = shown_by(cloud)
+    # Without the lookups, for example, calls have rows of their own that are one row otherwise.
+    assert set(rows) >= set(numbers)
+    assert BROKE in shown
 
 
 @pytest.mark.parametrize("kind", ARGUMENTS)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shutil import rmtree
 from types import CodeType, FrameType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -274,8 +275,10 @@ def test_a_report_is_made_whatever_breaks(tmp_path: Path) -> None:
             used = [name for name, function in waiting.items() if function.__code__ in codes]
             for name in used:
                 of_the_page = name.partition(":")[0].rpartition(".")[2] in OF_THE_PAGE
+                rmtree(tmp_path / "pages", ignore_errors=True)
                 with broken(name, waiting.pop(name)):
-                    text = told(played, tmp_path if of_the_page else None)
+                    text = told(played, tmp_path / "pages" if of_the_page else None)
+                    text += "".join(file.read_text() for file in tmp_path.glob("pages/**/*.html"))
                     heard.update(BROKEN)
                     if BROKEN and BROKE not in text:
                         silent.append(name)

@@ -17,6 +17,7 @@ from pytest_fakecloud.queue.report.accesses import MESSAGE, RUN, SCHEDULE
 from pytest_fakecloud.reporting.accesses import OrderedAccess
 from pytest_fakecloud.reporting.marks import marks_of_rows
 from pytest_fakecloud.reporting.model import (
+    EVERY_KIND,
     AppliedFault,
     DataAccess,
     Kind,
@@ -30,13 +31,16 @@ from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.vector.report.accesses import NAMESPACE
 
 KINDS = {
-    kind.name: kind for kind in (CHANNEL, GROUP, KEY, MESSAGE, NAMESPACE, RUN, SCHEDULE, TOPIC)
+    kind.name: kind
+    for kind in (CHANNEL, EVERY_KIND, GROUP, KEY, MESSAGE, NAMESPACE, RUN, SCHEDULE, TOPIC)
 }
 
 
 def subject(name: str) -> ReportSubject:
     """Return the subject of a name such as ``key:a``."""
     kind, _, name = name.partition(":")
+    if name == "*":
+        return ReportSubject.all_of(KINDS[kind], "fake")
     return ReportSubject(KINDS[kind], name, "fake")
 
 
@@ -81,6 +85,15 @@ def test_rows_that_accessed_what_was_read_are_touched(scene: Scene) -> None:
     marks = scene.marks("key:a", rows=(asked,))
     assert marks.touched == own | {asked}
     assert (marks.linked, marks.refused) == (set(), set())
+
+
+@pytest.mark.parametrize(("data", "has_writer"), [("key:a", True), ("message:m", False)])
+def test_a_reset_accesses_all_data_of_its_fake(scene: Scene, data: str, has_writer: bool) -> None:
+    scene.add(f"w {data}")
+    reset = scene.add("w data:*", kind="action")
+    marks = scene.marks(data)
+    assert reset in marks.touched
+    assert marks.writers == ({reset} if has_writer else set())
 
 
 def test_a_field_is_not_another_field(scene: Scene) -> None:
@@ -343,3 +356,21 @@ def test_requests_about_a_message_access_this_message(cloud: Cloud) -> None:
     shown = [row.operation for row in report.rows if row.number in report.marks.touched]
     assert shown[:1] == ["publish"]
     assert len(shown) == 3
+
+
+LOOKS = {"kv_server": "keys", "vector_index": "vectors", "broker": "topics", "queue": "messages"}
+
+
+@pytest.mark.parametrize("kind", ["reset", "restore"])
+@pytest.mark.parametrize(("service", "look"), LOOKS.items())
+def test_a_reset_or_restore_wrote_what_a_statement_read(
+    cloud: Cloud, service: str, look: str, kind: str
+) -> None:
+    fake = getattr(cloud, service)()
+    getattr(fake, kind)(*([fake.snapshot()] if kind == "restore" else []))
+    with pytest.raises(AssertionError) as failed:
+        assert getattr(fake, look)() == ["a"]
+    report = report_of(cloud, raised=failed.value)
+    assert report.statement is not None
+    assert not report.statement.unwritten
+    assert [row.operation for row in report.rows if row.number in report.marks.touched] == [kind]

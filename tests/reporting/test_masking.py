@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 import httpx
@@ -164,7 +165,7 @@ def sent(cloud: Cloud, *commands: list[str]) -> Call:
 
 
 def hides_body(call: Call) -> bool:
-    return functions_of(call.service).calls.hides_body(call)
+    return functions_of(call.service).protocol.hides_body(call)
 
 
 @pytest.mark.parametrize(
@@ -342,3 +343,58 @@ def test_a_url_hides_its_user_and_its_secret_parameters(text: str, shown: str) -
 def test_no_text_takes_long_to_mask(piece: str) -> None:
     """A pattern with backtracking would take minutes."""
     assert Mask().text(piece * 50_000)
+
+
+WRITES_AND_LOOKS: list[tuple[str, Callable[..., object], Callable[..., object]]] = [
+    ("kv_server", lambda fake, key: fake.client().set(key, "1"), lambda fake, key: fake.string(key)),
+    ("kv_server", lambda fake, key: fake.execute("SET", key, "1"), lambda fake, key: fake.string(key)),
+    (
+        "kv_server", lambda fake, key: fake.execute("SET", key.encode(), "1"),
+        lambda fake, key: fake.string(key.encode()),
+    ),
+    ("kv_server", lambda fake, key: fake.load({key: "1"}), lambda fake, key: fake.string(key)),
+    ("kv_server", lambda fake, key: fake.client().set(key, "1"), lambda fake, key: fake.keys(f"*{key}")),
+    (
+        "vector_index", lambda fake, key: fake.load([{"id": "a", "vector": [1]}], namespace=key),
+        lambda fake, key: fake.vectors(key),
+    ),
+    (
+        "broker", lambda fake, key: fake.commit(key, "t", 0, 0),
+        lambda fake, key: fake.group(key),
+    ),
+]  # fmt: skip
+"""Writes of data with a name, and looks at it."""
+
+
+@pytest.mark.parametrize("name", ["session:{token}", "seen:https://h/x?token=abc"])
+@pytest.mark.parametrize(("service", "write", "look"), WRITES_AND_LOOKS)
+def test_a_look_at_data_with_a_masked_name_finds_its_writes(
+    cloud: Cloud, service: str, write: Callable[..., object], look: Callable[..., object], name: str
+) -> None:
+    settings = {"broker": {"topics": {"t": 1}}, "vector_index": {"dimension": 1}}.get(service, {})
+    token = "a-plain-token-of-24-chars"
+    fake: Any = getattr(cloud, service)(token=token, **settings)
+    key = name.format(token=token)
+    if service == "broker":
+        fake.join(key, "i", ["t"])
+    write(fake, key)
+    with pytest.raises(AssertionError) as failed:
+        assert look(fake, key) == "2"
+    report = report_of(cloud, raised=failed.value)
+    assert report.statement is not None
+    assert not report.statement.unwritten
+    assert report.rows[-1].number in report.marks.touched
+    for text in (json.dumps(as_json(report)), page(cloud, report), as_text(report)):
+        assert token not in text
+        assert "token=abc" not in text
+
+
+def test_a_masked_name_is_no_pattern(cloud: Cloud) -> None:
+    kv_server = cloud.kv_server(token="a-plain-token-of-24-chars")
+    kv_server.client().set("session:other", "1")
+    for look in (kv_server.string, kv_server.keys):
+        with pytest.raises(AssertionError) as failed:
+            assert look(f"session:{kv_server.token}") == "2"
+        report = report_of(cloud, raised=failed.value)
+        assert report.statement is not None
+        assert set(report.statement.unwritten.values()) == {"never"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_fakecloud.reporting.model import Marks, ReportRow
-from pytest_fakecloud.reporting.select import LAST, MOST, selected
+from pytest_fakecloud.reporting.select import LAST, MOST_ROWS, selected
 
 NOTHING = Marks()
 
@@ -23,7 +23,7 @@ def numbers(*kept: int, of: int, last: int = LAST) -> set[int]:
 
 
 def test_a_run_of_sixty_rows_is_listed_whole() -> None:
-    assert selected(run(MOST), Marks(frozenset({1}))) == set(range(1, MOST + 1))
+    assert selected(run(MOST_ROWS), Marks(frozenset({1}))) == set(range(1, MOST_ROWS + 1))
 
 
 def test_a_longer_run_has_the_three_kinds_and_the_last_rows() -> None:
@@ -32,7 +32,7 @@ def test_a_longer_run_has_the_three_kinds_and_the_last_rows() -> None:
 
 
 def test_a_longer_run_without_touched_rows_has_more_of_the_last_ones() -> None:
-    assert selected(run(100), Marks(refused=frozenset({9}))) == numbers(9, of=100, last=MOST)
+    assert selected(run(100), Marks(refused=frozenset({9}))) == numbers(9, of=100, last=MOST_ROWS)
 
 
 def test_refused_rows_are_all_listed_and_of_the_other_kinds_the_newest() -> None:
@@ -66,7 +66,7 @@ def test_rows_around_a_listed_row_and_events_of_listed_calls_are_listed() -> Non
 
 
 def test_calls_of_a_library_are_not_the_applications_own() -> None:
-    rows = [*run(MOST), *(row(number, library="rq") for number in range(101, 201))]
+    rows = [*run(MOST_ROWS), *(row(number, library="rq") for number in range(101, 201))]
     rows[70] = row(171, library="rq", ok=False)
-    assert selected(rows, NOTHING) == {*range(1, MOST + 1), 171}
-    assert selected(rows, Marks(frozenset({180}))) == {*range(1, MOST + 1), 171, 180}
+    assert selected(rows, NOTHING) == {*range(1, MOST_ROWS + 1), 171}
+    assert selected(rows, Marks(frozenset({180}))) == {*range(1, MOST_ROWS + 1), 171, 180}

@@ -18,7 +18,7 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud.services import services_by_word
 from pytest_fakecloud.process.applications import ServedRequest
 from pytest_fakecloud.reporting.as_json import as_json, write
-from pytest_fakecloud.reporting.model import SubjectKind
+from pytest_fakecloud.reporting.model import EVERY_KIND, SubjectKind
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import text
 
@@ -179,7 +179,8 @@ def test_the_schema_lists_the_kinds_of_subjects(name: str) -> None:
         import_module(f"pytest_fakecloud.{word}.report.accesses") for word in services_by_word()
     ]
     constants = [value for module in modules for value in vars(module).values()]
-    assert kinds == [kind.name for kind in constants if isinstance(kind, SubjectKind)]
+    everything = [EVERY_KIND.name] if name == "accessed" else []
+    assert kinds == everything + [kind.name for kind in constants if isinstance(kind, SubjectKind)]
 
 
 def test_the_schema_rejects_what_is_not_a_report() -> None:

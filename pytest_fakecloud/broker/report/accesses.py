@@ -133,5 +133,6 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     positional, named = arguments
     is_of_group = method in ("group", "groups") or method.endswith(("committed", "caught_up"))
     kind = GROUP if is_of_group else TOPIC
-    name = [*positional, named.get(kind.name, "*")][0]
-    return [Sought(ReportSubject(kind, str(name), fake.name))]
+    names = [*positional, *([named[kind.name]] if kind.name in named else [])][:1]
+    subjects = [ReportSubject(kind, str(name), fake.name) for name in names]
+    return list(map(Sought, subjects or [ReportSubject.all_of(kind, fake.name)]))

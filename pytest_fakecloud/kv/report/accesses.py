@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind
 from ..command_fields import keys_of
 from ..table import kinds
-from ..table.registry import CommandSpec, spec_of
+from ..table.registry import spec_of
 from .calls import (
     commands_of,
     executed_by,
@@ -65,7 +65,10 @@ def _of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess
     parts = spec.fields_of(words) if spec.group != "array" else ()
     is_set_get = spec.name == "SET" and "GET" in map(str.upper, words[3:])
     returns_value = spec.name in _RETURNS_VALUE or is_set_get
-    for index, (key, writes) in enumerate(_keys_of(spec, words)):
+    if spec.changes_any_key:
+        yield DataAccess(ReportSubject.all_of(KEY, fake), True, "", succeeded)
+    for index, (key, key_spec) in enumerate(spec.keys_of(words)):
+        writes = key_spec.stores and not spec.readonly
         # A command that moves an element returns nothing that its second key held.
         returns = writes and returns_value and (index == 0 or spec.name not in kinds.MOVES)
         subject = ReportSubject(KEY, key, fake)
@@ -81,19 +84,11 @@ def _of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess
             yield DataAccess(ReportSubject(KEY, str(hit[0]), fake), False)
 
 
-def _keys_of(spec: CommandSpec, words: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """Yield each key of a command, and whether the command writes it; ``*`` for all keys."""
-    for key, key_spec in spec.keys_of(words):
-        yield key, key_spec.stores and not spec.readonly
-    if spec.changes_any_key:
-        yield "*", True
-
-
 def of_action(action: Action, lookups: Lookups) -> Iterator[DataAccess]:
     if words := executed_by_test(action):
         for access in _of_command(action.fake, words, None):
             yield replace(access, succeeded=True)
-    for key in ["*"] if action.kind in ("reset", "restore") else loaded_keys(action):
+    for key in loaded_keys(action):
         yield DataAccess(ReportSubject(KEY, key, action.fake), True)
 
 
@@ -119,8 +114,8 @@ def subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     """Return the data that a method of the fake looked at."""
     positional, named = arguments
+    pattern = ""
     if method in ("contents", "keys"):
         pattern = word_of([*positional, named.get("pattern", "*")][0])
-        return [Sought(ReportSubject(KEY, pattern, fake.name))]
-    key = word_of([*positional, named.get("key", "")][0])
-    return [Sought(ReportSubject(KEY, key, fake.name))]
+    key = pattern or word_of([*positional, named.get("key", "")][0])
+    return [Sought(ReportSubject(KEY, key, fake.name), pattern=pattern)]

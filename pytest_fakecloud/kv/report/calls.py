@@ -77,7 +77,7 @@ def shown_facts(call: Call) -> Mapping[str, Any]:
     return {name: value for name, value in call.facts.items() if name != "words"}
 
 
-def envelope(call: Call) -> Any:
+def result_of(call: Call) -> Any:
     """Return the ``result`` of a response.
 
     Raises ``LookupError``, ``TypeError`` or ``ValueError`` if the response has none.

@@ -16,7 +16,7 @@ from ..command_fields import keys_of
 from ..table import kinds
 from . import keys
 from .accesses import KEY
-from .calls import QUEUED, command_of, envelope, lines_of
+from .calls import QUEUED, command_of, lines_of, result_of
 from .history import databases_of, history
 
 
@@ -30,7 +30,7 @@ def never_executed(test: ObservedTest, fake: Any) -> Iterator[Finding]:
             queued.setdefault(call.client, []).append(call)
         elif name in ("EXEC", "DISCARD") and (steps := queued.pop(call.client, None)):
             sent = _names_and_keys(steps)
-            is_null = call.status == 200 and has_full_answer(call) and envelope(call) is None
+            is_null = call.status == 200 and has_full_answer(call) and result_of(call) is None
             if name == "DISCARD" or is_null:
                 missed[sent] = call, name
             else:

@@ -29,10 +29,10 @@ from .calls import (
     KVLookups,
     command_of,
     decoded_answer,
-    envelope,
     hash_of,
     hides_words,
     lines_of,
+    result_of,
 )
 
 ROOM = 240
@@ -93,7 +93,7 @@ def _answer(call: Call, line: Sequence[str], background: KVBackground) -> str:
         if size := call.cut.get("response_body"):
             return f"{size} bytes"
         return "subscribed" if line[0].upper() in _SUBSCRIBING else "no reply"
-    return _result(line, decoded_answer(call, envelope(call)), background)
+    return _result(line, decoded_answer(call, result_of(call)), background)
 
 
 def _connection_setup(lines: Sequence[Sequence[str]]) -> Summary:
@@ -102,7 +102,7 @@ def _connection_setup(lines: Sequence[Sequence[str]]) -> Summary:
 
 
 def _transaction(call: Call, lines: Sequence[Sequence[str]], background: KVBackground) -> Summary:
-    result = envelope(call) if has_full_answer(call) else []
+    result = result_of(call) if has_full_answer(call) else []
     results = result if isinstance(result, list) else []
     replies = [result if is_error(result) else {"result": result} for result in results]
     summary = _commands(f"{command_of(call)} of {len(lines)}", lines, replies, background)

@@ -61,8 +61,10 @@ def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
         if "id" in call.facts:
             ids = [call.facts["id"]]
         did_something = all(item.get("cancelled") != 0 for item in items)
-        for message_id in ids if isinstance(ids, list) else ["*"] if writes else []:
-            subject = ReportSubject(MESSAGE, str(message_id), call.fake)
+        subjects = [ReportSubject.all_of(MESSAGE, call.fake)] if writes else []
+        if isinstance(ids, list):
+            subjects = [ReportSubject(MESSAGE, str(message_id), call.fake) for message_id in ids]
+        for subject in subjects:
             yield DataAccess(subject, writes, "", success_of(call, did_something))
 
 
@@ -123,5 +125,5 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
             views = [*getattr(fake, method)(*positional, **named)]
         views = [getattr(view, "message", view) for view in views]  # that of a dead letter
         ids = [getattr(view, "message_id", None) or view.id for view in views]
-    names = list(dict.fromkeys(ids)) or ["*"]
-    return [Sought(ReportSubject(kind, name, fake.name)) for name in names]
+    subjects = [ReportSubject(kind, name, fake.name) for name in dict.fromkeys(ids)]
+    return list(map(Sought, subjects or [ReportSubject.all_of(kind, fake.name)]))

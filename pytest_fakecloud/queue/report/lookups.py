@@ -13,7 +13,7 @@ from ...cloud.fake import core_of
 from ...core.calls import Call, Entry, Event
 from ...core.errors import listed
 from ...reporting.calls import calls_in, events_in, executed_but_lost, has_full_answer
-from ...reporting.lookups import LONG, Exchanged, Lookups, ServiceLookups, abbreviated, tried
+from ...reporting.lookups import LONG_NAME, Exchanged, Lookups, ServiceLookups, abbreviated, tried
 from ...reporting.mask import Mask
 from ...reporting.values import compact, items_of
 from .steps import steps_of_messages
@@ -46,7 +46,7 @@ def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLook
     names = [*_named_by_events(entries), *messages, *schedules, *_named_by_answers(calls)]
     ids = [name for name in names if _ID.fullmatch(name)]  # An application may name a schedule.
     runs = {str(run) for event in events_in(entries)
-            if len(run := event.data.get("run") or "") > LONG}  # fmt: skip
+            if len(run := event.data.get("run") or "") > LONG_NAME}  # fmt: skip
     steps, results = steps_of_messages(entries)
     return QueueLookups(
         ids=abbreviated(ids),

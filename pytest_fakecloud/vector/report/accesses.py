@@ -90,6 +90,7 @@ def subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     """Return the data that a method of the fake looked at."""
     positional, named = arguments
+    if method in ("namespaces", "pending"):
+        return [Sought(ReportSubject.all_of(NAMESPACE, fake.name))]
     name = named.get("namespace", positional[0] if method == "vectors" and positional else "")
-    name = "*" if method in ("namespaces", "pending") else str(name)
-    return [Sought(ReportSubject(NAMESPACE, name, fake.name))]
+    return [Sought(ReportSubject(NAMESPACE, str(name), fake.name))]

@@ -107,7 +107,7 @@ def _query_of(fake: Any, options: dict[str, Any]) -> VectorQuery:
     """Return the query that a client requested with these options, its text embedded."""
     fields = VectorFields(options, core_of(fake).engine.limits)
     query: VectorQuery = (
-        fields.query() if options.get("data") is None else core_of(fake).app._text_query(fields)
+        fields.query() if options.get("data") is None else core_of(fake).app.text_query(fields)
     )
     return query
 

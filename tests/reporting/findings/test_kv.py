@@ -16,7 +16,7 @@ import redis.asyncio
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.as_json import as_json
-from pytest_fakecloud.reporting.findings import MOST
+from pytest_fakecloud.reporting.findings import MOST_FINDINGS
 from pytest_fakecloud.reporting.lookups import Lookups
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import text
@@ -46,7 +46,7 @@ def test_the_newest_finding_comes_first_and_there_are_ten_at_most(cloud: Cloud) 
     lines = [f"SET {key} 1 PX {60 * at}" for at, key in enumerate("abcdefghijklmno", 1)]
     commands(" | ".join(lines))(cloud)
     assert [finding.values["key"] for finding in found(cloud)] == list("onmlkjihgfedcba")
-    assert len(report_of(cloud).findings) == MOST
+    assert len(report_of(cloud).findings) == MOST_FINDINGS
 
 
 def test_findings_that_differ_in_the_numbers_of_their_keys_are_one(cloud: Cloud) -> None:
