@@ -320,10 +320,7 @@ _NAMES_OF_SERVICES = re.compile(r"(?i)kv|redis|vector|broker|kafka|queue|qstash|
 
 
 def test_shared_modules_of_reports_name_no_service() -> None:
-    # `mask` lists the parameters of URLs with credentials, whoever defines them.
-    shared = [
-        name for name in modules() if name.startswith("reporting.") and name != "reporting.mask"
-    ]
+    shared = [name for name in modules() if name.startswith("reporting.")]
     named = {f"{name}: {text}" for name in shared for text in strings_of(syntax(modules()[name]))
              if _NAMES_OF_SERVICES.search(text)}  # fmt: skip
     assert not named, "move these to <service>/report/, see reporting/contract.py"

@@ -14,13 +14,13 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from ..core.characters import printable
 from ..core.errors import shown
 from ..core.output_files import write_private
 from ..reporting.as_json import as_json
 from ..reporting.model import VERSION, Finding
 from ..reporting.page import file_name
 from ..reporting.report import Report
-from ..reporting.values import printable
 
 _LARGEST = 1_000_000
 """Maximum number of characters of a run that is kept; a page contains two runs."""

@@ -416,8 +416,8 @@ class _Phase(NamedTuple):
 
 
 def _lines(phase: _Phase, cloud: Cloud, name: str) -> list[TextLine]:
+    from ..core.characters import visible
     from ..reporting.text import WIDE, WIDTH, TextLine, wrapped
-    from ..reporting.values import visible
 
     # A worker of pytest-xdist prints to a terminal whose width it cannot see.
     unknown = WIDTH if "PYTEST_XDIST_WORKER" in os.environ else WIDE

@@ -22,10 +22,11 @@ from ..core.journal import Results, results_of
 from ..core.json_schema import violations
 from ..core.matching import fields_of
 from ..core.output_files import write_private
+from ..core.secrets import HIDDEN
 from ..core.timers import instant_us, to_datetime
 from ..http.messages import query_items
 from ..reporting.lookups import Exchanged, exchanges_of
-from ..reporting.mask import HIDDEN, Mask
+from ..reporting.mask import Mask
 from ..reporting.values import phrase_of
 
 

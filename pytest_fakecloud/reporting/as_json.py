@@ -14,6 +14,7 @@ from typing import Any
 
 from ..cloud.files import local_path
 from ..core.calls import Call, Event
+from ..core.characters import printable
 from ..core.errors import shown
 from ..core.output_files import write_public
 from ..core.timers import to_datetime
@@ -25,7 +26,7 @@ from .mask import Mask
 from .model import VERSION, Finding, Marks, Place, ReportRow, ReportSubject
 from .report import Report
 from .traces import trace_id
-from .values import decoded, parsed, printable
+from .values import decoded, parsed
 from .wording import describe, headline, sentence, statement_text, status_line, violation
 
 LONGEST = 20_000

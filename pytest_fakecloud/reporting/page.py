@@ -20,13 +20,14 @@ from urllib.parse import quote
 
 from ..cloud.base import BaseCloud
 from ..core.assets import asset
+from ..core.characters import printable, visible
 from ..core.errors import counted, shown
 from ..core.output_files import write_public
 from .as_json import as_json
 from .mask import Mask
 from .replayed import states
 from .report import Report
-from .values import printable, shortened, visible
+from .values import shortened
 
 _INDEX = "index.html"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")

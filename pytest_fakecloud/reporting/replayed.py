@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 from ..cloud.base import BaseCloud
@@ -12,17 +11,15 @@ from .report import Report
 
 def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
     """Return the data of the fakes at each row of a report (see `states()` of the replay)."""
-    if (journal := _replay()) is None:
-        return {
-            "steps": [],
-            "note": "The data of the fakes is not shown: replay/ is not installed.",
-        }
     received = {
         row.source.delivery.number: row.number for row in report.rows if row.source.delivery
     }
     follows = {row.number: row.follows for row in report.rows if row.follows}
-    data: dict[str, Any] = journal.states(cloud, journal.ReportedRows(received, follows))
-    return data
+    with if_installed("replay"):
+        from ..replay import journal
+
+        return journal.states(cloud, journal.ReportedRows(received, follows))
+    return {"steps": [], "note": "The data of the fakes is not shown: replay/ is not installed."}
 
 
 def rewinder(cloud: BaseCloud) -> Any:
@@ -41,12 +38,3 @@ def unknown() -> type[Exception]:
     from ..replay.rewinding import Unknown
 
     return Unknown
-
-
-def _replay() -> ModuleType | None:
-    """Return the module that replays a journal; None if it is not installed."""
-    with if_installed("replay"):
-        from ..replay import journal
-
-        return journal
-    return None

@@ -9,13 +9,14 @@ from itertools import chain
 from typing import NamedTuple
 
 from ..cloud.base import BaseCloud
+from ..core.characters import visible
 from ..core.errors import counted
 from ..core.timers import clock_time, to_datetime
 from .contents import LineContent, contents_of, explanation_of, finding_numbers
 from .folding import FoldedRow
 from .model import Finding, ReportRow
 from .report import Report, report_of
-from .values import shortened, visible
+from .values import shortened
 from .wording import last_write, sentence, statement_text, violation
 
 WIDTH = 80

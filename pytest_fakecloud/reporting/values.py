@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from http.client import responses
 from typing import Any
-from unicodedata import category, normalize
 from urllib.parse import SplitResult, urlsplit
 
 from ..cloud.services import SERVICES
+from ..core.characters import printable
 
 EXCERPT = 400
 """Maximum length of a body in a row, in characters."""
@@ -54,41 +54,6 @@ def shortened(text: str, most: int = 48) -> str:
     tail = room // 3
     check = zlib.crc32(text.encode("utf-8", "surrogatepass")) & 0xFFFF
     return f"{text[: room - tail]}…{text[-tail:]} #{check:04x}"
-
-
-def printable(text: str) -> str:
-    r"""Escape the lone surrogates (``"\ud800"``) of a string, because UTF-8 cannot encode them."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"})
-"""Categories of characters that a terminal executes, that change the order of a line, or that a reader
-cannot see.
-"""
-_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
-"""Letters and symbols without a visible form."""
-_SHOWN = frozenset(" \t\n")
-
-
-def visible(text: str) -> str:
-    """Escape characters that a reader cannot see or distinguish, and those that a terminal executes or
-    that change the order of a line. Tabs and line feeds stay.
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    hidden = _HIDDEN | {"Mn"} if normalize("NFC", text) != text else _HIDDEN
-    unseen = {
-        character for character in set(text) - _SHOWN
-        if category(character) in hidden or character in _BLANK or _is_noncharacter(character)
-    }  # fmt: skip
-    return text.translate(
-        {ord(character): character.encode("unicode_escape").decode() for character in unseen}
-    )
-
-
-def _is_noncharacter(character: str) -> bool:
-    code = ord(character)
-    return code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF
 
 
 def compact(value: Any) -> str:

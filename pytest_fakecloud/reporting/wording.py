@@ -11,6 +11,7 @@ from pathlib import PurePath
 
 from ..cloud.services import SERVICES
 from ..core.calls import CREATED, Action, Call, Event
+from ..core.characters import visible
 from ..core.errors import counted, describe_error, listed
 from ..core.statements import handler_at, source_at
 from ..process.applications import ServedRequest
@@ -31,7 +32,7 @@ from .model import (
     Values,
 )
 from .report import Report
-from .values import EXCERPT, compact, phrase_of, readable, shortened, visible
+from .values import EXCERPT, compact, phrase_of, readable, shortened
 
 
 def summarise(call: Call, lookups: Lookups) -> Summary | None:

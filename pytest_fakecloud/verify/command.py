@@ -108,8 +108,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _compare(arguments: argparse.Namespace, targets: list[Target], mask: Mask) -> int:
     # Imported here, so that the other commands do not load these modules.
+    from ..core.characters import printable, visible
     from ..core.output_files import write_private
-    from ..reporting.values import printable, visible
     from .run import as_html, as_json, as_text, verify
     from .sides import Bounds, Interrupted, ServiceUnreachable
 

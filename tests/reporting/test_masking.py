@@ -13,10 +13,11 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Call, set_facts, shorten
+from pytest_fakecloud.core.secrets import HIDDEN
 from pytest_fakecloud.recordings.archives import archive
 from pytest_fakecloud.reporting.as_json import as_json
 from pytest_fakecloud.reporting.contract import functions_of
-from pytest_fakecloud.reporting.mask import HIDDEN, Mask
+from pytest_fakecloud.reporting.mask import Mask
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import section

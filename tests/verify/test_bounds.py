@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cli import main
+from pytest_fakecloud.core.secrets import HIDDEN
 from pytest_fakecloud.core.timers import monotonic
-from pytest_fakecloud.reporting.mask import HIDDEN
 from pytest_fakecloud.verify import command, run, sides
 from pytest_fakecloud.verify.catalogue.scenarios import ScenarioStep, read_scenarios
 from pytest_fakecloud.verify.run import difference, verify

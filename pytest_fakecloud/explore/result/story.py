@@ -8,6 +8,7 @@ from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ...core.calls import Call
+from ...core.characters import visible
 from ...core.errors import counted, cut
 from ...core.touches import Touch
 from ...kv.report.calls import SEVERAL, command_of
@@ -15,7 +16,6 @@ from ...kv.report.connections import gathered
 from ...kv.table import kinds
 from ...reporting.calls import error_of
 from ...reporting.lookups import Lookups
-from ...reporting.values import visible
 from ...reporting.wording import summarise
 from ..anomalies import AnomalyError
 from ..disturbances import PAUSES, Disturbance, with_role

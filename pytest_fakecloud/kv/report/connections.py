@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from ...core.calls import Call, on_connection
+from ...core.secrets import HIDDEN
 from ...reporting.contract import ConnectionExchange
 from ...reporting.lookups import Lookups
-from ...reporting.mask import HIDDEN
 from ...reporting.values import compact
 from ..resp.replies import is_error, reply
 from .calls import QUEUED, command_of, hides_words, lines_of

@@ -13,10 +13,10 @@ from typing import Any
 
 from ...core.calls import Call, on_connection
 from ...core.errors import counted, listed
+from ...core.secrets import HIDDEN
 from ...core.timers import clock_time
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
-from ...reporting.mask import HIDDEN
 from ...reporting.model import ScriptSource, Sentences, Summary, Values
 from ...reporting.values import compact, parsed, scalar, shortened
 from ..resp.replies import is_error

@@ -18,6 +18,7 @@ from ...cloud.cloud import Cloud, archive_of
 from ...cloud.fake import Fake
 from ...cloud.services import data_module, find, imported
 from ...core.calls import Call, Entry, Event, began
+from ...core.characters import printable
 from ...core.errors import ContractError, unknown_name
 from ...core.signals import Signal
 from ...core.timers import monotonic
@@ -41,7 +42,6 @@ from ...reporting.lookups import Lookups, exchanges_of
 from ...reporting.mask import Mask
 from ...reporting.model import RowSource
 from ...reporting.rows import rows
-from ...reporting.values import printable
 from ..state_file import checked_state, stub
 from . import shapes
 from .endpoints import PREFIX, Part, Refused, compressed, contract, fields, named

@@ -1,0 +1,40 @@
+"""Escapes characters that cannot be encoded, or that a reader cannot see."""
+
+from __future__ import annotations
+
+from unicodedata import category, normalize
+
+
+def printable(text: str) -> str:
+    r"""Escape the lone surrogates (``"\ud800"``) of a string, because UTF-8 cannot encode them."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"})
+"""Categories of characters that a terminal executes, that change the order of a line, or that a reader
+cannot see.
+"""
+_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+"""Letters and symbols without a visible form."""
+_SHOWN = frozenset(" \t\n")
+
+
+def visible(text: str) -> str:
+    """Escape characters that a reader cannot see or distinguish, and those that a terminal executes or
+    that change the order of a line. Tabs and line feeds stay.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    hidden = _HIDDEN | {"Mn"} if normalize("NFC", text) != text else _HIDDEN
+    unseen = {
+        character for character in set(text) - _SHOWN
+        if category(character) in hidden or character in _BLANK or _is_noncharacter(character)
+    }  # fmt: skip
+    return text.translate(
+        {ord(character): character.encode("unicode_escape").decode() for character in unseen}
+    )
+
+
+def _is_noncharacter(character: str) -> bool:
+    code = ord(character)
+    return code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF
