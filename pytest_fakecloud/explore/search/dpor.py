@@ -134,6 +134,8 @@ class Interleavings:
         """Yield the branches that follow, if no trial before them finds others, the next one
         first.
         """
+        if not self._has_begun:
+            yield self.root
         for index in reversed(range(len(self._frames))):
             if (name := self._frames[index].untried()) is not None:
                 yield self._branch(index, name)
