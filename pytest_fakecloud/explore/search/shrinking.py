@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ..disturbances import KINDS, ORDERS, SWITCHES, TRIED, Disturbance, Kind
+from ..disturbances import ORDERS, RANKED, RANKS, SWITCHES, Disturbance, Kind
 from ..schedule import Schedule
 from ..trial import Plan, Point, Trial
 from .player import Player
@@ -90,7 +90,7 @@ def _rank(schedule: Schedule) -> tuple[int, list[tuple[int, int, int]]]:
 def _rank_of(disturbance: Disturbance) -> tuple[int, int, int]:
     is_number = disturbance.detail.isdigit()
     detail = int(disturbance.detail) if is_number else bool(disturbance.detail)
-    return KINDS[disturbance.kind].turn, detail, disturbance.point
+    return RANKS[disturbance.kind], detail, disturbance.point
 
 
 def _replacements(trial: Trial, undisturbed: Trial, kinds: Collection[Kind]) -> Iterator[Schedule]:
@@ -121,7 +121,7 @@ def _plainer(disturbance: Disturbance, trial: Trial, undisturbed: Trial) -> Iter
     own_points = [point for point in points if point.strand == disturbance.strand]
     other_points = [point for point in points if point.strand != disturbance.strand]
     near_points = own_points[:NEAR_POINTS] + other_points[:NEAR_POINTS]
-    kinds = TRIED[: KINDS[disturbance.kind].turn]
+    kinds = RANKED[: RANKS[disturbance.kind]]
     for kind, point in itertools.product(
         [kind for kind in kinds if kind not in ORDERS], near_points
     ):

@@ -184,7 +184,7 @@ class Extending(Source):
 
 
 class Numbers(Source):
-    """Other random numbers, alone and with each of some schedules, in turn. It never ends."""
+    """Other random numbers, alone and with each of some schedules, again and again. It never ends."""
 
     counter = "drawn"
 

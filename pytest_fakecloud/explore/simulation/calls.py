@@ -17,7 +17,7 @@ from ..disturbances import PAUSES, Disturbance
 from ..fingerprint import content_of
 from ..footprint import CommandLine, times_in, touches_of_request
 from ..trial import Line
-from .faults import Faults, faults_of_nodes, possible_disturbances, session_of
+from .faults import Faults, Target, faults_of_nodes, possible_disturbances, session_of
 from .pauses import Pauses
 from .served_calls import ServedCalls
 from .stacks import Source, carried_source, describe_places, source_of
@@ -170,10 +170,9 @@ class Calls(Part):
     ) -> None:
         if self._state.plan.notes and fake.name in self._state.subject.disturbed:
             route = "" if request is None else request.call.route
-            disturbances = possible_disturbances(fake.fixture, route, may_wait=may_wait)
-            if request is not None:
-                disturbances += tuple((kind, "") for kind in faults_of_nodes(fake, request))
-            self._pauses.note_point(strand, disturbances)
+            node_faults = () if request is None else faults_of_nodes(fake, request)
+            target = Target(fake.fixture, route, node_faults, may_wait)
+            self._pauses.note_point(strand, possible_disturbances(target))
 
     def _pause(
         self, strand: Strand, disturbances: Sequence[Disturbance], kinds: Collection[str]
