@@ -77,6 +77,11 @@ class Disturbance(NamedTuple):
         return f"{self.strand}.{self.point} {self.kind}{f' {self.detail}' * bool(self.detail)}"
 
     @property
+    def point_id(self) -> tuple[str, int]:
+        """The strand and the number of the point, as ``Point.id``."""
+        return self.strand, self.point
+
+    @property
     def ends_call(self) -> bool:
         """Return whether the disturbance determines its call's outcome; a call can have one
         such disturbance.

@@ -116,7 +116,12 @@ class Point(NamedTuple):
     at_us: int = 0
 
     @property
-    def place(self) -> tuple[str, int, Choices]:
+    def id(self) -> tuple[str, int]:
+        """The strand and the number, by which a schedule names the point."""
+        return self.strand, self.number
+
+    @property
+    def without_state(self) -> tuple[str, int, Choices]:
         """The point without what differs from trial to trial."""
         return self.strand, self.number, self.choices
 

@@ -94,10 +94,8 @@ class Exploration:
         covered = tally.coverage
         self._ranges = {name: calls for name, calls in covered.calls.items() if calls[1]}
         self.calls = {name: most for name, (_, most) in self._ranges.items()}
-        places = dict.fromkeys(
-            (point.strand, point.number) for point in covered.points if point.choices
-        )
-        self.points = dict(Counter(strand for strand, _ in places))
+        ids = dict.fromkeys(point.id for point in covered.points if point.choices)
+        self.points = dict(Counter(strand for strand, _ in ids))
         self.kinds = dict(covered.kinds)
         missing = [kind for kind in kinds_to_name if kind not in covered.kinds]
         reachable = covered.possible - covered.attempted

@@ -152,9 +152,10 @@ def likely_disturbances(trial: Trial) -> Iterator[_Added]:
     last = trial.last_disturbance
     if last is None:
         return
-    places = [(point.strand, point.number) for point in trial.points]
-    place = last.strand, last.point
-    after = trial.points[places.index(place) + 1 :] if place in places else trial.points[1:]
+    ids = [point.id for point in trial.points]
+    after = (
+        trial.points[ids.index(last.point_id) + 1 :] if last.point_id in ids else trial.points[1:]
+    )
     for disturbance in itertools.chain(_delays(trial, last, after), _ends_of_spans(last, after)):
         yield (disturbance,)
 

@@ -115,9 +115,9 @@ def _plainer(disturbance: Disturbance, trial: Trial, undisturbed: Trial) -> Iter
         return
     points = _points_from(disturbance, trial)
     # A call that is rejected in the trial is a point of the undisturbed trial only.
-    known_places = {point.place for point in points}
+    known_points = {point.without_state for point in points}
     later = _points_from(disturbance, undisturbed)
-    points += [point for point in later if point.place not in known_places]
+    points += [point for point in later if point.without_state not in known_points]
     own_points = [point for point in points if point.strand == disturbance.strand]
     other_points = [point for point in points if point.strand != disturbance.strand]
     near_points = own_points[:NEAR_POINTS] + other_points[:NEAR_POINTS]
@@ -130,9 +130,8 @@ def _plainer(disturbance: Disturbance, trial: Trial, undisturbed: Trial) -> Iter
 
 def _points_from(disturbance: Disturbance, trial: Trial) -> list[Point]:
     """Return the points of a trial from that of a disturbance on."""
-    places = [(point.strand, point.number) for point in trial.points]
-    place = disturbance.strand, disturbance.point
-    return [*trial.points[places.index(place) :]] if place in places else []
+    ids, point_id = [point.id for point in trial.points], disturbance.point_id
+    return [*trial.points[ids.index(point_id) :]] if point_id in ids else []
 
 
 def _single_switches(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:

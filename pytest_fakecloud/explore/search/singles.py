@@ -31,7 +31,7 @@ def singles(trial: Trial, chance: random.Random | None = None) -> tuple[_Schedul
     if chance is not None:
         chance.shuffle(disturbances)
     visits = _visits(trial)
-    disturbances.sort(key=lambda disturbance: visits.get(_place_of(disturbance), 0))
+    disturbances.sort(key=lambda disturbance: visits.get(disturbance.point_id, 0))
     first: list[Disturbance] = []
     others: list[Disturbance] = []
     is_like_another = _likeness(trial)
@@ -42,7 +42,7 @@ def singles(trial: Trial, chance: random.Random | None = None) -> tuple[_Schedul
 
 def _likeness(trial: Trial) -> Callable[[Disturbance], bool]:
     """Return a function: whether a disturbance of a trial probably has the effect of another one."""
-    points = {(point.strand, point.number) for point in trial.points}
+    points = {point.id for point in trial.points}
     touched: dict[tuple[str, int], Footprint] = {}
     strands: dict[str, Footprint] = {}
     for step in trial.steps:
@@ -55,7 +55,7 @@ def _likeness(trial: Trial) -> Callable[[Disturbance], bool]:
     reads_clock = any(READS_CLOCK in step.footprint.touches for step in trial.steps)
 
     def is_like_another(disturbance: Disturbance) -> bool:
-        kind, footprint = disturbance.kind, touched.get(_place_of(disturbance))
+        kind, footprint = disturbance.kind, touched.get(disturbance.point_id)
         before = touched.get((disturbance.strand, disturbance.point - 1))
         if kind in ("jump", "past", "nearly") and disturbance.detail.isdigit():
             return True  # The next known time is the likeliest to matter.
@@ -73,10 +73,6 @@ def _likeness(trial: Trial) -> Callable[[Disturbance], bool]:
         return False
 
     return is_like_another
-
-
-def _place_of(disturbance: Disturbance) -> tuple[str, int]:
-    return disturbance.strand, disturbance.point
 
 
 def _visits(trial: Trial) -> dict[tuple[str, int], int]:

@@ -88,7 +88,7 @@ class Coverage:
     def of(cls, trial: Trial) -> Coverage:
         return cls(
             {name: (strand.calls, strand.calls) for name, strand in trial.strands.items()},
-            {Point(*point.place): None for point in trial.points},
+            {Point(*point.without_state): None for point in trial.points},
             "numbers" in trial.flags,
             {disturbance.kind for disturbance in trial.schedule},
             Counter(disturbance.kind for disturbance in trial.fired),

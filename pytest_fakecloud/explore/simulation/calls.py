@@ -59,7 +59,7 @@ class Calls(Part):
 
     def at_call(self, fake: Fake, request: Request, proceed: Proceed) -> AnyResponse:
         """Handle a request at its endpoint, in the strand's own thread or in the fake's."""
-        if self._current_thread.is_aside():
+        if self._current_thread.is_checking_promise():
             return proceed()
         outside = self._state.outside_calls.of_call(
             -1 if request.client is None else request.client[1]
@@ -198,7 +198,7 @@ class Calls(Part):
         if not self._state.plan.stacks:
             return
         strand, _ = self._strand_of(request)
-        if strand is None or self._current_thread.is_aside() or self._turns.has_ended:
+        if strand is None or self._current_thread.is_checking_promise() or self._turns.has_ended:
             return
         self._add_line(strand, request)
 
