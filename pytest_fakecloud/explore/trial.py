@@ -50,7 +50,12 @@ class Strategy(Protocol):
 
     places: frozenset[Place]
     moves_time: bool
-    pieces: Begin
+
+    def must_go_on(self, has_only_written: Callable[[], bool]) -> bool:
+        """Return whether the client, worker or delivery that ran last must run until it ends, given
+        whether it has written data of fakes and read none.
+        """
+        ...
 
     def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str: ...
 

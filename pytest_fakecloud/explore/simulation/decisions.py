@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ..disturbances import CLOCK, KINDS, Disturbance, Kind
 from ..footprint import MEMORY, Footprint
@@ -33,8 +34,7 @@ class Decisions(Part):
         """
         if piece is None or piece.state == "ended" or not options or self._strategy is None:
             return options
-        begins_at = self._strategy.pieces
-        if not begins_at or (begins_at == "read" and self._has_only_written(piece)):
+        if not self._strategy.must_go_on(partial(self._has_only_written, piece)):
             return options
         own = [option for option in options if getattr(option, "root", None) is piece]
         if not own:
