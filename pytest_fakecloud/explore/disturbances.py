@@ -77,6 +77,11 @@ class Disturbance(NamedTuple):
         return f"{self.strand}.{self.point} {self.kind}{f' {self.detail}' * bool(self.detail)}"
 
     @property
+    def point_id(self) -> tuple[str, int]:
+        """The strand and the number of the point, as ``Point.id``."""
+        return self.strand, self.point
+
+    @property
     def ends_call(self) -> bool:
         """Return whether the disturbance determines its call's outcome; a call can have one
         such disturbance.
@@ -165,8 +170,6 @@ _Role: TypeAlias = Literal[
 class _Row(NamedTuple):
     """What a kind of disturbance is, beside the code that applies it."""
 
-    turn: int
-    """The position at which the kind has its turn, the clearest explanation first."""
     roles: tuple[_Role, ...] = ()
     words: str = ""
     """How the story describes it; the code that applies it fills the gaps."""
@@ -180,67 +183,72 @@ class _Row(NamedTuple):
 KINDS: dict[Kind, _Row] = {
     # Before a call. The clock moves to the next known time, to a millisecond before or a second after
     # it, or by a short span.
-    "jump": _Row(9, ("pause",), _PAUSES, _KNOWN_TIME, _next_known_time),
-    "nearly": _Row(19, ("pause",), _PAUSES, _KNOWN_TIME, _next_known_time),
-    "past": _Row(10, ("pause",), _PAUSES, _KNOWN_TIME, _next_known_time),
-    "tick": _Row(21, ("pause",), _PAUSES, _TICK),
+    "jump": _Row(("pause",), _PAUSES, _KNOWN_TIME, _next_known_time),
+    "nearly": _Row(("pause",), _PAUSES, _KNOWN_TIME, _next_known_time),
+    "past": _Row(("pause",), _PAUSES, _KNOWN_TIME, _next_known_time),
+    "tick": _Row(("pause",), _PAUSES, _TICK),
     # One strand pauses.
-    "delay": _Row(17, ("pause", "delay"), _PAUSES, _SPAN_OR_DUE),
+    "delay": _Row(("pause", "delay"), _PAUSES, _SPAN_OR_DUE),
     # Another strand runs first.
-    "switch": _Row(3, ("order",), "before {} continues", _STRAND),
+    "switch": _Row(("order",), "before {} continues", _STRAND),
     # The members of a consumer group change, or its last commit is lost.
-    "rebalance": _Row(23, ("repeat", "of fake"), "{} rebalances"),
-    "redeliver": _Row(22, ("repeat", "of fake"), "the last commit of {} is lost"),
+    "rebalance": _Row(("repeat", "of fake"), "{} rebalances"),
+    "redeliver": _Row(("repeat", "of fake"), "the last commit of {} is lost"),
     # The token of a fake changes, and the code learns it later; changes of an index stay pending.
     "rotate_token": _Row(
-        25, ("loss", "loss of all", "lasting", "of fake"),
+        ("loss", "loss of all", "lasting", "of fake"),
         "the token of {} is rotated; the code has the new one after {}",
     ),
-    "hold": _Row(24, ("lasting", "of fake"), "changes of {} stay pending for {}"),
+    "hold": _Row(("lasting", "of fake"), "changes of {} stay pending for {}"),
     # A slot of a cluster moves, or is moving.
-    "moved": _Row(14, ("of fake",), "slot {} of {} moves to {}"),
-    "ask": _Row(15, ("of fake",), "slot {} of {} is moving to {}"),
+    "moved": _Row(("of fake",), "slot {} of {} moves to {}"),
+    "ask": _Row(("of fake",), "slot {} of {} is moving to {}"),
     # A client is separated from a fake.
-    "partition": _Row(20, ("loss",), "is cut off from {} for {} s", _SPAN),
-    "crash": _Row(1, ("loss", "repeat"), "crashes"),
+    "partition": _Row(("loss",), "is cut off from {} for {} s", _SPAN),
+    "crash": _Row(("loss", "repeat"), "crashes"),
     # At a call: faults.
-    "respond": _Row(12, ("fault", "loss"), "is rejected with {}", _STATUS),
-    "drop": _Row(11, ("fault", "loss"), "is lost before it arrives"),
+    "respond": _Row(("fault", "loss"), "is rejected with {}", _STATUS),
+    "drop": _Row(("fault", "loss"), "is lost before it arrives"),
     "lose_response": _Row(
-        2, ("fault", "loss", "repeat"), "succeeds, but its answer is lost"
+        ("fault", "loss", "repeat"), "succeeds, but its answer is lost"
     ),
     "failover": _Row(
-        13, ("fault",), "is lost, because its node fails and a replica takes over"
+        ("fault",), "is lost, because its node fails and a replica takes over"
     ),
-    "cluster_down": _Row(16, ("fault",), "is rejected, because the cluster is down"),
+    "cluster_down": _Row(("fault",), "is rejected, because the cluster is down"),
     "duplicate": _Row(
-        8, ("fault", "delivery", "repeat"), "arrives twice", of_delivery=" twice"
+        ("fault", "delivery", "repeat"), "arrives twice", of_delivery=" twice"
     ),
     # After a call: its answer is delayed, or another strand runs before the code receives it.
-    "slow": _Row(18, ("delay",), "receives its answer {} later", _SPAN, _delay_of_next_call),
+    "slow": _Row(("delay",), "receives its answer {} later", _SPAN, _delay_of_next_call),
     "late": _Row(
-        4, ("order",), "before {} receives its answer", _STRAND, _switch_at_next_call
+        ("order",), "before {} receives its answer", _STRAND, _switch_at_next_call
     ),
     # Another strand runs before the code continues after a sleep or a lock.
-    "wake": _Row(5, ("order",), "before {} continues", _STRAND),
+    "wake": _Row(("order",), "before {} continues", _STRAND),
     # At the start of a delivery: the queue loses the answer, the answer and further attempts are lost,
     # or attempts do not reach the destination.
     "crash_after_response": _Row(
-        0, ("delivery", "loss", "repeat"), of_delivery="; the queue loses the answer"
+        ("delivery", "loss", "repeat"), of_delivery="; the queue loses the answer"
     ),
     "fail": _Row(
-        6, ("delivery", "loss", "repeat"), "", _ATTEMPTS, _fewer_attempts, "; the answer is lost"
+        ("delivery", "loss", "repeat"), "", _ATTEMPTS, _fewer_attempts, "; the answer is lost"
     ),
     "unreachable": _Row(
-        7, ("delivery", "loss"), "", _ATTEMPTS, _fewer_attempts, ", which is unreachable"
+        ("delivery", "loss"), "", _ATTEMPTS, _fewer_attempts, ", which is unreachable"
     ),
     # In a whole trial: other random numbers.
-    "numbers": _Row(26, (), "draws other random numbers, of series {}"),
+    "numbers": _Row((), "draws other random numbers, of series {}"),
 }  # fmt: skip
 """All kinds, in the order in which disturbances of one point are applied."""
 _ORDER = {kind: at for at, kind in enumerate(KINDS)}
-TRIED: tuple[Kind, ...] = tuple(sorted(KINDS, key=lambda kind: KINDS[kind].turn))
-"""The order in which kinds take turns: first those that give the clearest explanations."""
+RANKED: tuple[Kind, ...] = (
+    "crash_after_response", "crash", "lose_response", "switch", "late", "wake", "fail", "unreachable",
+    "duplicate", "jump", "past", "drop", "respond", "failover", "moved", "ask", "cluster_down", "delay",
+    "slow", "nearly", "partition", "tick", "redeliver", "rebalance", "hold", "rotate_token", "numbers",
+)  # fmt: skip
+"""All kinds in the order in which the search tries them, the clearest explanations first."""
+RANKS = {kind: rank for rank, kind in enumerate(RANKED)}
 
 
 def with_role(role: _Role) -> frozenset[Kind]:

@@ -52,7 +52,7 @@ def explore(
     """Run code under many schedules; raise an error with the smallest one that breaks a promise.
 
     A schedule is a list of disturbances: faults, crashes, orders of calls, slow clients, repeated
-    deliveries (see ``schedule.Kind``). Before each trial, the fakes return to their baseline.
+    deliveries (see ``disturbances.Kind``). Before each trial, the fakes return to their baseline.
     Queues deliver their messages. An ``AssertionError`` of ``check`` or of the code breaks the promise;
     any other exception of the code means that this client gave up.
 

@@ -61,7 +61,8 @@ class Judge:
             for entry in (recorder.entries if plan.stacks else ())
             if isinstance(entry, Call) and entry.number > number
         ]
-        anomalies = self._anomalies(trial)
+        # A search that has found a broken promise shows no anomalies.
+        anomalies = self._anomalies(trial) if broken is None else []
         reported = [anomaly for anomaly in anomalies if self.is_last or anomaly.name not in LAST]
         if broken is None and reported and not self.has_promise:
             broken = AnomalyError(reported[0])

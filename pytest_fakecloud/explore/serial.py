@@ -67,15 +67,19 @@ class InOnePiece:
     moves_time = False
 
     def __init__(self, order: Pieces) -> None:
-        self.pieces = order.begin
+        self._begin = order.begin
         self._choices = order.choices
         self._choices_made: list[tuple[int, int]] = []
         """The choices so far, each with the number of strands that could run."""
         self._latest = ""
 
+    def must_go_on(self, has_only_written: Callable[[], bool]) -> bool:
+        # A piece that begins at the first read may still let others run after a write.
+        return self._begin == "start" or (self._begin == "read" and not has_only_written())
+
     def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str:
         programs = {StrandName.of(option).program for option in options}
-        goes_on = self.pieces == "start" or len(programs) == 1
+        goes_on = self._begin == "start" or len(programs) == 1
         if self._latest not in options or not goes_on:
             at = len(self._choices_made)
             choice = self._choices[at] if at < len(self._choices) else 0

@@ -50,7 +50,12 @@ class Strategy(Protocol):
 
     places: frozenset[Place]
     moves_time: bool
-    pieces: Begin
+
+    def must_go_on(self, has_only_written: Callable[[], bool]) -> bool:
+        """Return whether the client, worker or delivery that ran last must run until it ends, given
+        whether it has written data of fakes and read none.
+        """
+        ...
 
     def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str: ...
 
@@ -116,7 +121,12 @@ class Point(NamedTuple):
     at_us: int = 0
 
     @property
-    def place(self) -> tuple[str, int, Choices]:
+    def id(self) -> tuple[str, int]:
+        """The strand and the number, by which a schedule names the point."""
+        return self.strand, self.number
+
+    @property
+    def without_state(self) -> tuple[str, int, Choices]:
         """The point without what differs from trial to trial."""
         return self.strand, self.number, self.choices
 

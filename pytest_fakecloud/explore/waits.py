@@ -12,14 +12,12 @@ from ..core.errors import ContractError
 from ..core.signals import Signal
 from ..core.timers import monotonic, to_datetime
 from .fakes import HORIZON_US
+from .limits import EARLIER_THREADS
 from .simulation.pool import ABANDONED
 from .simulation.strands import pause
 
 if TYPE_CHECKING:
     from .world import World
-
-_PATIENCE_SECONDS = 1.0
-"""Maximum real seconds that a wait of a check grants threads from before the exploration."""
 
 
 class Waits:
@@ -86,7 +84,7 @@ class Waits:
         if timeout != 0 and not has_news():
             if simulation is not None and strand is not None:
                 until = None if timeout is None else world.now_us() + math.ceil(timeout * 1e6)
-                simulation.waits.wait_for(strand, has_news, until, "answer")
+                simulation.waits.wait_for(strand, has_news, until)
             elif not self.until(has_news, timeout):
                 _wait_really(has_news, timeout)
             if not has_news():
@@ -148,7 +146,7 @@ class Waits:
             if thread is not me and not thread.name.startswith(("fakecloud-", ABANDONED))
         ]
         if all(thread in self._earlier_threads for thread in others):
-            return min(timeout, _PATIENCE_SECONDS) if others else 0.0
+            return min(timeout, EARLIER_THREADS) if others else 0.0
         return timeout
 
     def _check_promise(self, seconds: float | None) -> None:

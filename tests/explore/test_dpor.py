@@ -23,7 +23,7 @@ from pytest_fakecloud.explore.promises import Promises
 from pytest_fakecloud.explore.search.dpor import Branch, Interleavings, decided_places
 from pytest_fakecloud.explore.simulation.scheduler import Simulation
 from pytest_fakecloud.explore.simulation.state import Subject
-from pytest_fakecloud.explore.trial import Begin, Place, Plan, Program, Step, Trial
+from pytest_fakecloud.explore.trial import Place, Plan, Program, Step, Trial
 
 from ..budget import cases
 from .conftest import expects
@@ -36,14 +36,15 @@ Clients = Mapping[str, Callable[[], object]]
 class Everything:
     """A strategy that runs every interleaving, for comparison with the reduction."""
 
-    pieces: Begin = ""
-
     def __init__(self, *, late: bool, moves_time: bool = False) -> None:
         self.moves_time = moves_time
         self.places = decided_places(late=late)
         self._trail: list[tuple[int, int]] = []
         self._depth = 0
         self._begun = False
+
+    def must_go_on(self, has_only_written: Callable[[], bool]) -> bool:
+        return False
 
     def strategy(self) -> Everything:
         return self
@@ -80,13 +81,14 @@ class Everything:
 class Reduced:
     """A strategy that runs each distinct interleaving once."""
 
-    pieces: Begin = ""
-
     def __init__(self, *, late: bool, moves_time: bool = False) -> None:
         self.tree = Interleavings(Branch(late=late, moves_time=moves_time))
         self.moves_time = moves_time
         self.places = decided_places(late=late)
         self._interleaving = self.tree.root.strategy()
+
+    def must_go_on(self, has_only_written: Callable[[], bool]) -> bool:
+        return False
 
     def strategy(self) -> Reduced:
         return self

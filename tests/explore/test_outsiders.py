@@ -25,6 +25,7 @@ from werkzeug import Request, Response
 
 from pytest_fakecloud import Cloud, History, KVServer
 from pytest_fakecloud.core.timers import monotonic
+from pytest_fakecloud.explore.limits import CHECKS_AT_START
 from pytest_fakecloud.explore.simulation import outsiders
 
 from ..harness import apart
@@ -99,7 +100,7 @@ def test_a_thread_that_stays_idle_holds_up_no_trial(
     result = cloud.explore([increment, increment], check, budget=20)
     assert result.tried > 3
     # One at the first trial's end, besides those at the start, and a few on a busy machine.
-    assert len(pauses) < outsiders._CHECKS_AT_START + result.tried
+    assert len(pauses) < CHECKS_AT_START + result.tried
 
 
 @pytest.mark.parametrize("transport", ["HTTP", "Redis protocol"])
@@ -206,7 +207,7 @@ def test_several_clients_of_a_running_application_are_an_error(
     cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch, kind: str, late: str
 ) -> None:
     """The error is the same whichever request reaches a fake first."""
-    monkeypatch.setattr(outsiders, "_CHECKS", 2)
+    monkeypatch.setattr(outsiders, "CHECKS_OF_OUTSIDERS", 2)
     app, redis = FastAPI(), Redis(kv.url, kv.token, rest_retries=0)
     gates: list[threading.Event] = []
 

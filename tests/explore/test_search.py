@@ -20,9 +20,12 @@ from pytest_fakecloud.explore.options import Options
 from pytest_fakecloud.explore.process.loops import OwnLoop
 from pytest_fakecloud.explore.programs import programs_of
 from pytest_fakecloud.explore.schedule import Schedule
+from pytest_fakecloud.explore.search.explorer import Explorer, Phase, Share
+from pytest_fakecloud.explore.search.lookahead import Lookahead
 from pytest_fakecloud.explore.search.shrinking import minimal, smallest
+from pytest_fakecloud.explore.search.sources import Source
 from pytest_fakecloud.explore.search.store import key_of
-from pytest_fakecloud.explore.search.tally import Coverage
+from pytest_fakecloud.explore.search.tally import Coverage, budget_of
 from pytest_fakecloud.explore.simulation.connections import Connections
 from pytest_fakecloud.explore.simulation.current_thread import CurrentThread
 from pytest_fakecloud.explore.simulation.log import TrialLog
@@ -319,3 +322,35 @@ def test_the_key_of_stored_failures_is_the_same_in_every_process() -> None:
 
 def is_zero() -> bool:
     return time.time() == 0
+
+
+class _Repeats(Source):
+    """A source of the undisturbed plan that ends after some number of trials."""
+
+    counter = "drawn"
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.trials = 0
+
+    def next_plan(self) -> Plan | None:
+        self.is_over = self.trials == self.most
+        return None if self.is_over else Plan()
+
+    def learn(self, trial: Trial) -> None:
+        self.trials += 1
+
+
+@pytest.mark.parametrize(("most", "trials"), [(0, 0), (3, 3), (1_000, 5)])
+def test_a_source_plays_until_it_or_the_budget_ends(
+    cloud: Cloud, redis: Redis, most: int, trials: int
+) -> None:
+    def visit() -> None:
+        redis.incr("visits")
+
+    source, budget = _Repeats(most), budget_of(5)
+    with playing(cloud, programs_of(visit, ()), holds, Options()) as player:
+        undisturbed = player.play(Plan.first())
+        explorer = Explorer(player, Lookahead(player), undisturbed, budget, seed=1)
+        assert explorer.play_phase(Phase([Share(source)], budget)) is None
+    assert (source.trials, player.tally.counts["drawn"], player.tally.tried) == (trials,) * 3

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import itertools
 import multiprocessing
 import os
 import pickle
@@ -21,7 +20,6 @@ import signal
 import socket
 import sys
 import warnings
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from multiprocessing.connection import Connection
@@ -103,42 +101,27 @@ class Ahead(Lookahead):
         """The plans that have been offered, and are not done yet."""
         self._played: dict[Plan, Trial | None] = {}
 
-    def through(self, plans: Iterable[Plan]) -> Iterator[Plan]:
-        """Yield plans, and play them and those that follow, whatever the earlier outcomes are."""
-        coming_plans: deque[Plan] = deque()
-        source = iter(plans)
-        window = self.processes * _WINDOW
-        while True:
-            while len(coming_plans) <= window and (plan := next(source, None)) is not None:
-                coming_plans.append(plan)
-            if not coming_plans:
-                return
-            self.offer(coming_plans)
-            yield coming_plans.popleft()
+    def offer(self, upcoming: Iterator[Plan]) -> None:
+        """Let the processes play plans, whatever the outcomes of those before them are.
 
-    def below(self, tree: Interleavings) -> Iterator[Branch]:
-        """Yield the branches of a tree, and play parts of it; the caller learns from each branch."""
-        while (branch := tree.next()) is not None:
-            coming_branches = itertools.islice(tree.upcoming(), self.processes)
-            self.offer(Plan(orders=following) for following in (branch, *coming_branches))
-            yield branch
-
-    def offer(self, plans: Iterable[Plan]) -> None:
-        """Let the processes, if there are any, play plans that have not been offered yet."""
+        Each process also plays branches below the one that it gets, so they get fewer of them.
+        """
         while self._missing:
             self._start()
-        if not self._processes:
+        for number, plan in enumerate(upcoming):
+            if number >= self.processes * (_WINDOW if plan.orders is None else 1):
+                return
+            self._offer(plan)
+
+    def _offer(self, plan: Plan) -> None:
+        """Let the processes, if there are any, play a plan that has not been offered yet."""
+        is_known = plan.orders is None and plan.schedule in self._player.outcomes
+        if plan in self._played or is_known or self._part_with(plan) is not None:
             return
-        assert self._offers is not None
-        for plan in plans:
-            if plan in self._played or (
-                plan.orders is None and plan.schedule in self._player.outcomes
-            ):
-                continue
-            if self._part_with(plan) is None:
-                with contextlib.suppress(OSError):  # It is offered again soon, or too long.
-                    self._offers.send(pickle.dumps(plan))
-                    self._offered.add(plan)
+        if self._processes and self._offers is not None:
+            with contextlib.suppress(OSError):  # It is offered again soon, or too long.
+                self._offers.send(pickle.dumps(plan))
+                self._offered.add(plan)
 
     def take(self, plan: Plan) -> Trial | None:
         """Return a trial of another process, or None if the plan has to be played in this one."""

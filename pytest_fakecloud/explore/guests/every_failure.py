@@ -110,8 +110,8 @@ def _fail_each_call(
                 continue  # a fault of clusters, at another call
             disturbance = Disturbance(point.strand, point.number, fault, detail)
             trial = player.play(Plan(Schedule([disturbance])))
-            places = {(line.strand, line.point): line.call for line in reversed(trial.call_lines)}
-            call = places.get((point.strand, point.number))
+            calls = {(line.strand, line.point): line.call for line in reversed(trial.call_lines)}
+            call = calls.get(point.id)
             if call is None or disturbance not in trial.fired:
                 raise ContractError(
                     f"{disturbance} was to fail, but a further trial did not make this call: each trial "

@@ -164,7 +164,7 @@ class Examination:
     # -- lost writes
 
     def trust(self, player: Player, undisturbed: Trial) -> Trust:
-        """Leave out each write of the undisturbed trial in turn, and see whether the promise breaks.
+        """Leave out each write of the undisturbed trial, and see whether the promise breaks.
 
         Raises ``ContractError`` if the promise notices no lost write and reads nothing that a trial
         wrote.

@@ -19,6 +19,7 @@ from ...core.libraries import is_library
 from ...core.threads import DaemonThread, start_thread
 from ...process.replace import Function, Patch
 from ..clients import functions_of
+from ..limits import END_OF_LOCK
 from ..trial import Program
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ _MAKERS_OF_LOCKS = ("threading", "queue", __name__)
 """Modules that create locks for their callers."""
 _MAKERS_OF_THREADS = (DaemonThread.__init__.__code__, start_thread.__code__)
 """Functions that create and start the threads of this package."""
-_ENDING = 0.5
-"""Wall-clock seconds to wait, at the end of a trial, for a lock that another strand holds."""
 _DEPTH = 3
 """Maximum number of references to follow from a program to a lock or a sleep."""
 _MOST_ITEMS = 100
@@ -64,7 +63,7 @@ class _SharedLock:
         while not (acquired := self._real.acquire(False)):
             if not blocking or (until is not None and self._world.now_us() >= until):
                 break
-            simulation.waits.wait_for(strand, self._is_free, until, "lock")
+            simulation.waits.wait_for(strand, self._is_free, until, for_thread=True)
         simulation.state.touch_lock(self.name)
         return bool(acquired)
 
@@ -72,7 +71,7 @@ class _SharedLock:
         """Acquire the lock in a thread that is not explored, or at the end of a trial."""
         thread = self._world.current_thread
         if blocking and thread.has_ended() and thread.host() is not None:
-            if self._real.acquire(True, _ENDING):
+            if self._real.acquire(True, END_OF_LOCK):
                 return True
             raise Crash
         return bool(self._real.acquire(blocking, timeout))

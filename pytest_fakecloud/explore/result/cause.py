@@ -25,7 +25,7 @@ from ..disturbances import ORDERS, SWITCHES, Disturbance
 from ..names import StrandName
 from ..schedule import Schedule
 from ..trial import Line, Trial
-from .changes import Change, calls_by_place, request_of
+from .changes import Change, calls_by_id, request_of
 
 _Key: TypeAlias = tuple[str, int, object]
 """A strand, the number of one of its calls, and what that call is."""
@@ -371,7 +371,7 @@ def _keyed(trial: Trial) -> Iterator[tuple[Line, list[_Key]]]:
 
     A delivery can have another number in another trial, so it is also found by its calls alone.
     """
-    for (strand, number), line in calls_by_place(trial).items():
+    for (strand, number), line in calls_by_id(trial).items():
         assert line.call is not None
         if StrandName.of(strand).is_delivery:
             request = request_of(line.call)

@@ -18,7 +18,7 @@ from ..disturbances import Disturbance
 from ..schedule import Schedule
 from ..trial import Line, Trial
 
-_Place = tuple[str, int]
+_CallId = tuple[str, int]
 """A strand, and the number of one of its calls."""
 _Pair = tuple[Line | None, Line | None]
 """A call without the disturbance, and one with it; None for a call that is not made."""
@@ -71,9 +71,9 @@ def _change(disturbance: Disturbance, without: Trial, applied: Trial) -> Change:
     return Change(disturbance, sides)
 
 
-def calls_by_place(trial: Trial) -> dict[_Place, Line]:
+def calls_by_id(trial: Trial) -> dict[_CallId, Line]:
     """Return the calls of a trial, in their order, by strand and number within it."""
-    calls: dict[_Place, Line] = {}
+    calls: dict[_CallId, Line] = {}
     numbers: defaultdict[str, int] = defaultdict(int)
     for line in trial.call_lines:
         numbers[line.strand] += 1
@@ -87,9 +87,9 @@ def request_of(call: Call) -> tuple[str, bytes]:
 
 def _other_calls(disturbance: Disturbance, without: Trial, applied: Trial) -> Iterator[_Pair]:
     """Yield the calls that the other side does not have: first those without the disturbance."""
-    calls, others = calls_by_place(without), calls_by_place(applied)
-    for place in {**calls, **others}:
-        call, other = calls.get(place), others.get(place)
+    calls, others = calls_by_id(without), calls_by_id(applied)
+    for call_id in {**calls, **others}:
+        call, other = calls.get(call_id), others.get(call_id)
         if call is None or other is None:
             yield call, other
         elif (
@@ -104,10 +104,10 @@ def _other_orders(without: Trial, applied: Trial) -> Iterator[tuple[Touch, _Pair
     """Yield the data that the same calls access in another order, with the call that comes first in
     each side.
     """
-    calls, others = calls_by_place(without), calls_by_place(applied)
+    calls, others = calls_by_id(without), calls_by_id(applied)
     orders, other_orders = _orders(calls), _orders(others)
-    for touch, places in orders.items():
-        pairs = zip(places, other_orders.get(touch, ()), strict=False)
+    for touch, call_ids in orders.items():
+        pairs = zip(call_ids, other_orders.get(touch, ()), strict=False)
         for first, second in pairs:
             call, other = calls[first], others[second]
             writes = {data.read for data in (*call.data, *other.data) if data.writes}
@@ -116,13 +116,13 @@ def _other_orders(without: Trial, applied: Trial) -> Iterator[tuple[Touch, _Pair
                 break
 
 
-def _orders(calls: Mapping[_Place, Line]) -> dict[Touch, list[_Place]]:
-    """Return the places of the calls that access each piece of data, without those of queues."""
-    orders: defaultdict[Touch, list[_Place]] = defaultdict(list)
-    for place, line in calls.items():
+def _orders(calls: Mapping[_CallId, Line]) -> dict[Touch, list[_CallId]]:
+    """Return the calls that access each piece of data, without those of queues."""
+    orders: defaultdict[Touch, list[_CallId]] = defaultdict(list)
+    for call_id, line in calls.items():
         for touch in dict.fromkeys(touch.read for touch in line.data):
             if line.call is not None and line.call.service != "queue":
-                orders[touch].append(place)
+                orders[touch].append(call_id)
     return orders
 
 

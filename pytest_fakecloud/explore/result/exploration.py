@@ -87,17 +87,15 @@ class Exploration:
 
     def __init__(self, tally: Tally, kinds_to_name: Sequence[str], trust: Trust) -> None:
         self.tried = tally.tried
-        self.orders, self.is_exhaustive = tally.orders.number, tally.orders.is_exhaustive
-        self.singles, self.all_singles = tally.singles, tally.all_singles
-        self.extended, self.drawn = tally.extended, tally.drawn
+        self.orders, self.is_exhaustive = tally.counts["orders"], tally.orders.is_exhaustive
+        self.singles, self.all_singles = tally.counts["singles"], tally.all_singles
+        self.extended, self.drawn = tally.counts["extended"], tally.counts["drawn"]
         self.states, self.last_new_state = tally.states, tally.last_new_state
         covered = tally.coverage
         self._ranges = {name: calls for name, calls in covered.calls.items() if calls[1]}
         self.calls = {name: most for name, (_, most) in self._ranges.items()}
-        places = dict.fromkeys(
-            (point.strand, point.number) for point in covered.points if point.choices
-        )
-        self.points = dict(Counter(strand for strand, _ in places))
+        ids = dict.fromkeys(point.id for point in covered.points if point.choices)
+        self.points = dict(Counter(strand for strand, _ in ids))
         self.kinds = dict(covered.kinds)
         missing = [kind for kind in kinds_to_name if kind not in covered.kinds]
         reachable = covered.possible - covered.attempted
@@ -262,31 +260,33 @@ def _list_of_broken(failures: Results[Failure]) -> str:
 def _summary(tally: Tally) -> str:
     if tally.only_schedule is not None:
         return "the given schedule"
-    orders = tally.orders
+    orders, counts = tally.orders, tally.counts
     inputs = [counted(tally.inputs, "drawn input")] if tally.inputs else []
-    interleavings = counted(orders.number, "distinct interleaving")
+    interleavings = counted(counts["orders"], "distinct interleaving")
     has_all = orders.is_exhaustive or orders.has_all
     if has_all:
-        which = "the only possible interleaving" if orders.number == 1 else f"all {interleavings}"
+        which = (
+            "the only possible interleaving" if counts["orders"] == 1 else f"all {interleavings}"
+        )
         interleavings = f"{which} of calls to the fakes"
     if orders.is_exhaustive:
         interleavings += " (exhaustive)"
-        if not tally.singles:
+        if not counts["singles"]:
             of_inputs = "".join(f" for {text}" for text in inputs)
             return f"{interleavings}{of_inputs} in {tally.seconds:.1f} s"
     parts, tried = inputs, counted(tally.tried, "schedule")
-    if has_all and tally.tried == orders.number:
+    if has_all and tally.tried == counts["orders"]:
         tried = interleavings
-    elif orders.number:
+    elif counts["orders"]:
         parts.append(interleavings)
     if orders.is_complete and not orders.is_exhaustive:
         parts.append("in which the clock moves only when all wait")
     if tally.all_singles:
-        parts.append(_of(tally.singles, tally.all_singles, "of one disturbance"))
-    if tally.extended:
-        parts.append(f"{tally.extended:,} of several")
-    if tally.drawn:
-        parts.append(f"{tally.drawn:,} with other random numbers")
+        parts.append(_of(counts["singles"], tally.all_singles, "of one disturbance"))
+    if counts["extended"]:
+        parts.append(f"{counts['extended']:,} of several")
+    if counts["drawn"]:
+        parts.append(f"{counts['drawn']:,} with other random numbers")
     shown = f"{', '.join(parts)}; " if parts else ""
     return f"{tried} in {tally.seconds:.1f} s ({shown}seed {tally.seed!r})"
 

@@ -46,7 +46,7 @@ def replay_only(player: Player, schedule: Schedule) -> None:
             f"{', '.join(map(str, missed))}. {again}The code may have changed, or makes fewer "
             "calls: run explore() again without schedule="
         )
-    tally.drawn = 1
+    tally.count("drawn")
 
 
 def raise_broken(player: Player, broken: Trial, **options: Any) -> NoReturn:

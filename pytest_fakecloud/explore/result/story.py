@@ -198,23 +198,23 @@ def _calls_to_show(entry: Sequence[Line], decisive: Container[Line]) -> set[Line
     there is space: first the first call from a line that has no other, then writes.
     """
     calls = [line for line in entry if line.call is not None]
-    last_writes = {_place(line): line for line in calls if _writes(line)}
+    last_writes = {_origin(line): line for line in calls if _writes(line)}
     calls_to_show = {line for line in calls if line.is_disturbance or line in decisive} | {
         *last_writes.values()
     }
-    times = Counter(map(_place, calls_to_show))
+    times = Counter(map(_origin, calls_to_show))
     ranks: dict[Line, tuple[int, bool]] = {}
     for line in calls:
         if line not in calls_to_show:
-            ranks[line] = times[_place(line)], not _writes(line)
-            times[_place(line)] += 1
+            ranks[line] = times[_origin(line)], not _writes(line)
+            times[_origin(line)] += 1
     calls_to_show.update(
         sorted(ranks, key=ranks.__getitem__)[: max(0, _SHOWN - len(calls_to_show))]
     )
     return set(calls) if len(calls) - len(calls_to_show) <= _NOT_WORTH_HIDING else calls_to_show
 
 
-def _place(line: Line) -> tuple[str, str, str]:
+def _origin(line: Line) -> tuple[str, str, str]:
     """Return the line of the application that made a call, with the route and the command."""
     assert line.call is not None
     return line.source, line.call.route, str(line.call.facts.get("command"))
@@ -357,8 +357,8 @@ def _named(line: Line, lookups: Lookups) -> str:
 
 def _call_text(line: Line, lookups: Lookups) -> str:
     assert line.call is not None
-    place = f" ({line.source})" if line.source else ""
-    return f"{call_text(line.call, lookups)}{place}"
+    source = f" ({line.source})" if line.source else ""
+    return f"{call_text(line.call, lookups)}{source}"
 
 
 # -- decisive calls --------------------------------------------------------------------------------

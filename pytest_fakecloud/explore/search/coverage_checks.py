@@ -14,7 +14,7 @@ from .tally import SearchBudget, Tally
 
 def check_budget(tally: Tally, budget: SearchBudget) -> None:
     """Raise ``ContractError`` if a time budget ended before the search tried any disturbance."""
-    tried_something = tally.singles or not tally.all_singles or tally.orders.number > 1
+    tried_something = tally.counts["singles"] or not tally.all_singles or tally.counts["orders"] > 1
     if budget.began is None or tried_something or tally.orders.is_exhaustive:
         return
     raise ContractError(
@@ -36,7 +36,7 @@ def check_covered(player: Player, named_kinds: Sequence[str]) -> None:
             f"{', '.join(named_kinds) or 'any disturbance'}. "
             "Pass more clients (for switches), other kinds=, or other services="
         )
-    possible = kinds | SWITCHES if tally.orders.number or kinds & SWITCHES else kinds
+    possible = kinds | SWITCHES if tally.counts["orders"] or kinds & SWITCHES else kinds
     missing = [kind for kind in named_kinds if kind not in possible]
     if missing:
         raise ContractError(

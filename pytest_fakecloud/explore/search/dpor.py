@@ -8,13 +8,13 @@ orders from being run twice (Flanagan and Godefroid, POPL 2005; Abdulla and othe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ..disturbances import CLOCK
 from ..footprint import Footprint
-from ..trial import Begin, Place, Redundant, Step, Trial
+from ..trial import Place, Redundant, Step, Trial
 
 
 def decided_places(*, late: bool) -> frozenset[Place]:
@@ -134,6 +134,8 @@ class Interleavings:
         """Yield the branches that follow, if no trial before them finds others, the next one
         first.
         """
+        if not self._has_begun:
+            yield self.root
         for index in reversed(range(len(self._frames))):
             if (name := self._frames[index].untried()) is not None:
                 yield self._branch(index, name)
@@ -176,8 +178,6 @@ class Interleavings:
 class Interleaving:
     """A strategy that begins with the decisions of a branch, and then makes no step that sleeps."""
 
-    pieces: Begin = ""
-
     def __init__(self, branch: Branch) -> None:
         self.places = decided_places(late=branch.late)
         self.moves_time = branch.moves_time
@@ -187,6 +187,9 @@ class Interleaving:
         """Whether the same steps led to another state: the code depends on more than the fakes."""
         self._decisions: list[Decision] = []
         self._sleeps: list[Mapping[str, Footprint]] = []
+
+    def must_go_on(self, has_only_written: Callable[[], bool]) -> bool:
+        return False
 
     def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str:
         """Return the name of the strand to run next; the first option is the default."""

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
-from ..disturbances import DELAY, DELAYS, DUE, EDGE, KINDS, WINDOWS, Disturbance, Kind, with_role
+from ..disturbances import DELAY, DELAYS, DUE, EDGE, RANKS, WINDOWS, Disturbance, Kind, with_role
 from ..names import StrandName
 from ..schedule import Schedule
 from ..trial import Point, Trial
@@ -32,8 +32,8 @@ retry do; ``likely_disturbances()`` names it, or ``_around_redeliveries()``.
 class Frontier:
     """The schedules that add one disturbance to a trial.
 
-    Numbers of disturbances take turns, so that a long chain of failures is tried as early as
-    others. Kinds of disturbances have more turns the more often they have led to a new state.
+    Numbers of disturbances alternate, so that a long chain of failures is tried as early as
+    others. Kinds of disturbances are tried more often the more often they have led to a new state.
     """
 
     def __init__(self, tally: Tally) -> None:
@@ -69,7 +69,7 @@ class Frontier:
         if not levels:
             return None
         # A bug of few disturbances is likelier than one of many.
-        fewest = min(levels, key=lambda level: level.turns * (level.length - 1))
+        fewest = min(levels, key=lambda level: level.tried * (level.length - 1))
         return fewest.next(self._likelihood)
 
     def _likelihood(self, kind: Kind) -> float:
@@ -103,14 +103,14 @@ class _Level:
         self.length = length
         self._waiting: dict[_Arm, deque[_Extensions]] = {}
         """The schedules of each arm, by the trial that they extend."""
-        self._turns: Counter[_Arm] = Counter()
+        self._tried: Counter[_Arm] = Counter()
 
     def __bool__(self) -> bool:
         return any(self._waiting.values())
 
     @property
-    def turns(self) -> int:
-        return self._turns.total()
+    def tried(self) -> int:
+        return self._tried.total()
 
     def add(self, trial: Trial, extensions: Iterable[tuple[_Why, _Added]]) -> None:
         """Add the schedules that extend a trial."""
@@ -122,9 +122,9 @@ class _Level:
             self._waiting.setdefault(arm, deque()).append(_Extensions(extended, added))
 
     def next(self, likelihood: Callable[[Kind], float]) -> Schedule:
-        """Return the next schedule of the arm with the fewest turns, relative to its likelihood.
+        """Return the next schedule of the arm that was tried least, relative to its likelihood.
 
-        The trials that are extended take turns.
+        The trials that are extended alternate.
         """
 
         def rank(arm: _Arm) -> tuple[float, int]:
@@ -132,10 +132,10 @@ class _Level:
             # A likely disturbance is meant to meet another one, not to reach a state by itself.
             weight = LIKELY_WEIGHT if why in ("likely", "aligned") else likelihood(kind)
             weight *= REPEATED_WEIGHT if why == "repeated" else 1
-            return (self._turns[arm] + 1) / weight, KINDS[kind].turn
+            return (self._tried[arm] + 1) / weight, RANKS[kind]
 
         arm = min((arm for arm, waiting in self._waiting.items() if waiting), key=rank)
-        self._turns[arm] += 1
+        self._tried[arm] += 1
         waiting = self._waiting[arm]
         extensions = waiting.popleft()
         schedule = Schedule((*extensions.extended, *extensions.added.popleft()))
@@ -152,9 +152,10 @@ def likely_disturbances(trial: Trial) -> Iterator[_Added]:
     last = trial.last_disturbance
     if last is None:
         return
-    places = [(point.strand, point.number) for point in trial.points]
-    place = last.strand, last.point
-    after = trial.points[places.index(place) + 1 :] if place in places else trial.points[1:]
+    ids = [point.id for point in trial.points]
+    after = (
+        trial.points[ids.index(last.point_id) + 1 :] if last.point_id in ids else trial.points[1:]
+    )
     for disturbance in itertools.chain(_delays(trial, last, after), _ends_of_spans(last, after)):
         yield (disturbance,)
 

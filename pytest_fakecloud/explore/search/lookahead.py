@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from ..trial import Plan, Trial
-from .dpor import Branch, Interleavings
 from .player import Player
 
 
@@ -15,13 +14,8 @@ class Lookahead:
     def __init__(self, player: Player) -> None:
         self._player = player
 
-    def through(self, plans: Iterable[Plan]) -> Iterator[Plan]:
-        """Yield plans, which must not depend on the outcomes of earlier ones."""
-        return iter(plans)
-
-    def below(self, tree: Interleavings) -> Iterator[Branch]:
-        """Yield the branches of a tree; the caller learns from each branch."""
-        return iter(tree.next, None)
+    def offer(self, upcoming: Iterator[Plan]) -> None:
+        """Let a subclass play some of the plans that a source will probably return next."""
 
     def take(self, plan: Plan) -> Trial | None:
         """Return the trial of a plan that has been played and counted; None if it is not played yet."""

@@ -81,7 +81,7 @@ def _stored_failure(player: Player, store: Store) -> Trial | None:
     schedule = store.load()
     if not schedule:
         return None
-    player.tally.drawn += 1
+    player.tally.count("drawn")
     trial = player.play(Plan(schedule))
     if trial.broken is not None and len(trial.fired) == len(schedule):
         return trial

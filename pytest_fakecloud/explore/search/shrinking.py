@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ..disturbances import KINDS, ORDERS, SWITCHES, TRIED, Disturbance, Kind
+from ..disturbances import ORDERS, RANKED, RANKS, SWITCHES, Disturbance, Kind
 from ..schedule import Schedule
 from ..trial import Plan, Point, Trial
 from .player import Player
@@ -90,7 +90,7 @@ def _rank(schedule: Schedule) -> tuple[int, list[tuple[int, int, int]]]:
 def _rank_of(disturbance: Disturbance) -> tuple[int, int, int]:
     is_number = disturbance.detail.isdigit()
     detail = int(disturbance.detail) if is_number else bool(disturbance.detail)
-    return KINDS[disturbance.kind].turn, detail, disturbance.point
+    return RANKS[disturbance.kind], detail, disturbance.point
 
 
 def _replacements(trial: Trial, undisturbed: Trial, kinds: Collection[Kind]) -> Iterator[Schedule]:
@@ -115,13 +115,13 @@ def _plainer(disturbance: Disturbance, trial: Trial, undisturbed: Trial) -> Iter
         return
     points = _points_from(disturbance, trial)
     # A call that is rejected in the trial is a point of the undisturbed trial only.
-    known_places = {point.place for point in points}
+    known_points = {point.without_state for point in points}
     later = _points_from(disturbance, undisturbed)
-    points += [point for point in later if point.place not in known_places]
+    points += [point for point in later if point.without_state not in known_points]
     own_points = [point for point in points if point.strand == disturbance.strand]
     other_points = [point for point in points if point.strand != disturbance.strand]
     near_points = own_points[:NEAR_POINTS] + other_points[:NEAR_POINTS]
-    kinds = TRIED[: KINDS[disturbance.kind].turn]
+    kinds = RANKED[: RANKS[disturbance.kind]]
     for kind, point in itertools.product(
         [kind for kind in kinds if kind not in ORDERS], near_points
     ):
@@ -130,9 +130,8 @@ def _plainer(disturbance: Disturbance, trial: Trial, undisturbed: Trial) -> Iter
 
 def _points_from(disturbance: Disturbance, trial: Trial) -> list[Point]:
     """Return the points of a trial from that of a disturbance on."""
-    places = [(point.strand, point.number) for point in trial.points]
-    place = disturbance.strand, disturbance.point
-    return [*trial.points[places.index(place) :]] if place in places else []
+    ids, point_id = [point.id for point in trial.points], disturbance.point_id
+    return [*trial.points[ids.index(point_id) :]] if point_id in ids else []
 
 
 def _single_switches(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:

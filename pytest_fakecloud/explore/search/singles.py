@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from ...core.touches import READS_CLOCK
-from ..disturbances import EDGE, KINDS, SWITCHES, Disturbance
+from ..disturbances import EDGE, RANKS, SWITCHES, Disturbance
 from ..footprint import Footprint
 from ..schedule import Schedule
 from ..trial import Trial
@@ -20,7 +20,7 @@ def singles(trial: Trial, chance: random.Random | None = None) -> tuple[_Schedul
     """Return all schedules with one disturbance at a point of a trial: those to try first, and others.
 
     The others probably have the same effect as one of the first, such as a lost answer of a call
-    that writes nothing. In both lists, kinds of disturbances take turns, so that a bug that needs
+    that writes nothing. In both lists, kinds of disturbances alternate, so that a bug that needs
     a certain kind is found after a few rounds. Disturbances of one kind come first at the first
     call that each line of the application makes, then at the second call of that line, and so on.
     With ``chance``, disturbances that are equal in this respect are in random order, and otherwise
@@ -31,18 +31,18 @@ def singles(trial: Trial, chance: random.Random | None = None) -> tuple[_Schedul
     if chance is not None:
         chance.shuffle(disturbances)
     visits = _visits(trial)
-    disturbances.sort(key=lambda disturbance: visits.get(_place_of(disturbance), 0))
+    disturbances.sort(key=lambda disturbance: visits.get(disturbance.point_id, 0))
     first: list[Disturbance] = []
     others: list[Disturbance] = []
     is_like_another = _likeness(trial)
     for disturbance in disturbances:
         (others if is_like_another(disturbance) else first).append(disturbance)
-    return _in_turn(first), _in_turn(others)
+    return _alternating(first), _alternating(others)
 
 
 def _likeness(trial: Trial) -> Callable[[Disturbance], bool]:
     """Return a function: whether a disturbance of a trial probably has the effect of another one."""
-    points = {(point.strand, point.number) for point in trial.points}
+    points = {point.id for point in trial.points}
     touched: dict[tuple[str, int], Footprint] = {}
     strands: dict[str, Footprint] = {}
     for step in trial.steps:
@@ -55,7 +55,7 @@ def _likeness(trial: Trial) -> Callable[[Disturbance], bool]:
     reads_clock = any(READS_CLOCK in step.footprint.touches for step in trial.steps)
 
     def is_like_another(disturbance: Disturbance) -> bool:
-        kind, footprint = disturbance.kind, touched.get(_place_of(disturbance))
+        kind, footprint = disturbance.kind, touched.get(disturbance.point_id)
         before = touched.get((disturbance.strand, disturbance.point - 1))
         if kind in ("jump", "past", "nearly") and disturbance.detail.isdigit():
             return True  # The next known time is the likeliest to matter.
@@ -73,10 +73,6 @@ def _likeness(trial: Trial) -> Callable[[Disturbance], bool]:
         return False
 
     return is_like_another
-
-
-def _place_of(disturbance: Disturbance) -> tuple[str, int]:
-    return disturbance.strand, disturbance.point
 
 
 def _visits(trial: Trial) -> dict[tuple[str, int], int]:
@@ -98,12 +94,12 @@ def _writes(footprint: Footprint) -> bool:
     )
 
 
-def _in_turn(disturbances: Iterable[Disturbance]) -> list[Schedule]:
-    """Return a schedule for each disturbance, so that kinds of disturbances take turns."""
+def _alternating(disturbances: Iterable[Disturbance]) -> list[Schedule]:
+    """Return a schedule for each disturbance, so that kinds of disturbances alternate."""
     by_kind: dict[tuple[int, str], list[Disturbance]] = {}
     for disturbance in disturbances:
         detail = "" if disturbance.kind in SWITCHES else disturbance.detail
-        by_kind.setdefault((KINDS[disturbance.kind].turn, detail), []).append(disturbance)
+        by_kind.setdefault((RANKS[disturbance.kind], detail), []).append(disturbance)
     rounds = itertools.zip_longest(*(by_kind[kind] for kind in sorted(by_kind)))
     return [
         Schedule([disturbance])

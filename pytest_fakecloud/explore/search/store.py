@@ -15,8 +15,8 @@ from ..simulation.state import Subject
 
 
 class Store:
-    """Keeps the failing schedule of one piece of code in pytest's cache, from one trial to the
-    next.
+    """Keeps the failing schedule of one piece of code in pytest's cache, from one run of the
+    tests to the next.
 
     ``cache`` is None for a cloud that no fixture has created, and without pytest's plugin
     ``cacheprovider``: then nothing is kept.

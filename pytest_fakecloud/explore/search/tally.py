@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ...core.errors import ContractError, shown
 from ...core.timers import Duration, duration_us, monotonic
@@ -88,7 +88,7 @@ class Coverage:
     def of(cls, trial: Trial) -> Coverage:
         return cls(
             {name: (strand.calls, strand.calls) for name, strand in trial.strands.items()},
-            {Point(*point.place): None for point in trial.points},
+            {Point(*point.without_state): None for point in trial.points},
             "numbers" in trial.flags,
             {disturbance.kind for disturbance in trial.schedule},
             Counter(disturbance.kind for disturbance in trial.fired),
@@ -128,8 +128,6 @@ class ShownAnomaly(NamedTuple):
 class TriedOrders:
     """The interleavings that a search has tried, and what is known of others."""
 
-    number: int = 0
-    """Distinct interleavings without other disturbances."""
     unfinished_searches: int = 0
     """Number of searches for interleavings that have not ended."""
     ran_all: bool = False
@@ -138,6 +136,8 @@ class TriedOrders:
     """Whether the kinds of disturbances in use can lead to no further interleavings."""
     is_exhaustive: bool = False
     """Whether there are no interleavings except the counted ones, also of late answers and timers."""
+    has_timers: bool = False
+    """Whether the clock could have moved to a timer in any of them, or in the undisturbed trial."""
 
     @property
     def has_all(self) -> bool:
@@ -145,25 +145,28 @@ class TriedOrders:
         return self.ran_all and not self.unfinished_searches
 
     def merge(self, other: TriedOrders) -> None:
-        """Add the interleavings of a search with other inputs."""
-        self.number += other.number
+        """Add what is known from a search with other inputs."""
         self.unfinished_searches += other.unfinished_searches
         self.ran_all = self.ran_all and other.ran_all
         self.is_complete = self.is_complete and other.is_complete
         self.is_exhaustive = self.is_exhaustive and other.is_exhaustive
 
 
+Counted: TypeAlias = Literal["orders", "singles", "extended", "drawn"]
+"""What a trial counts as: a distinct interleaving without other disturbances; a schedule with one
+disturbance; one that adds a disturbance to an earlier one; and a schedule that is tried again with other
+random numbers, or was given or stored.
+"""
+
+
 @dataclass
 class Tally:
     """Numbers of the schedules that a search has tried; ``all_singles`` is the number that exists."""
 
+    counts: Counter[Counted] = field(default_factory=Counter)
+    """The number of trials, without the undisturbed one; each counts against the budget."""
     orders: TriedOrders = field(default_factory=TriedOrders)
-    singles: int = 0
     all_singles: int = 0
-    extended: int = 0
-    """Schedules that add a disturbance to an earlier one."""
-    drawn: int = 0
-    """Schedules tried again with other random numbers, and stored failures."""
     states: int = 0
     """Number of distinct states that trials have reached."""
     last_new_state: int = 0
@@ -185,7 +188,11 @@ class Tally:
     @property
     def tried(self) -> int:
         """The number of trials, without the undisturbed one."""
-        return self.orders.number + self.singles + self.extended + self.drawn
+        return self.counts.total()
+
+    def count(self, counted: Counted) -> None:
+        """Count a trial."""
+        self.counts[counted] += 1
 
     def add(self, trial: Trial, inputs: Mapping[str, Any]) -> None:
         """Add what a trial with these drawn inputs has covered, and the anomalies that it shows."""
@@ -199,11 +206,9 @@ class Tally:
         if other.last_new_state:
             self.last_new_state = self.tried + other.last_new_state
         self.states += other.states
+        self.counts.update(other.counts)
         self.orders.merge(other.orders)
-        self.singles += other.singles
         self.all_singles += other.all_singles
-        self.extended += other.extended
-        self.drawn += other.drawn
         self.coverage.add(other.coverage)
         self.seconds += other.seconds
         self.one_process_reason = self.one_process_reason or other.one_process_reason

@@ -37,7 +37,7 @@ EXTENDED_AHEAD = 4
 them. 1: 2,751.
 """
 SPARE_FOR_SINGLES = 1.25
-"""Factor for the turns of the remaining single disturbances, so that others can follow in the budget.
+"""Factor for the number of the remaining single disturbances, so that others can follow in the budget.
 Not measured.
 """
 LEAST_SINGLES_SHARE, MOST_SINGLES_SHARE = 0.3, 0.8

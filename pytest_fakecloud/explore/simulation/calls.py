@@ -17,7 +17,7 @@ from ..disturbances import PAUSES, Disturbance
 from ..fingerprint import content_of
 from ..footprint import CommandLine, times_in, touches_of_request
 from ..trial import Line
-from .faults import Faults, faults_of_nodes, possible_disturbances, session_of
+from .faults import Faults, Target, faults_of_nodes, possible_disturbances, session_of
 from .pauses import Pauses
 from .served_calls import ServedCalls
 from .stacks import Source, carried_source, describe_places, source_of
@@ -59,7 +59,7 @@ class Calls(Part):
 
     def at_call(self, fake: Fake, request: Request, proceed: Proceed) -> AnyResponse:
         """Handle a request at its endpoint, in the strand's own thread or in the fake's."""
-        if self._current_thread.is_aside():
+        if self._current_thread.is_checking_promise():
             return proceed()
         outside = self._state.outside_calls.of_call(
             -1 if request.client is None else request.client[1]
@@ -170,10 +170,9 @@ class Calls(Part):
     ) -> None:
         if self._state.plan.notes and fake.name in self._state.subject.disturbed:
             route = "" if request is None else request.call.route
-            disturbances = possible_disturbances(fake.fixture, route, may_wait=may_wait)
-            if request is not None:
-                disturbances += tuple((kind, "") for kind in faults_of_nodes(fake, request))
-            self._pauses.note_point(strand, disturbances)
+            node_faults = () if request is None else faults_of_nodes(fake, request)
+            target = Target(fake.fixture, route, node_faults, may_wait)
+            self._pauses.note_point(strand, possible_disturbances(target))
 
     def _pause(
         self, strand: Strand, disturbances: Sequence[Disturbance], kinds: Collection[str]
@@ -199,7 +198,7 @@ class Calls(Part):
         if not self._state.plan.stacks:
             return
         strand, _ = self._strand_of(request)
-        if strand is None or self._current_thread.is_aside() or self._turns.has_ended:
+        if strand is None or self._current_thread.is_checking_promise() or self._turns.has_ended:
             return
         self._add_line(strand, request)
 

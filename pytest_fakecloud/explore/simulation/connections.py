@@ -21,14 +21,9 @@ from typing import Any
 from ...cloud.fake import core_of
 from ...http.hub import Mount
 from ...http.server import RESET_ON_CLOSE, Connection
+from ..limits import ASIDE_WAIT, CHECKS_OF_STREAM, MOST_ASIDE_WAITS
 from .strands import Gate, pause
 
-_MOST_WAITS = 1_000
-"""Number of waits, a hundredth of a second each, for a thread aside, which normally needs less than a
-millisecond.
-"""
-_MOST_CHECKS = 500
-"""Number of checks, a ``pause()`` apart, for which a client waits for the thread of a stream."""
 _CLIENT_PORTS = range(49_152, 65_536)
 _LOCAL = ("127.0.0.1", "localhost")
 
@@ -141,7 +136,7 @@ class MemoryLink(Connection):
     def has_news(self) -> bool:
         """Return whether the client can read bytes, or the end of the connection."""
         until = self.looks + 2  # The first of two looks may have begun before now.
-        for _ in range(_MOST_CHECKS):
+        for _ in range(CHECKS_OF_STREAM):
             if self.sock.sent or self.sock.is_ended:
                 return True
             if not self._streams or self.looks >= until:
@@ -161,7 +156,7 @@ class MemoryLink(Connection):
     # -- the fake's side
 
     def serve(self) -> None:
-        """Fake all requests that have arrived, unless a thread is doing that, or sends a stream."""
+        """Serve all requests that have arrived, unless a thread is doing that, or sends a stream."""
         if self._is_served or self._streams or self.sock.is_closed:
             return
         self._is_served, self.worker = True, threading.get_ident()
@@ -180,7 +175,7 @@ class MemoryLink(Connection):
             self.mount.forget(self)
 
     def _handle_all(self) -> bool:
-        """Fake all requests that have arrived; return whether the connection stays open."""
+        """Serve all requests that have arrived; return whether the connection stays open."""
         while not self._streams:
             try:
                 data = self.sock.recv(1_048_576)
@@ -273,7 +268,7 @@ class MemoryLink(Connection):
     # -- a thread aside
 
     def serve_aside(self, wake: Callable[[], None]) -> None:
-        """Fake the requests in a thread aside, until it waits or has handled them all.
+        """Serve the requests in a thread aside, until it waits or has handled them all.
 
         ``wake()`` wakes an event loop that did not wait for the end.
         """
@@ -297,9 +292,9 @@ class MemoryLink(Connection):
         self._went_back.acquire(0)  # Forget the end of a wait in real time.
         self._runs_aside = True
         go()
-        for _ in range(_MOST_WAITS):
+        for _ in range(MOST_ASIDE_WAITS):
             # At the end of a trial, two threads may wait for one step of the thread aside.
-            if not self._runs_aside or self._went_back.acquire(0.01):
+            if not self._runs_aside or self._went_back.acquire(ASIDE_WAIT):
                 break
 
     def step_back(self) -> None:

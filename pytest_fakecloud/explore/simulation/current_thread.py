@@ -26,8 +26,9 @@ class CurrentThread:
     A thread is **explored** if it runs the code of a strand. Another one can *serve* a call, as those
     of the fakes do; it can be *carried* along by a context, as the pool of an ASGI application is; or
     be *left over* by an earlier trial. The *owner* runs the checks, and the trials. A promise that is
-    checked after every step runs *aside*: in the owner, or in the thread of a strand that has just
-    given up its turn or ended.
+    checked after every step runs in the owner, or in the thread of a strand that has just given up its
+    turn or ended; no thread is explored then. "Whose thread is this?" in docs/contributing/map.md says
+    what a call, a wait, a lock and the clock do in each.
 
     Between trials, no thread is explored.
     """
@@ -46,11 +47,11 @@ class CurrentThread:
         return None if self._trial is None else self._trial.turns.here()
 
     def is_explored(self) -> bool:
-        return not self.is_aside() and self.host() is not None
+        return not self.is_checking_promise() and self.host() is not None
 
     def strand(self) -> Strand | None:
         """Return the explored strand of this thread or, in an event loop, of its current task."""
-        host = None if self.is_aside() else self.host()
+        host = None if self.is_checking_promise() else self.host()
         if host is None or self._trial is None or host.loop.running is None:
             return host
         task = asyncio.current_task(host.loop.running)
@@ -86,16 +87,16 @@ class CurrentThread:
         """
         if self._trial is None:
             return None
-        waiting = (
-            strand for strand in self._trial.strands if strand.is_waiting_for("lock", "join")
-        )
+        waiting = (strand for strand in self._trial.strands if strand.is_waiting_for_thread())
         return self.strand() or self.carried() or self._trial.turns.current or next(waiting, None)
 
     def drawing_for(self) -> Strand | None:
         """Return the strand whose random numbers this thread draws, on whatever thread or loop the
         strand's code runs; None outside of explored code.
         """
-        is_outside = threading.get_ident() == self._owner or self.is_aside() or self.has_ended()
+        is_outside = (
+            threading.get_ident() == self._owner or self.is_checking_promise() or self.has_ended()
+        )
         return None if is_outside else self.working_for()
 
     # -- promises, checks and setup=
@@ -106,7 +107,7 @@ class CurrentThread:
         return is_owner or self.host() is not None or self.is_in_promise()
 
     @contextlib.contextmanager
-    def aside(self) -> Iterator[None]:
+    def checking_promise(self) -> Iterator[None]:
         """Do not explore the calls within the block, which a promise makes."""
         self._of_promise = threading.get_ident()
         try:
@@ -114,7 +115,7 @@ class CurrentThread:
         finally:
             self._of_promise = None
 
-    def is_aside(self) -> bool:
+    def is_checking_promise(self) -> bool:
         """Return whether a promise is being checked after a step, in whatever thread."""
         return self._of_promise is not None
 

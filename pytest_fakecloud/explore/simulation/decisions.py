@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ..disturbances import CLOCK, KINDS, Disturbance, Kind
 from ..footprint import MEMORY, Footprint
@@ -33,8 +34,7 @@ class Decisions(Part):
         """
         if piece is None or piece.state == "ended" or not options or self._strategy is None:
             return options
-        begins_at = self._strategy.pieces
-        if not begins_at or (begins_at == "read" and self._has_only_written(piece)):
+        if not self._strategy.must_go_on(partial(self._has_only_written, piece)):
             return options
         own = [option for option in options if getattr(option, "root", None) is piece]
         if not own:
@@ -53,7 +53,7 @@ class Decisions(Part):
         if len(options) == 1 and not has_steps:
             return options[0]
         names = [option.name for option in options]
-        kind, point = _place_of(options[0])
+        kind, point = _continuation(options[0])
         if has_steps:
             self.end_step(names)
         key = names[0], point, kind
@@ -111,7 +111,7 @@ class Decisions(Part):
     def _begin_step(self, option: Option, options: Sequence[str]) -> None:
         if "timers" not in self._log.flags and self._clock.next_us() is not None:
             self._log.flags.add("timers")
-        place, point = _place_of(option)
+        place, point = _continuation(option)
         enabled_by, barrier = self._enabled_by(option), self._clock.barrier
         step = Step(option.name, place, point, tuple(options), Footprint(), enabled_by, barrier)
         if place != "switch" and self._strategy is not None and "late" in self._strategy.places:
@@ -133,7 +133,7 @@ class Decisions(Part):
         return max(created_by, moved_by)
 
 
-def _place_of(option: Option) -> tuple[Place, int]:
+def _continuation(option: Option) -> tuple[Place, int]:
     """Return where an option continues: its place, and the number of its calls so far."""
     if not isinstance(option, Strand) or option.state == "new":
         return "switch", 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ...cloud.fake import Fake, core_of
 from ...core.errors import ContractError, Crash, ServiceError, listed
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ...kv.engine.replication import Node
     from ...kv.engine.sessions import Session
 
-_AT_CALLS: tuple[Kind, ...] = ("respond", "drop", "lose_response", "crash")
-
 
 class Faults(Part):
     """Applies the disturbances of calls in a trial."""
@@ -42,16 +40,24 @@ class Faults(Part):
         until_us, disturbance = self._partitions.get(key, (0, None))
         return disturbance if until_us > self._fakes.now_us() else None
 
+    def begin_partition(self, strand: Strand, disturbance: Disturbance, fake: Fake) -> int:
+        """Keep a root strand's calls from a fake; return for how many seconds."""
+        span = int(disturbance.detail or PARTITION)
+        until_us = self._fakes.now_us() + span * 1_000_000
+        self._partitions[strand.root.title, fake.name] = until_us, disturbance
+        return span
+
     def apply(
         self, disturbances: Sequence[Disturbance], strand: Strand, fake: Fake, request: Request
     ) -> Disturbance | None:
         """Apply the disturbances before a call, and return the fault of the call, if any."""
         fault = None
-        faults = (*_faults_of(request.call.route), *faults_of_nodes(fake, request))
         for disturbance in disturbances:
-            if disturbance.kind in FAULTS:
-                if disturbance.kind not in faults:
-                    continue
+            kind = disturbance.kind
+            target = Target(fake.fixture, request.call.route, faults_of_nodes(fake, request))
+            if kind not in CALL_KINDS or not CALL_KINDS[kind].is_possible(target):
+                continue
+            if kind in FAULTS:
                 fault = disturbance
             elif not self._apply_before(strand, disturbance, fake, request):
                 continue
@@ -61,83 +67,230 @@ class Faults(Part):
         return fault
 
     def _apply_before(
-        self, strand: Strand, disturbance: Disturbance, fake: Any, request: Request
+        self, strand: Strand, disturbance: Disturbance, fake: Fake, request: Request
     ) -> bool:
         """Apply a disturbance that precedes a call; return whether it was possible."""
-        disturbances = self._fakes.disturbances
-        words, text = KINDS[disturbance.kind].words, ""
-        if disturbance.kind == "crash":
-            strand.root.crashed = strand.crashed = True
-            text = words
-        elif disturbance.kind == "rotate_token":
-            disturbances.rotate(fake)
-            text = words.format(fake.name, seconds(ROTATED_US))
-        elif disturbance.kind == "hold" and fake.fixture == "vector_index":
-            disturbances.hold(fake)
-            text = words.format(fake.name, seconds(HOLD_US))
-        elif disturbance.kind == "partition":
-            span = int(disturbance.detail or PARTITION)
-            until_us = self._fakes.now_us() + span * 1_000_000
-            self._partitions[strand.root.title, fake.name] = until_us, disturbance
-            text = words.format(fake.name, span)
-        elif disturbance.kind in ("rebalance", "redeliver"):
-            group = request.params.get("group")
-            text = words.format(group) if _disturb_group(disturbance.kind, fake, group) else ""
-        elif disturbance.kind in faults_of_nodes(fake, request):
-            slot, target = _disturb_nodes(disturbance.kind, session_of(fake, request), request)
-            text = words.format(slot, fake.name, target.address)
-        if text:
-            self._state.add_line(strand.name, text, disturbances=[disturbance])
-        return bool(text)
+        happen = CALL_KINDS[disturbance.kind].happen
+        gaps = None if happen is None else happen(self, strand, disturbance, fake, request)
+        if gaps is None:
+            return False
+        text = KINDS[disturbance.kind].words.format(*gaps)
+        self._state.add_line(strand.name, text, disturbances=[disturbance])
+        return True
+
+    def rotate_token(self, fake: Fake) -> None:
+        self._fakes.disturbances.rotate(fake)
+
+    def hold(self, fake: Any) -> None:
+        self._fakes.disturbances.hold(fake)
 
     def serve(
         self, fault: Disturbance, fake: Fake, request: Request, proceed: Proceed, line: Line
     ) -> AnyResponse:
         """Serve a call with its fault, and describe the fault in the call's line."""
-        status = int(fault.detail or 503) if fault.kind == "respond" else 503
-        line.disturbances, line.words = (fault,), KINDS[fault.kind].words.format(status)
+        serve = CALL_KINDS[fault.kind].serve
+        assert serve is not None, f"{fault.kind} is a fault that nothing serves"
+        words = KINDS[fault.kind].words
+        line.disturbances, line.words = (fault,), words.format(_status_of(fault))
         request.call.faults = ({"kind": fault.kind, "description": fault.kind},)
-        if fault.kind == "drop":
-            return ConnectionEffect("drop")
-        if fault.kind in ("failover", "cluster_down"):
-            _disturb_nodes(fault.kind, session_of(fake, request), request)
-            if fault.kind == "failover":
-                return ConnectionEffect("drop", reset=True)
-            return Answer(CLUSTER_DOWN, 400, (), "text/plain")  # The port makes a reply of it.
-        if fault.kind == "respond":
-            session = session_of(fake, request)
-            if session is not None:
-                return _loading(session)
-            return injector_of(fake.faults).answers.render(
-                ServiceError(status, HTTPStatus(status).phrase)
-            )
-        response = proceed()
-        if fault.kind == "lose_response":
-            return lost(response)
-        if request.call.route == "consume":
-            line.words += _lost_records(response)
-        return proceed()
+        return serve(fault, fake, request, proceed, line)
+
+
+# -- what happens before a call ----------------------------------------------------------------------
+
+_Gaps: TypeAlias = tuple[object, ...]
+"""What fills the gaps in the words of a kind."""
+
+
+def _crash(
+    faults: Faults, strand: Strand, disturbance: Disturbance, fake: Fake, request: Request
+) -> _Gaps:
+    strand.root.crashed = strand.crashed = True
+    return ()
+
+
+def _rotate_token(
+    faults: Faults, strand: Strand, disturbance: Disturbance, fake: Fake, request: Request
+) -> _Gaps:
+    faults.rotate_token(fake)
+    return fake.name, seconds(ROTATED_US)
+
+
+def _hold(
+    faults: Faults, strand: Strand, disturbance: Disturbance, fake: Fake, request: Request
+) -> _Gaps:
+    faults.hold(fake)
+    return fake.name, seconds(HOLD_US)
+
+
+def _partition(
+    faults: Faults, strand: Strand, disturbance: Disturbance, fake: Fake, request: Request
+) -> _Gaps:
+    return fake.name, faults.begin_partition(strand, disturbance, fake)
+
+
+def _disturb_group(
+    faults: Faults, strand: Strand, disturbance: Disturbance, fake: Any, request: Request
+) -> _Gaps | None:
+    """Disturb the consumer group of a call; return None if the call has none that can be disturbed."""
+    group = request.params.get("group")
+    if not group:
+        return None
+    try:
+        consumer_group = fake.group(group)
+        if disturbance.kind == "redeliver":
+            return (group,) if fake.faults.redeliver(group) else None
+    except ContractError:
+        return None  # No consumer has joined the group yet, or there have been no deliveries.
+    consumer_group.rebalance()
+    return (group,)
+
+
+def _move_slot(
+    faults: Faults, strand: Strand, disturbance: Disturbance, fake: Fake, request: Request
+) -> _Gaps:
+    slot, target = _disturb_nodes(disturbance.kind, session_of(fake, request), request)
+    return slot, fake.name, target.address
+
+
+# -- how a call with a fault is served ---------------------------------------------------------------
+
+
+def _drop(
+    fault: Disturbance, fake: Fake, request: Request, proceed: Proceed, line: Line
+) -> AnyResponse:
+    return ConnectionEffect("drop")
+
+
+def _respond(
+    fault: Disturbance, fake: Fake, request: Request, proceed: Proceed, line: Line
+) -> AnyResponse:
+    session = session_of(fake, request)
+    if session is not None:
+        return _loading(session)
+    status = _status_of(fault)
+    error = ServiceError(status, HTTPStatus(status).phrase)
+    return injector_of(fake.faults).answers.render(error)
+
+
+def _lose_response(
+    fault: Disturbance, fake: Fake, request: Request, proceed: Proceed, line: Line
+) -> AnyResponse:
+    return lost(proceed())
+
+
+def _duplicate(
+    fault: Disturbance, fake: Fake, request: Request, proceed: Proceed, line: Line
+) -> AnyResponse:
+    response = proceed()
+    if request.call.route == "consume":
+        line.words += _lost_records(response)
+    return proceed()
+
+
+def _failover(
+    fault: Disturbance, fake: Fake, request: Request, proceed: Proceed, line: Line
+) -> AnyResponse:
+    _disturb_nodes(fault.kind, session_of(fake, request), request)
+    return ConnectionEffect("drop", reset=True)
+
+
+def _cluster_down(
+    fault: Disturbance, fake: Fake, request: Request, proceed: Proceed, line: Line
+) -> AnyResponse:
+    _disturb_nodes(fault.kind, session_of(fake, request), request)
+    return Answer(CLUSTER_DOWN, 400, (), "text/plain")  # The port makes a reply of it.
+
+
+def _status_of(fault: Disturbance) -> int:
+    return int(fault.detail or 503) if fault.kind == "respond" else 503
+
+
+# -- the table of the kinds of calls -----------------------------------------------------------------
+
+
+class Target(NamedTuple):
+    """A call, as far as it determines which disturbances are possible."""
+
+    fixture: str
+    route: str
+    """Empty for a call that has not been sent yet."""
+    node_faults: tuple[Kind, ...] = ()
+    """The faults of nodes that are possible at the command."""
+    may_wait: bool = True
+
+
+class CallKind(NamedTuple):
+    """Where a kind of disturbance of calls is possible, and what it does there.
+
+    ``pauses`` applies a kind with neither function.
+    """
+
+    is_possible: Callable[[Target], bool]
+    happen: Callable[[Faults, Strand, Disturbance, Fake, Request], _Gaps | None] | None = None
+    """Applies it before the call, and returns what fills the gaps in its words; None if it was not
+    possible.
+    """
+    serve: Callable[[Disturbance, Fake, Request, Proceed, Line], AnyResponse] | None = None
+    """Serves the call with this fault."""
+    details: tuple[str, ...] = ("",)
+    """The details that the search tries."""
+
+
+def _everywhere(target: Target) -> bool:
+    return True
+
+
+def _at_requests(target: Target) -> bool:
+    return target.route != "database-port"
+
+
+def _at_waits(target: Target) -> bool:
+    return target.may_wait
+
+
+def _of_broker(target: Target) -> bool:
+    return target.fixture == "broker"
+
+
+def _of_index(target: Target) -> bool:
+    return target.fixture == "vector_index"
+
+
+def _of_nodes(kind: Kind) -> Callable[[Target], bool]:
+    return lambda target: kind in target.node_faults
+
+
+CALL_KINDS: dict[Kind, CallKind] = {
+    "rebalance": CallKind(_of_broker, _disturb_group),
+    "redeliver": CallKind(_of_broker, _disturb_group),
+    "hold": CallKind(_of_index, _hold),
+    "respond": CallKind(_everywhere, serve=_respond),
+    "drop": CallKind(_everywhere, serve=_drop),
+    "lose_response": CallKind(_everywhere, serve=_lose_response),
+    "crash": CallKind(_everywhere, _crash),
+    "duplicate": CallKind(_at_requests, serve=_duplicate),
+    "delay": CallKind(_at_waits, details=(str(DELAY),)),
+    "slow": CallKind(_at_waits, details=tuple(map(str, SLOW))),
+    "rotate_token": CallKind(_everywhere, _rotate_token),
+    "partition": CallKind(_everywhere, _partition, details=(str(PARTITION),)),
+    "failover": CallKind(_of_nodes("failover"), serve=_failover),
+    "cluster_down": CallKind(_of_nodes("cluster_down"), serve=_cluster_down),
+    "moved": CallKind(_of_nodes("moved"), _move_slot),
+    "ask": CallKind(_of_nodes("ask"), _move_slot),
+}
+"""The disturbances of calls, in the order in which a point lists them."""
 
 
 @functools.cache
-def possible_disturbances(fixture: str, route: str, *, may_wait: bool) -> Choices:
-    """Return the disturbances of a call, which may not have been sent yet, without pauses of
-    all strands.
-    """
-    disturbances: list[tuple[Kind, str]] = []
-    if fixture == "broker":
-        disturbances += [("rebalance", ""), ("redeliver", "")]
-    if fixture == "vector_index":
-        disturbances.append(("hold", ""))
-    disturbances += [(kind, "") for kind in _faults_of(route)]
-    if may_wait:
-        disturbances += [("delay", str(DELAY)), *(("slow", str(span)) for span in SLOW)]
-    return (*disturbances, ("rotate_token", ""), ("partition", str(PARTITION)))
-
-
-def _faults_of(route: str) -> tuple[Kind, ...]:
-    """Return the faults of a call that are possible on its transport."""
-    return _AT_CALLS if route == "database-port" else (*_AT_CALLS, "duplicate")
+def possible_disturbances(target: Target) -> Choices:
+    """Return the disturbances of a call, without pauses of all strands."""
+    return tuple(
+        (kind, detail)
+        for kind, call_kind in CALL_KINDS.items()
+        if call_kind.is_possible(target)
+        for detail in call_kind.details
+    )
 
 
 def faults_of_nodes(fake: Any, request: Request) -> tuple[Kind, ...]:
@@ -168,20 +321,6 @@ def _loading(session: Session) -> Answer:
         session.discard_transaction()
         text = f"EXECABORT Transaction discarded because of: {text}"
     return Answer(text.encode(), 400, (), "text/plain")  # The port makes an error reply of it.
-
-
-def _disturb_group(kind: str, broker: Any, group: str | None) -> bool:
-    """Disturb a consumer group; return whether that was possible."""
-    if broker.fixture != "broker" or not group:
-        return False
-    try:
-        consumer_group = broker.group(group)
-        if kind == "redeliver":
-            return bool(broker.faults.redeliver(group))
-    except ContractError:
-        return False  # No consumer has joined the group yet, or there have been no deliveries.
-    consumer_group.rebalance()
-    return True
 
 
 def _lost_records(answer: AnyResponse) -> str:

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import broken_promise
 from ...core.touches import READS_CLOCK
+from ..limits import OTHER_SERVERS
 from ..names import StrandName
 from .state import Part
 from .strands import Strand, Waiting
 
 if TYPE_CHECKING:
     from ..process.loops import OwnLoop
-
-_SOON = 0.005
-"""Wall-clock seconds to wait for other servers to answer."""
 
 
 class Loops(Part):
@@ -63,14 +61,14 @@ class Loops(Part):
         host = loop.strand
         if (
             host is None
-            or self._current_thread.is_aside()
+            or self._current_thread.is_checking_promise()
             or self._current_thread.host() is not host
         ):
             return False
         self._turns.check_alive(host)
         if self._fakes.clock.driving:
             return True
-        if loop.selector.has_strangers() and loop.selector.has_events(_SOON):
+        if loop.selector.has_strangers() and loop.selector.has_events(OTHER_SERVERS):
             return True
         wake_us = None
         if timeout is not None:
@@ -78,7 +76,7 @@ class Loops(Part):
             self._state.touch([READS_CLOCK])
         host.place = "wake"
         host.points = 0 if host.loop.main_task is None else host.loop.main_task.points
-        self._turns.idle(host, Waiting("loop", loop.selector.has_events, wake_us))
+        self._turns.idle(host, Waiting(loop.selector.has_events, wake_us))
         self._turns.check_alive(host)
         return True
 

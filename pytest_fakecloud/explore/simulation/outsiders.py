@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from ...core.errors import ContractError, Crash
 from ...core.frames import stack_of
 from ...process.clocks import INFRASTRUCTURE, module_of
+from ..limits import CHECKS_AT_START, CHECKS_OF_OUTSIDERS
 from .current_thread import OF_FAKES
 from .pool import is_of_a_strand
 from .stacks import application_frame
@@ -20,10 +21,6 @@ from .watchdog import wakings
 if TYPE_CHECKING:
     from .state import TrialState
 
-_CHECKS = 100
-"""Number of checks for which a trial waits for threads that work."""
-_CHECKS_AT_START = 5
-"""Number of checks, a ``pause()`` apart, before the exploration."""
 _OF_STRANDS = ("explore", "abandoned")
 """How the names of the threads begin that run strands, or have run them."""
 _OWN = (OF_FAKES, *_OF_STRANDS)
@@ -54,7 +51,7 @@ class Outsiders:
             # Python also lists a thread that has failed before it began.
             if thread.is_alive() and not is_own and not _is_of_infrastructure(thread):
                 self._resting[thread] = ()
-        for _ in range(_CHECKS_AT_START if self._resting else 0):
+        for _ in range(CHECKS_AT_START if self._resting else 0):
             # A thread may still be on the way to the place where it rests.
             self._resting = {thread: _stack(thread) for thread in self._resting}
             pause()
@@ -101,7 +98,7 @@ class Outsiders:
         threads = self._all_threads()
         if all(last.get(thread) and self._rests(thread, last[thread]) for thread in threads):
             return
-        for _ in range(_CHECKS):
+        for _ in range(CHECKS_OF_OUTSIDERS):
             # A thread may start another one at any time.
             before = {thread: wakings(thread) for thread in self._all_threads()}
             pause()

@@ -8,6 +8,7 @@ from concurrent.futures.thread import _threads_queues
 from typing import TYPE_CHECKING, Any, cast
 
 from ...core.threads import DaemonThread
+from ..limits import END_OF_STUCK_THREAD, END_OF_THREADS
 from .strands import Gate, Strand
 
 if TYPE_CHECKING:
@@ -15,10 +16,6 @@ if TYPE_CHECKING:
 
 ABANDONED = "abandoned "
 """The beginning of the names of threads that are left running."""
-ENDING = 5.0
-"""Wall-clock seconds to wait for the threads of strands at the end of a trial or of the pool."""
-_STUCK = 0.05
-"""Wall-clock seconds to wait for the end of a thread that still runs explored code."""
 
 
 class _PoolThread(DaemonThread):
@@ -76,7 +73,7 @@ class Threads:
         for thread in self._all:
             if thread.ident is None:
                 continue  # A signal's handler has interrupted its start.
-            thread.join(ENDING if thread in idle else _STUCK)
+            thread.join(END_OF_THREADS if thread in idle else END_OF_STUCK_THREAD)
 
     def after_fork(self) -> None:
         """Forget the threads, which a forked process lacks."""

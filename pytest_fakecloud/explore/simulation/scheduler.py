@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ...core.errors import ContractError, broken_promise, ends_the_test
 from ..disturbances import CLOCK
+from ..limits import CHECKS_OF_BLOCKED, CHECKS_OF_WAITING
 from ..programs import check_has_run
 from ..trial import (
     NO_EFFECTS,
@@ -36,10 +37,6 @@ from .strands import Strand, pause
 from .turns import MOST_CRASHES
 from .workers import MOST_STARTS, Workers
 
-_GRACE_CHECKS = 500
-"""Number of checks, a ``pause()`` apart, before a waiting strand counts as stuck."""
-_PATIENCE_CHECKS = 1_500
-"""Number of these checks before a blocked strand counts as stuck, when no other can run."""
 _LATEST_STEPS = 1_000
 """Number of steps by which the strand is found that does not end."""
 
@@ -147,7 +144,7 @@ class Simulation:
         """
         self.state.check_promises()
         strands = self.state.strands
-        if any(strand.is_waiting_for("lock", "join") for strand in strands):
+        if any(strand.is_waiting_for_thread() for strand in strands):
             self.await_outsiders()
         if len(self._log.steps) > MOST_STEPS:
             raise ContractError(self._endless())
@@ -269,7 +266,7 @@ class Simulation:
 
     def _wait_for_stepped_over(self) -> bool:
         """Wait, in wall-clock time, until another strand can run; return False if none can."""
-        for _ in range(_PATIENCE_CHECKS):
+        for _ in range(CHECKS_OF_BLOCKED):
             pause()
             if self.turns.has_ended:
                 return False
@@ -299,7 +296,7 @@ class Simulation:
             or application_frame(sys._current_frames().get(strand.host.thread.ident))
         ]
         if busy:
-            for _ in range(_GRACE_CHECKS):
+            for _ in range(CHECKS_OF_WAITING):
                 # A thread that is not explored may still release a waiting strand.
                 pause()
                 if self.turns.has_ended or self.state.sleepers or self._runnable_or_restarted():

@@ -33,8 +33,8 @@ class ServedCalls:
 
     def served_here(self) -> Strand | None:
         """Return the strand whose call this thread handles."""
-        is_aside = self._current_thread.is_aside()
-        return None if is_aside else self._by_thread.get(threading.get_ident())
+        is_checking = self._current_thread.is_checking_promise()
+        return None if is_checking else self._by_thread.get(threading.get_ident())
 
     def executing(self) -> Strand | None:
         """Return the strand whose command this thread executes, in a call or by itself."""

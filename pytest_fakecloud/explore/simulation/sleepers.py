@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..limits import CHECKS_OF_SLEEPERS
 from .strands import Strand, pause
 
 if TYPE_CHECKING:
     from .state import TrialState
-
-_CHECKS = 500
-"""Number of checks, a ``pause()`` apart, for which the clock waits for code that it has woken."""
 
 
 class _Sleeper(NamedTuple):
@@ -44,7 +42,7 @@ class Sleepers:
             self._sleepers.remove(sleeper)
             sleeper.wake()
             strand, ready = sleeper.strand, sleeper.strand.waiting.ready
-            for _ in range(_CHECKS):
+            for _ in range(CHECKS_OF_SLEEPERS):
                 sleeps_again = any(other.strand is strand for other in self._sleepers)
                 has_ended = self._state.turns.has_ended
                 if has_ended or sleeps_again or ready is None or ready():

@@ -158,7 +158,7 @@ class TrialState:
         if not self.subject.promises.at_step or self.log.broken is not None:
             return
         # The clients of a promise have the old tokens, as those of the code do.
-        with self.current_thread.aside(), self.fakes.disturbances.old_tokens():
+        with self.current_thread.checking_promise(), self.fakes.disturbances.old_tokens():
             for promise in self.subject.promises.at_step:
                 try:
                     promise(self.operations.history)
@@ -177,7 +177,7 @@ class TrialState:
 
     def touch(self, touches: Collection[Touch]) -> None:
         """Record accesses of the running step to data, before they happen."""
-        if self.current_thread.is_aside():
+        if self.current_thread.is_checking_promise():
             return
         self.fingerprints.note(touches)
         if self.log.steps:
@@ -193,9 +193,9 @@ class TrialState:
     def touch_lock(self, name: str) -> None:
         self.touch([Touch("", "lock", name, True)])
 
-    def add_point(self, strand: str, number: int, choices: Choices, place: str = "") -> None:
+    def add_point(self, strand: str, number: int, choices: Choices, decision: str = "") -> None:
         """Record a point, and the fingerprint of the state in which the trial reaches it."""
-        state = self.fingerprints.take(strand, place) if self.plan.notes else 0
+        state = self.fingerprints.take(strand, decision) if self.plan.notes else 0
         choices = _allowed(choices, self.subject.kinds)
         self.log.points.append(Point(strand, number, choices, state, self.fakes.now_us()))
 

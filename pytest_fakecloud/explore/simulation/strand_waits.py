@@ -11,13 +11,11 @@ from functools import partial
 from ...core.errors import Crash
 from ...core.signals import Signal
 from ...core.touches import READS_CLOCK
+from ..limits import TURN_CHECK
 from .clock import TrialClock
 from .current_thread import OF_FAKES
 from .state import Part, TrialState
-from .strands import Gate, Strand, Waiting, Why
-
-LOOK = 0.5
-"""Wall-clock seconds between two checks of whether a strand has ended."""
+from .strands import Gate, Strand, Waiting
 
 
 class StrandWaits(Part):
@@ -35,7 +33,7 @@ class StrandWaits(Part):
         self._turns.check_alive(strand)
         if self._fakes.clock.driving or seconds <= 0:
             return True
-        self.wait_for(strand, None, self._after(seconds), "sleep")
+        self.wait_for(strand, None, self._after(seconds))
         return True
 
     def _after(self, seconds: float) -> int:
@@ -43,16 +41,24 @@ class StrandWaits(Part):
         return self._fakes.now_us() + math.ceil(seconds * 1e6)
 
     def wait_for(
-        self, strand: Strand, ready: Callable[[], bool] | None, until_us: int | None, why: Why
+        self,
+        strand: Strand,
+        ready: Callable[[], bool] | None,
+        until_us: int | None,
+        *,
+        for_thread: bool = False,
     ) -> None:
-        """Let other strands run until ``ready()`` is true, or until the given time."""
+        """Let other strands run until ``ready()`` is true, or until the given time.
+
+        ``for_thread``: the wait is for a lock, or for the end of a thread.
+        """
         if until_us is not None:
             self._state.touch([READS_CLOCK])
             # In another order, the time could pass while another strand can run.
             if len(self._state.strands) > 1:
                 self._log.flags.add("timers")
         self._state.park(strand, "wake")
-        strand.wait(Waiting(why, ready, until_us))
+        strand.wait(Waiting(ready, until_us, for_thread))
         self.take_turn(strand)
 
     def wait(
@@ -72,7 +78,7 @@ class StrandWaits(Part):
         if not ready() and self._fakes.now_us() < until_us:
             line = strand.line
             try:
-                self.wait_for(strand, ready, until_us, "wait")
+                self.wait_for(strand, ready, until_us)
             except Crash:
                 if self._current_thread.strand() is strand:
                     raise
@@ -105,7 +111,7 @@ class StrandWaits(Part):
     def _sleeper(self) -> Strand | None:
         """Return the strand for which this thread sleeps, although the thread is not explored."""
         thread = self._current_thread
-        if thread.is_aside() or thread.host() is not None or thread.has_ended():
+        if thread.is_checking_promise() or thread.host() is not None or thread.has_ended():
             return None
         # A thread of the fakes runs the handler of a ``destination`` for the delivering strand.
         is_of_fakes = threading.current_thread().name.startswith(OF_FAKES)
@@ -168,7 +174,7 @@ class StrandWaits(Part):
         strand.turn.resume = None if link is None else link.resume
         has_turn = False
         while not has_turn and strand.state != "ended":
-            has_turn = strand.thread.gate.acquire(LOOK)
+            has_turn = strand.thread.gate.acquire(TURN_CHECK)
         strand.turn.resume = None
         self._turns.check_alive(strand)
         if strand.state == "ended":

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, Literal
 
 from ...core.errors import is_crash
+from ..limits import CHECK
 from ..trial import DueDelivery, Line, Place
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
@@ -41,27 +42,18 @@ class Gate:
         return self._lock.acquire(True, timeout)
 
 
-CHECK = 0.001
-"""Wall-clock seconds between two checks of a condition that other threads change."""
-
-
 def pause() -> None:
     Gate().acquire(CHECK)
 
 
-Why = Literal["", "sleep", "lock", "join", "answer", "wait", "loop", "blocked"]
-"""The reason why a strand waits: ``wait`` is a blocking command of a fake, ``loop`` an idle event loop,
-and ``blocked`` a lock that ``explore()`` does not control.
-"""
-
-
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The reason why a strand waits, and the condition or the time that ends its wait."""
+    """The condition or the time that ends the wait of a strand."""
 
-    why: Why = ""
     ready: Callable[[], bool] | None = None
     wake_us: int | None = None
+    is_for_thread: bool = False
+    """Whether it waits for a lock, or for the end of a thread."""
 
 
 NOT_WAITING = Waiting()
@@ -237,7 +229,7 @@ class Strand:
         """Wait, because the strand is blocked in its turn; return a function that undoes this."""
         before = self._state, self.waiting
         self.is_stepped_over = True
-        self.wait(Waiting("blocked"))
+        self.wait(Waiting())
 
         def undo() -> None:
             self.is_stepped_over = False
@@ -278,5 +270,6 @@ class Strand:
         else:
             self.error = error
 
-    def is_waiting_for(self, *reasons: Why) -> bool:
-        return self.state == "waiting" and self.waiting.why in reasons
+    def is_waiting_for_thread(self) -> bool:
+        """Return whether the strand waits for a lock, or for the end of a thread."""
+        return self.state == "waiting" and self.waiting.is_for_thread

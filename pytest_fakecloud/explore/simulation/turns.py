@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ...core.errors import ContractError, Crash
 from ...core.timers import monotonic
+from ..limits import END_OF_THREADS, WATCH
 from .current_thread import carried_strand
-from .pool import ENDING, Threads
+from .pool import Threads
 from .strands import Gate, Strand, Waiting
-from .watchdog import HOOK_ADVICE, LOOK, Watchdog
+from .watchdog import HOOK_ADVICE, Watchdog
 
 if TYPE_CHECKING:
     from .scheduler import Simulation
@@ -58,7 +59,7 @@ class Turns:
         self._wake(self._choose())
         watchdog = Watchdog(simulation)
         try:
-            while not self._finished.acquire(timeout=LOOK):
+            while not self._finished.acquire(timeout=WATCH):
                 watchdog.look()
         except BaseException as error:
             # Let Ctrl-C and the exception of pytest-timeout end the test.
@@ -75,7 +76,7 @@ class Turns:
 
     def _await_threads(self) -> None:
         """Wait for the threads, because one that goes on would call the fakes after their reset."""
-        deadline = monotonic() + ENDING
+        deadline = monotonic() + END_OF_THREADS
         for strand in self._live_strands():
             strand.thread.gate.release()
         while self._live and monotonic() < deadline:

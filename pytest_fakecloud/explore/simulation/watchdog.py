@@ -14,26 +14,17 @@ from ...core.errors import ContractError
 from ...core.libraries import is_library
 from ...core.threads import place_of
 from ...core.timers import monotonic
+from ..limits import BLOCKED_AFTER, LOST_AFTER, REAL_WAIT, STUCK_AFTER
 from .stacks import application_frame, describe_places
 from .strands import Strand
 
 if TYPE_CHECKING:
     from .scheduler import Simulation
 
-LOOK = 0.05
-"""Wall-clock seconds between two calls of ``Watchdog.look()``."""
-_BUSY = 0.3
-"""Wall-clock seconds for which a strand may block before another strand runs."""
-_STUCK_AFTER = 1.5
-"""Wall-clock seconds for which a strand may block before it counts as stuck, if no other can run."""
-_LOST = 10.0
-"""Wall-clock seconds without a running strand after which the trial fails."""
 HOOK_ADVICE = (
     "look at the functions that were passed to threading.settrace() and threading.setprofile(), and at "
     "tools that wrap threading.Thread"
 )
-_REAL = 30.0
-"""Wall-clock seconds for which a strand may wait for a thread of the fakes or another process."""
 
 
 class Watchdog:
@@ -64,18 +55,18 @@ class Watchdog:
             return
         seconds = monotonic() - self._since
         if strand is None:
-            if seconds > _LOST:
+            if seconds > LOST_AFTER:
                 text = "no strand of explore() runs: please report this as a bug"
                 self._turns.end(ContractError(text))
         elif starting is not None:
-            if seconds > _LOST:
+            if seconds > LOST_AFTER:
                 self._turns.end(ContractError(_describe_delay(strand.title, starting)))
-        elif woken is not None and not (strand.host.thread.real_waits and seconds < _REAL):
+        elif woken is not None and not (strand.host.thread.real_waits and seconds < REAL_WAIT):
             self._help(strand, seconds)
 
     def _help(self, blocked: Strand, seconds: float) -> None:
         """Step over a blocked strand, or end the trial if that has not helped for long enough."""
-        if seconds >= _BUSY and _sleeps_really(blocked.host.thread.ident):
+        if seconds >= BLOCKED_AFTER and _sleeps_really(blocked.host.thread.ident):
             # Do not wait for the thread at the end of the trial.
             blocked.is_stepped_over = True
             self._turns.end(
@@ -85,15 +76,17 @@ class Watchdog:
                     "time.sleep(), or store it within the explored function"
                 )
             )
-        elif seconds > _STUCK_AFTER:
+        elif seconds > STUCK_AFTER:
             self._simulation.stuck(blocked)
-        elif seconds >= _BUSY and blocked.host.loop.running is None:
+        elif seconds >= BLOCKED_AFTER and blocked.host.loop.running is None:
             self._turns.step_over(blocked)
 
 
 def _describe_delay(title: str, thread: threading.Thread) -> str:
     """Return an error text for a thread that is alive, but does not begin the code of its strand."""
-    text = f"the thread of {title} has not begun its code after {_LOST:g} seconds: {HOOK_ADVICE}"
+    text = (
+        f"the thread of {title} has not begun its code after {LOST_AFTER:g} seconds: {HOOK_ADVICE}"
+    )
     return f"{text}\n{place_of(thread.ident or 0)}".rstrip()
 
 

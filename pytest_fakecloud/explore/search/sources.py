@@ -1,0 +1,237 @@
+"""The sources of plans, which share the budget of a search.
+
+- ``OrdersOfCalls``: orders of calls (``dpor``), also of late answers and, later, of timers.
+- ``Singles``: schedules with one disturbance (``singles``).
+- ``Extending``: schedules that add one disturbance to an earlier one (``extend``).
+- ``Numbers``: other random numbers, if the code draws any, alone or with one disturbance.
+- ``InSequence``: the plans of several sources.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from ..schedule import Schedule
+from ..trial import Plan, Trial
+from .dpor import Interleavings
+from .extend import Frontier
+from .player import Player
+from .tally import Counted
+from .tuning import EXTENDED_AHEAD
+
+
+class Source(ABC):
+    """A source of plans: the search calls ``next_plan()``, plays the plan, and calls ``learn()``."""
+
+    counter: Counted
+    """The counter of the tally to which the search adds the trials of this source."""
+    is_over = False
+    """Whether ``next_plan()`` has found that there are no more plans."""
+
+    @abstractmethod
+    def next_plan(self) -> Plan | None:
+        """Return the next plan; None if there is none at the moment, or none at all (``is_over``)."""
+
+    @abstractmethod
+    def learn(self, trial: Trial) -> None:
+        """Learn from the trial of the latest plan, which has been counted."""
+
+    def upcoming(self) -> Iterator[Plan]:
+        """Yield the next plan, and those that probably follow it."""
+        yield from ()
+
+    def second_plan(self, trial: Trial) -> Plan | None:
+        """Return a plan to play in place of the latest one, whose trial is then not learned from."""
+        return None
+
+
+class OrdersOfCalls(Source):
+    """The distinct interleavings of a tree."""
+
+    counter = "orders"
+
+    def __init__(self, player: Player, tree: Interleavings) -> None:
+        self._player = player
+        self._tree = tree
+        self._had_read_order: bool | None = None
+        """Whether a promise read the order of operations before the first trial of this source."""
+        player.tally.orders.unfinished_searches += 1
+
+    def next_plan(self) -> Plan | None:
+        if self._had_read_order is None:
+            self._had_read_order = self._player.subject.promises.reads_order
+        branch = self._tree.next()
+        if branch is not None:
+            return Plan(orders=branch)
+        self.is_over = True
+        self._finish()
+        return None
+
+    def learn(self, trial: Trial) -> None:
+        self._tree.learn(trial)
+        if "redundant" not in trial.flags and "timers" in trial.flags:
+            self._player.tally.orders.has_timers = True
+
+    def upcoming(self) -> Iterator[Plan]:
+        for branch in self._tree.upcoming():
+            yield Plan(orders=branch)
+
+    def _finish(self) -> None:
+        """Note what it means for other orders that the tree has no further interleavings."""
+        tally, promises, kinds = (
+            self._player.tally,
+            self._player.subject.promises,
+            self._player.subject.kinds,
+        )
+        orders = tally.orders
+        orders.unfinished_searches -= 1
+        # Each interleaving runs with the random numbers of the undisturbed trial, and code that is not
+        # explored may run in any order.
+        is_one_of_many = varies_numbers(self._player) or bool(tally.coverage.notes)
+        is_exact = self._tree.is_exact and promises.reads_order == self._had_read_order
+        orders.ran_all = is_exact and not is_one_of_many
+        late, moves_time = self._tree.root.late, self._tree.root.moves_time
+        has_all_times = moves_time or not orders.has_timers
+        if orders.ran_all and (late or "late" not in kinds):
+            orders.is_complete = has_all_times or "jump" not in kinds
+            if has_all_times:
+                orders.is_exhaustive = True
+                if late or moves_time:
+                    tally.counts["orders"] = self._tree.trials
+
+
+class Singles(Source):
+    """Schedules with one disturbance, each with random numbers of its own if the code draws any."""
+
+    counter = "singles"
+
+    def __init__(self, player: Player, frontier: Frontier, schedules: Sequence[Schedule]) -> None:
+        self._player = player
+        self._frontier = frontier
+        self._schedules = schedules
+        self._number = 0
+        """The number of plans so far."""
+        self._latest = Schedule()
+
+    def next_plan(self) -> Plan | None:
+        if self._number == len(self._schedules):
+            self.is_over = True
+            return None
+        schedule = self._schedules[self._number]
+        self._number += 1
+        self._latest = schedule
+        if varies_numbers(self._player) and not schedule.series:
+            self._latest = schedule.with_series(self._player.tally.tried + 1)
+        return Plan(self._latest, notes=True)
+
+    def second_plan(self, trial: Trial) -> Plan | None:
+        """Return the plan without other random numbers if these have led the code past the point of
+        the disturbance.
+        """
+        schedule = self._schedules[self._number - 1]
+        if self._latest == schedule or schedule[0] in trial.fired or trial.broken is not None:
+            return None
+        return Plan(schedule, notes=True)
+
+    def learn(self, trial: Trial) -> None:
+        self._frontier.learn(trial)
+
+    def upcoming(self) -> Iterator[Plan]:
+        for schedule in itertools.islice(self._schedules, self._number, None):
+            yield Plan(schedule, notes=True)
+
+
+class Extending(Source):
+    """Schedules that add a disturbance to an earlier one, while the frontier has any."""
+
+    counter = "extended"
+
+    def __init__(self, player: Player, frontier: Frontier) -> None:
+        self._player = player
+        self._frontier = frontier
+        self._chosen: deque[Plan] = deque()
+        """The next plans, which are chosen together, so that several processes can play them."""
+
+    def next_plan(self) -> Plan | None:
+        self._choose()
+        if self._chosen:
+            return self._chosen.popleft()
+        tally = self._player.tally
+        # A further single disturbance may lead to a trial that can be extended.
+        self.is_over = tally.counts["singles"] >= tally.all_singles
+        return None
+
+    def learn(self, trial: Trial) -> None:
+        self._frontier.learn(trial)
+
+    def upcoming(self) -> Iterator[Plan]:
+        self._choose()
+        yield from self._chosen
+
+    def _choose(self) -> None:
+        """Choose the next plans, unless there are some whose schedules nothing else has tried."""
+        outcomes = self._player.outcomes
+        while self._chosen and self._chosen[0].schedule in outcomes:
+            self._chosen.popleft()
+        if not self._chosen:
+            schedules = iter(self._frontier.next, None)
+            new = (schedule for schedule in schedules if schedule not in outcomes)
+            plans = (Plan(schedule, notes=True) for schedule in new)
+            self._chosen.extend(itertools.islice(plans, EXTENDED_AHEAD))
+
+
+class Numbers(Source):
+    """Other random numbers, alone and with each of some schedules, again and again. It never ends."""
+
+    counter = "drawn"
+
+    def __init__(self, player: Player, schedules: Sequence[Schedule]) -> None:
+        self._player = player
+        alone = Schedule()
+        pairs = ((alone, schedule) for schedule in schedules or [alone])
+        self._schedules = itertools.cycle(itertools.chain(*pairs))
+
+    def next_plan(self) -> Plan | None:
+        schedule = next(self._schedules)
+        if varies_numbers(self._player) and not schedule.series:
+            # The number after that of this trial: a single disturbance has that of its trial.
+            schedule = schedule.with_series(self._player.tally.tried + 2)
+        return Plan(schedule)
+
+    def learn(self, trial: Trial) -> None:
+        """Learn nothing."""
+
+
+class InSequence(Source):
+    """The plans of several sources of the same kind, one source after the other."""
+
+    def __init__(self, *sources: Source) -> None:
+        self._sources = sources
+        self._current = sources[0]
+        self.counter = sources[0].counter
+
+    def next_plan(self) -> Plan | None:
+        for source in self._sources:
+            self._current = source
+            plan = None if source.is_over else source.next_plan()
+            if not source.is_over:
+                return plan
+        self.is_over = True
+        return None
+
+    def learn(self, trial: Trial) -> None:
+        self._current.learn(trial)
+
+    def upcoming(self) -> Iterator[Plan]:
+        return itertools.chain(*(source.upcoming() for source in self._sources))
+
+    def second_plan(self, trial: Trial) -> Plan | None:
+        return self._current.second_plan(trial)
+
+
+def varies_numbers(player: Player) -> bool:
+    """Return whether a search tries other random numbers: the code draws some."""
+    return "numbers" in player.subject.kinds and player.tally.coverage.draws_numbers
