@@ -236,6 +236,9 @@ class Rewinder:
                             value = read(copy)
                             if versions[-1].fields != value:
                                 number, at_us = work.entry.number, work.entry.at_us
+                                if value is None:
+                                    # The clock may have moved on since, so that its TTL had ended.
+                                    at_us = max(at_us, playing.player.time.now_us())
                                 versions.append(Version(number, at_us, value))
             except Unknown as error:
                 unknown, previous = error, checkpoint.number

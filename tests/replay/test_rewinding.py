@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from redis import Redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.replay.rewinding import Rewinder, Unknown
@@ -33,4 +34,20 @@ def test_what_cannot_be_replayed_is_unknown_up_to_the_next_copy_only(cloud: Clou
         if version.fields is not None
     ]
     assert values == [(inexact.number - 1, "1"), (0, "3"), (fourth, "4"), (fifth, "5")]
+    rewinder.close()
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_connections_that_are_older_than_the_copied_data_go_on(cloud: Cloud, protocol: int) -> None:
+    rewinder = Rewinder(cloud)
+    kv = cloud.kv_server(dialect="redis")
+    with Redis.from_url(kv.env["REDIS_URL"], db=1, protocol=protocol) as client:
+        client.zadd("scores", {"ada": 1.5})
+        rewinder.note_change()
+        assert client.get("missing") is None
+        assert client.zscore("scores", "ada") == 1.5
+        client.set("a", "1")
+    written = cloud.journal.calls().last.number
+    (change,) = rewinder.changes(written)
+    assert (change.section, change.item) == ("keys of database 1", "a")
     rewinder.close()
