@@ -705,7 +705,10 @@ def _text_of_run(engine: Any, run: Any) -> str:
     result = shown_text((run.response or b"")[:_SEARCHED], run.settings.redaction)
     messages = [engine.data.messages[id] for id in run.message_ids if id in engine.data.messages]
     labels = " ".join(run.settings.labels)
-    return "\n".join([run.id, as_text(run.url), labels, result, *map(_text_of, messages)])
+    first = engine.data.messages.get(run.first_message_id)
+    started_with = "" if first is None else _beginning(first, _SEARCHED)
+    texts = [run.id, as_text(run.url), labels, result, started_with, *map(_text_of, messages)]
+    return "\n".join(texts)
 
 
 def _run_row(engine: Any, run: Any) -> View:

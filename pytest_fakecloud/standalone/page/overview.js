@@ -41,7 +41,9 @@ export class OverviewPage {
     return el("section", {"aria-label": "What happened last"}, el("h2", {}, el("a", {href: "#/activity"}, "What happened last")), rows.length ? table("last rows", ["time", "call", "answer"], rows, (row) => [when(isoOfRow(row)), el("a", {href: link(["activity", row.number])}, short(shortened(row.text.what), 90)), el("span", {class: hasFailed(row) ? "bad" : "ok"}, short(shortened(row.text.answer), 40))])
       : el("p", {class: "soft"}, "No requests yet. Each request to a fake appears here with the data before and after it."));
   }
-  due({now, due, count: many}) {
+  due({now, due: all, count: many}) {
+    // Keys that expire are many in some applications, and would hide what is planned.
+    const planned = all.filter(({kind}) => kind !== "expiry"), due = [...planned, ...all.filter(({kind}) => kind === "expiry")].slice(0, FEW + 1).sort((one, other) => micros(one.at) - micros(other.at));
     return el("section", {"aria-label": "What is due next"}, el("h2", {}, el("a", {href: "#/time"}, "What is due next")), due.length ? [table("next events", ["in", "at", "event", ""], due.slice(0, FEW + 1), (one) => [about(micros(one.at) - micros(now)), when(one.at), one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, short(shortened(one.what), 80)) : short(shortened(one.what), 80), el("button", {type: "button", "aria-label": `Go there: ${one.what} at ${one.at}`, onclick: () => move({action: "move_to", to: one.at})}, "Go there")]), many > FEW + 1 ? el("p", {class: "soft"}, `${number(many - FEW - 1)} more planned.`) : null]
       : el("p", {class: "soft"}, "Nothing is planned. Delays, retries, schedules and TTLs use the clock above: freeze it, or move it."));
   }

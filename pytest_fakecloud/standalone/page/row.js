@@ -1,6 +1,6 @@
 // The details of a row of Activity: advice, links, the data before and after it, and what can be made of it. Loaded when the first row is opened.
 
-import {KINDS, attempt, code, copy, copyButton, el, link, tools} from "./dom.js";
+import {KINDS, attempt, code, copy, copyButton, el, link, short, tools} from "./dom.js";
 import {list} from "./api.js";
 import {hasFailed} from "./elements.js";
 import {adviceOf} from "./errors.js";
@@ -8,7 +8,7 @@ import {changesElement} from "./history.js";
 import {entries} from "./journal.js";
 import {sendAgain} from "./sending.js";
 
-export const detailsOf = (row, fakes) => [row.done && hasFailed(row) ? advice(row, fakes) : null, openLinks(row), row.done && row.kind !== "event" ? changesElement(row) : null, sendAgain(row, fakes), testCopies(row, fakes)].filter(Boolean);
+export const detailsOf = (row, fakes) => [row.done && hasFailed(row) ? advice(row, fakes) : null, openLinks(row), row.done && (row.kind !== "event" || row.operation === "restored") ? changesElement(row) : null, sendAgain(row, fakes), testCopies(row, fakes)].filter(Boolean);
 
 // What to do about a failed row.
 export function advice(row, fakes) {
@@ -21,13 +21,14 @@ function retryElement(fake, {subjects = []}) {
   if (id) list(fake, "dead-letters", {search: id}).then(({items: [letter]}) => { if (letter) place.replaceChildren(" Retry it from its ", el("a", {href: link(["fake", fake.name, "dead-letters", letter.id])}, "dead letter"), "."); }, () => {});
   return place;
 }
+const MOST_LINKS = 8;
 function openLinks({number, kind: what, status, subjects = [], data}) {
   // What a call names does not explain its failure if the call was rejected for its token.
   if (what === "call" && status === 401) return null;
   const links = subjects.flatMap(({kind, name, fake}) => {
     const place = Object.keys(KINDS).find((one) => KINDS[one] === kind);
-    return place && name ? [el("a", {class: "button", title: name, href: link(["fake", fake, place, name])}, `Open the ${kind}`)] : [];
-  });
+    return place && name ? [el("a", {class: "button", title: name, href: link(["fake", fake, place, name])}, subjects.filter((other) => other.kind === kind).length > 1 ? `Open ${short(name, 24)}` : `Open the ${kind}`)] : [];
+  }).slice(0, MOST_LINKS);
   const toRow = (text, row) => el("a", {class: "button", href: link(["activity", row])}, `${text} #${row}`);
   if (data?.again_of) links.push(toRow("Sent again: the original is", data.again_of));
   links.push(...entries.list.filter((row) => row.data?.again_of === number).map((row) => toRow("Sent again as", row.number)), ...what === "event" && data?.row ? [toRow("Open", data.row)] : []);
