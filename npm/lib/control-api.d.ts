@@ -668,7 +668,7 @@ export interface Control {
   (method: "POST", path: "/reset", body?: Reset): Promise<ClockData>
   /** Start over as for a new test: restore baselines, close connections, reset the clock. */
   (method: "POST", path: "/begin", body?: Begin): Promise<ClockData>
-  /** Return the clock's time and mode, when the next event is due and the next key expires, and the */
+  /** Return the clock's time and mode, what is due next, and the move in progress. */
   (method: "GET", path: "/clock"): Promise<ClockData>
   /** Freeze, resume or move the clock. */
   (method: "POST", path: "/clock", body: Move | Advance | MoveTo): Promise<Moved>

@@ -267,4 +267,4 @@ FAULTS = with_role("fault")
 ENDS: frozenset[Kind] = FAULTS | {"crash"}
 """All kinds that determine a call's outcome."""
 ORDERS = SWITCHES | PAUSES | DELAYS
-"""Kinds that only delay a strand while others run."""
+"""Kinds that only change when strands run."""

@@ -1,7 +1,7 @@
 """Findings: facts about what happened that may explain a failure, and never guesses.
 
 A detector yields findings, given an `ObservedTest` and in most cases also one fake. Services have
-their own in ``report/findings.py``; those about all services are at the end of this module.
+their own in ``report/findings.py``; those about all services are in this module.
 """
 
 from __future__ import annotations

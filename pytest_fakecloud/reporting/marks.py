@@ -3,8 +3,8 @@
 A row is *touched* if it accessed this data, and *linked* if it is connected with such a row: by an ID,
 such as that of a message, because the same request, delivery or line of the test made both, or because
 it accessed a subject, such as a key, that the request, delivery or line of a touched row accessed, too
-(`SubjectKind` says which kinds do so). A row is *refused* if it failed, or one of its accesses did not
-succeed.
+(`SubjectKind` says which kinds do so). A row is *refused* if it failed or a fault was applied to it,
+or if one of its accesses did not succeed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The data of a report: rows, findings, and what the failing statement read.
 
 A report is made in one direction: journal, rows, findings, selection, renderers. The steps pass the
-values of this module to each other. The values contain no sentences: `wording` writes those, and
-only the renderers (`text`, `page`, `as_json`) call it. The types of its results are at the end.
+values of this module to each other. The values contain no sentences but those of violations and
+hints: `wording` writes the others when a report is rendered. The types of its results are at the end.
 """
 
 from __future__ import annotations

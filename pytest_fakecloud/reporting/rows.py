@@ -50,7 +50,7 @@ def rows(
     A delivery to one of the cloud's own fakes is a single row: the received call, with the delivering
     fake as its sender. A row follows the row that caused it. ``served`` are the requests to the
     application; successful requests that called no fake are left out. ``lookups`` contain the calls
-    that are shown in another call's row, and the attempts whose headers name a schedule.
+    that are shown in another call's row, and the recent delivery attempts.
     """
     source = list(cloud.journal.entries if entries is None else entries)
     mask = mask or Mask(cloud)

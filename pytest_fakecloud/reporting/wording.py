@@ -1,4 +1,4 @@
-"""Sentences of reports, which only renderers use, with those of each service from its ``wording``."""
+"""Sentences of reports, with those of each service from its ``wording``."""
 
 from __future__ import annotations
 

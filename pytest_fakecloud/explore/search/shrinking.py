@@ -25,7 +25,7 @@ _Breaks: TypeAlias = Callable[[Schedule], Schedule | None]
 def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
     """Shrink a failing trial's schedule; return the trial of the smallest one found.
 
-    No part of its schedule breaks the promise.
+    No part of its schedule breaks the promise, of those that are tried (``MOST_PARTS``).
     """
     trial = replace(trial, schedule=Schedule(trial.fired))
 

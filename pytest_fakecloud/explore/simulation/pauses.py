@@ -26,7 +26,7 @@ class Pauses(Part):
         """Pause a strand before its call or, if it is slow, before its answer; return False if patience
         forbids that.
 
-        Every other kind of pause pauses the other strands that could run, too.
+        Kinds of pauses that are not among ``DELAYS`` pause the other strands that could run, too.
         """
         until_us = self._end_us(disturbance)
         if until_us is None:

@@ -46,7 +46,7 @@ class Simulation:
 
     By default a strand runs until it ends or waits. The next one to run is the strand that gave up
     its turn last, first among those of the same client; then come clients in their order, deliveries
-    in the order of their due times, and workers, which are started again at most ``MOST_STARTS``
+    in the order of their due times, and workers, which are started at most ``MOST_STARTS``
     times. The clock moves when no strand can run. The code that patches sockets, locks, event loops
     and the fakes calls the public parts.
     """

@@ -164,9 +164,7 @@ class CloudRoutes(Part):
         ]
 
     def get_clock(self, request: Request) -> shapes.ClockData:
-        """Return the clock's time and mode, when the next event is due and the next key expires, and the
-        move in progress.
-        """
+        """Return the clock's time and mode, what is due next, and the move in progress."""
         return clock_view(self._cloud)
 
     def move_clock(self, request: Request) -> shapes.Moved:

@@ -14,7 +14,7 @@ from .drawing import Drawing, check_inputs, distinct_inputs, sources_of
 from .joint import JointShrinking
 
 INPUTS = 40
-"""Number of drawn inputs among which the budget is divided (decided here): 40 trials each by default."""
+"""Number of drawn inputs among which the budget is divided (decided here)."""
 
 
 class InputSearch:
