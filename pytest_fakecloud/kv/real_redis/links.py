@@ -35,7 +35,7 @@ from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from ...core.errors import ContractError
 from ...core.timers import monotonic
-from ..errors import REPLY_TOO_DEEP, CommandError, RestError, as_reply
+from ..errors import REPLY_TOO_DEEP, REST_UNAUTHORIZED, CommandError, RestError, as_reply
 from ..reply import NIL_ARRAY, OK, Reply, Status
 from ..scripting.errors import LEVELS
 from ..table.registry import EVERYTHING
@@ -144,13 +144,22 @@ class RedisLink:
 
     @contextmanager
     def _leased(self, login: Login | None, node: Address | None) -> Iterator[Any]:
-        """Take a connection from the pool; raise ``LoginRefused``, or ``Unreachable`` without one."""
+        """Take a connection from the pool; raise ``LoginRefused``, or ``Unreachable`` without one.
+
+        If it is lost because the user was deleted meanwhile, the error is that of a wrong token.
+        """
         pool = self._pool(login, node)
         connection = self._connection(pool, login, node)
         try:
             yield connection
         except (LostConnection, LateReply, OSError) as error:
             connection.disconnect()
+            if login is not None and isinstance(error, LostConnection):
+                # A server closes the connections of a user that it has deleted.
+                try:
+                    pool.release(self._connection(pool, login, node))
+                except LoginRefused:
+                    raise RestError(401, REST_UNAUTHORIZED) from None
             raise self.unreachable(error) from None
         finally:
             pool.release(connection)

@@ -19,6 +19,7 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from redis.connection import AbstractConnection
 
 pytest.importorskip("redis")
 if os.name == "nt":
@@ -545,6 +546,20 @@ class TestUsers:
         assert server.value("cache:1") == "1"
         http.get("/acl/deluser/ann")
         assert ask("/get/cache:1").status_code == 401
+
+    def test_a_deleted_user_is_rejected_on_its_open_connection(
+        self, server: KVServer, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        http.post("/", json=["ACL", "SETUSER", "ann", "on", f">{PASSWORD}", "~*", "+@all"])
+        headers = {
+            "Authorization": f"Bearer {http.get(f'/acl/resttoken/ann/{PASSWORD}').json()['result']}"
+        }
+        assert httpx.get(f"{server.url}/get/a", headers=headers).json() == {"result": None}
+        # As if the server closed the connection a moment after the pool has looked at it.
+        monkeypatch.setattr(AbstractConnection, "can_read", lambda *arguments, **options: False)
+        http.get("/acl/deluser/ann")
+        answer = httpx.get(f"{server.url}/get/a", headers=headers)
+        assert answer.status_code == 401, answer.text
 
     def test_tokens_for_wrapped_passwords(self, server: KVServer, http: httpx.Client) -> None:
         def ask(*line: object) -> Any:
