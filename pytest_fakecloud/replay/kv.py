@@ -27,6 +27,8 @@ class ReplayedKVServer(journal.ReplayedFake):
     def __init__(self, real: Fake, context: Context, time: journal.Time) -> None:
         super().__init__(real, context, time)
         self._sessions: dict[object, Any] = {}
+        self._of_unknown_protocol: set[Any] = set()
+        """The sessions of connections whose version of the protocol no entry tells."""
         self._waiting: list[tuple[Call, Any]] = []
         self._migrating: set[int] = set()
         """The slots of a cluster that a fault migrates."""
@@ -90,7 +92,11 @@ class ReplayedKVServer(journal.ReplayedFake):
             self._sessions[call.client] = session
             # The connection can be older than the copied data.
             session.db = engine.databases[call.facts.get("database", 0)]
-            session.resp = self._protocol_before(call) or session.resp
+            protocol = self._protocol_before(call)
+            if protocol is None:
+                self._of_unknown_protocol.add(session)
+            else:
+                session.resp = protocol
             if engine.topology is not None:
                 node = engine.topology.nodes[call.facts["node"] - 1]
                 session.node = NodeClient(engine.topology, node)
@@ -98,12 +104,13 @@ class ReplayedKVServer(journal.ReplayedFake):
 
     def _protocol_before(self, call: Call) -> int | None:
         """Return the version of the protocol in which a call's connection got replies before it, by its
-        last HELLO; None if no entry tells.
+        last HELLO; None without one, because the journal may have dropped it.
         """
         for entry in reversed(self.real.journal.entries):
             if (
                 isinstance(entry, Call)
-                and (entry.fake, entry.client) == (call.fake, call.client)
+                and on_connection(entry)
+                and entry.client == call.client
                 and entry.number < call.number
                 and not entry.response_body.startswith(b"-")
             ):
@@ -138,8 +145,13 @@ class ReplayedKVServer(journal.ReplayedFake):
         if call.fault is not None or "response_body" in call.cut:
             return
         sent = core_of(self.fake).app.as_sent(reply)
-        # The journal may have dropped the HELLO of a connection.
-        if call.response_body not in [to_resp(sent, version) for version in (2, 3)]:
+        protocols = (2, 3) if session in self._of_unknown_protocol else (session.resp,)
+        fitting = [each for each in protocols if to_resp(sent, each) == call.response_body]
+        if len(fitting) == 1:
+            # Most answers are the same in both versions. The first that is not tells which it is.
+            session.resp = fitting[0]
+            self._of_unknown_protocol.discard(session)
+        elif not fitting:
             raise journal.Inexact(
                 f"command {call.number} received a different answer in the replay"
             )

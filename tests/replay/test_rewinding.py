@@ -37,12 +37,18 @@ def test_what_cannot_be_replayed_is_unknown_up_to_the_next_copy_only(cloud: Clou
     rewinder.close()
 
 
+@pytest.mark.parametrize("keep", [100, 8])
 @pytest.mark.parametrize("protocol", [2, 3])
-def test_connections_that_are_older_than_the_copied_data_go_on(cloud: Cloud, protocol: int) -> None:
+def test_connections_that_are_older_than_the_copied_data_go_on(
+    cloud: Cloud, protocol: int, keep: int
+) -> None:
     rewinder = Rewinder(cloud)
     kv = cloud.kv_server(dialect="redis")
+    cloud.journal.keep = keep
     with Redis.from_url(kv.env["REDIS_URL"], db=1, protocol=protocol) as client:
         client.zadd("scores", {"ada": 1.5})
+        for _ in range(12):
+            client.ping()
         rewinder.note_change()
         assert client.get("missing") is None
         assert client.zscore("scores", "ada") == 1.5

@@ -296,10 +296,10 @@ def content(fake: Broker) -> View:
 
 
 def _group_views(fake: Broker, names: Iterable[str]) -> list[View]:
-    known = {topic: _partition_items(fake, topic) for topic in _topics(fake)}
+    items_of_topics = {topic: _partition_items(fake, topic) for topic in _topics(fake)}
     topics_read = _topics_read(fake)
     return [
-        _group_view(description_of(fake.group(name)), known, topics_read.get(name, set()))
+        _group_view(description_of(fake.group(name)), items_of_topics, topics_read.get(name, set()))
         for name in names
     ]
 
@@ -318,7 +318,7 @@ def _topics_read(fake: Broker) -> dict[str, set[str]]:
 
 
 def _group_view(
-    group: GroupDescription, known: Mapping[str, Mapping[str, Item]], topics: set[str]
+    group: GroupDescription, items_of_topics: Mapping[str, Mapping[str, Item]], topics: set[str]
 ) -> View:
     """Return a group with all partitions that it reads, has read or has committed.
 
@@ -326,7 +326,9 @@ def _group_view(
     """
     places = {_name_of(at): at for at in group.lag}
     topics = topics | {at.topic for at in group.lag}
-    bounds = {name: item for topic in sorted(topics) for name, item in known.get(topic, {}).items()}
+    bounds: dict[str, Item] = {}
+    for topic in sorted(topics):
+        bounds |= items_of_topics.get(topic, {})
     owners = {_name_of(at): member for member, all in group.assignment.items() for at in all}
     partitions = []
     for name, item in bounds.items():

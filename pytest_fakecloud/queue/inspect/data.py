@@ -682,12 +682,11 @@ def runs(engine: Any, page_query: PageQuery) -> View:
 
     def show(run: Any) -> View:
         labels = " ".join(run.settings.labels)
-        first = engine.data.messages.get(run.first_message_id)
         return {
             **_run_row(engine, run),
             "steps": len(steps_of(engine, run)),
             "label": labels,
-            "preview": "" if first is None else _beginning(first, 200),
+            "preview": _input_of_run(engine, run, 200),
         }
 
     return page_of(
@@ -705,10 +704,15 @@ def _text_of_run(engine: Any, run: Any) -> str:
     result = shown_text((run.response or b"")[:_SEARCHED], run.settings.redaction)
     messages = [engine.data.messages[id] for id in run.message_ids if id in engine.data.messages]
     labels = " ".join(run.settings.labels)
-    first = engine.data.messages.get(run.first_message_id)
-    started_with = "" if first is None else _beginning(first, _SEARCHED)
+    started_with = _input_of_run(engine, run, _SEARCHED)
     texts = [run.id, as_text(run.url), labels, result, started_with, *map(_text_of, messages)]
     return "\n".join(texts)
+
+
+def _input_of_run(engine: Any, run: Any, most: int) -> str:
+    """Return the beginning of what started a run; empty if its first message is gone."""
+    first = engine.data.messages.get(run.first_message_id)
+    return "" if first is None else _beginning(first, most)
 
 
 def _run_row(engine: Any, run: Any) -> View:

@@ -68,11 +68,11 @@ const isPutBack = (section) => section === "keys" || section === "default namesp
 // What a row changed, before and after it, with buttons that go back to just before it.
 export function changesElement(row) {
   const place = el("div", {class: "row-changes"}, soft("…"));
-  // What a restore changed is compared before it is made; it can be undone like any row.
+  // The question before a restore has shown what it changes.
   const isRestore = row.operation === "restored";
   (isRestore ? Promise.resolve({changes: [], note: ""}) : ask("GET", `/journal/${row.number}/changes`)).then(({changes, note}) => {
     const [first] = changes ?? [], alone = first && isPutBack(first.section) && changes.every(({section}) => section === first.section) && changes.length <= 100;
-    place.replaceChildren(...[isRestore ? null : el("h4", {}, "Data before and after"), isRestore ? null : changes === null ? soft(note) : changes.length ? changesTable(changes, addressOf) : soft("This row changed no data."),
+    place.replaceChildren(...[...isRestore ? [] : [el("h4", {}, "Data before and after"), changes === null ? soft(note) : changes.length ? changesTable(changes, addressOf) : soft("This row changed no data.")],
       changes === null ? null : el("div", {class: "tools"}, el("span", {class: "soft"}, "Back to just before this:"),
         alone ? restoreBefore(row.number, `Restore ${changes.length === 1 ? short(first.item, 24) : count(changes.length, "item")}…`, changes.length === 1 ? short(first.item, 60) : `All ${changes.length} items`, {fake: row.fake, section: first.section, items: changes.map(({item}) => item)}) : null,
         restoreBefore(row.number, `Restore ${row.fake}…`, row.fake, {fake: row.fake}), restoreBefore(row.number, "Restore all fakes…", "All fakes", {}))].filter(Boolean));

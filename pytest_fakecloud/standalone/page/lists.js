@@ -8,7 +8,7 @@ import {entries} from "./journal.js";
 
 const LIMIT = 100;
 // Work that a notice confirms, for a button whose change is not in sight where it is pressed.
-export const confirming = (text, work) => async () => { const found = await work(); say(typeof text === "function" ? text(found) : text, "good"); };
+export const confirming = (text, work) => async () => { const answer = await work(); say(typeof text === "function" ? text(answer) : text, "good"); };
 
 // Adds Cancel, which Esc presses, to an edit form. A form that is always open has it only while text is typed.
 export function withCancel(details, close) {
