@@ -109,16 +109,6 @@ def test_a_selected_row_stays_and_newer_ones_are_counted(page: Any, server: Serv
     holds(page, f"({BELOW})() === 0")
 
 
-def test_the_address_of_a_row_that_is_not_there_says_so(page: Any, server: Server) -> None:
-    for number in range(3):
-        kv(server, "SET", f"key:{number}", "x")
-    first = min(row["number"] for row in server.ask("GET", "/journal")[1])
-    at(page, f"activity/{first}", ".trace-pane h3:has-text('key:0')")
-    page.locator(".trace-row", has_text="key:2").wait_for()
-    at(page, f"activity/{first - 1}", f"#notice:has-text('Row #{first - 1} is not in Activity')")
-    page.locator(".trace-pane").wait_for(state="hidden")
-
-
 def test_a_selected_row_stays_in_view_when_filters_change(page: Any, server: Server) -> None:
     for number in range(400):
         words = ("LPUSH", "text", "x") if number % 40 == 20 else ("SET", "text", f"{number}")

@@ -1,6 +1,6 @@
 // The activity page: the timeline component of the reports, fed with the live journal.
 
-import {count, el, empty, go, link, number, own, pageHead, redraw, room, saveButton, say} from "./dom.js";
+import {count, el, empty, go, link, number, own, pageHead, redraw, room, saveButton} from "./dom.js";
 import {askText} from "./api.js";
 import {entries, journal} from "./journal.js";
 import {hasFailed} from "./elements.js";
@@ -103,8 +103,6 @@ export class ActivityPage {
   select() {
     const number_ = this.id === undefined ? null : Number(this.id);
     if (number_ === this.trace.number) return;
-    // A row with a higher number than all that are known may still arrive.
-    if (number_ !== null && number_ < (entries.list.at(-1)?.number ?? 0) && !this.trace.byNumber.has(number_) && journal.loaded && !journal.older) { this.trace.select(null); say(`Row #${number_} is not in Activity: it was dropped, or it is a part of another row.`); return; }
     this.trace.select(number_);
     // Whoever has come from another page goes on in the details.
     if (this.trace.number !== null && document.activeElement.contains(this.trace.root)) this.trace.pane.focus({preventScroll: true});
