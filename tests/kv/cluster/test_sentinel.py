@@ -57,7 +57,8 @@ COMPARED = (
 )  # fmt: skip
 CHANGING = {
     b"runid", b"last-ok-ping-reply", b"last-ping-reply", b"down-after-milliseconds", b"info-refresh",
-    b"role-reported-time", b"slave-repl-offset", b"master-link-down-time",
+    b"role-reported-time", b"slave-repl-offset", b"master-link-down-time", b"last-ping-sent",
+    b"link-pending-commands",
 }  # fmt: skip
 """Fields that real sentinels measure, or that differ from server to server."""
 

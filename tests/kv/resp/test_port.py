@@ -620,13 +620,15 @@ class TestNobodyWaits:
             busy.faults.hang(key="hanging")
             if line == "GET between":
                 run = partial(over.wait, PATIENCE)
-                stack.enter_context(busy.between(("SET", "GET"), run=run))
+                interruption = stack.enter_context(busy.between(("SET", "GET"), run=run))
                 client("SET between 1")
             if line == "GET locked":
                 stack.enter_context(busy._engine.lock)
             client.send(*line.split(" "))
             for _ in range(3):
                 assert Client(idle)("PING") == Status(b"PONG")
+            if line == "GET between":
+                wait_until(lambda: interruption.hits)
             if line.startswith("EVAL"):
                 wait_until(lambda: other("PING") != Status(b"PONG"))
                 assert other("SCRIPT KILL") == OK
