@@ -10,7 +10,9 @@ import redis
 
 from ..harness import wait_until
 from .conftest import Serve, Server, message
-from .test_sending import send
+from .test_sending import send, workflow
+
+__all__ = ["workflow"]
 
 
 def kv(server: Server, *words: str) -> int:
@@ -317,3 +319,61 @@ def test_time_changes_data_between_rows(serve: Serve, mode: str) -> None:
     server.ask("POST", "/clock", {"action": "advance", "by": "2m"})
     again = kv(server, "SET", "short", "2")
     assert values(server, again) == {"keys: short": (None, "2")}
+
+
+def rows_of_every_kind(server: Server, workflow: tuple[str, list[Any]]) -> list[Any]:
+    """Make calls, deliveries and events of every service, and return their rows."""
+    url, received = workflow
+    kv(server, "HSET", "user:1", "name", "Ada")
+    kv(server, "EVAL", "return redis.call('HGETALL', KEYS[1])", "1", "user:1")
+    kv(server, "XADD", "events", "1-1", "n", "1")
+    kv(server, "XGROUP", "CREATE", "events", "stats", "0")
+    kv(server, "XREADGROUP", "GROUP", "stats", "one", "STREAMS", "events", ">")
+    send(server, "kv_server", "/multi-exec", [["SET", "a", "1"], ["INCR", "a"]])
+    kv(server, "SET", "short", "1", "PX", "10")
+    send(server, "vector_index", "/upsert/films", [{"id": "v", "vector": [1, 2]}])
+    send(server, "vector_index", "/query/films", {"vector": [1, 2], "topK": 1})
+    send(server, "broker", "/produce", {"topic": "orders", "value": "tea", "partition": 1})
+    consumed = {"method": "GET", "target": "/consume/g/one/orders"}
+    consumed["headers"] = {"Kafka-Auto-Offset-Reset": "earliest"}  # type: ignore[assignment]
+    server.ask("POST", "/fakes/broker/requests", consumed)
+    for code in (200, 503):
+        destination = {"url": f"https://app.example/{code}", "answer": code}
+        server.ask("POST", "/fakes/queue/destinations", destination)
+        own = {
+            "Upstash-Retries": "0",
+            "Upstash-Callback": "https://app.example/200",
+            "X-Trace": "7",
+        }
+        send(server, "queue", f"/v2/publish/https://app.example/{code}", "whole body", **own)
+    header = {"Upstash-Forward-Upstash-Workflow-Sdk-Version": "1"}
+    send(server, "queue", f"/v2/trigger/{url}", "in", **header)
+    server.ask("POST", "/clock", {"action": "advance", "by": "1s"})
+    wait_until(lambda: len(received) == 3)
+
+    def rows() -> list[Any]:
+        return [row for row in server.ask("GET", "/journal")[1] if row["operation"] != "restored"]
+
+    def is_whole() -> bool:
+        attempts = [row for row in rows() if row["kind"] == "attempt"]
+        return len(attempts) == 7 and all(row["done"] for row in rows())
+
+    wait_until(is_whole)
+    return rows()
+
+
+@pytest.mark.parametrize("way", ["row", "snapshot", "first"])
+def test_a_restore_changes_no_recorded_row(
+    server: Server, workflow: tuple[str, list[Any]], way: str
+) -> None:
+    server.ask("POST", "/snapshots", {"id": way})
+    before = rows_of_every_kind(server, workflow)
+    if way == "snapshot":
+        assert server.ask("POST", f"/snapshots/{way}", {})[0] == 200
+    else:
+        number = before[0 if way == "first" else len(before) // 2]["number"]
+        assert server.ask("POST", f"/journal/{number}/restore", {})[0] == 200
+    known = {row["number"]: row for row in server.ask("GET", "/journal")[1]}
+    assert [known[row["number"]] for row in before] == before
+    bodies = {row["request"]["body"] for row in before if row["kind"] == "attempt"}
+    assert "whole body" in bodies
