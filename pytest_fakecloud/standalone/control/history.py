@@ -39,6 +39,11 @@ class HistoryRoutes(Part):
         if self._rewinder is not None:
             self._rewinder.note_change()
 
+    def copy_now(self) -> None:
+        """Remember the present data, because it is about to change without a call."""
+        if self._rewinder is not None:
+            self._rewinder.copy_now()
+
     @classmethod
     def routes(cls) -> list[Route]:
         entry = f"{PREFIX}/journal/{{number}}"
@@ -47,6 +52,7 @@ class HistoryRoutes(Part):
             cls.route("GET", f"{entry}/data", "data_before", cls.get_data),
             cls.route("GET", f"{entry}/since", "changes_since", cls.get_changes_since),
             cls.route("POST", f"{entry}/restore", "restore_before", cls.restore),
+            cls.route("POST", f"{PREFIX}/journal", "record_change", cls.record_change),
             cls.route("GET", f"{PREFIX}/fakes/{{name}}/versions", "versions", cls.get_versions),
         ]
 
@@ -128,6 +134,18 @@ class HistoryRoutes(Part):
             rewinder.note_change()
         row = record_restore(fakes, "", f"just before #{number}", changed, row=number)
         return {"restored": [fake.name for fake in fakes], "row": row}
+
+    def record_change(self, request: Request) -> shapes.Recorded:
+        """Record a change of data that is about to be made by another request of the control API.
+
+        ``{"what": "create the topic orders", "fake": name}``; without a fake, all data may change. To
+        restore the data to just before ``row``, the number of the first row, undoes the change.
+        """
+        body = fields(request)
+        fakes = self._fakes(body.get("fake"))
+        self.copy_now()
+        rows = [fake._recorder.add_event("changed", body["what"]).number for fake in fakes]
+        return {"row": rows[0]}
 
     def get_versions(self, request: Request) -> shapes.Versions:
         """Return the versions of an item over time, oldest first, with the rows that made them.

@@ -363,6 +363,18 @@ class Restored(TypedDict):
     row: int
 
 
+class Recorded(TypedDict):
+    """The number of the first row that records a change."""
+
+    row: int
+
+
+class ResetData(ClockData):
+    """The clock after a reset, and the first row that records the reset; null if none does."""
+
+    row: int | None
+
+
 class _Version(TypedDict):
     number: int
     at: str
@@ -463,9 +475,19 @@ class SignIn(TypedDict):
 
 
 class Reset(TypedDict, total=False):
-    """The name of the fake to reset; by default all fakes are reset."""
+    """The name of the fake to reset; by default all fakes are reset. With ``record``, the cleared
+    journal begins with rows of the reset, to just before which the data can be restored.
+    """
 
     fake: str
+    record: bool
+
+
+class Change(TypedDict):
+    """What is about to change, in words, and the fake whose data changes; by default all."""
+
+    what: str
+    fake: NotRequired[str]
 
 
 class Begin(TypedDict, total=False):
@@ -602,6 +624,7 @@ BODIES: Mapping[str, Any] = {
     "send_again": ToSendAgain,
     "rerun": RerunOptions,
     "restore_before": RestoreOptions,
+    "record_change": Change,
     "add_fault": FaultOptions,
     "set_destination": NewDestination,
     "dismiss": Dismissed,
