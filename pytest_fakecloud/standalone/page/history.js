@@ -15,6 +15,9 @@ function addressOf({fake, section, item, after}) {
   return list ? link(["fake", fake, list, item]) : section === "default namespace" || namespace !== undefined ? link(["fake", fake, "vectors", item], {namespace}) : null;
 }
 
+// Whether a row is that of a restore, or of another change without a call.
+export const isOfConsole = (row) => row?.kind === "event" && /^(restored|changed)$/.test(row.operation);
+
 // -- changes, and restores that undo them --
 // The changes between two times, as the control API returns them, counted and as tables.
 export function changesSection({count: many, sums, changes, not_compared: missing}, names = ["before", "after"]) {
@@ -32,9 +35,10 @@ const preview = (label, note, found) => el("div", {id: "question", class: "previ
 
 // The question before a change by the rows from `row` to `last` is undone, if the data has changed since: it shows all that is taken back.
 async function changedSince(row, last, part) {
-  // A restore has a row for each fake.
-  while (entries.known.get(last + 1)?.operation === "restored") last++;
-  if ((await ask("GET", "/state")).latest <= last || !(await ask("GET", sinceOf(last + 1, part))).count) return null;
+  // A restore and a recorded change have a row for each fake. Not each number is that of a row.
+  while (isOfConsole(entries.known.get(last + 1))) last++;
+  const later = (await ask("GET", `/journal?after=${last}&limit=4`)).map(({number: row_}) => row_);
+  if (!later.length || !(await ask("GET", sinceOf(Math.min(...later), part))).count) return null;
   return preview("Undo", " The data has changed since, and that is taken back too.", await ask("GET", sinceOf(row, part)));
 }
 // A notice with a button that undoes a change: by `inverse`, which returns {question, run}, or null if it does not apply any more, or by
@@ -47,10 +51,16 @@ function sayWithUndo(text, row, part, {last = row, inverse} = {}) {
     await run();
     say("Undone.", "good");
     document.dispatchEvent(new Event("changed"));
-  })}, "Undo")], "good");
+  })}, "Undo")].flat(), "good");
 }
 // Offers to undo a change of items, which was made by the call of a row.
 export const offerUndo = (fake, row, section, items, text, how) => sayWithUndo(text, row, {fake: fake.name, section, items}, how);
+
+// The undo of a form that changes a fake: all data of the fake is then as just before the row, or `first(row)`, if there were several calls.
+export const undoOf = (fake, first = (row) => row) => (row, text) => sayWithUndo(text, first(row), {fake: fake?.name}, {last: row});
+// Work on a fake, or on all without one, that a notice confirms and can undo. A change without a call is recorded first, so that there is a row to go back to.
+export const undoable = (fake, text, work) => async () => { const answer = await work(); sayWithUndo(typeof text === "function" ? text(answer) : text, change.row, {fake: fake?.name}); };
+export async function recorded(fake, what, work) { const {row} = await ask("POST", "/journal", {fake: fake?.name, what}), answer = await work(); change.row = row; return answer; }
 
 // A button that restores data. It first shows what that changes, as the changes at an address undo it, and the restore can be undone.
 export function restoreButton(text, label, changes, restore, what, part = {}) {
@@ -69,7 +79,7 @@ const isPutBack = (section) => section === "keys" || section === "default namesp
 export function changesElement(row) {
   const place = el("div", {class: "row-changes"}, soft("…"));
   // The question before a restore has shown what it changes.
-  const isRestore = row.operation === "restored";
+  const isRestore = isOfConsole(row);
   (isRestore ? Promise.resolve({changes: [], note: ""}) : ask("GET", `/journal/${row.number}/changes`)).then(({changes, note}) => {
     const [first] = changes ?? [], alone = first && isPutBack(first.section) && changes.every(({section}) => section === first.section) && changes.length <= 100;
     place.replaceChildren(...[...isRestore ? [] : [el("h4", {}, "Data before and after"), changes === null ? soft(note) : changes.length ? changesTable(changes, addressOf) : soft("This row changed no data.")],

@@ -185,7 +185,7 @@ export class ListPage {
     const {key, name, noun, section} = this.spec, keys = items.map(key), many = count(keys.length, noun);
     let first;
     for (let at = 0; at < keys.length; at += 100) { await work(this.fake, keys.slice(at, at + 100), this); first ??= change.row; }
-    if (undone) offerUndo(this.fake, first, section(this), items.map(name), `${undone} ${many}.`, {last: change.row}); else say(`${text}: ${many}.`, "good");
+    if (undone) offerUndo(this.fake, first, section?.(this), name && items.map(name), `${undone} ${many}.`, {last: change.row}); else say(`${text}: ${many}.`, "good");
   }
   // Acts on all items that the search and the filters find when the button is pressed, after a question with their number. Later items are not in it.
   bulkOfFound({text, work, undone, note = "", applies = () => true}, {matching}) {
