@@ -158,3 +158,20 @@ def test_what_became_due_is_linked(page: Any, server: Server) -> None:
     holds(page, "document.querySelectorAll('.trace-row.trace-failed').length === 3")
     shown = page.locator(".trace-row:not(.trace-context)").all_inner_texts()
     assert [text.count("attempt 1") for text in shown] == [1, 1, 1]
+
+
+def test_what_a_call_that_is_sent_again_changes_is_shown_in_place(
+    page: Any, server: Server
+) -> None:
+    kv(server, "SET", "colour", "red")
+    opened(page, "SET colour red")
+    typed(page, AGAIN, body='["SET", "colour", "blue"]')
+    out = page.locator(f"form[aria-label='{AGAIN}'] .out")
+    out.locator("p", has_text="SET colour blue → OK").wait_for()
+    out.locator(".trace-state tr", has_text="blue").first.wait_for()
+    text = out.locator(".row-changes").inner_text()
+    assert "red" in text
+    assert "blue" in text
+    out.locator("button", has_text="Restore colour…").click()
+    page.click("dialog button.danger")
+    wait_until(lambda: kv(server, "GET", "colour") == "red")

@@ -198,7 +198,7 @@ async function runWithViolations(fake, id) {
   return {...run, original, violations: violations.filter(({facts: {fake: name, run_id: about}}) => name === fake.name && about === run.id)};
 }
 const fromBase64 = (out) => { try { return new TextDecoder().decode(Uint8Array.from(atob(out), (letter) => letter.charCodeAt(0))); } catch { return String(out ?? ""); } };
-const textOf = ({stepType, out}) => stepType === "Wait" ? fromBase64(out) : out == null ? "" : typeof out === "string" ? out : JSON.stringify(out);
+const textOf = ({stepType, out}) => stepType === "Wait" ? fromBase64(out) : out == null ? (out === null && stepType === "Run" ? "null" : "") : typeof out === "string" ? out : JSON.stringify(out);
 // A step of a run: its spans, and below it its errors and its output. The error of the last try is in sight.
 // With another result or input, or with the step run again; the new run is another one.
 function rerunForm(step, text, fake, run) {
