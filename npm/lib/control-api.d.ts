@@ -586,9 +586,10 @@ export interface Version {
   fields: Record<string, Json> | null
 }
 
-/** An item over time; null while it did not exist. */
+/** An item over time, null while it did not exist, and the names of the parts of its value. */
 export interface Versions {
   versions: Version[]
+  parts: string[]
 }
 
 /** The data of a fake; the other fields depend on its service. */

@@ -382,9 +382,10 @@ class _Version(TypedDict):
 
 
 class Versions(TypedDict):
-    """An item over time; null while it did not exist."""
+    """An item over time, null while it did not exist, and the names of the parts of its value."""
 
     versions: list[_Version]
+    parts: list[str]
 
 
 class CloudData(TypedDict):
@@ -741,6 +742,7 @@ _QUERIES = {
     "versions": {
         "section": "the section of the item, as in the changes of a row",
         "item": "the name of the item; without it, the whole section is one item",
+        "part": "a field of its value, or the first or last element of a list; by default all",
     },
     "attempts": {"id": "return only attempts of the message with this id"},
 }

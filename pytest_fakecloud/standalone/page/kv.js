@@ -38,7 +38,7 @@ const keys = {
   tools: (fake, page) => newKey(fake, page), bar: views, section: () => "keys", name: (one) => one.key, above: tree, bulk: [{text: "Delete", work: (fake, names) => run(fake, "DEL", ...names), undone: "Deleted", note: "The notice that follows can undo it."}],
   gone: (id, {fake}) => [el("p", {class: "mono"}, nameOf(wordOf(id))), versionsElement(fake, "keys", wordOf(id), {open: true})],
   empty: () => empty("No keys yet.", "A key appears when your application writes one. Add one above, or in the command box."),
-  detail: (one, page) => [title(nameOf(wordOf(one.id))), keyFacts(one), ...keyActs(one, page), ...valueOf(one, page), versionsElement(page.fake, "keys", one.key)],
+  detail: (one, page) => [title(nameOf(wordOf(one.id))), keyFacts(one), versionsElement(page.fake, "keys", one.key), ...keyActs(one, page), ...valueOf(one, page)],
 };
 // Offers to undo a change of a key.
 const undoOf = (fake, key, inverse) => (row, text) => offerUndo(fake, row, "keys", [key], text, {inverse});
