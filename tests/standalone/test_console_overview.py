@@ -265,7 +265,7 @@ def test_errors_of_ordinary_control_flow_are_no_failures(page: Any, server: Serv
         "kv_server · LPUSH",
     ]
     # The advice names the type of the key and commands that fit it.
-    failed.locator("td", has_text="events holds a stream, which fits XADD, XRANGE or").wait_for()
+    failed.locator("td", has_text="events holds a stream: use XADD, XRANGE or").wait_for()
     at(page, "activity?status=failed", ".trace-row")
     holds(page, "document.querySelectorAll('.trace-row').length === 2")
     at(page, "activity?problems=yes", ".trace-row")

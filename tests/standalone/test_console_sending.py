@@ -175,3 +175,19 @@ def test_what_a_call_that_is_sent_again_changes_is_shown_in_place(
     out.locator("button", has_text="Restore colour…").click()
     page.click("dialog button.danger")
     wait_until(lambda: kv(server, "GET", "colour") == "red")
+
+
+def test_a_step_without_a_result_shows_null(page: Any, server: Server) -> None:
+    url = "http://127.0.0.1:9/flow"
+    version = {"Upstash_Forward_Upstash_Workflow_Sdk_Version": "1"}
+    run_id = sent(server, "queue", f"/v2/trigger/{url}", "in", **version)["workflowRunId"]
+    step = {"stepId": 1, "stepName": "charge", "stepType": "Run", "concurrent": 1, "out": None}
+    sent(
+        server, "queue", f"/v2/publish/{url}", step, Upstash_Workflow_RunId=run_id,
+        Upstash_Workflow_CallType="step", Upstash_Workflow_Url=url,
+    )  # fmt: skip
+    at(page, f"fake/queue/runs/{run_id}", ".span-item")
+    page.click(".span-item summary:has-text('charge')")
+    page.locator("pre[aria-label='output of the step']:text-is('null')").wait_for()
+    page.click("summary:text-is('Rerun from charge')")
+    assert page.input_value("form[aria-label='Rerun from charge'] [name=result]") == "null"

@@ -25,19 +25,16 @@ export const adviceOf = (row, isHere = false) => expectedOf(row)?.why ?? (isHere
 const FAMILIES = {string: "GET, SET, APPEND or INCR", hash: "HGET, HSET or HINCRBY", list: "LPUSH, LRANGE or LPOP", set: "SADD, SMEMBERS or SREM", zset: "ZADD, ZRANGE or ZSCORE", stream: "XADD, XRANGE or XREADGROUP", "ReJSON-RL": "JSON.GET or JSON.SET", array: "ARSET or ARGET", vector: "VECTOR.ADD or VECTOR.QUERY"};
 const typesOf = new Map();
 function typeElement({number: row, operation, subjects}) {
-  const place = el("span", {}, "The key holds a value of another type. Open the key, and its history."), keys = subjects.filter(({kind}) => kind === "key").map(({name}) => name).slice(0, 5);
-  if (!typesOf.has(row)) typesOf.set(row, ask("GET", `/journal/${row}/data${query({section: "keys", items: JSON.stringify(keys)})}`));
-  typesOf.get(row).then(({items}) => { if (Object.keys(items).length) place.replaceChildren(Object.entries(items).map(([key, {type}]) => `${short(key, 60)} holds a ${words(type)}, which fits ${own(FAMILIES, type) ?? "the commands of that type"}.`).join(" "), ` ${operation} is for another type.`); }, () => {});
+  const place = el("span", {}, "The key holds a value of another type. Open the key, and its history."), keys = subjects.filter(({kind}) => kind === "key").map(({name}) => name).slice(0, 5), draw = ({items}) => { if (Object.keys(items).length) place.replaceChildren(Object.entries(items).map(([key, {type}]) => `${short(key, 60)} holds a ${words(type)}: use ${own(FAMILIES, type) ?? "commands of that type"}.`).join(" "), ` ${operation} is for another type.`); };
+  typesOf.set(row, typesOf.get(row) ?? ask("GET", `/journal/${row}/data${query({section: "keys", items: JSON.stringify(keys)})}`)).get(row).then(draw, () => {});
   return place;
 }
-
-// Errors that are ordinary control flow of clients, not failures: of a command, with an answer, with this beginning of the request, and if `then` is sent afterwards.
+// Errors that are ordinary control flow of clients, not failures: of a command, with an answer, with this beginning of the request, and if `then` is sent afterwards. The operation of an address that a fake does not have is its method and path.
 const EXPECTED = [
   {operation: /^(HELLO|COMMAND|COMMAND DOCS|CLIENT (SETINFO|SETNAME|MAINT_NOTIFICATIONS|TRACKING|NO-TOUCH))$/, answer: /^(\d+ )?(ERR|NOPROTO) /, why: "The client asks for a feature and ignores this error."},
   {operation: /^EVALSHA(_RO)?$/, answer: /^(\d+ )?NOSCRIPT /, then: /^(EVAL(_RO)?|SCRIPT LOAD)$/, why: "The script was not loaded yet, so the client sent it afterwards."},
   {operation: /^XGROUP CREATE$/, answer: /^(\d+ )?BUSYGROUP /, why: "The group exists already, which a client that creates it at each start expects."},
   {operation: /./, answer: /^(\d+ )?(MOVED|ASK|TRYAGAIN) /, why: "The client of a cluster follows the slot to its node."},
-  // The operation of an address that a fake does not have is its method and path.
   {operation: /^(?!GET )/, answer: /^404 /, line: /^GET /, why: "The client looked up something that does not exist."},
 ];
 const expectedOf = (row) => row.kind === "call" && !row.faults.length && EXPECTED.find(({operation, answer, line, then}) => operation.test(row.operation) && answer.test(row.text.answer) && (!line || line.test(row.request?.line)) && (!then || entries.list.findLast((one) => one.number > row.number && one.fake === row.fake && one.ok && then.test(one.operation)))) || null;

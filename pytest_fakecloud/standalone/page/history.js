@@ -17,7 +17,6 @@ function addressOf({fake, section, item, after}) {
 
 // Whether a row is that of a restore, or of another change without a call.
 export const isOfConsole = (row) => row?.kind === "event" && /^(restored|changed)$/.test(row.operation);
-
 // -- changes, and restores that undo them --
 // The changes between two times, as the control API returns them, counted and as tables.
 export function changesSection({count: many, sums, changes, not_compared: missing}, names = ["before", "after"]) {
@@ -95,16 +94,13 @@ export function changesElement(row) {
 export const sectionOf = (namespace) => namespace ? `namespace ${namespace}` : "default namespace";
 // The item whose history was opened last: what is known of it stays while it is read again, for at most one request at a time.
 let opened = {};
+// Whoever comes back from a row goes on at its link.
+function comeBack(history) { const back = history.left && history.place.querySelector(`a[href="${history.left}"]`); if (back) { history.left = null; back.focus({preventScroll: true}); back.scrollIntoView({block: "center"}); } }
 const nameOf = (fake, section, item) => JSON.stringify([fake.name, section, item]);
 function historyOf(fake, section, item, changesOf) {
   const name = nameOf(fake, section, item);
   if (opened.name !== name) {
-    const history = opened = {name, parts: () => [el("p", {class: "soft", role: "status"}, "Loading…")], draw: () => {
-      redraw(history.place, history.parts());
-      // Whoever comes back from a row goes on at its link.
-      const back = history.left && history.place.querySelector(`a[href="${history.left}"]`);
-      if (back) { history.left = null; back.focus({preventScroll: true}); back.scrollIntoView({block: "center"}); }
-    }};
+    const history = opened = {name, parts: () => [el("p", {class: "soft", role: "status"}, "Loading…")], draw: () => { redraw(history.place, history.parts()); comeBack(history); }};
     history.read = oneAtATime(async () => {
       try {
         const {versions, parts} = await ask("GET", path(fake, `/versions${query({section, item, part: history.part})}`));

@@ -1,9 +1,9 @@
 // Pages of a key-value server: keys, search indexes and the command box.
 
-import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, el, empty, facts, form, head, isTyped, json, laidOut, link, micros, moment, number, own, pill, redraw, say, short, soft, table, title, tools, visible, withDay, words, about, confirmed, discard} from "./dom.js";
+import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, el, empty, facts, form, head, isTyped, json, laidOut, link, micros, moment, number, own, pill, redraw, short, soft, table, title, tools, visible, withDay, words, about, confirmed, discard} from "./dom.js";
 import {ask, call, change, item, list, path, send, sendWell} from "./api.js";
 import {digits, dump} from "./elements.js";
-import {offerUndo, undoOf as undoOfAll, versionsElement} from "./history.js";
+import {offerUndo, versionsElement} from "./history.js";
 import {entries} from "./journal.js";
 import {ListPage, withCancel} from "./lists.js";
 import {byte, split} from "./words.js";
@@ -211,11 +211,8 @@ const partsOf = (id) => id.split(" ").map(wordOf);
 async function acknowledge(fake, ids) {
   for (const entries of Map.groupBy(ids.map(partsOf), ([key, group]) => JSON.stringify([key, group])).values()) await run(fake, "XACK", entries[0][0], entries[0][1], ...entries.map(([, , entry]) => entry));
 }
-// The inverse of a claim or an acknowledgement: the entry is pending again as it was, and a consumer that the claim has made is gone. It leaves the rest of the stream.
-const pendingAgain = (fake, one, [key, group, entry], created) => async () => one.fields && {run: async () => {
-  await run(fake, "XCLAIM", key, group, one.consumer, 0, entry, "TIME", Math.round(micros(one.delivered) / 1000), "RETRYCOUNT", one.deliveries, "FORCE", "JUSTID");
-  if (created() && !(await run(fake, "XPENDING", key, group, "-", "+", 1, created())).length) await run(fake, "XGROUP", "DELCONSUMER", key, group, created());
-}};
+// The inverse of a claim or an acknowledgement: the entry is pending again as it was, and the rest of the stream stays. A claim that made its consumer has none.
+const pendingAgain = (fake, one, [key, group, entry], hasMade) => async () => !one.fields || hasMade() ? null : {run: () => run(fake, "XCLAIM", key, group, one.consumer, 0, entry, "TIME", Math.round(micros(one.delivered) / 1000), "RETRYCOUNT", one.deliveries, "FORCE", "JUSTID")};
 const pending = {
   list: "pending", noun: "pending entry", about: (one) => [null, one.entry], facet: "consumer", hasItem: true, key: (one) => one.id, columns: ["entry", "stream", "group", "consumer", "idle", "deliveries", "fields"], kept: ["entry", "group", "consumer"], fields: ["entry", "key", "group", "consumer", "idle_ms", "deliveries", "preview"],
   moreFilters: true, filters: [{name: "key", label: "stream", note: "orders"}, {name: "group", label: "consumer group", note: "mailers"}],
@@ -223,13 +220,13 @@ const pending = {
   section: () => "keys", name: (one) => one.key, bulk: [{text: "Acknowledge", undone: "Acknowledged", work: acknowledge, note: "Their groups will not deliver them again. The notice that follows can undo it."}],
   empty: () => empty("No pending entries.", "An entry of a stream is pending from the moment a consumer of a group receives it until it is acknowledged."),
   detail: (one, page) => {
-    const {fake} = page, [key, group, entry] = partsOf(one.id), undo = (row, text) => offerUndo(fake, row, "keys", [one.key], text, {inverse: pendingAgain(fake, one, [key, group, entry], () => created)});
+    const {fake} = page, [key, group, entry] = partsOf(one.id), undo = (row, text) => offerUndo(fake, row, "keys", [one.key], text, {inverse: pendingAgain(fake, one, [key, group, entry], () => hasMade)});
     const consumers = async () => (await item(fake, "keys", one.id.split(" ")[0])).groups.find((each) => each.name === one.group)?.consumers.map((each) => each.name) ?? [];
-    let created = null;
+    let hasMade = false;
     return [title(one.entry), facts({stream: el("a", {href: link(["fake", fake.name, "keys", {raw: one.id.split(" ")[0]}])}, shownName(key)), group: shownName(group), consumer: shownName(one.consumer), delivered: moment(one.delivered), deliveries: number(one.deliveries)}),
       tools(act("Acknowledge", `Acknowledge ${entry}`, async () => { await acknowledge(fake, [one.id]); discard(".detail"); location.hash = page.address(); undo(change.row, "Acknowledged."); })),
       form("Claim", "Claim", [{name: "consumer", label: "for the consumer", needed: true, list: consumers}],
-        async ({consumer}) => { created = (await consumers()).includes(consumer) ? null : consumer; const claimed = await run(fake, "XCLAIM", key, group, consumer, 0, entry); document.activeElement.blur(); return done(claimed.length ? `Claimed for ${consumer}.` : "The stream no longer has this entry, so it is not pending any more."); }, {undo}),
+        async ({consumer}) => { hasMade = !(await consumers()).includes(consumer); const claimed = await run(fake, "XCLAIM", key, group, consumer, 0, entry); document.activeElement.blur(); return done(claimed.length ? `Claimed for ${consumer}.` : "The stream no longer has this entry, so it is not pending any more."); }, {undo}),
       head("Fields"), one.fields ? code(JSON.stringify(one.fields, null, 2), "fields") : soft("The stream no longer has this entry: it was deleted or trimmed.")];
   },
 };
@@ -405,9 +402,8 @@ class CommandBox {
     const rows = [];
     for (const [line, argv] of commands) before = await this.send(line, argv, before, rows);
     // The keys that the commands changed can be put back, unless they changed other data too.
-    const changes = (await Promise.all(rows.slice(0, 50).map((row) => ask("GET", `/journal/${row}/changes`)))).flatMap((one) => one.changes ?? []);
-    if (changes.length && changes.every(({section}) => section === "keys")) offerUndo(this.fake, rows[0], "keys", [...new Set(changes.map(({item: name}) => name))], `Changed ${count(new Set(changes.map(({item: name}) => name)).size, "key")}.`, {last: rows.at(-1)});
-    else if (changes.length) undoOfAll(this.fake)(rows.at(-1), "Changed its data.");
+    const changes = (await Promise.all(rows.slice(0, 50).map((row) => ask("GET", `/journal/${row}/changes`)))).flatMap((one) => one.changes ?? []), names = [...new Set(changes.map(({item: name}) => name))], isOfKeys = changes.every(({section}) => section === "keys");
+    if (names.length) offerUndo(this.fake, rows[0], isOfKeys ? "keys" : undefined, isOfKeys ? names : undefined, `Changed ${isOfKeys ? count(names.length, "key") : "its data"}.`, {last: rows.at(-1)});
   }
   // The newest replies are above, those of several lines in their order.
   async send(line, argv, before, rows) {

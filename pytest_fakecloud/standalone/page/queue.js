@@ -1,6 +1,6 @@
 // Pages of a queue: messages, dead letters, schedules, workflow runs, queues, URL groups, flow control.
 
-import {about, act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, isAhead, json, laidOut, link, micros, moment, move, number, own, pill, say, short, soft, span, table, title, tools, when, words} from "./dom.js";
+import {about, act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, isAhead, json, laidOut, link, micros, moment, move, number, own, pill, short, soft, span, table, title, tools, when, words} from "./dom.js";
 import {ask, change, item, list, path, sendWell} from "./api.js";
 import {hasFailed, lasted, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";

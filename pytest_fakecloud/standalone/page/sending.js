@@ -16,8 +16,8 @@ export function namedIn(fake, body) {
 }
 // What a row did: its call with the answer, and the data that it changed.
 function effectElement(fake, number) {
-  const place = el("div");
-  if (number) ask("GET", `/journal?after=${number - 1}&limit=1`).then(([row]) => row && place.replaceChildren(el("p", {class: "mono"}, `#${number} ${short(row.text.what, 200)} → `, el("span", {class: row.ok ? "ok" : "bad"}, short(row.text.answer, 120))), changesElement({...row, fake: fake.name})), () => {});
+  const place = el("div"), draw = ([row]) => row && place.replaceChildren(el("p", {class: "mono"}, `#${number} ${short(row.text.what, 200)} → `, el("span", {class: row.ok ? "ok" : "bad"}, short(row.text.answer, 120))), changesElement({...row, fake: fake.name}));
+  if (number) ask("GET", `/journal?after=${number - 1}&limit=1`).then(draw, () => {});
   return place;
 }
 const rowLink = (row) => row ? el("a", {class: "button", href: link(["activity", row])}, "Open its row") : null;
