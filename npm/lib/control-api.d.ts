@@ -45,6 +45,12 @@ export interface Broken {
   row: number | null
 }
 
+/** What is about to change, in words, and the fake whose data changes; by default all. */
+export interface Change {
+  what: string
+  fake?: string
+}
+
 /**
  * The number of items that differ, and 500 of them, removed ones last; an absent item is null.
  *
@@ -338,6 +344,11 @@ export interface Ready {
   loading?: string
 }
 
+/** The number of the first row that records a change. */
+export interface Recorded {
+  row: number
+}
+
 /** A recorded session (HAR) to send to the fakes, or to the fake `into`. */
 export interface Recording {
   archive: Record<string, Json>
@@ -372,9 +383,23 @@ export interface RerunOptions {
   again?: boolean
 }
 
-/** The name of the fake to reset; by default all fakes are reset. */
+/**
+ * The name of the fake to reset; by default all fakes are reset. With `record`, the cleared
+ * journal begins with rows of the reset, to just before which the data can be restored.
+ */
 export interface Reset {
   fake?: string
+  record?: boolean
+}
+
+/** The clock after a reset, and the first row that records the reset; null if none does. */
+export interface ResetData {
+  now: string
+  mode: "running" | "frozen"
+  next_due: string | null
+  next_expiry: string | null
+  move: MoveData | null
+  row: number | null
 }
 
 /** The fake to restore, by default all, and the items of a section, by default all. */
@@ -561,9 +586,10 @@ export interface Version {
   fields: Record<string, Json> | null
 }
 
-/** An item over time; null while it did not exist. */
+/** An item over time, null while it did not exist, and the names of the parts of its value. */
 export interface Versions {
   versions: Version[]
+  parts: string[]
 }
 
 /** The data of a fake; the other fields depend on its service. */
@@ -665,7 +691,7 @@ export interface Control {
   /** Exchange a sign-in code, `{"code": ...}`, for the control token. Each code works once. */
   (method: "POST", path: "/session", body: SignIn): Promise<SessionData>
   /** Return one fake (`{"fake": name}`) or all fakes to their baseline. */
-  (method: "POST", path: "/reset", body?: Reset): Promise<ClockData>
+  (method: "POST", path: "/reset", body?: Reset): Promise<ResetData>
   /** Start over as for a new test: restore baselines, close connections, reset the clock. */
   (method: "POST", path: "/begin", body?: Begin): Promise<ClockData>
   /** Return the clock's time and mode, what is due next, and the move in progress. */
@@ -692,6 +718,8 @@ export interface Control {
   (method: "POST", path: "/fakes", body: NewFake): Promise<FakeData>
   /** Call a method, or read a property, of a fake or of the cloud. */
   (method: "POST", path: "/call", body: Use): Promise<Returned | Raised>
+  /** Record a change of data that is about to be made by another request of the control API. */
+  (method: "POST", path: "/journal", body: Change): Promise<Recorded>
   /** Return the rows of the journal, oldest first. */
   (method: "GET", path: "/journal" | `/journal?${string}`): Promise<RowData[]>
   /** Return the calls and deliveries of the journal as an HTTP archive (HAR), masked. */

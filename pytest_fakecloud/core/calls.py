@@ -580,9 +580,9 @@ CALL_FIELDS: Mapping[str, Field] = {
     "response_json": Field(JSON, partial(_json_or_absent, Call.response_json)),
 }
 """The fields that calls to every service can be filtered by. Services add their own facts."""
-EVENT_KINDS = frozenset(("refused", "restored", "expired"))
-"""Kinds of events of every service: rejected bytes, and in the console, data that was restored, and
-keys that expired when the clock was moved.
+EVENT_KINDS = frozenset(("refused", "restored", "changed", "expired"))
+"""Kinds of events of every service: rejected bytes, and in the console, data that was restored, data
+that was changed without a call, and keys that expired when the clock was moved.
 """
 EVENT_FIELDS: Mapping[str, Field] = dict.fromkeys(("began", "alone", "row", "changed"), Field())
 """The data of these events. Services add the data of their own."""

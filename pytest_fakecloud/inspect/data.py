@@ -443,6 +443,18 @@ def _is_same(value: Any, other: Any) -> bool:
     return bool(value == other)
 
 
+def parts_of_value(fields: Item | None) -> dict[str, Any]:
+    """Return the parts of an item's value by name: its fields, or the first and the last element of a
+    list; nothing for another value.
+    """
+    value = None if fields is None else fields.get("value")
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, list) and value and cast("Item", fields).get("type") != "set":
+        return {"first": value[0], "last": value[-1]}
+    return {}
+
+
 def short(state: State) -> State:
     """Return a state whose long values are shortened, for a page."""
     return {

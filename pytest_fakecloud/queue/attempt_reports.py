@@ -14,6 +14,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
+from ..core.calls import Event
 from ..core.clock import Timekeeper
 from ..core.errors import (
     ContractError,
@@ -212,8 +213,6 @@ class AttemptReports(DeliveryInterceptor):
     def _finish(self, started: StartedDelivery, outcome: Outcome) -> AttemptDetails:
         """Keep a finished delivery, and return its details for the ``attempt`` event."""
         message, delivery = started.exchange.message, started.exchange.delivery
-        if self._engine.data.messages.get(message.id) is not message:
-            return {}  # The queue's messages were replaced during the delivery.
         self.finished.append(FinishedDelivery(started.number, delivery, outcome))
         self._finished_bytes += len(delivery.body) + len(outcome.body)
         limit = self._recorder.shared.keep_bytes
@@ -232,10 +231,17 @@ class AttemptReports(DeliveryInterceptor):
         failure = failure_details(started, outcome, self._engine.keys, self._now)
         return details | request_details(delivery) | failure
 
-    def forget(self) -> None:
-        """Forget all deliveries, because the queue's messages were replaced."""
-        self.finished.clear()
-        self._finished_bytes = 0
+    def forget_unrecorded(self) -> None:
+        """Forget the deliveries whose events the journal has forgotten."""
+        if self.finished:
+            recorded = {event.data.get("began") for event in self._recorder.entries
+                        if isinstance(event, Event) and event.kind == "attempt"}  # fmt: skip
+            kept = [delivery for delivery in self.finished if delivery.number in recorded]
+            self.finished.clear()
+            self.finished.extend(kept)
+            self._finished_bytes = sum(
+                len(delivery.body) + len(outcome.body) for _, delivery, outcome in kept
+            )
 
 
 _QUEUES_OWN = ("upstash-", "user-agent", "content-type", "host", "content-length")

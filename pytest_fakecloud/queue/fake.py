@@ -289,10 +289,14 @@ class Queue(QueueActions, Fake):
             data, routes = snapshot.data
             super().restore(snapshot._replace(data=data))
             self.destinations._restore(routes)
-            self._reports.forget()
+            self._reports.forget_unrecorded()
         else:
             # Raise the error about a snapshot of another fixture.
             super().restore(snapshot)
+
+    def reset(self) -> None:
+        super().reset()
+        self._reports.forget_unrecorded()
 
     def _undo(self, snapshot: Snapshot) -> None:
         super()._undo(snapshot)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from operator import attrgetter
+from typing import Any, cast
 
 from ..cloud.fake import Context, Fake, core_of
 from ..core.calls import Event
@@ -41,19 +42,30 @@ class ReplayedQueue(journal.ReplayedFake):
             attempt for message in _messages_of(event, engine) for attempt in message.attempts
         )
         attempt = next((attempt for attempt in attempts if attempt.number == number), None)
-        if attempt is None:
-            raise journal.Inexact(f"the queue no longer has the details of attempt {event.number}")
-        ended = attempt.ended_us or attempt.at_us
-        begun.attempt.faults = attempt.faults
+        if attempt is not None:
+            ended = attempt.ended_us or attempt.at_us
+            outcome = Outcome(
+                attempt.status, list(attempt.headers.pairs), attempt.body, attempt.exception,
+                virtual_us=ended - attempt.at_us, where=attempt.where,
+            )  # fmt: skip
+        else:
+            # The message is gone, such as after a restore.
+            outcome = self._kept_outcome(event)
+            ended = event.at_us + outcome.virtual_us
+        begun.attempt.faults = event.data.get("faults") or []
         self.time.expect(ended)
-        outcome = Outcome(
-            attempt.status, list(attempt.headers.pairs), attempt.body, attempt.exception,
-            virtual_us=ended - attempt.at_us, where=attempt.where,
-        )  # fmt: skip
         core_of(self.fake).engine.deliveries.finish(begun, outcome)
         self.settled_us = ended
 
+    def _kept_outcome(self, event: Event) -> Outcome:
+        for number, _, outcome in _FINISHED(self.real):
+            if number == event.data.get("began"):
+                return cast("Outcome", outcome)
+        raise journal.Inexact(f"the queue no longer has the details of attempt {event.number}")
 
+
+_FINISHED = attrgetter("_reports.finished")
+"""Returns the number, request and outcome of each recent attempt of a queue."""
 REPLAYED = ReplayedQueue
 
 

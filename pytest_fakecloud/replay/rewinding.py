@@ -86,6 +86,16 @@ class Rewinder:
         """Copy the data before the next call, because it may have changed without an entry."""
         self._is_due = True
 
+    def copy_now(self) -> None:
+        """Copy the data before it changes without a call, so that it can be restored."""
+        self._is_due = False
+        self._copy(self._recorder.reserve(), context_of(self._cloud).clock.now_us())
+
+    def _copy(self, number: int, at_us: int) -> None:
+        self._checkpoints.append(self._checkpoint(number, at_us))
+        while len(self._checkpoints) > 1 and self._copied > MOST_COPIED:
+            self._checkpoints.popleft()
+
     def _note(self, entry: Entry) -> None:
         # At the beginning of a call, its thread holds no lock.
         if not isinstance(entry, Call) or entry.outcome != "open":
@@ -94,9 +104,7 @@ class Rewinder:
         if self._is_due or entry.number - last > EVERY:
             self._is_due = False
             with report_hook_failure("the data could not be copied", lambda text: None):
-                self._checkpoints.append(self._checkpoint(entry.number - 1, entry.at_us))
-                while len(self._checkpoints) > 1 and self._copied > MOST_COPIED:
-                    self._checkpoints.popleft()
+                self._copy(entry.number - 1, entry.at_us)
 
     @property
     def _copied(self) -> int:
@@ -265,8 +273,8 @@ class Rewinder:
     def _restored(
         self, fake: Fake, item: str, since: int, until: int, at_us: int
     ) -> tuple[int, int]:
-        """Return the number and the time of a fake's last restore between two checkpoints, or of the
-        expiry of an item.
+        """Return the number and the time of a fake's last restore or other recorded change between two
+        checkpoints, or of the expiry of an item.
 
         Data that differs at a checkpoint has changed without an entry of its own. Without such an
         event, the number is 0, and the time is that of the checkpoint.
@@ -276,7 +284,10 @@ class Rewinder:
             if (
                 is_between
                 and isinstance(entry, Event)
-                and (entry.kind == "restored" or (entry.kind == "expired" and entry.text == item))
+                and (
+                    entry.kind in ("restored", "changed")
+                    or (entry.kind == "expired" and entry.text == item)
+                )
             ):
                 return entry.number, entry.at_us
         return 0, at_us

@@ -209,7 +209,7 @@ class _Builder:
             began=began(event), ended=_ended(event), same=(masked.text, repr(details)),
         )  # fmt: skip
         if event.kind != "attempt":
-            return replace(row, actor=CONSOLE) if event.kind == "restored" else row
+            return replace(row, actor=CONSOLE) if event.kind in ("restored", "changed") else row
         row = replace(
             row, kind="attempt", attempt=_count_of(event), same=repr(details),
             source=RowSource(delivery=masked),

@@ -206,6 +206,7 @@ export class Trace {
       one.hue = starts ? 1 + hues++ % (HUES.length - 1) : cause?.hue ?? 0;
       // Of this row and those before it: how many colours were begun, and how many rows have a problem.
       one.hues = hues;
+      one.isExpected = this.options.isExpected?.(row);
       one.problems = (rows.at(-1)?.problems ?? 0) + isProblem(one);
       byNumber.set(row.number, one);
       rows.push(one);
@@ -664,7 +665,7 @@ function lanesOf(rows, fakes, from, before) {
   return lanes;
 }
 
-function isProblem({row, failed}) { return !row.ok || failed > 0 || row.findings?.length > 0 || row.faults?.length > 0; }
+function isProblem({row, failed, isExpected}) { return (!row.ok || failed > 0) && !isExpected || row.findings?.length > 0 || row.faults?.length > 0; }
 
 const hasSubject = (row, {kind, name, fake}) => (row.subjects ?? []).some((one) => one.kind === kind && one.name === name && (!fake || one.fake === fake));
 

@@ -26,7 +26,7 @@ from ..http.messages import Answer, AnyResponse, ConnectionEffect, Json, Request
 from ..http.routing import Match, Route, RouteTable
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
 from .control import shapes
-from .control.clouds import CloudRoutes, IsolatedClouds, clock_view
+from .control.clouds import CloudRoutes, IsolatedClouds, clock_view, record_restore
 from .control.data import DataRoutes
 from .control.endpoints import PREFIX, Part, Refused, compressed, contract, fake_named, fields
 from .control.fakes import FakeRoutes, describe
@@ -178,6 +178,8 @@ class ControlApp(App):
         """As for every app, but arguments of a request also cause errors of Python and of the cloud."""
         token = setting_over.set("the control API")
         try:
+            if request.route in _RESTORES:
+                self.history.copy_now()
             return super().call_endpoint(request, match)
         except ContractError as error:
             refused = Refused(422, str(error))
@@ -292,14 +294,24 @@ class ControlApp(App):
             "`pytest-fakecloud console` prints a new one",
         )
 
-    def reset(self, request: Request) -> shapes.ClockData:
-        """Return one fake (``{"fake": name}``) or all fakes to their baseline."""
-        name = fields(request).get("fake")
+    def reset(self, request: Request) -> shapes.ResetData:
+        """Return one fake (``{"fake": name}``) or all fakes to their baseline.
+
+        With ``"record": true``, ``row`` is the number of a row of the reset: to restore the data to
+        just before it undoes the reset, but not what happens to faults and to the journal.
+        """
+        body, row = fields(request), None
+        name, records = body.get("fake"), body.get("record", False)
+        fakes = list(self.cloud.fakes()) if name is None else [fake_named(self.cloud, name)]
+        if records:
+            self.history.copy_now()
         if name is None:
             self.cloud.reset()
         else:
-            fake_named(self.cloud, name).reset()
-        return clock_view(self.cloud)
+            fakes[0].reset()
+        if records:
+            row = record_restore(fakes, "", "the baseline", {})
+        return {**clock_view(self.cloud), "row": row}
 
     def begin(self, request: Request) -> shapes.ClockData:
         """Start over as for a new test: restore baselines, close connections, reset the clock.
@@ -324,6 +336,8 @@ def _table_with(parts: tuple[type[Part], ...]) -> RouteTable:
     return RouteTable([*ControlApp.routes(), *(route for part in parts for route in part.routes())])
 
 
+_RESTORES = frozenset({"restore_before", "restore_snapshot"})
+"""Routes that restore data: the data before it is copied, so that the restore can be undone."""
 _WITHOUT_CHANGE = frozenset(
     {"send", "send_again", "session", "code", "cloud_code", "move_clock", "take_snapshot"}
     | {"drop_snapshot", "dismiss", "new_cloud", "end_cloud", "keep_cloud"}

@@ -9,7 +9,7 @@ import pytest
 
 from ..harness import wait_until
 from .conftest import Server
-from .test_console import CHROMIUM, at, browser, page, sent, window
+from .test_console import CHROMIUM, at, browser, holds, page, sent, window
 from .test_console_work import answer, kv, listed, press, typed
 
 __all__ = ["browser", "page", "window"]
@@ -300,3 +300,36 @@ def test_a_key_that_is_gone_says_how_and_is_restored(page: Any, server: Server) 
     page.click("dialog button.danger")
     page.locator("#notice", has_text="late is restored.").wait_for()
     assert (kv(server, "GET", "late"), kv(server, "TTL", "late")) == ("ada", -1)
+
+
+def test_one_field_of_a_busy_key_is_read_over_time_and_back_returns_to_it(
+    page: Any, server: Server
+) -> None:
+    kv(server, "HSET", "user", "name", "Ada", "visits", "0")
+    for _ in range(30):
+        kv(server, "HINCRBY", "user", "visits", "1")
+    kv(server, "HSET", "user", "name", "Bob")
+    kv(server, "HINCRBY", "user", "visits", "1")
+    at(page, "fake/kv_server/keys/user", ".detail .versions summary")
+    # The history is above the elements of the key.
+    order = "[...document.querySelectorAll('.detail details.versions, .detail section')]"
+    assert page.evaluate(f"{order}[0].matches('.versions')")
+    page.click(".detail .versions summary")
+    rows = page.locator(".versions tbody tr")
+    holds(page, "document.querySelectorAll('.versions tbody tr').length === 33")
+    page.select_option("[aria-label='field of the history']", "name")
+    holds(page, "document.querySelectorAll('.versions tbody tr').length === 2")
+    after = "(all) => all.map((row) => row.cells[3].innerText)"
+    assert rows.evaluate_all(after) == ["value Bob", "value Ada"]
+    rows.last.locator("a").click()
+    page.locator(".trace-pane h3", has_text="HSET user name Ada").wait_for()
+    page.go_back()
+    holds(page, "document.activeElement.matches('.versions tbody tr:last-child a')")
+    assert rows.count() == 2
+    assert page.input_value("[aria-label='field of the history']") == "name"
+    # It is closed by its reader only.
+    page.evaluate("document.activeElement.blur()")
+    page.click(".detail .versions summary")
+    at(page, "activity", ".trace-row")
+    at(page, "fake/kv_server/keys/user", ".detail .versions summary")
+    assert page.locator(".versions[open]").count() == 0

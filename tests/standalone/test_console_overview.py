@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from .conftest import Server, fetch
-from .test_console import CHROMIUM, at, browser, fake, page, sent, window
+from .test_console import CHROMIUM, at, browser, fake, holds, page, sent, window
 from .test_console_work import kv, said, typed
 
 __all__ = ["browser", "page", "window"]
@@ -243,3 +243,45 @@ def test_addresses_of_both_protocols_are_shown(page: Any, server: Server) -> Non
     at(page, "overview", "section[aria-label='What runs']")
     names = page.locator("section[aria-label='What runs'] tbody td:first-child a").all_inner_texts()
     assert names == [one["name"] for one in server.summary["fakes"]]
+
+
+def test_errors_of_ordinary_control_flow_are_no_failures(page: Any, server: Server) -> None:
+    kv(server, "XADD", "events", "*", "n", "1")
+    kv(server, "XGROUP", "CREATE", "events", "stats", "0")
+    url = fake(server, "kv_server")["env"]["REDIS_URL"]
+    with redis.Redis.from_url(url) as client:
+        assert client.register_script("return 7")() == 7  # EVALSHA, SCRIPT LOAD, EVALSHA
+        for words in (("XGROUP", "CREATE", "events", "stats", "0"), ("LPUSH", "events", "x")):
+            with pytest.raises(redis.ResponseError):
+                client.execute_command(*words)
+    for target in ("/v2/messages/none", "/v2/nowhere/none"):
+        server.ask("POST", "/fakes/queue/requests", {"method": "GET", "target": target})
+    at(page, "overview", "section[aria-label='What failed'] td")
+    failed = page.locator("section[aria-label='What failed']")
+    failed.locator("td", has_text="LPUSH").first.wait_for()
+    first = "(all) => all.map((row) => row.cells[0].innerText)"
+    assert failed.locator("tbody tr").evaluate_all(first) == [
+        "queue · GET /v2/nowhere/none",
+        "kv_server · LPUSH",
+    ]
+    # The advice names the type of the key and commands that fit it.
+    failed.locator("td", has_text="events holds a stream: use XADD, XRANGE or").wait_for()
+    at(page, "activity?status=failed", ".trace-row")
+    holds(page, "document.querySelectorAll('.trace-row').length === 2")
+    at(page, "activity?problems=yes", ".trace-row")
+    holds(page, "document.querySelectorAll('.trace-row').length === 2")
+    at(page, "overview", "section[aria-label='What failed'] td")
+    failed.locator("a", has_text="that clients expect").click()
+    for text in ("EVALSHA", "XGROUP CREATE", "GET /v2/messages/none"):
+        page.locator(".trace-row", has_text=text).first.wait_for()
+    assert page.locator(".trace-row", has_text="nowhere").count() == 0
+
+
+def test_the_answer_of_a_destination_is_said_once(page: Any, server: Server) -> None:
+    answer = {"url": "https://app.example/mail", "answer": {"status": 500, "body": "no mailbox"}}
+    server.ask("POST", "/fakes/queue/destinations", answer)
+    sent(server, "queue", "/v2/publish/https://app.example/mail", Upstash_Retries="0")
+    at(page, "activity", ".trace-row")
+    page.locator(".trace-row", has_text="attempt 1").first.click()
+    advice = page.locator(".trace-pane .banner", has_text="answered 500")
+    assert "app.example/mail answered 500 no mailbox. Mend the destination" in advice.inner_text()

@@ -158,3 +158,36 @@ def test_what_became_due_is_linked(page: Any, server: Server) -> None:
     holds(page, "document.querySelectorAll('.trace-row.trace-failed').length === 3")
     shown = page.locator(".trace-row:not(.trace-context)").all_inner_texts()
     assert [text.count("attempt 1") for text in shown] == [1, 1, 1]
+
+
+def test_what_a_call_that_is_sent_again_changes_is_shown_in_place(
+    page: Any, server: Server
+) -> None:
+    kv(server, "SET", "colour", "red")
+    opened(page, "SET colour red")
+    typed(page, AGAIN, body='["SET", "colour", "blue"]')
+    out = page.locator(f"form[aria-label='{AGAIN}'] .out")
+    out.locator("p", has_text="SET colour blue → OK").wait_for()
+    out.locator(".trace-state tr", has_text="blue").first.wait_for()
+    text = out.locator(".row-changes").inner_text()
+    assert "red" in text
+    assert "blue" in text
+    out.locator("button", has_text="Restore colour…").click()
+    page.click("dialog button.danger")
+    wait_until(lambda: kv(server, "GET", "colour") == "red")
+
+
+def test_a_step_without_a_result_shows_null(page: Any, server: Server) -> None:
+    url = "http://127.0.0.1:9/flow"
+    version = {"Upstash_Forward_Upstash_Workflow_Sdk_Version": "1"}
+    run_id = sent(server, "queue", f"/v2/trigger/{url}", "in", **version)["workflowRunId"]
+    step = {"stepId": 1, "stepName": "charge", "stepType": "Run", "concurrent": 1, "out": None}
+    sent(
+        server, "queue", f"/v2/publish/{url}", step, Upstash_Workflow_RunId=run_id,
+        Upstash_Workflow_CallType="step", Upstash_Workflow_Url=url,
+    )  # fmt: skip
+    at(page, f"fake/queue/runs/{run_id}", ".span-item")
+    page.click(".span-item summary:has-text('charge')")
+    page.locator("pre[aria-label='output of the step']:text-is('null')").wait_for()
+    page.click("summary:text-is('Rerun from charge')")
+    assert page.input_value("form[aria-label='Rerun from charge'] [name=result]") == "null"

@@ -70,7 +70,7 @@ def test_all_messages_of_a_queue_are_cancelled_after_a_question(page: Any, serve
     assert "Cancel the 120 messages that this search finds?" in asked
     assert "… and 112 more" in asked
     page.click("dialog button.danger")
-    page.locator("#notice", has_text="Cancel: 120 messages.").wait_for()
+    page.locator("#notice", has_text="Cancelled 120 messages.").wait_for()
     pending = server.ask("GET", "/fakes/queue/lists/messages?state=pending")[1]
     assert [message["url"] for message in pending["items"]] == ["http://127.0.0.1:9/other"]
     page.click("button:text-is('Cancel 120 messages found…')")
@@ -246,3 +246,22 @@ def test_a_long_journal_is_read_in_parts(page: Any, server: Server) -> None:
     queries = [dict(parse_qsl(urlsplit(url).query)) for url in parts]
     assert len(queries) >= 3
     assert all(int(query.get("limit", 100)) <= 400 for query in queries), queries
+
+
+def test_a_topic_shows_the_lag_of_its_groups_and_takes_records(page: Any, server: Server) -> None:
+    for partition in (0, 0, 0, 1):
+        record = {"topic": "orders", "value": "tea", "partition": partition}
+        sent(server, "broker", "/produce", record)
+    server.call("broker", "commit", "billing", "orders", 0, 1)
+    at(page, "fake/broker/topics/orders", ".detail [aria-label=partitions]")
+    table = page.locator(".detail [aria-label=partitions]")
+    assert table.locator("th").last.inner_text().lower() == "lag of billing"
+    lags = "(all) => all.map((row) => row.lastChild.innerText)"
+    assert table.locator("tbody tr").evaluate_all(lags) == ["2", "1"]
+    typed(page, "Produce", value="cup", partition="0")
+    table.locator("td a", has_text="3").last.wait_for()
+    assert table.locator("tbody tr").evaluate_all(lags) == ["3", "1"]
+    # The lag leads to the first record that the group has not read.
+    table.locator("a.fault").first.click()
+    holds(page, "document.getElementById('count').textContent.startsWith('1–3')")
+    assert "offset=1" in page.url

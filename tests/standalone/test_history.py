@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ import redis
 
 from ..harness import wait_until
 from .conftest import Serve, Server, message
-from .test_sending import send
+from .test_sending import send, workflow
+
+__all__ = ["workflow"]
 
 
 def kv(server: Server, *words: str) -> int:
@@ -317,3 +320,155 @@ def test_time_changes_data_between_rows(serve: Serve, mode: str) -> None:
     server.ask("POST", "/clock", {"action": "advance", "by": "2m"})
     again = kv(server, "SET", "short", "2")
     assert values(server, again) == {"keys: short": (None, "2")}
+
+
+def rows_of_every_kind(server: Server, workflow: tuple[str, list[Any]]) -> list[Any]:
+    """Make calls, deliveries and events of every service, and return their rows."""
+    url, received = workflow
+    kv(server, "HSET", "user:1", "name", "Ada")
+    kv(server, "EVAL", "return redis.call('HGETALL', KEYS[1])", "1", "user:1")
+    kv(server, "XADD", "events", "1-1", "n", "1")
+    kv(server, "XGROUP", "CREATE", "events", "stats", "0")
+    kv(server, "XREADGROUP", "GROUP", "stats", "one", "STREAMS", "events", ">")
+    send(server, "kv_server", "/multi-exec", [["SET", "a", "1"], ["INCR", "a"]])
+    kv(server, "SET", "short", "1", "PX", "10")
+    send(server, "vector_index", "/upsert/films", [{"id": "v", "vector": [1, 2]}])
+    send(server, "vector_index", "/query/films", {"vector": [1, 2], "topK": 1})
+    send(server, "broker", "/produce", {"topic": "orders", "value": "tea", "partition": 1})
+    consumed = {"method": "GET", "target": "/consume/g/one/orders"}
+    consumed["headers"] = {"Kafka-Auto-Offset-Reset": "earliest"}  # type: ignore[assignment]
+    server.ask("POST", "/fakes/broker/requests", consumed)
+
+    def rows() -> list[Any]:
+        return [row for row in server.ask("GET", "/journal")[1] if row["operation"] != "restored"]
+
+    def has_attempts(count: int) -> bool:
+        attempts = [row for row in rows() if row["kind"] == "attempt"]
+        return len(attempts) == count and all(row["done"] for row in rows())
+
+    # One after the other, because the ids of messages published at the same time are not replayed.
+    for code, count in ((200, 2), (503, 4)):
+        destination = {"url": f"https://app.example/{code}", "answer": code}
+        server.ask("POST", "/fakes/queue/destinations", destination)
+        own = {
+            "Upstash-Retries": "0",
+            "Upstash-Callback": "https://app.example/200",
+            "X-Trace": "7",
+        }
+        send(server, "queue", f"/v2/publish/https://app.example/{code}", "whole body", **own)
+        wait_until(partial(has_attempts, count))
+    header = {"Upstash-Forward-Upstash-Workflow-Sdk-Version": "1"}
+    send(server, "queue", f"/v2/trigger/{url}", "in", **header)
+    server.ask("POST", "/clock", {"action": "advance", "by": "1s"})
+    wait_until(partial(has_attempts, 7))
+    assert len(received) == 3
+    return rows()
+
+
+@pytest.mark.parametrize("way", ["row", "snapshot", "first"])
+def test_a_restore_changes_no_recorded_row(
+    server: Server, workflow: tuple[str, list[Any]], way: str
+) -> None:
+    server.ask("POST", "/snapshots", {"id": way})
+    before = rows_of_every_kind(server, workflow)
+
+    def changes() -> list[Any]:
+        numbers = [row["number"] for row in before]
+        return [server.ask("GET", f"/journal/{number}/changes")[1] for number in numbers]
+
+    changed = changes()
+    assert [found["note"] for found in changed if found["note"]] == []
+    if way == "snapshot":
+        assert server.ask("POST", f"/snapshots/{way}", {})[0] == 200
+    else:
+        number = before[0 if way == "first" else len(before) // 2]["number"]
+        assert server.ask("POST", f"/journal/{number}/restore", {})[0] == 200
+    known = {row["number"]: row for row in server.ask("GET", "/journal")[1]}
+    assert [known[row["number"]] for row in before] == before
+    assert changes() == changed
+    bodies = {row["request"]["body"] for row in before if row["kind"] == "attempt"}
+    assert "whole body" in bodies
+
+
+@pytest.mark.parametrize("fake", [None, "kv_server"])
+def test_a_reset_that_is_recorded_can_be_undone(server: Server, fake: str | None) -> None:
+    kv(server, "SET", "a", "1")
+    send(server, "vector_index", "/upsert", [{"id": "v1", "vector": [1, 2]}])
+    row = server.ask("POST", "/reset", {"fake": fake, "record": True})[1]["row"]
+    assert server.call("kv_server", "execute", "DBSIZE") == 0
+    rows = {one["number"]: one["text"]["what"] for one in server.ask("GET", "/journal")[1]}
+    assert rows[row].startswith("restored: all data of ")
+    assert rows[row].endswith(" to the baseline")
+    # The data can change meanwhile.
+    kv(server, "SET", "b", "1")
+    assert server.ask("POST", f"/journal/{row}/restore", {"fake": fake})[0] == 200
+    assert server.call("kv_server", "execute", "KEYS", "*") == ["a"]
+    vectors = server.ask("GET", "/fakes/vector_index/lists/vectors")[1]["items"]
+    assert [vector["id"] for vector in vectors] == ["v1"]
+    # Another client does not ask for the row, and its journal is empty.
+    assert server.ask("POST", "/reset", {})[1]["row"] is None
+    assert server.ask("GET", "/journal")[1] == []
+
+
+def test_a_change_without_a_call_is_recorded_and_undone(server: Server) -> None:
+    send(server, "broker", "/produce", {"topic": "orders", "value": "tea", "partition": 1})
+    server.call("broker", "create_topic", "kept")
+    row = server.ask("POST", "/journal", {"fake": "broker", "what": "create the topic late"})[1]
+    server.call("broker", "create_topic", "late")
+    [shown] = [one for one in server.ask("GET", "/journal")[1] if one["number"] == row["row"]]
+    assert (shown["actor"], shown["text"]["what"]) == ("console", "changed: create the topic late")
+
+    def topics() -> list[str]:
+        found = server.ask("GET", "/fakes/broker/lists/topics")[1]["items"]
+        return [topic["name"] for topic in found]
+
+    assert topics() == ["kept", "late", "orders"]
+    made = versions(server, "broker", "topics", "late")
+    assert [version["number"] for version in made] == [row["row"]]
+    path = f"/journal/{row['row']}/restore"
+    assert server.ask("POST", path, {"fake": "broker"})[0] == 200
+    assert topics() == ["kept", "orders"]
+    assert "'none' is not a fake" in message(
+        server.ask("POST", "/journal", {"fake": "none", "what": "x"}), 404
+    )
+
+
+def test_a_restore_keeps_destinations_and_is_undone(server: Server) -> None:
+    url = "https://app.example/503"
+    server.ask("POST", "/fakes/queue/destinations", {"url": url, "answer": 503})
+    sent = send(server, "queue", f"/v2/publish/{url}", "hello", **{"Upstash-Retries": "0"})
+
+    def letters() -> list[Any]:
+        return list(server.ask("GET", "/fakes/queue/lists/dead-letters")[1]["items"])
+
+    wait_until(letters)
+    destinations = server.ask("GET", "/fakes/queue/destinations")
+    row = server.ask("POST", f"/journal/{sent['row']}/restore", {"fake": "queue"})[1]["row"]
+    assert letters() == []
+    assert server.ask("GET", "/fakes/queue/destinations") == destinations
+    assert server.ask("POST", f"/journal/{row}/restore", {"fake": "queue"})[0] == 200
+    assert len(letters()) == 1
+    assert server.ask("GET", "/fakes/queue/destinations") == destinations
+
+
+def test_versions_of_one_field_are_those_in_which_it_changed(server: Server) -> None:
+    first = kv(server, "HSET", "h", "name", "Ada", "visits", "1")
+    second = kv(server, "HINCRBY", "h", "visits", "1")
+    renamed = kv(server, "HSET", "h", "name", "Bob")
+    gone = kv(server, "HDEL", "h", "name")
+    kv(server, "RPUSH", "l", "a", "b")
+    pushed = kv(server, "LPUSH", "l", "c")
+
+    def of(item: str, part: str) -> list[Any]:
+        path = f"/fakes/kv_server/versions?section=keys&item={item}&part={part}"
+        found = server.ask("GET", path)[1]["versions"]
+        return [(version["number"], value(version["fields"])) for version in found]
+
+    assert of("h", "visits") == [(first, "1"), (second, "2")]
+    assert of("h", "name") == [(first, "Ada"), (renamed, "Bob"), (gone, None)]
+    assert of("h", "none") == []
+    assert of("l", "first") == [(pushed - 1, "a"), (pushed, "c")]
+    assert of("l", "last") == [(pushed - 1, "b")]
+    path = "/fakes/kv_server/versions?section=keys&item="
+    assert server.ask("GET", path + "h")[1]["parts"] == ["name", "visits"]
+    assert server.ask("GET", path + "l")[1]["parts"] == ["first", "last"]

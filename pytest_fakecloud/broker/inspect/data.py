@@ -120,7 +120,18 @@ def topics(fake: Broker, page_query: PageQuery) -> View:
 def topic(fake: Broker, id: str, page_query: PageQuery) -> View:
     if id not in _topics(fake):
         raise NotFound(f"there is no topic {id!r:.200}")
-    return _topic(fake, id)
+    view = _topic(fake, id)
+    return {**view, "groups": list(_groups_of_topic(fake, view))}
+
+
+def _groups_of_topic(fake: Broker, topic: View) -> Iterator[View]:
+    """Yield the groups that have read a topic, each with the topic's partitions."""
+    names = {f"{topic['name']}-{each['partition']}" for each in topic["partitions"]}
+    for group in _group_views(fake, _groups(fake)):
+        partitions = [each for each in group["partitions"] if each["partition"] in names]
+        if partitions:
+            lag = sum(each["lag"] for each in partitions)
+            yield {"name": group["name"], "lag": lag, "partitions": partitions}
 
 
 def _topic(fake: Broker, name: str) -> View:

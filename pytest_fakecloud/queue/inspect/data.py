@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -47,7 +47,7 @@ from ..workflow.model import read_step, run_record
 from .cron_words import cron_words
 from .failures import failure_of
 from .failures import failure_words as failure_words
-from .steps import cause_of, step_of, steps_of
+from .steps import cause_of, step_of, step_sent, steps_of
 
 LONGEST_BODY = 100_000
 """Maximum number of characters of a body that is shown."""
@@ -425,10 +425,17 @@ def _publish_headers(message: Message) -> dict[str, str]:
     return {name: value for name, value in own.items() if value}
 
 
-def results_of_messages(fake: Queue, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return the step of a workflow run whose result each message has, if the message is still kept."""
+def results_of_messages(fake: Queue, sent: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
+    """Return the step of a workflow run whose result each message has, by the message's ID.
+
+    ``sent`` has the body of a delivery of each message: of a message that is gone, such as after a
+    restore, the step is read from it.
+    """
     messages = core_of(fake).engine.data.messages
-    steps = ((id, step_of(messages[id])) for id in ids if id in messages)
+    steps = (
+        (id, step_of(messages[id]) if id in messages else step_sent(id, body))
+        for id, body in sent.items()
+    )
     return {id: step for id, step in steps if step.keys() >= {"stepId", "stepName", "stepType"}}
 
 

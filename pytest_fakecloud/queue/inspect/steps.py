@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypedDict
 
 from ...core.timers import to_datetime
-from ...reporting.values import items_of
+from ...reporting.values import from_base64, items_of
 from ..model import Attempt, Message, Redaction
 from ..wire.values import as_text, shown_text
 from ..workflow.model import (
@@ -80,6 +80,14 @@ class StepView(TypedDict):
 def step_of(message: Message) -> dict[str, Any]:
     """Return the step in a message's body; empty if the body is none, or is redacted."""
     return {} if message.settings.redaction.body else read_step(message.body)
+
+
+def step_sent(message_id: str, body: bytes) -> dict[str, Any]:
+    """Return the step of a message in the body of its delivery; empty if the body has none."""
+    for record in items_of(body):
+        if record.get("messageId") == message_id:
+            return read_step(from_base64(str(record.get("body") or "")).encode())
+    return {}
 
 
 def steps_of(engine: Any, run: WorkflowRun) -> list[StepView]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter, itemgetter
 from typing import Any, cast
 from urllib.parse import unquote
@@ -38,7 +38,7 @@ from ...inspect.data import (
     whole_number,
 )
 from ...reporting.as_json import row_json
-from ...reporting.lookups import Lookups, exchanges_of
+from ...reporting.lookups import Exchanged, Lookups, exchanges_of
 from ...reporting.mask import Mask
 from ...reporting.model import RowSource
 from ...reporting.rows import rows
@@ -404,8 +404,9 @@ def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[sha
     """Return the rows of entries, from a number on."""
     mask = Mask(cloud)
     entries = list(entries)
-    results = mask.value(_results(cloud, entries))
-    lookups = Lookups(attempts=exchanges_of(cloud), details=results, mask=mask)
+    attempts = exchanges_of(cloud)
+    results = mask.value(_results(cloud, entries, attempts))
+    lookups = Lookups(attempts=attempts, details=results, mask=mask)
     # The entries of rows are masked.
     rejected = {entry.number: entry for entry in entries if _is_rejected(entry)}
     return [
@@ -446,17 +447,20 @@ def _with_owner_of_token(
     return row
 
 
-def _results(cloud: Cloud, entries: Iterable[Entry]) -> dict[str, dict[str, Any]]:
+def _results(
+    cloud: Cloud, entries: Iterable[Entry], attempts: Mapping[int, Exchanged]
+) -> dict[str, dict[str, Any]]:
     """Return the steps of workflow runs after which deliveries continue, by the messages' IDs."""
     results: dict[str, dict[str, Any]] = {}
     for fake in cloud.fakes():
         if find(fake.fixture).delivers:
-            ids = {
-                str(entry.data.get("message_id"))
+            sent = {
+                str(entry.data.get("message_id")): attempt.body if attempt else b""
                 for entry in entries
                 if isinstance(entry, Event) and entry.fake == fake.name and entry.data.get("run")
+                for attempt in [attempts.get(entry.data.get("began", 0))]
             }
-            results |= data_module(fake.fixture).results_of_messages(fake, ids)
+            results |= data_module(fake.fixture).results_of_messages(fake, sent)
     return results
 
 

@@ -12,7 +12,7 @@ from ...cloud.fake import Fake
 from ...core.timers import to_datetime
 from ...http.messages import Request
 from ...http.routing import Route
-from ...inspect.data import short_item, whole_number
+from ...inspect.data import parts_of_value, short_item, whole_number
 from ...reporting import replayed
 from . import shapes
 from .clouds import changed_by_restore, described_changes, record_restore, shown_change, states_of
@@ -39,6 +39,11 @@ class HistoryRoutes(Part):
         if self._rewinder is not None:
             self._rewinder.note_change()
 
+    def copy_now(self) -> None:
+        """Remember the present data, because it is about to change without a call."""
+        if self._rewinder is not None:
+            self._rewinder.copy_now()
+
     @classmethod
     def routes(cls) -> list[Route]:
         entry = f"{PREFIX}/journal/{{number}}"
@@ -47,6 +52,7 @@ class HistoryRoutes(Part):
             cls.route("GET", f"{entry}/data", "data_before", cls.get_data),
             cls.route("GET", f"{entry}/since", "changes_since", cls.get_changes_since),
             cls.route("POST", f"{entry}/restore", "restore_before", cls.restore),
+            cls.route("POST", f"{PREFIX}/journal", "record_change", cls.record_change),
             cls.route("GET", f"{PREFIX}/fakes/{{name}}/versions", "versions", cls.get_versions),
         ]
 
@@ -129,17 +135,35 @@ class HistoryRoutes(Part):
         row = record_restore(fakes, "", f"just before #{number}", changed, row=number)
         return {"restored": [fake.name for fake in fakes], "row": row}
 
+    def record_change(self, request: Request) -> shapes.Recorded:
+        """Record a change of data that is about to be made by another request of the control API.
+
+        ``{"what": "create the topic orders", "fake": name}``; without a fake, all data may change. To
+        restore the data to just before ``row``, the number of the first row, undoes the change.
+        """
+        body = fields(request)
+        fakes = self._fakes(body.get("fake"))
+        self.copy_now()
+        rows = [fake._recorder.add_event("changed", body["what"]).number for fake in fakes]
+        return {"row": rows[0]}
+
     def get_versions(self, request: Request) -> shapes.Versions:
         """Return the versions of an item over time, oldest first, with the rows that made them.
 
         ``?section=keys&item=user:1`` names it as `changes` do; without an item, the whole section is
-        one. ``number`` is 0 for what was there first, and for a change without a row.
+        one. ``number`` is 0 for what was there first, and for a change without a row. ``parts`` are
+        the names of the fields of its value, of a list the ``first`` and the ``last`` element; with
+        ``?part=`` the versions are those of this part alone.
         """
         fake = named(self._cloud, request)
         section, item = request.query("section") or "", request.query("item") or ""
         with self._known() as rewinder:
             versions = rewinder.versions(fake, section, item)
+        parts = sorted({name for version in versions for name in parts_of_value(version.fields)})
+        if part := request.query("part"):
+            versions = _versions_of_part(versions, part)
         return {
+            "parts": parts[:_MOST_PARTS],
             "versions": [
                 {
                     "number": version.number,
@@ -147,7 +171,7 @@ class HistoryRoutes(Part):
                     "fields": None if version.fields is None else short_item(version.fields),
                 }
                 for version in versions
-            ]
+            ],
         }
 
     def _fakes(self, name: str | None) -> list[Fake]:
@@ -168,6 +192,20 @@ class HistoryRoutes(Part):
     @staticmethod
     def _number(request: Request) -> int:
         return whole_number("number", request.params["number"]) or 0
+
+
+_MOST_PARTS = 1000
+
+
+def _versions_of_part(versions: list[Any], part: str) -> list[Any]:
+    """Return the versions of a part of an item's value: those in which the part changed."""
+    of_part: list[Any] = []
+    for version in versions:
+        parts = parts_of_value(version.fields)
+        fields = {"value": parts[part]} if part in parts else None
+        if (of_part[-1].fields if of_part else None) != fields:
+            of_part.append(version._replace(fields=fields))
+    return of_part
 
 
 def _items(request: Request) -> list[str]:

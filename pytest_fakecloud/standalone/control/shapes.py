@@ -363,6 +363,18 @@ class Restored(TypedDict):
     row: int
 
 
+class Recorded(TypedDict):
+    """The number of the first row that records a change."""
+
+    row: int
+
+
+class ResetData(ClockData):
+    """The clock after a reset, and the first row that records the reset; null if none does."""
+
+    row: int | None
+
+
 class _Version(TypedDict):
     number: int
     at: str
@@ -370,9 +382,10 @@ class _Version(TypedDict):
 
 
 class Versions(TypedDict):
-    """An item over time; null while it did not exist."""
+    """An item over time, null while it did not exist, and the names of the parts of its value."""
 
     versions: list[_Version]
+    parts: list[str]
 
 
 class CloudData(TypedDict):
@@ -463,9 +476,19 @@ class SignIn(TypedDict):
 
 
 class Reset(TypedDict, total=False):
-    """The name of the fake to reset; by default all fakes are reset."""
+    """The name of the fake to reset; by default all fakes are reset. With ``record``, the cleared
+    journal begins with rows of the reset, to just before which the data can be restored.
+    """
 
     fake: str
+    record: bool
+
+
+class Change(TypedDict):
+    """What is about to change, in words, and the fake whose data changes; by default all."""
+
+    what: str
+    fake: NotRequired[str]
 
 
 class Begin(TypedDict, total=False):
@@ -602,6 +625,7 @@ BODIES: Mapping[str, Any] = {
     "send_again": ToSendAgain,
     "rerun": RerunOptions,
     "restore_before": RestoreOptions,
+    "record_change": Change,
     "add_fault": FaultOptions,
     "set_destination": NewDestination,
     "dismiss": Dismissed,
@@ -718,6 +742,7 @@ _QUERIES = {
     "versions": {
         "section": "the section of the item, as in the changes of a row",
         "item": "the name of the item; without it, the whole section is one item",
+        "part": "a field of its value, or the first or last element of a list; by default all",
     },
     "attempts": {"id": "return only attempts of the message with this id"},
 }

@@ -4,12 +4,12 @@ import {count, el, empty, go, link, number, own, pageHead, redraw, room, saveBut
 import {askText} from "./api.js";
 import {entries, journal} from "./journal.js";
 import {hasFailed} from "./elements.js";
-import {isHandshake} from "./errors.js";
+import {isExpected} from "./errors.js";
 import {columnsElement} from "./spans.js";
 import {Trace, clockTime as time, isoDay} from "./trace.js";
 
-const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", real: "Failed, without errors that clients ignore", fault: "Injected fault", open: "In progress"};
-const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => row.done && hasFailed(row), real: (row) => row.done && hasFailed(row) && !isHandshake(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done};
+const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", expected: "Failed, as clients expect", fault: "Injected fault", open: "In progress"};
+const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => row.done && hasFailed(row) && !isExpected(row), expected: (row) => row.done && hasFailed(row) && isExpected(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done};
 
 // Rows with their causes, by the time of the first cause: an event may be recorded after calls that came later. A few rows that arrive
 // are inserted, because to sort all of them with each call takes more than a frame.
@@ -44,7 +44,7 @@ export class ActivityPage {
     this.place = el("div", {hidden: true});
     this.node = el("div", {class: "page activity"}, pageHead("Activity", saveButton("activity.json", () => JSON.stringify([...this.trace.matches].map(({row}) => row), null, 1), "Save the rows that are shown as JSON", "↓ JSON"), saveButton("activity.har", () => this.archive(), "Save the calls that are shown as HAR", "↓ HAR")), el("h2", {class: "skip"}, "Timeline"), this.nothing, this.place);
     this.trace = new Trace(this.place, {
-      newest: true,
+      newest: true, isExpected,
       tools: [this.status, this.pause, this.span, this.over],
       isWanted: (row) => (!this.chosen || row.at_us >= this.chosen[0] && row.at_us <= this.chosen[1]) && (!this.status.value || HAS_STATUS[this.status.value](row)),
       isFiltered: () => Boolean(this.chosen || this.status.value),

@@ -4,41 +4,45 @@ import {act, both, code, copyButton, count, done, el, empty, facts, form, head, 
 import {ask, call, item, list, sendWell} from "./api.js";
 import {offsets} from "./elements.js";
 import {columnsElement} from "./spans.js";
-import {versionsElement} from "./history.js";
-import {ListPage, confirming} from "./lists.js";
+import {recorded, undoOf, undoable, versionsElement} from "./history.js";
+import {ListPage} from "./lists.js";
 
 const names = (fake) => async () => (await list(fake, "topics", {limit: 500})).items.map((one) => one.name);
 const topicsOf = async (fake) => (await names(fake)()).map((name) => ({value: name, label: name}));
 
 const create = (fake) => form("Create a topic", "Create", [{name: "name", label: "name", needed: true}, {name: "partitions", label: "partitions", kind: "number", value: "1"}],
-  async ({name, partitions}) => { await call(fake, "create_topic", name, Number(partitions || 1)); return done(`Created ${name}.`); }, {open: false});
-const produce = (fake) => form("Produce", "Produce", [{name: "topic", label: "topic", needed: true, list: names(fake)}, {name: "value", label: "value", kind: "area", wide: true}, {name: "key", label: "key"},
+  async ({name, partitions}) => { await recorded(fake, `create the topic ${name}`, () => call(fake, "create_topic", name, Number(partitions || 1))); return done(`Created ${name}.`); }, {open: false, undo: undoOf(fake)});
+const produce = (fake, known) => form("Produce", "Produce", [...known ? [] : [{name: "topic", label: "topic", needed: true, list: names(fake)}], {name: "value", label: "value", kind: "area", wide: true}, {name: "key", label: "key"},
   {name: "partition", label: "partition", kind: "number", note: "by key"}, {name: "headers", label: "headers, as JSON", note: '{"trace": "7"}'}],
-async ({topic, value, key, partition, headers}) => {
+async ({topic = known, value, key, partition, headers}) => {
   const given = headers ? Object.entries(json(headers, "The headers")).map(([name, text]) => ({key: name, value: String(text)})) : null;
   const made = await sendWell(fake, "POST", "/produce", {topic, value, ...(key ? {key} : {}), ...(partition ? {partition: Number(partition)} : {}), ...(given ? {headers: given} : {})});
   const [one] = [made].flat();
   return done(`Written to partition ${one.partition} at offset ${one.offset}.`);
-}, {open: false});
+}, {open: false, undo: undoOf(fake)});
 const consume = (fake) => form("Consume", "Consume", [{name: "group", label: "group", value: "console", needed: true}, {name: "instance", label: "instance", value: "one", needed: true},
   {name: "topic", label: "topic", needed: true, list: names(fake)}, {name: "from", label: "a new group begins at", options: ["earliest", "latest"]}],
 async ({group, instance, topic, from}) => {
   const records = await sendWell(fake, "GET", `/consume/${[group, instance, topic].map(encodeURIComponent).join("/")}`, "", {"Kafka-Auto-Offset-Reset": from});
-  return records.length ? table("consumed records", ["partition", "offset", "key", "value"], records, (one) => [one.partition, one.offset, one.key, short(one.value, 300)]) : soft("No new records for this group.");
-}, {open: false});
+  return records.length ? [done(`Consumed ${count(records.length, "record")}.`), table("consumed records", ["partition", "offset", "key", "value"], records, (one) => [one.partition, one.offset, one.key, short(one.value, 300)])] : soft("No new records for this group.");
+}, {open: false, undo: undoOf(fake)});
 
+// The lag of a group in a partition, which leads to the first record that the group has not committed.
+const lagOf = (fake, each) => !each ? soft("not read") : el("a", {class: each.lag ? "fault" : "", href: linkFrom(fake, each), title: `committed ${each.committed ?? "nothing"}, position ${each.position ?? "unknown"}`}, number(each.lag));
+const linkFrom = (fake, {partition, committed, start}) => { const at = partition.lastIndexOf("-"); return link(["fake", fake.name, "records"], {topic: partition.slice(0, at), partition: partition.slice(at + 1), offset: committed ?? start}); };
 const topics = {
   list: "topics", noun: "topic", hasItem: true, key: (one) => one.name, columns: ["topic", "partitions", "records"], fields: ["name", null, "records"],
   row: (one) => [one.name, number(one.partitions.length), number(one.records)],
   tools: (fake) => create(fake),
   empty: () => empty("No topics yet.", "Create one above, or start the server with: pytest-fakecloud serve --broker 'topics={\"orders\": 2}'"),
   detail: (one, page) => [title(one.name), el("p", {}, el("a", {href: link(["fake", page.fake.name, "records"], {topic: one.name})}, `Show its ${count(one.records, "record")}`)),
-    table("partitions", ["partition", "first offset", "next offset", "records"], one.partitions, (each) => [el("a", {href: link(["fake", page.fake.name, "records"], {topic: one.name, partition: each.partition})}, String(each.partition)), number(each.start), number(each.end), number(each.end - each.start)]),
-    form("Add partitions", "Add", [{name: "count", label: "how many", kind: "number", value: "1"}], async ({count: many}) => { await call(page.fake, "topic.add_partitions", one.name, Number(many)); return done("Added."); }, {open: false}),
-    tools(act("Delete all records…", `Delete all records of ${one.name}`, confirming(`Deleted the records of ${one.name}.`, async () => {
+    produce(page.fake, one.name), table("partitions", ["partition", "first offset", "next offset", "records", ...one.groups.map(({name}) => `lag of ${name}`)], one.partitions, (each) => [el("a", {href: link(["fake", page.fake.name, "records"], {topic: one.name, partition: each.partition})}, String(each.partition)), number(each.start), number(each.end), number(each.end - each.start), ...one.groups.map(({partitions}) => lagOf(page.fake, partitions.find(({partition}) => partition === `${one.name}-${each.partition}`)))]),
+    one.groups.length ? el("p", {class: "soft"}, "Groups: ", one.groups.map(({name, lag}, at) => [at ? ", " : "", el("a", {href: link(["fake", page.fake.name, "groups", name])}, name), ` ${number(lag)} behind`])) : soft("No consumer group has read this topic yet."),
+    form("Add partitions", "Add", [{name: "count", label: "how many", kind: "number", value: "1"}], async ({count: many}) => { await recorded(page.fake, `add partitions to ${one.name}`, () => call(page.fake, "topic.add_partitions", one.name, Number(many))); return done("Added."); }, {open: false, undo: undoOf(page.fake)}),
+    tools(act("Delete all records…", `Delete all records of ${one.name}`, undoable(page.fake, `Deleted the records of ${one.name}.`, () => recorded(page.fake, `delete the records of ${one.name}`, async () => {
       for (const each of one.partitions) await ask("POST", "/call", {object: page.fake.name, name: "topic.delete_records", args: [one.name], kwargs: {before: each.end, partition: each.partition}});
-    }), {question: `Delete all ${count(one.records, "record")} of ${one.name}? Offsets go on from where they are.`}),
-    act("Delete topic…", `Delete the topic ${one.name}`, confirming(`Deleted the topic ${one.name}.`, async () => { await call(page.fake, "topic.delete", one.name); location.hash = page.address(); }), {question: `Delete the topic ${one.name} with its records and committed offsets?`}))],
+    })), {question: `Delete all ${count(one.records, "record")} of ${one.name}? Offsets go on from where they are.`}),
+    act("Delete topic…", `Delete the topic ${one.name}`, undoable(page.fake, `Deleted the topic ${one.name}.`, async () => { await recorded(page.fake, `delete the topic ${one.name}`, () => call(page.fake, "topic.delete", one.name)); location.hash = page.address(); }), {question: `Delete the topic ${one.name} with its records and committed offsets?`}))],
 };
 
 const records = {
@@ -64,7 +68,6 @@ function lagElement({lag_over_time: points}) {
   const kinds = Object.fromEntries(names.map((name) => [kindOf(name), names.indexOf(name) < MOST_PARTITIONS ? name : "others"]));
   return points.some(({lag}) => lag) ? [head("Lag over time"), columnsElement("lag over time, by partition", points.map(({partition, at_us: at, lag}) => ({at, kind: kindOf(partition), value: lag})), {kinds, level: true, isClock: true, noun: "record", pixels: room()})] : null;
 }
-const recordsFrom = (fake, {partition, committed, start}) => { const at = partition.lastIndexOf("-"); return el("a", {href: link(["fake", fake.name, "records"], {topic: partition.slice(0, at), partition: partition.slice(at + 1), offset: committed ?? start})}, partition); };
 // The partitions of a group that a version changed, with what was before and after it. A group that no longer reads a partition has no offsets of it.
 const OFFSETS = ["committed", "position", "end", "owner"], same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 function partitionsTable(before, after) {
@@ -82,12 +85,12 @@ const groups = {
   row: (one) => [one.name, pill(one.state), one.total_lag ? el("span", {class: "fault"}, number(one.total_lag)) : hasCommitted(one) || !one.partitions.length ? "0" : "0, nothing committed", number(one.members.length)],
   empty: () => empty("No consumer groups yet.", "A group appears when a client first consumes a topic. Consume one on the Records tab to try."),
   detail: (one, page) => {
-    const drop = (member) => act("Remove…", `Remove ${member.name} from ${one.name}`, confirming(`Removed ${member.name}.`, () => call(page.fake, "group.leave", one.name, member.name)), {question: `Remove the instance ${member.name}? Its partitions go to the others.`});
+    const drop = (member) => act("Remove…", `Remove ${member.name} from ${one.name}`, undoable(page.fake, `Removed ${member.name}.`, () => recorded(page.fake, `remove ${member.name} from ${one.name}`, () => call(page.fake, "group.leave", one.name, member.name))), {question: `Remove the instance ${member.name}? Its partitions go to the others.`});
     return [title(one.name), facts({state: pill(one.state), generation: number(one.generation), lag: `${number(one.total_lag)}${hasCommitted(one) || !one.partitions.length ? "" : `: ${uncommitted(one.partitions)} in its partitions, which a group that begins at the earliest offset would read`}`}),
       lagElement(one), versionsElement(page.fake, `group ${one.name}`, "", {changesOf: partitionsTable}), head("Members"), one.members.length ? table("members", ["instance", "state", "partitions", ""], one.members, (member) => [member.name, member.state, member.assignment.join(", "), drop(member)]) : soft("No members. Committed offsets stay until their retention ends."),
-      head("Offsets"), one.partitions.length ? el("ul", {class: "span-legend"}, ["committed", "delivered", "waiting"].map((name) => el("li", {}, el("i", {class: `trace-${name}`}), name))) : null, !one.partitions.length ? soft("It has no member and no committed offset, and no known row tells of a topic that it has read.") : table("offsets", ["partition", "lag", "committed", "position", "end", "member"], one.partitions, (each) => [[recordsFrom(page.fake, each), offsets(each)], each.lag ? el("span", {class: "fault"}, number(each.lag)) : "0", each.committed ?? "none", each.position ?? "", number(each.end), each.owner ?? "no member"]),
+      head("Offsets"), one.partitions.length ? el("ul", {class: "span-legend"}, ["committed", "delivered", "waiting"].map((name) => el("li", {}, el("i", {class: `trace-${name}`}), name))) : null, !one.partitions.length ? soft("It has no member and no committed offset, and no known row tells of a topic that it has read.") : table("offsets", ["partition", "lag", "committed", "position", "end", "member"], one.partitions, (each) => [[el("a", {href: linkFrom(page.fake, each)}, each.partition), offsets(each)], each.lag ? el("span", {class: "fault"}, number(each.lag)) : "0", each.committed ?? "none", each.position ?? "", number(each.end), each.owner ?? "no member"]),
       form("Set a committed offset", "Set", [{name: "partition", label: "topic and partition", options: [...new Set([...one.partitions.map((each) => each.partition), ...one.can_commit])]}, {name: "offset", label: "offset", kind: "number", value: "0"}],
-        async ({partition, offset}) => { const at = partition.lastIndexOf("-"); await call(page.fake, "commit", one.name, partition.slice(0, at), Number(partition.slice(at + 1)), Number(offset)); return done("Set."); }, {open: false, overwrites: async ({partition}) => {
+        async ({partition, offset}) => { const at = partition.lastIndexOf("-"); await recorded(page.fake, `commit ${offset} of ${partition} for ${one.name}`, () => call(page.fake, "commit", one.name, partition.slice(0, at), Number(partition.slice(at + 1)), Number(offset))); return done("Set."); }, {open: false, undo: undoOf(page.fake), overwrites: async ({partition}) => {
           const committed = ({partitions}) => partitions.find((each) => each.partition === partition)?.committed, now = committed(await item(page.fake, "groups", encodeURIComponent(one.name)));
           return now === committed(one) ? null : `The committed offset of ${partition} was changed meanwhile, to ${now}. Overwrite it?`;
         }})];

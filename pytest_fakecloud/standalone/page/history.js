@@ -1,6 +1,6 @@
 // The data of fakes over time: what a row changed, going back to just before it, and the versions of an item.
 
-import {act, attempt, confirmed, el, link, number, moment, own, say, short, soft, table, when} from "./dom.js";
+import {act, attempt, confirmed, el, link, number, moment, own, redraw, say, short, soft, table, tools, when} from "./dom.js";
 import {ask, change, path, query, sendWell} from "./api.js";
 import {changesTable, count, fieldsOf, fold} from "./elements.js";
 import {entries, journal} from "./journal.js";
@@ -15,6 +15,8 @@ function addressOf({fake, section, item, after}) {
   return list ? link(["fake", fake, list, item]) : section === "default namespace" || namespace !== undefined ? link(["fake", fake, "vectors", item], {namespace}) : null;
 }
 
+// Whether a row is that of a restore, or of another change without a call.
+export const isOfConsole = (row) => row?.kind === "event" && /^(restored|changed)$/.test(row.operation);
 // -- changes, and restores that undo them --
 // The changes between two times, as the control API returns them, counted and as tables.
 export function changesSection({count: many, sums, changes, not_compared: missing}, names = ["before", "after"]) {
@@ -32,9 +34,10 @@ const preview = (label, note, found) => el("div", {id: "question", class: "previ
 
 // The question before a change by the rows from `row` to `last` is undone, if the data has changed since: it shows all that is taken back.
 async function changedSince(row, last, part) {
-  // A restore has a row for each fake.
-  while (entries.known.get(last + 1)?.operation === "restored") last++;
-  if ((await ask("GET", "/state")).latest <= last || !(await ask("GET", sinceOf(last + 1, part))).count) return null;
+  // A restore and a recorded change have a row for each fake. Not each number is that of a row.
+  while (isOfConsole(entries.known.get(last + 1))) last++;
+  const later = (await ask("GET", `/journal?after=${last}&limit=4`)).map(({number: row_}) => row_);
+  if (!later.length || !(await ask("GET", sinceOf(Math.min(...later), part))).count) return null;
   return preview("Undo", " The data has changed since, and that is taken back too.", await ask("GET", sinceOf(row, part)));
 }
 // A notice with a button that undoes a change: by `inverse`, which returns {question, run}, or null if it does not apply any more, or by
@@ -47,10 +50,16 @@ function sayWithUndo(text, row, part, {last = row, inverse} = {}) {
     await run();
     say("Undone.", "good");
     document.dispatchEvent(new Event("changed"));
-  })}, "Undo")], "good");
+  })}, "Undo")].flat(), "good");
 }
 // Offers to undo a change of items, which was made by the call of a row.
 export const offerUndo = (fake, row, section, items, text, how) => sayWithUndo(text, row, {fake: fake.name, section, items}, how);
+
+// The undo of a form that changes a fake: all data of the fake is then as just before the row, or `first(row)`, if there were several calls.
+export const undoOf = (fake, first = (row) => row) => (row, text) => sayWithUndo(text, first(row), {fake: fake?.name}, {last: row});
+// Work on a fake, or on all without one, that a notice confirms and can undo. A change without a call is recorded first, so that there is a row to go back to.
+export const undoable = (fake, text, work) => async () => { const answer = await work(); sayWithUndo(typeof text === "function" ? text(answer) : text, change.row, {fake: fake?.name}); };
+export async function recorded(fake, what, work) { const {row} = await ask("POST", "/journal", {fake: fake?.name, what}), answer = await work(); change.row = row; return answer; }
 
 // A button that restores data. It first shows what that changes, as the changes at an address undo it, and the restore can be undone.
 export function restoreButton(text, label, changes, restore, what, part = {}) {
@@ -69,7 +78,7 @@ const isPutBack = (section) => section === "keys" || section === "default namesp
 export function changesElement(row) {
   const place = el("div", {class: "row-changes"}, soft("…"));
   // The question before a restore has shown what it changes.
-  const isRestore = row.operation === "restored";
+  const isRestore = isOfConsole(row);
   (isRestore ? Promise.resolve({changes: [], note: ""}) : ask("GET", `/journal/${row.number}/changes`)).then(({changes, note}) => {
     const [first] = changes ?? [], alone = first && isPutBack(first.section) && changes.every(({section}) => section === first.section) && changes.length <= 100;
     place.replaceChildren(...[...isRestore ? [] : [el("h4", {}, "Data before and after"), changes === null ? soft(note) : changes.length ? changesTable(changes, addressOf) : soft("This row changed no data.")],
@@ -85,17 +94,21 @@ export function changesElement(row) {
 export const sectionOf = (namespace) => namespace ? `namespace ${namespace}` : "default namespace";
 // The item whose history was opened last: what is known of it stays while it is read again, for at most one request at a time.
 let opened = {};
+// Whoever comes back from a row goes on at its link.
+function comeBack(history) { const back = history.left && history.place.querySelector(`a[href="${history.left}"]`); if (back) { history.left = null; back.focus({preventScroll: true}); back.scrollIntoView({block: "center"}); } }
+const nameOf = (fake, section, item) => JSON.stringify([fake.name, section, item]);
 function historyOf(fake, section, item, changesOf) {
-  const name = JSON.stringify([fake.name, section, item]);
+  const name = nameOf(fake, section, item);
   if (opened.name !== name) {
-    const history = opened = {name, parts: () => [el("p", {class: "soft", role: "status"}, "Loading…")], draw: () => history.place.replaceChildren(...history.parts().filter(Boolean))};
+    const history = opened = {name, parts: () => [el("p", {class: "soft", role: "status"}, "Loading…")], draw: () => { redraw(history.place, history.parts()); comeBack(history); }};
     history.read = oneAtATime(async () => {
       try {
-        const {versions} = await ask("GET", path(fake, `/versions${query({section, item})}`));
+        const {versions, parts} = await ask("GET", path(fake, `/versions${query({section, item, part: history.part})}`));
         // The row of the newest may not have arrived yet.
         const newest = versions.at(-1)?.number, arrived = () => { if (!entries.known.has(newest)) return; journal.listeners.delete(arrived); history.draw(); };
         if (newest && !entries.known.has(newest)) journal.listeners.add(arrived);
-        history.parts = () => versions.length ? versionsTable(fake, section, item, versions, changesOf) : [soft("It has not existed since the first known row.")];
+        const choice_ = parts.length ? tools(el("label", {}, "Field ", el("select", {"aria-label": "field of the history", onchange: ({target}) => { history.part = target.value; history.read(); }}, ["", ...parts].map((name) => el("option", {value: name, selected: name === (history.part ?? "")}, name || "all"))))) : null;
+        history.parts = () => [choice_, ...versions.length ? versionsTable(fake, section, item, versions, changesOf) : [soft("It has not existed since the first known row.")]];
       } catch (error) { history.parts = () => [soft(error.message, " In Activity shows its calls.")]; }
       history.draw();
     });
@@ -118,7 +131,7 @@ function againButton(fake, key, fields) {
 // The newest versions first, each with the value before it, and a button that gives the item this version again.
 function versionsTable(fake, section, item, versions, changesOf) {
   const all = versions.map((version, at) => { const before = versions[at - 1]?.fields ?? null, expired = expiryOf(version, before); return {...version, at: expired ?? version.at, expired, before, next: versions[at + 1]?.number}; }).reverse(), [last] = all;
-  const madeBy = ({number: row, before, fields, expired}) => expired ? "the end of its TTL" : row ? el("a", {href: link(["activity", row])}, short(entries.known.get(row)?.text.what ?? `#${row}`, 80)) : before === null && fields !== null ? "there before" : "the clock, or the control API";
+  const madeBy = ({number: row, before, fields, expired}) => expired ? "the end of its TTL" : row ? el("a", {href: link(["activity", row]), onclick: ({currentTarget}) => { opened.left = currentTarget.getAttribute("href"); }}, short(entries.known.get(row)?.text.what ?? `#${row}`, 80)) : before === null && fields !== null ? "there before" : "the clock, or the control API";
   const value = (fields, other) => fields === null ? el("span", {class: "soft"}, "–") : fieldsOf(item, fields, other, {changed: other !== null});
   const back = (version) => section === "keys" && all[all.indexOf(version) - 1]?.expired ? againButton(fake, item, version.fields) : version.next && isPutBack(section) ? restoreButton("Restore…", `Restore ${short(item, 60)} as of ${version.at.slice(0, 19).replace("T", " ")}`, sinceOf(version.next, {fake: fake.name, section, items: [item]}), () => ask("POST", `/journal/${version.next}/restore`, {fake: fake.name, section, items: [item]}), short(item, 60), {fake: fake.name, section, items: [item]}) : version === last ? el("span", {class: "soft"}, "now") : "";
   const rows = table("versions", changesOf ? ["time", "changes"] : ["time", "made by", "before", "after"], all.slice(0, MOST_VERSIONS), (version) => changesOf ? [when(version.at), [madeBy(version), changesOf(version.before, version.fields)]] : [when(version.at), [madeBy(version), " ", back(version)], value(version.before, version.fields), version.fields === null ? el("span", {class: "soft"}, version.expired ? "expired" : "gone") : value(version.fields, version.before)]);
@@ -126,6 +139,7 @@ function versionsTable(fake, section, item, versions, changesOf) {
 }
 // The versions of an item, or with `changesOf`, which shows what one changed, of a whole section, with the rows that made them, read when the part is opened, and again when the item is drawn again.
 export function versionsElement(fake, section, item, {open = false, changesOf} = {}) {
-  const place = el("div"), load = () => { const history = Object.assign(historyOf(fake, section, item, changesOf), {place}); history.draw(); history.read(); };
-  return el("details", {open, class: "form versions", "data-key": `versions ${section} ${item}`, ontoggle: ({target}) => { if (target.open) load(); }}, el("summary", {}, "History"), place);
+  // That of the item whose history was opened last is open again.
+  const name = nameOf(fake, section, item), place = el("div"), load = () => { const history = Object.assign(historyOf(fake, section, item, changesOf), {place, isOpen: true}); history.draw(); history.read(); };
+  return el("details", {open: open || opened.isOpen && opened.name === name, class: "form versions", "data-key": `versions ${section} ${item}`, ontoggle: ({target}) => { if (target.open) load(); else if (opened.name === name && target.isConnected) opened.isOpen = false; }}, el("summary", {}, "History"), place);
 }

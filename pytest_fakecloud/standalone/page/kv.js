@@ -1,6 +1,6 @@
 // Pages of a key-value server: keys, search indexes and the command box.
 
-import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, el, empty, facts, form, head, isTyped, json, laidOut, link, micros, moment, number, own, pill, redraw, say, short, soft, table, title, tools, visible, withDay, words, about, confirmed, discard} from "./dom.js";
+import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, el, empty, facts, form, head, isTyped, json, laidOut, link, micros, moment, number, own, pill, redraw, short, soft, table, title, tools, visible, withDay, words, about, confirmed, discard} from "./dom.js";
 import {ask, call, change, item, list, path, send, sendWell} from "./api.js";
 import {digits, dump} from "./elements.js";
 import {offerUndo, versionsElement} from "./history.js";
@@ -38,7 +38,7 @@ const keys = {
   tools: (fake, page) => newKey(fake, page), bar: views, section: () => "keys", name: (one) => one.key, above: tree, bulk: [{text: "Delete", work: (fake, names) => run(fake, "DEL", ...names), undone: "Deleted", note: "The notice that follows can undo it."}],
   gone: (id, {fake}) => [el("p", {class: "mono"}, nameOf(wordOf(id))), versionsElement(fake, "keys", wordOf(id), {open: true})],
   empty: () => empty("No keys yet.", "A key appears when your application writes one. Add one above, or in the command box."),
-  detail: (one, page) => [title(nameOf(wordOf(one.id))), keyFacts(one), ...keyActs(one, page), ...valueOf(one, page), versionsElement(page.fake, "keys", one.key)],
+  detail: (one, page) => [title(nameOf(wordOf(one.id))), keyFacts(one), versionsElement(page.fake, "keys", one.key), ...keyActs(one, page), ...valueOf(one, page)],
 };
 // Offers to undo a change of a key.
 const undoOf = (fake, key, inverse) => (row, text) => offerUndo(fake, row, "keys", [key], text, {inverse});
@@ -69,16 +69,18 @@ function folders({folders: inner, items, matching}, page, under = "") {
 }
 
 function newKey(fake, page) {
+  let added;
   const kinds = {string: (key, value) => ["SET", key, value], hash: (key, value) => ["HSET", key, ...pairs(value)], list: (key, value) => ["RPUSH", key, ...lines(value)],
     set: (key, value) => ["SADD", key, ...lines(value)], array: (key, value) => ["ARINSERT", key, ...lines(value)], zset: (key, value) => ["ZADD", key, ...pairs(value).map((_, at, all) => all[at ^ 1])], json: (key, value) => ["JSON.SET", key, "$", value]};
   return form("New key", "Add key", [{name: "key", label: "key", needed: true}, {name: "type", label: "type", options: Object.keys(kinds)}, {name: "ttl", label: "TTL in seconds", kind: "number", note: "none"},
     {name: "value", label: "value; of a hash or sorted set a name and value, of a list, set or array an element on each line", kind: "area", wide: true}],
   async ({key, type, ttl: seconds, value}) => {
     await run(fake, ...kinds[type](key, value));
+    added = {key, row: change.row};
     if (seconds) await run(fake, "EXPIRE", key, seconds);
     location.hash = page.address(encodeURIComponent(key), {});
     return done("Added.");
-  }, {open: false, overwrites: async ({key, type}) => await current(fake, encodeURIComponent(key)) && `The key ${key} exists. ${/string|json/.test(type) ? "Overwrite it" : "Add to it"}?`});
+  }, {open: false, undo: (row, text) => offerUndo(fake, added.row, "keys", [added.key], text, {last: row}), overwrites: async ({key, type}) => await current(fake, encodeURIComponent(key)) && `The key ${key} exists. ${/string|json/.test(type) ? "Overwrite it" : "Add to it"}?`});
 }
 const lines = (text) => text.split("\n").filter(Boolean);
 const pairs = (text) => lines(text).flatMap((line) => { const at = line.search(/[\s:=]/); return at < 0 ? [line, ""] : [line.slice(0, at), line.slice(at + 1).trim()]; });
@@ -116,6 +118,7 @@ function valueOf(one, page) {
 }
 
 function groups(one, page) {
+  let first;
   const {fake} = page, key = wordOf(one.id), pendingOf = (values) => link(["fake", fake.name, "pending"], {key: one.key, ...values});
   return [head("Consumer groups"), one.groups.map((group) => el("details", {class: "attempt", open: true, "data-key": `group ${group.name}`}, el("summary", {}, el("b", {}, shownName(group.name)), ` · ${number(group.waiting)} not delivered · ${number(group.pending)} pending`),
     table(`consumers of ${group.name}`, ["consumer", "pending", "last seen"], group.consumers, (each) => [shownName(each.name), each.pending ? el("a", {href: pendingOf({group: group.name, consumer: each.name})}, number(each.pending)) : "0", moment(each.seen)]),
@@ -123,9 +126,9 @@ function groups(one, page) {
     group.pending ? form(`Claim entries of ${group.name}`, "Claim", [{name: "consumer", label: "for the consumer", needed: true, list: async () => group.consumers.map((each) => each.name)}, {name: "idle", label: "idle for at least (ms)", kind: "number", value: 60000}],
       async ({consumer, idle}) => {
         let from = "0-0", many = 0;
-        do { const [next, claimed] = await run(fake, "XAUTOCLAIM", key, group.name, consumer, idle || 0, from, "COUNT", 1000); [from, many] = [next, many + claimed.length]; } while (from !== "0-0");
+        do { const [next, claimed] = await run(fake, "XAUTOCLAIM", key, group.name, consumer, idle || 0, from, "COUNT", 1000); if (from === "0-0") first = change.row; [from, many] = [next, many + claimed.length]; } while (from !== "0-0");
         return done(`Claimed ${count(many, "entry")} for ${consumer}.`);
-      }, {open: false}) : null))];
+      }, {open: false, undo: (row, text) => offerUndo(fake, first, "keys", [one.key], text, {last: row})}) : null))];
 }
 const shownName = (name) => short(nameOf(name), 120);
 
@@ -208,18 +211,22 @@ const partsOf = (id) => id.split(" ").map(wordOf);
 async function acknowledge(fake, ids) {
   for (const entries of Map.groupBy(ids.map(partsOf), ([key, group]) => JSON.stringify([key, group])).values()) await run(fake, "XACK", entries[0][0], entries[0][1], ...entries.map(([, , entry]) => entry));
 }
+// The inverse of a claim or an acknowledgement: the entry is pending again as it was, and the rest of the stream stays. A claim that made its consumer has none.
+const pendingAgain = (fake, one, [key, group, entry], hasMade) => async () => !one.fields || hasMade() ? null : {run: () => run(fake, "XCLAIM", key, group, one.consumer, 0, entry, "TIME", Math.round(micros(one.delivered) / 1000), "RETRYCOUNT", one.deliveries, "FORCE", "JUSTID")};
 const pending = {
   list: "pending", noun: "pending entry", about: (one) => [null, one.entry], facet: "consumer", hasItem: true, key: (one) => one.id, columns: ["entry", "stream", "group", "consumer", "idle", "deliveries", "fields"], kept: ["entry", "group", "consumer"], fields: ["entry", "key", "group", "consumer", "idle_ms", "deliveries", "preview"],
   moreFilters: true, filters: [{name: "key", label: "stream", note: "orders"}, {name: "group", label: "consumer group", note: "mailers"}],
   row: (one) => [one.entry, short(one.key, 80), short(one.group, 80), short(one.consumer, 80), about(one.idle_ms * 1000), number(one.deliveries), one.preview ? short(one.preview, 120) : el("span", {class: "soft"}, "deleted")],
-  bulk: [{text: "Acknowledge", work: acknowledge, note: "Their groups will not deliver them again."}],
+  section: () => "keys", name: (one) => one.key, bulk: [{text: "Acknowledge", undone: "Acknowledged", work: acknowledge, note: "Their groups will not deliver them again. The notice that follows can undo it."}],
   empty: () => empty("No pending entries.", "An entry of a stream is pending from the moment a consumer of a group receives it until it is acknowledged."),
   detail: (one, page) => {
-    const {fake} = page, [key, group, entry] = partsOf(one.id);
+    const {fake} = page, [key, group, entry] = partsOf(one.id), undo = (row, text) => offerUndo(fake, row, "keys", [one.key], text, {inverse: pendingAgain(fake, one, [key, group, entry], () => hasMade)});
+    const consumers = async () => (await item(fake, "keys", one.id.split(" ")[0])).groups.find((each) => each.name === one.group)?.consumers.map((each) => each.name) ?? [];
+    let hasMade = false;
     return [title(one.entry), facts({stream: el("a", {href: link(["fake", fake.name, "keys", {raw: one.id.split(" ")[0]}])}, shownName(key)), group: shownName(group), consumer: shownName(one.consumer), delivered: moment(one.delivered), deliveries: number(one.deliveries)}),
-      tools(act("Acknowledge", `Acknowledge ${entry}`, async () => { await acknowledge(fake, [one.id]); discard(".detail"); location.hash = page.address(); say("Acknowledged.", "good"); })),
-      form("Claim", "Claim", [{name: "consumer", label: "for the consumer", needed: true, list: async () => (await item(fake, "keys", one.id.split(" ")[0])).groups.find((each) => each.name === one.group)?.consumers.map((each) => each.name) ?? []}],
-        async ({consumer}) => { const claimed = await run(fake, "XCLAIM", key, group, consumer, 0, entry); document.activeElement.blur(); return done(claimed.length ? `Claimed for ${consumer}.` : "The stream no longer has this entry, so it is not pending any more."); }),
+      tools(act("Acknowledge", `Acknowledge ${entry}`, async () => { await acknowledge(fake, [one.id]); discard(".detail"); location.hash = page.address(); undo(change.row, "Acknowledged."); })),
+      form("Claim", "Claim", [{name: "consumer", label: "for the consumer", needed: true, list: consumers}],
+        async ({consumer}) => { hasMade = !(await consumers()).includes(consumer); const claimed = await run(fake, "XCLAIM", key, group, consumer, 0, entry); document.activeElement.blur(); return done(claimed.length ? `Claimed for ${consumer}.` : "The stream no longer has this entry, so it is not pending any more."); }, {undo}),
       head("Fields"), one.fields ? code(JSON.stringify(one.fields, null, 2), "fields") : soft("The stream no longer has this entry: it was deleted or trimmed.")];
   },
 };
@@ -392,14 +399,19 @@ class CommandBox {
     this.input.value = "";
     this.suggest();
     let before = null;
-    for (const [line, argv] of commands) before = await this.send(line, argv, before);
+    const rows = [];
+    for (const [line, argv] of commands) before = await this.send(line, argv, before, rows);
+    // The keys that the commands changed can be put back, unless they changed other data too.
+    const changes = (await Promise.all(rows.slice(0, 50).map((row) => ask("GET", `/journal/${row}/changes`)))).flatMap((one) => one.changes ?? []), names = [...new Set(changes.map(({item: name}) => name))], isOfKeys = changes.every(({section}) => section === "keys");
+    if (names.length) offerUndo(this.fake, rows[0], isOfKeys ? "keys" : undefined, isOfKeys ? names : undefined, `Changed ${isOfKeys ? count(names.length, "key") : "its data"}.`, {last: rows.at(-1)});
   }
   // The newest replies are above, those of several lines in their order.
-  async send(line, argv, before) {
+  async send(line, argv, before, rows) {
     const parts = [], entry = el("div", {class: "entry"}, el("p", {class: "mono tools"}, el("b", {}, `> ${line}`), el("span", {class: "soft"}, $("now").textContent)));
     if (before) before.after(entry); else this.log.prepend(entry);
     try {
       const {latest} = await ask("GET", "/state"), [target, body] = asRequest(argv), answer = await send(this.fake, "POST", target, body, {"Upstash-Encoding": "base64"});
+      rows.push(answer.row);
       const row = (await ask("GET", `/journal?after=${latest}`)).findLast((one) => one.fake === this.fake.name && one.kind === "call");
       for (const {description} of row?.faults ?? []) parts.push(el("p", {class: "fault"}, `Injected fault: ${description}`));
       if (answer.broken) parts.push(el("p", {class: "bad"}, `The connection was broken: ${words(answer.broken)}.`));

@@ -1,14 +1,12 @@
 // A list of a fake, searched and paged by the server, with the selected item beside it.
 
-import {KINDS, act, code, confirmed, count, detailBar, el, empty, go, isTyped, isTyping, link, number, own, plural, redraw, saveButton, say, short, shown, tools, words} from "./dom.js";
+import {KINDS, act, code, confirmed, count, detailBar, el, empty, go, isTyped, isTyping, link, number, own, plural, redraw, saveButton, short, shown, tools, words} from "./dom.js";
 import {change, item, list} from "./api.js";
 import {border} from "./elements.js";
 import {offerUndo} from "./history.js";
 import {entries} from "./journal.js";
 
 const LIMIT = 100;
-// Work that a notice confirms, for a button whose change is not in sight where it is pressed.
-export const confirming = (text, work) => async () => { const answer = await work(); say(typeof text === "function" ? text(answer) : text, "good"); };
 
 // Adds Cancel, which Esc presses, to an edit form. A form that is always open has it only while text is typed.
 export function withCancel(details, close) {
@@ -180,12 +178,12 @@ export class ListPage {
     for (let page = {next: ""}; page.next !== null; items.push(...page.items)) page = await list(this.fake, this.spec.list, {...this.values, view: "", before: "", after: page.next, limit: 500});
     return items;
   }
-  // A bulk action with the word `undone` can be undone: the items are then as they were before its first call.
+  // A bulk action can be undone: the items, or all data of the fake, are then as they were before its first call.
   async inParts(text, work, items, undone) {
     const {key, name, noun, section} = this.spec, keys = items.map(key), many = count(keys.length, noun);
     let first;
     for (let at = 0; at < keys.length; at += 100) { await work(this.fake, keys.slice(at, at + 100), this); first ??= change.row; }
-    if (undone) offerUndo(this.fake, first, section(this), items.map(name), `${undone} ${many}.`, {last: change.row}); else say(`${text}: ${many}.`, "good");
+    offerUndo(this.fake, first, section?.(this), name && items.map(name), `${undone} ${many}.`, {last: change.row});
   }
   // Acts on all items that the search and the filters find when the button is pressed, after a question with their number. Later items are not in it.
   bulkOfFound({text, work, undone, note = "", applies = () => true}, {matching}) {

@@ -199,8 +199,8 @@ async function begin() {
 $("skip").addEventListener("click", () => $("view").focus());
 $("keys-button").addEventListener("click", showShortcuts);
 $("reset").addEventListener("click", async () => {
-  if (!await confirmed("Reset all fakes to their baseline? The data that they hold now is lost, which cannot be undone.", "Reset")) return;
-  await attempt(async () => { await ask("POST", "/reset", {}); entries.clear(); await catchUp(); await refresh(); });
+  if (!await confirmed("Reset all fakes to their baseline? Faults and Activity are cleared for good; the notice that follows can bring the data back.", "Reset")) return;
+  await attempt(async () => { const {row} = await ask("POST", "/reset", {record: true}); entries.clear(); await catchUp(); await refresh(); (await import("./history.js")).undoOf()(row, "All fakes are reset."); });
 });
 clockButtons();
 await signIn();

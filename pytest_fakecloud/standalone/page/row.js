@@ -4,11 +4,11 @@ import {KINDS, attempt, code, copy, copyButton, el, link, short, tools} from "./
 import {list} from "./api.js";
 import {hasFailed} from "./elements.js";
 import {adviceOf} from "./errors.js";
-import {changesElement} from "./history.js";
+import {changesElement, isOfConsole} from "./history.js";
 import {entries} from "./journal.js";
 import {sendAgain} from "./sending.js";
 
-export const detailsOf = (row, fakes) => [row.done && hasFailed(row) ? advice(row, fakes) : null, openLinks(row), row.done && (row.kind !== "event" || row.operation === "restored") ? changesElement(row) : null, sendAgain(row, fakes), testCopies(row, fakes)].filter(Boolean);
+export const detailsOf = (row, fakes) => [row.done && hasFailed(row) ? advice(row, fakes) : null, openLinks(row), row.done && (row.kind !== "event" || isOfConsole(row)) ? changesElement(row) : null, sendAgain(row, fakes), testCopies(row, fakes)].filter(Boolean);
 
 // What to do about a failed row.
 export function advice(row, fakes) {

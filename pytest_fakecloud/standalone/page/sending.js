@@ -1,8 +1,9 @@
 // Requests that are sent to a fake from the console, and recorded calls that are sent again.
 
-import {code, count, el, form, json, laidOut, link, soft, table} from "./dom.js";
+import {code, count, el, form, json, laidOut, link, short, soft, table} from "./dom.js";
 import {ask, path, send} from "./api.js";
 import {commandsOf, requestOf} from "./copying.js";
+import {changesElement} from "./history.js";
 import {split} from "./words.js";
 
 // What an answer names, as links: messages, runs and schedules of a queue.
@@ -13,13 +14,19 @@ export function namedIn(fake, body) {
   return [read, read?.responses].flat(2).filter((one) => one && typeof one === "object").flatMap((one) => Object.keys(NAMED).filter((name) => typeof one[name] === "string").map((name) => [NAMED[name], one[name]]))
     .slice(0, 20).map(([[list, noun], id]) => el("a", {class: "button", href: link(["fake", fake.name, list, id])}, `Open the ${noun}`));
 }
+// What a row did: its call with the answer, and the data that it changed.
+function effectElement(fake, number) {
+  const place = el("div"), draw = ([row]) => row && place.replaceChildren(el("p", {class: "mono"}, `#${number} ${short(row.text.what, 200)} → `, el("span", {class: row.ok ? "ok" : "bad"}, short(row.text.answer, 120))), changesElement({...row, fake: fake.name}));
+  if (number) ask("GET", `/journal?after=${number - 1}&limit=1`).then(draw, () => {});
+  return place;
+}
 const rowLink = (row) => row ? el("a", {class: "button", href: link(["activity", row])}, "Open its row") : null;
 
 export function answerElements(fake, answer) {
   if (answer.broken) return [el("p", {class: "fault"}, `A fault broke the connection: ${answer.broken}. `, rowLink(answer.row))];
-  if (answer.replies) return [el("p", {class: "ok"}, `${count(answer.replies.length, "reply")}. `, rowLink(answer.row)), code(answer.replies.map((reply) => JSON.stringify(reply)).join("\n"), "replies")];
+  if (answer.replies) return [el("p", {class: "ok"}, `${count(answer.replies.length, "reply")}. `, rowLink(answer.row)), code(answer.replies.map((reply) => JSON.stringify(reply)).join("\n"), "replies"), effectElement(fake, answer.row)];
   const text = laidOut(answer.body);
-  return [el("p", {class: answer.status < 400 ? "ok" : "bad"}, `Status ${answer.status} `, rowLink(answer.row), namedIn(fake, answer.body)), code(text.length > 50000 ? text.slice(0, 50000) + "…" : text, "answer"), el("details", {}, el("summary", {}, "Headers"), table("headers of the answer", ["header", "value"], answer.headers, (pair) => pair))];
+  return [el("p", {class: answer.status < 400 ? "ok" : "bad"}, `Status ${answer.status} `, rowLink(answer.row), namedIn(fake, answer.body)), code(text.length > 50000 ? text.slice(0, 50000) + "…" : text, "answer"), el("details", {}, el("summary", {}, "Headers"), table("headers of the answer", ["header", "value"], answer.headers, (pair) => pair)), effectElement(fake, answer.row)];
 }
 export const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 const quoted = (word) => /^[^\s"'\\]+$/.test(word) ? word : JSON.stringify(word);

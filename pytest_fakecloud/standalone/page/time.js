@@ -1,10 +1,10 @@
 // Due times, snapshots, isolated clouds and violations.
 
-import {KINDS, LivePage, about, act, attempt, both, choice, confirmed, copies, count, day, done, el, empty, form, json, isoOf, link, micros, move, moved, moves, number, own, pageHead, redraw, room, saveButton, say, short, soft, table, time, tools, unbroken, withoutSchemes, words} from "./dom.js";
+import {KINDS, LivePage, about, act, attempt, both, choice, confirmed, copies, count, day, done, el, empty, form, json, isoOf, link, micros, move, moved, moves, number, own, pageHead, redraw, room, saveButton, short, soft, table, time, tools, unbroken, withoutSchemes, words} from "./dom.js";
 import {ask, askText, query} from "./api.js";
 import {destinationForms} from "./destinations.js";
 import {errorsElement} from "./errors.js";
-import {changesSection, restoreButton} from "./history.js";
+import {changesSection, recorded, restoreButton, undoable} from "./history.js";
 import {hasFailed, lasted} from "./elements.js";
 import {columnsElement} from "./spans.js";
 import {entries, journal} from "./journal.js";
@@ -44,8 +44,7 @@ function stateFile({kept}) {
     input.value = "";
     json(text, file.name);
     if (!await confirmed(`Load ${file.name}? It replaces the data of each service that was saved in it. Other data in it is added.`, "Load")) return;
-    await ask("POST", "/load", `{"state": ${text}}`);
-    say(`${file.name} is loaded.`, "good");
+    await undoable(null, `${file.name} is loaded.`, () => recorded(null, `load ${file.name}`, () => ask("POST", "/load", `{"state": ${text}}`)))();
     document.dispatchEvent(new Event("changed"));
   })}), last = kept?.saved_at ? `last saved at ${new Date(kept.saved_at).toLocaleString("sv-SE")} by your clock` : "not saved yet";
   return [el("h2", {}, "State file"), !kept ? soft("The state ends with the server. Start it with --state FILE to keep it.") : kept.failure ? el("p", {class: "banner bad", role: "alert"}, `The state cannot be saved in ${kept.file}: ${kept.failure} It was ${last}.`) : soft(`The server keeps its state in ${kept.file}, ${last}.`),

@@ -2,8 +2,8 @@
 
 import {act, code, count, done, el, empty, facts, form, go, head, json, link, number, redraw, room, short, soft, svg, table, title, tools} from "./dom.js";
 import {ask, change, item, list, path, sendWell} from "./api.js";
-import {offerUndo, sectionOf, versionsElement} from "./history.js";
-import {ListPage, confirming} from "./lists.js";
+import {offerUndo, sectionOf, undoable, versionsElement} from "./history.js";
+import {ListPage} from "./lists.js";
 
 const clipped = (text, pixels) => { const most = Math.max(3, Math.floor(pixels / 6.3)); return text.length > most ? text.slice(0, most - 1) + "…" : text; };
 // The groups by which points are coloured: the most frequent values, or ranges of many different numbers. Returns their names, and the group of a value.
@@ -64,12 +64,14 @@ const query = (fake, page) => form("Query", "Query", [{name: "by", label: "by", 
   {name: "most", label: "at most", kind: "number", value: "5"}, {name: "filter", label: "metadata filter", note: "that of the list"}],
 async ({by, what, most, filter}) => hits((await sendWell(fake, "POST", (by === "text" ? "/query-data" : "/query") + inside(namespaceOf(page)),
   {...(by === "text" ? {data: what} : {vector: numbers(what)}), topK: Number(most), includeMetadata: true, includeData: true, ...(filter || page.values?.filter ? {filter: filter || page.values.filter} : {})})).result, page), {open: false, edits: false});
+let upserted;
 const upsert = (fake, page) => form("Upsert", "Upsert", [{name: "id", label: "id", needed: true}, {name: "by", label: "from", options: ["vector", "text"]}, {name: "what", label: vectorLabel(fake), note: "0.1, 0.2", wide: true, needed: true},
   {name: "metadata", label: "metadata, as JSON", note: '{"genre": "drama"}'}, {name: "namespace", label: "namespace", note: "the one that is shown"}],
 async ({id, by, what, metadata, namespace}) => {
   await sendWell(fake, "POST", (by === "text" ? "/upsert-data" : "/upsert") + inside(namespace || namespaceOf(page)), {id, ...(by === "text" ? {data: what} : {vector: numbers(what)}), ...(metadata ? {metadata: json(metadata, "The metadata")} : {})});
+  upserted = [sectionOf(namespace || namespaceOf(page)), [id]];
   return done("Upserted.");
-}, {open: false, overwrites: async ({id, namespace}) => {
+}, {open: false, undo: (row, text) => offerUndo(fake, row, ...upserted, text), overwrites: async ({id, namespace}) => {
   try { await item(fake, "vectors", encodeURIComponent(id), {namespace: namespace || namespaceOf(page)}); return `The vector ${id} exists. Overwrite it?`; } catch (error) { if (error.status === 404) return null; throw error; }
 }});
 
@@ -104,8 +106,8 @@ const namespaces = {
   row: (one) => [one.name || "(default)", number(one.count)],
   empty: () => empty("No namespaces."),
   detail: (one, page) => [title(one.name || "(default)"), el("p", {}, el("a", {href: link(["fake", page.fake.name, "vectors"], {namespace: one.name})}, `Show its ${count(one.count, "vector")}`)),
-    tools(act("Delete all vectors…", `Delete all vectors of ${one.name || "the default namespace"}`, confirming("Deleted its vectors.", () => sendWell(page.fake, "POST", "/reset" + inside(one.name))), {question: `Delete all ${count(one.count, "vector")} of ${one.name || "the default namespace"}?`}),
-      one.name ? act("Delete namespace…", `Delete the namespace ${one.name}`, confirming(`Deleted the namespace ${one.name}.`, async () => { await sendWell(page.fake, "POST", "/delete-namespace" + inside(one.name)); location.hash = page.address(); }), {question: `Delete the namespace ${one.name} with its vectors?`}) : null)],
+    tools(act("Delete all vectors…", `Delete all vectors of ${one.name || "the default namespace"}`, undoable(page.fake, "Deleted its vectors.", () => sendWell(page.fake, "POST", "/reset" + inside(one.name))), {question: `Delete all ${count(one.count, "vector")} of ${one.name || "the default namespace"}?`}),
+      one.name ? act("Delete namespace…", `Delete the namespace ${one.name}`, undoable(page.fake, `Deleted the namespace ${one.name}.`, async () => { await sendWell(page.fake, "POST", "/delete-namespace" + inside(one.name)); location.hash = page.address(); }), {question: `Delete the namespace ${one.name} with its vectors?`}) : null)],
 };
 
 export const tabs = [

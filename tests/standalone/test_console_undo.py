@@ -1,0 +1,273 @@
+"""Test in the console that each action that changes data can be undone by the notice that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from ..harness import wait_until
+from .conftest import Server
+from .test_console import CHROMIUM, at, browser, page, sent, window
+from .test_console_restore import UNDO
+from .test_console_work import kv, listed, press, typed
+from .test_sending import workflow
+
+__all__ = ["browser", "page", "window", "workflow"]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
+]
+URL = "https://app.example/hook"
+
+
+class Action(NamedTuple):
+    """An action of the console: the address of its page, and what a user does there."""
+
+    address: str
+    act: Callable[[Any], object]
+    selector: str = "#view .tools"
+
+
+def stream(server: Server) -> None:
+    for number in (1, 2, 3):
+        kv(server, "XADD", "orders", f"{number}-0", "item", "kettle")
+    kv(server, "XGROUP", "CREATE", "orders", "mailers", "0")
+    kv(server, "XREADGROUP", "GROUP", "mailers", "ada", "COUNT", "2", "STREAMS", "orders", ">")
+
+
+def topic(server: Server) -> None:
+    sent(server, "broker", "/produce", {"topic": "orders", "value": "tea", "partition": 0})
+    consumed = {"method": "GET", "target": "/consume/billing/one/orders"}
+    consumed["headers"] = {"Kafka-Auto-Offset-Reset": "earliest"}  # type: ignore[assignment]
+    server.ask("POST", "/fakes/broker/requests", consumed)
+
+
+def letter(server: Server) -> None:
+    server.ask("POST", "/fakes/queue/destinations", {"url": URL, "answer": 503})
+    sent(server, "queue", f"/v2/publish/{URL}", "in", Upstash_Retries="0")
+    wait_until(lambda: listed(server, "queue/lists/dead-letters"))
+    sent(server, "queue", "/v2/publish/https://app.example/later", "in", Upstash_Delay="1h")
+    sent(
+        server, "queue", f"/v2/schedules/{URL}", Upstash_Cron="0 3 * * *", Upstash_Schedule_Id="s1"
+    )
+    server.ask(
+        "POST", "/fakes/queue/requests", {"target": "/v2/queues", "body": {"queueName": "q"}}
+    )
+    endpoint = {"endpoints": [{"url": URL, "name": "a"}]}
+    group = {"target": "/v2/topics/g/endpoints", "body": endpoint}
+    server.ask("POST", "/fakes/queue/requests", group)
+
+
+def vectors(server: Server) -> None:
+    sent(server, "vector_index", "/upsert/films", [{"id": "v1", "vector": [1, 2]}])
+    sent(server, "vector_index", "/upsert", [{"id": "v0", "vector": [1, 2]}])
+
+
+def first(page: Any) -> None:
+    """Open the first item of a list."""
+    page.click("table.rows tbody tr td.mono")
+    page.locator(".detail .tools").first.wait_for()
+
+
+def of_first(page: Any, *labels: str, sure: bool = False) -> None:
+    first(page)
+    for label in labels:
+        page.locator(f".detail button:text-is('{label}')").first.click()
+    if sure:
+        page.click("dialog button.danger")
+
+
+def commands(page: Any, *lines: str) -> None:
+    page.fill("#command", "\n".join(lines))
+    page.click(".prompt button")
+
+
+ACTIONS: dict[str, tuple[Callable[[Server], None], Action]] = {
+    "key": (stream, Action("kv_server/keys", lambda p: typed(p, "New key", key="k", value="v"))),
+    "key with a TTL": (
+        stream,
+        Action("kv_server/keys", lambda p: typed(p, "New key", key="k", value="v", ttl="60")),
+    ),
+    "group claim": (
+        stream,
+        Action(
+            "kv_server/keys/orders",
+            lambda p: typed(p, "Claim entries of mailers", consumer="bob", idle="0"),
+        ),
+    ),
+    "claim": (
+        stream,
+        Action("kv_server/pending", lambda p: (first(p), typed(p, "Claim", consumer="bob"))),
+    ),
+    "acknowledge": (stream, Action("kv_server/pending", lambda p: of_first(p, "Acknowledge"))),
+    "acknowledge several": (
+        stream,
+        Action(
+            "kv_server/pending",
+            lambda p: (p.check("[data-key='choose all']"), press(p, "Acknowledge 2…", sure=True)),
+        ),
+    ),
+    "commands": (
+        stream,
+        Action("kv_server/commands", lambda p: commands(p, "DEL orders", "SET x 1"), "#command"),
+    ),
+    "topic": (topic, Action("broker/topics", lambda p: typed(p, "Create a topic", name="late"))),
+    "produce": (
+        topic,
+        Action("broker/topics/orders", lambda p: typed(p, "Produce", value="x", partition="1")),
+    ),
+    "partitions": (
+        topic,
+        Action("broker/topics/orders", lambda p: typed(p, "Add partitions", count="2")),
+    ),
+    "records": (
+        topic,
+        Action("broker/topics", lambda p: of_first(p, "Delete all records…", sure=True)),
+    ),
+    "delete topic": (
+        topic,
+        Action("broker/topics", lambda p: of_first(p, "Delete topic…", sure=True)),
+    ),
+    "consume": (
+        topic,
+        Action("broker/records", lambda p: typed(p, "Consume", group="g", topic="orders")),
+    ),
+    "member": (topic, Action("broker/groups", lambda p: of_first(p, "Remove…", sure=True))),
+    "commit": (
+        topic,
+        Action(
+            "broker/groups/billing",
+            lambda p: typed(p, "Set a committed offset", partition="orders-0", offset="0"),
+        ),
+    ),
+    "upsert": (
+        vectors,
+        Action("vector_index/vectors", lambda p: typed(p, "Upsert", id="v9", what="1, 2")),
+    ),
+    "all vectors": (
+        vectors,
+        Action(
+            "vector_index/namespaces/films",
+            lambda p: press(p, "Delete all vectors…", sure=True),
+            ".detail h2",
+        ),
+    ),
+    "namespace": (
+        vectors,
+        Action(
+            "vector_index/namespaces/films",
+            lambda p: press(p, "Delete namespace…", sure=True),
+            ".detail h2",
+        ),
+    ),
+    "publish": (
+        letter,
+        Action("queue/messages", lambda p: typed(p, "Publish a message", to=URL, delay="2h")),
+    ),
+    "deliver": (
+        letter,
+        Action("queue/messages?state=pending", lambda p: of_first(p, "Deliver now")),
+    ),
+    "cancel": (
+        letter,
+        Action("queue/messages?state=pending", lambda p: of_first(p, "Cancel…", sure=True)),
+    ),
+    "retry": (letter, Action("queue/dead-letters", lambda p: of_first(p, "Retry"))),
+    "delete letter": (
+        letter,
+        Action("queue/dead-letters", lambda p: of_first(p, "Delete…", sure=True)),
+    ),
+    "delete letters": (
+        letter,
+        Action(
+            "queue/dead-letters",
+            lambda p: (p.check("[data-key='choose all']"), press(p, "Delete 1…", sure=True)),
+        ),
+    ),
+    "send again and delete": (
+        letter,
+        Action(
+            "queue/dead-letters",
+            lambda p: (first(p), typed(p, "Edit and send again", body="x", letter="delete")),
+        ),
+    ),
+    "schedule": (
+        letter,
+        Action(
+            "queue/schedules", lambda p: typed(p, "Create a schedule", to=URL, cron="1 1 * * *")
+        ),
+    ),
+    "run schedule": (letter, Action("queue/schedules/s1", lambda p: of_first(p, "Run now"))),
+    "pause schedule": (letter, Action("queue/schedules/s1", lambda p: of_first(p, "Pause"))),
+    "delete schedule": (
+        letter,
+        Action("queue/schedules", lambda p: of_first(p, "Delete…", sure=True)),
+    ),
+    "queue": (letter, Action("queue/queues", lambda p: typed(p, "Create a queue", name="more"))),
+    "endpoint": (
+        letter,
+        Action("queue/url-groups", lambda p: typed(p, "Add an endpoint", group="g", url=URL + "2")),
+    ),
+    "remove endpoint": (letter, Action("queue/url-groups", lambda p: of_first(p, "Remove"))),
+    "destination": (letter, Action("queue/destinations", lambda p: press(p, "Remove"), "table")),
+}
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_what_an_action_changed_is_undone(page: Any, server: Server, name: str) -> None:
+    prepare, action = ACTIONS[name]
+    prepare(server)
+    server.ask("POST", "/snapshots", {"id": "before"})
+    destinations = server.ask("GET", "/fakes/queue/destinations")[1]
+
+    def changes() -> Any:
+        found = server.ask("GET", "/snapshots/before/changes")[1]["changes"]
+        now = server.ask("GET", "/fakes/queue/destinations")[1]
+        return [*found, *([now] if now != destinations else [])]
+
+    at(page, f"fake/{action.address}", action.selector)
+    action.act(page)
+    page.locator(UNDO).wait_for()
+    wait_until(changes)
+    page.click(UNDO)
+    # What has happened since, such as a delivery, is taken back after a question.
+    page.locator("dialog button.danger, #notice:has-text('Undone.')").first.wait_for()
+    if page.locator("dialog button.danger").count():
+        page.click("dialog button.danger")
+    page.locator("#notice", has_text="Undone.").wait_for()
+    wait_until(lambda: not changes())
+
+
+def test_a_reset_is_undone(page: Any, server: Server) -> None:
+    stream(server)
+    vectors(server)
+    at(page, "overview", "h2")
+    page.click("#reset")
+    page.click("dialog button.danger")
+    page.locator("#notice", has_text="All fakes are reset.").wait_for()
+    assert kv(server, "DBSIZE") == 0
+    page.click(UNDO)
+    page.locator("#notice", has_text="Undone.").wait_for()
+    assert kv(server, "KEYS", "*") == ["orders"]
+    assert [one["id"] for one in listed(server, "vector_index/lists/vectors")] == ["v0"]
+
+
+def test_a_rerun_of_a_workflow_is_undone(
+    page: Any, server: Server, workflow: tuple[str, list[Any]]
+) -> None:
+    url, received = workflow
+    header = {"Upstash_Forward_Upstash_Workflow_Sdk_Version": "1"}
+    run_id = sent(server, "queue", f"/v2/trigger/{url}", "in", **header)["workflowRunId"]
+    wait_until(lambda: len(received) == 3)
+    at(page, f"fake/queue/runs/{run_id}", ".span-item")
+    page.click(".span-item summary:has-text('step 1')")
+    typed(page, "Rerun from step 1", result="other")
+    page.locator("#notice a[href*=runs]").wait_for()
+    wait_until(lambda: len(received) == 5)
+    page.click(UNDO)
+    page.click("dialog button.danger")
+    page.locator("#notice", has_text="Undone.").wait_for()
+    assert [run["id"] for run in listed(server, "queue/lists/runs")] == [run_id]
