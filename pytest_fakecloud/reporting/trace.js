@@ -20,7 +20,7 @@ const TOOK = 62, MOST_SPANS = 200;
 // The width of the date of a time, and of the column of fakes without lanes: wide, and where there is little room.
 const DATE = 52, ENDS = 186, ENDS_LEAST = 104;
 const NO_BARS = [];
-const ALL_ROWS = {search: "", fake: "", problems: false, subject: null, slowest: false};
+const ALL_ROWS = {search: "", fake: "", problems: false, subject: null};
 
 export class Trace {
   // Options: numbered (number the rows from 1 and keep #row-12 in the address; otherwise a row keeps
@@ -30,8 +30,8 @@ export class Trace {
   // details(one, trace) (more elements for the detail pane), loading() (older rows will come),
   // gone(fake) (says which older rows were dropped).
   constructor(root, options = {}) {
-    Object.assign(this, {root, options, wanted: {...ALL_ROWS}, report: {rows: [], findings: [], fakes: []}, rows: [], items: [], shown: [], lanes: [], widths: [], leasts: []});
-    Object.assign(this, {number: null, drawn: new Map(), known: new WeakMap(), version: 0, following: Boolean(options.newest), scrolled: 0, laned: !options.newest || localStorage.getItem("lanes") === "yes"});
+    Object.assign(this, {root, options, wanted: {...ALL_ROWS, slowest: false, lanes: false}, report: {rows: [], findings: [], fakes: []}, rows: [], items: [], shown: [], lanes: [], widths: [], leasts: []});
+    Object.assign(this, {number: null, closed: null, drawn: new Map(), known: new WeakMap(), version: 0, following: Boolean(options.newest), scrolled: 0});
     this.build();
     this.stop = new AbortController();
     const {signal} = this.stop;
@@ -41,6 +41,10 @@ export class Trace {
     this.sizes = new ResizeObserver(() => { if (this.list.clientWidth !== this.width) this.measure(); });
     this.sizes.observe(this.list);
   }
+
+  // Whether lanes are drawn, and the row from which arrow keys go on: the selected one, or the last one that was closed.
+  get laned() { return !this.options.newest || this.wanted.lanes; }
+  get active() { return this.number ?? this.closed; }
 
   // Show a report. Selection, filters and the position in the list stay. A row that has changed must be
   // a new object, because the layout of a row is cached by object.
@@ -103,10 +107,11 @@ export class Trace {
   select(number, {reveal = true} = {}) {
     const one = number === null ? null : this.byNumber.get(number);
     if (number !== null && !one) return;
-    const opens = (this.number === null) !== (number === null), anchor = opens && this.anchor(), inWindow = () => this.items[this.places.get(anchor.key)].top + this.list.getBoundingClientRect().top, was = anchor && inWindow();
+    const isInside = this.pane.contains(document.activeElement) || document.activeElement.contains(this.root), opens = (this.number === null) !== (number === null), anchor = opens && this.anchor(), inWindow = () => this.items[this.places.get(anchor.key)].top + this.list.getBoundingClientRect().top, was = anchor && inWindow();
+    this.closed = this.number ?? this.closed;
     this.number = number;
     if (one) this.stay();
-    if (one && !this.places.has(number)) this.filter(ALL_ROWS);
+    if (one && !this.places.has(number)) this.clear();
     if (this.options.numbered) {
       const hash = one ? `#row-${one.label}` : "";
       if (location.hash !== hash) history.replaceState(history.state, "", hash || location.pathname + location.search);
@@ -121,12 +126,13 @@ export class Trace {
       // Beside the pane, rows have more lines. Without it the page is shorter, and the browser may have scrolled to its end.
       if (anchor) scrollBy(0, inWindow() - was);
       this.following = Boolean(this.options.newest) && this.atEnd();
+      if (isInside) this.list.focus({preventScroll: true});
     }
     this.draw();
     this.options.onselect?.(one ? one.row : null);
   }
 
-  // Change some of: search, fake, problems, subject ({kind, name, fake} or null), slowest (order by duration).
+  // Change some of: search, fake, problems, subject ({kind, name, fake} or null), slowest (order by duration), lanes (calls between fakes as arrows).
   filter(changes) {
     Object.assign(this.wanted, changes);
     this.search.value = this.wanted.search;
@@ -142,7 +148,7 @@ export class Trace {
     this.options.onfilter?.(this.wanted);
   }
 
-  clear() { this.options.onclear?.(); this.filter({...ALL_ROWS, slowest: this.wanted.slowest}); }
+  clear() { this.options.onclear?.(); this.filter(ALL_ROWS); }
 
   // Arrange the rows for another filter. The selected row stays in view; if there is none, the list is not scrolled further than it is long.
   arrangeAll() {
@@ -168,7 +174,7 @@ export class Trace {
     this.chip = el("button", {class: "trace-chip", type: "button", hidden: true, onclick: () => this.filter({subject: null})});
     this.count = el("output", {class: "soft"});
     this.clearButton = el("button", {type: "button", hidden: true, "aria-label": "Clear all filters", title: "Clear all filters", onclick: () => { this.clear(); this.search.focus(); }}, "Clear");
-    this.lanesButton = this.options.newest && el("button", {type: "button", title: "Show the calls between fakes as arrows", onclick: () => { localStorage.setItem("lanes", this.laned ? "" : "yes"); this.laned = !this.laned; this.measure(); }}, "Lanes");
+    this.lanesButton = this.options.newest && el("button", {type: "button", title: "Show the calls between fakes as arrows", onclick: () => this.filter({lanes: !this.wanted.lanes})}, "Lanes");
     this.newer = el("button", {type: "button", class: "trace-newer", hidden: true, onclick: () => this.follows()});
     this.heads = el("div", {class: "trace-heads", "aria-hidden": "true"});
     this.problemsText = el("span");
@@ -357,13 +363,13 @@ export class Trace {
       this.drawItem(item);
     }
     for (const [key, element] of this.drawn) if (!kept.has(key)) { element.remove(); this.drawn.delete(key); }
-    const active = this.number !== null && this.drawn.get(this.number)?.id;
+    const active = this.drawn.get(this.active)?.id;
     if (active) this.list.setAttribute("aria-activedescendant", active); else this.list.removeAttribute("aria-activedescendant");
   }
 
   // Draw an item, or move its element if it has one: scrolling changes no element that stays visible.
   drawItem(item) {
-    const {one} = item, state = `${this.version} ${one?.row.number === this.number}`;
+    const {one} = item, isActive = item.key === this.active, state = `${this.version} ${isActive} ${item.key === this.number}`;
     let element = this.drawn.get(item.key);
     if (element?.state === state) return;
     const shape = one ? this.shapeOf(item) : item.gap;
@@ -376,6 +382,7 @@ export class Trace {
     element.state = state;
     element.style.transform = `translateY(${item.top}px)`;
     if (!one) return;
+    element.classList.toggle("trace-active", isActive);
     element.setAttribute("aria-selected", one.row.number === this.number);
     element.setAttribute("aria-posinset", item.index);
     element.setAttribute("aria-setsize", this.shown.length);
@@ -422,7 +429,7 @@ export class Trace {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
     const {target} = event, own = document.querySelector(".trace:focus-within") ?? document.querySelector(".trace");
     if (own !== this.root) return;
-    if (event.key === "Escape" && this.number !== null && (this.root.contains(target) || target.contains(this.root))) { this.closed = this.number; this.select(null); this.list.focus({preventScroll: true}); return; }
+    if (event.key === "Escape" && this.number !== null && (this.root.contains(target) || target.contains(this.root))) { this.select(null); return; }
     if (event.key === "Escape" && target === this.search && !target.value) target.blur();
     if (target.matches?.("input, select, textarea")) return;
     if (event.key === "/") { event.preventDefault(); this.search.focus(); return; }
@@ -493,7 +500,7 @@ export class Trace {
       el("div", {class: "trace-pane-head"},
         // A long text scrolls, which the keyboard must reach.
         el("h3", {tabindex: row.text.what.length > 250 ? 0 : null}, row.text.what),
-        el("button", {type: "button", "aria-label": "Close the details", onclick: () => { this.select(null); this.list.focus({preventScroll: true}); }}, "✕")),
+        el("button", {type: "button", "aria-label": "Close the details", onclick: () => this.select(null)}, "✕")),
       el("p", {class: "soft"}, [`${this.options.numbered ? "row " : "#"}${one.label}`, endsOf(one), `${isoDay(row.at_us)} ${clockTime(row.at_us)} UTC`, row.took_us > 0 ? `took ${lasted(row.took_us)}` : "", wait].filter(Boolean).join(" · ")),
       one.failed ? el("p", {class: "trace-bad"}, `${count(one.failed, "item")} of this request failed.`) : null,
       row.text.answer ? el("p", {class: colour(one)}, row.text.answer) : null,
@@ -591,7 +598,6 @@ function firstDifference(before, after) {
   while (at < before.length && before[at] === after[at]) at++;
   return at;
 }
-
 
 export function sourceOf(where) {
   const lines = (where.source ?? []).map(({line, text}) =>

@@ -1,7 +1,7 @@
 // The activity page: the timeline component of the reports, fed with the live journal.
 
-import {count, el, empty, go, link, number, own, pageHead, redraw, room, saveButton} from "./dom.js";
-import {askText} from "./api.js";
+import {count, el, empty, go, isLoading, link, number, own, pageHead, redraw, room, saveButton, say} from "./dom.js";
+import {ask, askText} from "./api.js";
 import {entries, journal} from "./journal.js";
 import {hasFailed} from "./elements.js";
 import {isHandshake} from "./errors.js";
@@ -33,7 +33,7 @@ const FEW = 500, CHART_EVERY_MS = 1000;
 
 export class ActivityPage {
   constructor(state) {
-    Object.assign(this, {state, values: {}, paused: null, order: new InOrder()});
+    Object.assign(this, {state, values: {}, paused: null, missing: null, order: new InOrder(), isReload: isLoading()});
     this.status = el("select", {"aria-label": "Status", onchange: () => { this.trace.arrangeAll(); this.drawChart(); this.keep(); }}, Object.entries(STATUSES).map(([value, text]) => el("option", {value}, text)));
     this.pause = el("button", {type: "button", "aria-pressed": "false", onclick: () => this.hold(!this.paused)}, "Pause");
     // Calls over time, of which a span can be selected. It is opened on request, and stays open from then on.
@@ -58,7 +58,7 @@ export class ActivityPage {
       },
       loading: () => journal.older,
       gone: (name) => this.dropped().filter(({fake}) => !name || fake === name).map(({text}) => text).join(" "),
-      onselect: (row) => go(this.address(row?.number)),
+      onselect: (row) => go(this.address(row?.number ?? this.missing?.number)),
     });
     this.update = () => this.draw();
     journal.listeners.add(this.update);
@@ -81,14 +81,14 @@ export class ActivityPage {
     });
   }
   address(id) {
-    const {search, fake, problems, subject, slowest} = this.trace.wanted, [from, to] = this.chosen ?? [];
-    return link(id == null ? ["activity"] : ["activity", id], {search, fake, problems: problems ? "yes" : "", status: this.status.value, order: slowest ? "slowest" : "", from, to, ...subject && {kind: subject.kind, name: subject.name, of: subject.fake}});
+    const {search, fake, problems, subject, slowest, lanes} = this.trace.wanted, [from, to] = this.chosen ?? [];
+    return link(id == null ? ["activity"] : ["activity", id], {search, fake, problems: problems ? "yes" : "", status: this.status.value, order: slowest ? "slowest" : "", lanes: lanes ? "yes" : "", from, to, ...subject && {kind: subject.kind, name: subject.name, of: subject.fake}});
   }
-  // Write the filters into the address, shortly after the last keystroke.
-  keep() { clearTimeout(this.timer); this.timer = setTimeout(() => go(this.address(this.id), {replace: true}), 100); }
+  // Write the filters into the address, while a search is typed shortly after the last keystroke.
+  keep() { clearTimeout(this.timer); this.timer = setTimeout(() => go(this.address(this.id), {replace: true}), document.activeElement === this.trace.search ? 100 : 0); }
 
   async go(route) {
-    const {search = "", fake = "", problems, status = "", kind, name = "", of, order, from, to} = route.query;
+    const {search = "", fake = "", problems, status = "", kind, name = "", of, order, lanes, from, to} = route.query;
     // The filters come first: to select a row writes them into the address.
     this.id = undefined;
     this.draw();
@@ -96,16 +96,39 @@ export class ActivityPage {
     if (this.address(this.id) === location.hash) { this.select(); return; }
     this.status.value = own(STATUSES, status) ? status : "";
     this.between(from && to ? [Number(from), Number(to)] : null);
-    if (document.activeElement !== this.trace.search || !search) this.trace.filter({search, fake, problems: Boolean(problems), subject: kind ? {kind, name, fake: of} : null, slowest: order === "slowest"});
+    if (document.activeElement !== this.trace.search || !search) this.trace.filter({search, fake, problems: Boolean(problems), subject: kind ? {kind, name, fake: of} : null, slowest: order === "slowest", lanes: Boolean(lanes)});
     clearTimeout(this.timer);
     this.select();
   }
   select() {
-    const number_ = this.id === undefined ? null : Number(this.id);
-    if (number_ === this.trace.number) return;
-    this.trace.select(number_);
-    // Whoever has come from another page goes on in the details.
-    if (this.trace.number !== null && document.activeElement.contains(this.trace.root)) this.trace.pane.focus({preventScroll: true});
+    const {trace} = this, wanted = this.id === undefined ? null : Number(this.id) || 0;
+    if (wanted !== null && !trace.byNumber.has(wanted)) { this.seek(wanted).catch(({message}) => { this.sought = null; say(message); }); return; }
+    this.forget(wanted);
+    if (wanted === trace.number) return;
+    trace.select(wanted);
+    // Whoever has come from another page goes on in the details, and after a reload in the list.
+    if (wanted !== null && document.activeElement.contains(trace.root)) (this.isReload ? trace.list : trace.pane).focus({preventScroll: true});
+    this.isReload = false;
+  }
+  // A row that is not in the list may still be loading, so only the server's answer says whether it is kept.
+  async seek(number) {
+    if (this.sought === number) return;
+    this.sought = number;
+    const [next] = await ask("GET", `/journal?after=${Math.max(0, number - 1)}&limit=1`);
+    if (this.sought !== number) return;
+    if (next?.number === number) entries.merge([next]);
+    const isKept = entries.known.has(number);
+    if (!isKept) this.missing = {number, next: next?.number === number ? null : next};
+    if (!isKept && this.trace.number !== null) this.trace.select(null);
+    if (this.paused && isKept) this.hold(false); else this.draw();
+  }
+  // Takes back that a row is missing, when it was recorded or another one is shown.
+  forget(number) {
+    this.sought = null;
+    if (this.missing && (this.missing.number !== number || entries.known.has(number))) { this.missing = null; this.draw(); }
+  }
+  missingElement({number, next}) {
+    return el("p", {class: "banner", role: "status"}, `Row #${number} is not kept. `, next ? ["The next row that is kept is ", el("a", {href: link(["activity", next.number])}, `#${next.number}`), `, of ${isoDay(next.at_us)} ${time(next.at_us)} UTC.`] : "No later row is known.");
   }
   async refresh() { this.draw(); }
 
@@ -135,7 +158,7 @@ export class ActivityPage {
   draw() {
     const all = this.paused ?? entries.list, missed = entries.list.length - all.length;
     this.pause.textContent = this.paused ? `Resume${missed > 0 ? `, ${number(missed)} new` : ""}` : "Pause";
-    redraw(this.nothing, !journal.loaded ? el("p", {class: "soft", role: "status"}, "Loading…")
+    redraw(this.nothing, this.missing ? this.missingElement(this.missing) : null, !journal.loaded ? el("p", {class: "soft", role: "status"}, "Loading…")
       : all.length ? journal.older ? el("p", {class: "soft", role: "status"}, "Loading older rows…") : this.dropped().map(({text}) => el("p", {class: "soft dropped"}, text))
       : empty("No requests yet.", el("p", {}, "Every request to a fake appears here as it is made. ", el("a", {href: "#/connect"}, "Connect your application"), " to begin.")));
     this.place.hidden = !all.length;
