@@ -148,3 +148,24 @@ def test_parts_of_details_that_were_open_are_open_after_back(page: Any, server: 
     page.locator(".versions td").first.wait_for()
     page.reload()
     page.locator(".versions td").first.wait_for()
+
+
+def test_a_row_that_is_opened_just_after_typing_stays_open(page: Any, server: Server) -> None:
+    for number in range(3):
+        kv(server, "SET", f"key:{number}", "x")
+    at(page, "activity", ".trace-row")
+    # Both timers are due, so the filter is written between the click and its hashchange event.
+    page.evaluate(
+        """() => {
+            const search = document.querySelector(".trace input[type=search]");
+            search.focus();
+            search.value = "key";
+            setTimeout(() => [...document.querySelectorAll(".trace-row")].at(-1).click(), 100);
+            search.dispatchEvent(new Event("input"));
+            const from = performance.now();
+            while (performance.now() < from + 120);
+        }"""
+    )
+    holds(page, "/activity.[0-9]+.search=key/.test(location.hash)")
+    page.evaluate("new Promise((done) => setTimeout(done, 200))")
+    assert page.is_visible(".trace-pane h3:has-text('key:2')")

@@ -33,7 +33,7 @@ const FEW = 500, CHART_EVERY_MS = 1000;
 
 export class ActivityPage {
   constructor(state) {
-    Object.assign(this, {state, values: {}, paused: null, missing: null, order: new InOrder(), isReload: isLoading()});
+    Object.assign(this, {state, values: {}, id: null, paused: null, missing: null, order: new InOrder(), isReload: isLoading()});
     this.status = el("select", {"aria-label": "Status", onchange: () => { this.trace.arrangeAll(); this.drawChart(); this.keep(); }}, Object.entries(STATUSES).map(([value, text]) => el("option", {value}, text)));
     this.pause = el("button", {type: "button", "aria-pressed": "false", onclick: () => this.hold(!this.paused)}, "Pause");
     // Calls over time, of which a span can be selected. It is opened on request, and stays open from then on.
@@ -58,7 +58,8 @@ export class ActivityPage {
       },
       loading: () => journal.older,
       gone: (name) => this.dropped().filter(({fake}) => !name || fake === name).map(({text}) => text).join(" "),
-      onselect: (row) => go(this.address(row?.number ?? this.missing?.number)),
+      // The filters may be written into the address before the event of this change of it.
+      onselect: (row) => { this.id = row ? String(row.number) : this.missing && String(this.missing.number); go(this.address(this.id)); },
     });
     this.update = () => this.draw();
     journal.listeners.add(this.update);
@@ -90,9 +91,9 @@ export class ActivityPage {
   async go(route) {
     const {search = "", fake = "", problems, status = "", kind, name = "", of, order, lanes, from, to} = route.query;
     // The filters come first: to select a row writes them into the address.
-    this.id = undefined;
+    this.id = null;
     this.draw();
-    this.id = route.parts[1];
+    this.id = route.parts[1] ?? null;
     if (this.address(this.id) === location.hash) { this.select(); return; }
     this.status.value = own(STATUSES, status) ? status : "";
     this.between(from && to ? [Number(from), Number(to)] : null);
@@ -101,7 +102,7 @@ export class ActivityPage {
     this.select();
   }
   select() {
-    const {trace} = this, wanted = this.id === undefined ? null : Number(this.id) || 0;
+    const {trace} = this, wanted = this.id === null ? null : Number(this.id) || 0;
     if (wanted !== null && !trace.byNumber.has(wanted)) { this.seek(wanted).catch(({message}) => { this.sought = null; say(message); }); return; }
     this.forget(wanted);
     if (wanted === trace.number) return;
@@ -171,6 +172,6 @@ export class ActivityPage {
       // A chart that a pointer drags over stays.
       if (!this.chart.querySelector(".span-columns:active, .span-pressed")) this.drawChart();
     }, this.chart.firstChild ? CHART_EVERY_MS : 0);
-    if (this.id !== undefined) this.select();
+    if (this.id !== null) this.select();
   }
 }
