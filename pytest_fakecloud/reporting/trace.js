@@ -254,7 +254,7 @@ export class Trace {
     this.widths = this.lanes.map((name) => Math.max(LANE_LEAST, Math.min(LANE_MOST, withoutScheme(name).length * 7.2 + 14)));
     this.leasts = this.lanes.map((name) => Math.min(LANE_MOST, Math.max(...partsOfName(withoutScheme(name)).map((part) => part.length)) * 6.6 + 4));
     this.count.textContent = matches.size === rows.length ? count(matches.size, "row") : `${matches.size} of ${count(rows.length, "row")}`;
-    if (this.options.loading?.()) this.count.textContent += ", loading older ones…";
+    if (this.options.loading?.()) this.count.textContent += " so far";
     this.clearButton.hidden = !search && !wanted.fake && !wanted.problems && !wanted.subject && !this.options.isFiltered?.();
     this.empty.hidden = this.shown.length > 0;
     this.empty.replaceChildren(...rows.length ? [this.options.loading?.() ? "Searching older rows… " : ["No row matches the filters. ", this.options.gone?.(wanted.fake) ?? "", " "].join(""), el("button", {type: "button", onclick: () => this.clear()}, "Clear the filters")] : ["No calls were recorded."]);
@@ -266,7 +266,7 @@ export class Trace {
   countProblems(search) {
     const others = {...this.wanted, problems: false}, {isWanted: another} = this.options, isFiltered = search || others.fake || others.subject || this.matches.size < this.rows.length;
     const problems = isFiltered ? this.rows.reduce((sum, one) => sum + (isProblem(one) && isWanted(one, others, search) && another?.(one.row) !== false), 0) : this.rows.at(-1)?.problems ?? 0;
-    this.problemsText.textContent = ` Failed or faulty only (${this.options.loading?.() ? "…" : problems.toLocaleString("en")})`;
+    this.problemsText.textContent = ` Failed or faulty (${this.options.loading?.() ? "…" : problems.toLocaleString("en")})`;
   }
 
   // Compute the bars that run past each row, and the bar that begins at it. Those of the rows before `from` stay.
