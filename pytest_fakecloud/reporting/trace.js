@@ -41,7 +41,6 @@ export class Trace {
     this.sizes = new ResizeObserver(() => { if (this.list.clientWidth !== this.width) this.measure(); });
     this.sizes.observe(this.list);
   }
-
   // Whether lanes are drawn, and the row from which arrow keys go on: the selected one, or the last one that was closed.
   get laned() { return !this.options.newest || this.wanted.lanes; }
   get active() { return this.number ?? this.closed; }
@@ -50,17 +49,14 @@ export class Trace {
   // a new object, because the layout of a row is cached by object.
   show(report) {
     const first = !this.rows.length, anchor = this.anchor();
-    // Calls that arrive are appended, so what was computed of the rows before the first that differs stays: 10,000 rows take more than a frame.
-    const from = report.findings.length || String(report.fakes?.map(({name}) => name)) !== this.fake.dataset.names ? 0 : firstDifference(this.report.rows, report.rows);
     this.report = report;
-    this.prepare(from);
+    this.prepare();
     this.fillTools();
-    this.arrange(from);
+    this.arrange();
     if (first) this.follow();
     else if (this.number !== null) this.fillPane();
     if (!this.following && !first && anchor && this.places.has(anchor.key)) scrollBy(0, this.items[this.places.get(anchor.key)].top - anchor.top);
   }
-
   // The vertical part of the window in which rows are seen, in pixels of the list.
   seen() {
     const {top} = this.list.getBoundingClientRect(), below = this.beside || this.pane.hidden ? 0 : this.pane.offsetHeight;
@@ -72,7 +68,6 @@ export class Trace {
     if (selected && selected.top + selected.height > from && selected.top < to) return selected;
     return this.items.slice(firstBelow(this.items, from)).find(({one}) => one);
   }
-
   // While the timeline follows, it stays at its end, however its height changes. Scrolling up ends that, and reaching the end begins it again.
   toEnd() {
     if (!this.options.newest) return;
@@ -91,18 +86,15 @@ export class Trace {
     this.newer.textContent = `${newer.toLocaleString("en")} newer ↓`;
   }
   follows() { this.following = true; this.toEnd(); this.draw(); }
-  // Whoever reads a row keeps it in sight.
-  stay() { this.following = false; }
   watch() {
     const up = scrollY < this.scrolled - 1;
     this.scrolled = scrollY;
     if (!this.options.newest || !this.rows.length) return;
     const {following} = this;
-    if (following && up && !this.atEnd()) this.stay();
+    if (following && up && !this.atEnd()) this.following = false;
     this.following ||= this.number === null && this.atEnd();
     if (!following && this.following) this.toEnd(); else this.countNewer();
   }
-
   // Select a row by its number and scroll it into view; null closes the detail pane.
   select(number, {reveal = true} = {}) {
     const one = number === null ? null : this.byNumber.get(number);
@@ -110,7 +102,8 @@ export class Trace {
     const isInside = this.pane.contains(document.activeElement) || document.activeElement.contains(this.root), opens = (this.number === null) !== (number === null), anchor = opens && this.anchor(), inWindow = () => this.items[this.places.get(anchor.key)].top + this.list.getBoundingClientRect().top, was = anchor && inWindow();
     this.closed = this.number ?? this.closed;
     this.number = number;
-    if (one) this.stay();
+    // Whoever reads a row keeps it in sight.
+    if (one) this.following = false;
     if (one && !this.places.has(number)) this.clear();
     if (this.options.numbered) {
       const hash = one ? `#row-${one.label}` : "";
@@ -131,7 +124,6 @@ export class Trace {
     this.draw();
     this.options.onselect?.(one ? one.row : null);
   }
-
   // Change some of: search, fake, problems, subject ({kind, name, fake} or null), slowest (order by duration), lanes (calls between fakes as arrows).
   filter(changes) {
     Object.assign(this.wanted, changes);
@@ -191,17 +183,13 @@ export class Trace {
     this.root.classList.add("trace");
     this.root.replaceChildren(this.top, el("div", {class: "trace-main"}, el("div", {class: "trace-rows"}, this.list, this.probe, this.empty), this.border, this.pane));
   }
-
-  // Compute of each row from an index on the names of its lanes, the colour of the request it belongs to, and its label.
-  prepare(from) {
-    const {known, options: {numbered}} = this;
-    if (from) for (const one of this.rows.slice(from)) { this.byNumber.delete(one.row.number); this.matches.delete(one); }
-    else this.byNumber = new Map();
-    this.rows = this.rows.slice(0, from);
-    const {rows, byNumber} = this;
-    let hues = rows.at(-1)?.hues ?? 0;
-    for (let index = from; index < this.report.rows.length; index++) {
-      const row = this.report.rows[index], cause = byNumber.get(row.cause);
+  // Compute of each row the names of its lanes, the colour of the request it belongs to, and its label.
+  prepare() {
+    const {known, options: {numbered}} = this, byNumber = this.byNumber = new Map(), rows = this.rows = [];
+    let hues = 0;
+    this.problemCount = 0;
+    for (const [index, row] of this.report.rows.entries()) {
+      const cause = byNumber.get(row.cause);
       // Requests and attempts start a new colour, which the calls below them share.
       const starts = row.kind === "request" || row.kind === "attempt";
       let one = known.get(row);
@@ -210,9 +198,7 @@ export class Trace {
       if (one.fromName !== fromName || one.label !== label) Object.assign(one, {fromName, label, layout: null});
       one.index = index;
       one.hue = starts ? 1 + hues++ % (HUES.length - 1) : cause?.hue ?? 0;
-      // Of this row and those before it: how many colours were begun, and how many rows have a problem.
-      one.hues = hues;
-      one.problems = (rows.at(-1)?.problems ?? 0) + isProblem(one);
+      this.problemCount += isProblem(one);
       byNumber.set(row.number, one);
       rows.push(one);
     }
@@ -227,7 +213,7 @@ export class Trace {
       this.fake.dataset.names = names;
       this.fake.hidden = names.length < 2;
     }
-    this.problemsLabel.hidden = !this.rows.at(-1)?.problems && !this.wanted.problems && !this.options.loading?.();
+    this.problemsLabel.hidden = !this.problemCount && !this.wanted.problems && !this.options.loading?.();
     this.top.hidden = !this.rows.length;
     // On a frozen clock, calls take no time.
     this.took = this.rows.some(({row}) => row.took_us > 0) ? TOOK : 0;
@@ -235,11 +221,8 @@ export class Trace {
   }
 
   // -- arranging: which rows are shown, and how high each is --------------------------------------
-  // The matches among the rows before `from` are known.
-  arrange(from = 0) {
-    const {rows, wanted} = this, search = wanted.search.trim().toLowerCase(), {isWanted: another} = this.options, before = this.shown;
-    const matches = from ? this.matches : new Set();
-    for (let at = from; at < rows.length; at++) if (isWanted(rows[at], wanted, search) && another?.(rows[at].row) !== false) matches.add(rows[at]);
+  arrange() {
+    const {rows, wanted} = this, search = wanted.search.trim().toLowerCase(), {isWanted: another} = this.options, matches = new Set(rows.filter((one) => isWanted(one, wanted, search) && another?.(one.row) !== false));
     // The causes of a match stay visible, so that nesting keeps its meaning.
     const context = new Set();
     if (matches.size < rows.length) {
@@ -249,8 +232,7 @@ export class Trace {
     this.countProblems(search);
     this.shown = wanted.slowest ? [...matches].sort((one, other) => (other.row.took_us ?? -1) - (one.row.took_us ?? -1))
       : matches.size === rows.length ? rows : rows.filter((one) => matches.has(one) || context.has(one));
-    const kept = from && !wanted.slowest ? firstDifference(before, this.shown) : 0, {lanes} = this;
-    this.lanes = lanesOf(this.shown, this.report.fakes ?? [], kept, lanes);
+    this.lanes = lanesOf(this.shown, this.report.fakes ?? []);
     this.widths = this.lanes.map((name) => Math.max(LANE_LEAST, Math.min(LANE_MOST, withoutScheme(name).length * 7.2 + 14)));
     this.leasts = this.lanes.map((name) => Math.min(LANE_MOST, Math.max(...partsOfName(withoutScheme(name)).map((part) => part.length)) * 6.6 + 4));
     this.count.textContent = matches.size === rows.length ? count(matches.size, "row") : `${matches.size} of ${count(rows.length, "row")}`;
@@ -258,22 +240,19 @@ export class Trace {
     this.clearButton.hidden = !search && !wanted.fake && !wanted.problems && !wanted.subject && !this.options.isFiltered?.();
     this.empty.hidden = this.shown.length > 0;
     this.empty.replaceChildren(...rows.length ? [this.options.loading?.() ? "Searching older rows… " : ["No row matches the filters. ", this.options.gone?.(wanted.fake) ?? "", " "].join(""), el("button", {type: "button", onclick: () => this.clear()}, "Clear the filters")] : ["No calls were recorded."]);
-    this.activate(this.lanes === lanes ? Math.max(0, kept - 1) : 0);
-    this.measure(kept);
+    this.activate();
+    this.measure();
   }
-
   // Say how many rows have a problem among those that the other filters leave.
   countProblems(search) {
     const others = {...this.wanted, problems: false}, {isWanted: another} = this.options, isFiltered = search || others.fake || others.subject || this.matches.size < this.rows.length;
-    const problems = isFiltered ? this.rows.reduce((sum, one) => sum + (isProblem(one) && isWanted(one, others, search) && another?.(one.row) !== false), 0) : this.rows.at(-1)?.problems ?? 0;
+    const problems = isFiltered ? this.rows.reduce((sum, one) => sum + (isProblem(one) && isWanted(one, others, search) && another?.(one.row) !== false), 0) : this.problemCount;
     this.problemsText.textContent = ` Failed or faulty (${this.options.loading?.() ? "…" : problems.toLocaleString("en")})`;
   }
-
-  // Compute the bars that run past each row, and the bar that begins at it. Those of the rows before `from` stay.
-  activate(from) {
-    const open = from ? this.shown[from].bars.slice() : [];
-    for (let index = from; index < this.shown.length; index++) {
-      const one = this.shown[index];
+  // Compute the bars that run past each row, and the bar that begins at it.
+  activate() {
+    const open = [];
+    for (const [index, one] of this.shown.entries()) {
       while (open.length && open.at(-1).depth >= one.row.depth) open.pop();
       one.bars = open.length ? open.slice() : NO_BARS;
       one.starts = null;
@@ -283,9 +262,7 @@ export class Trace {
       }
     }
   }
-
-  // The items of the shown rows before `from` stay, unless the layout has changed.
-  measure(from = 0) {
+  measure() {
     this.beside = this.root.clientWidth >= WIDE;
     this.root.classList.toggle("trace-beside", this.beside);
     this.root.classList.toggle("trace-open", this.number !== null);
@@ -314,13 +291,9 @@ export class Trace {
     this.fillHeads();
     this.root.style.setProperty("--trace-top", `${this.top.offsetHeight}px`);
     this.version++;
-    const start = layout === this.layout ? from : 0, last = start ? this.items[this.places.get(this.shown[start - 1].row.number)] : null;
-    this.layout = layout;
-    if (last) for (const {key} of this.items.splice(this.places.get(last.key) + 1)) this.places.delete(key);
-    else [this.items, this.places] = [[], new Map()];
-    let y = last ? last.top + last.height : 0, at = last?.one.row.at_us ?? null;
-    for (let index = start; index < this.shown.length; index++) {
-      const one = this.shown[index];
+    [this.items, this.places] = [[], new Map()];
+    let y = 0, at = null;
+    for (const [index, one] of this.shown.entries()) {
       const words = this.wanted.slowest ? "" : at === null ? this.options.numbered && isoDay(one.row.at_us) : gapText(at, one.row.at_us, this.options.newest ? 10 : 1);
       if (words) { this.items.push({gap: words, key: `gap-${one.row.number}`, top: y, height: GAP}); y += GAP; }
       // A call that arrives places all rows again, but breaks the lines of those only for which something has changed.
@@ -354,8 +327,7 @@ export class Trace {
 
   // -- drawing: only what is near the window is in the document ------------------------------------
   draw() {
-    const top = this.list.getBoundingClientRect().top;
-    const from = -top - AHEAD, to = -top + innerHeight + AHEAD;
+    const top = this.list.getBoundingClientRect().top, from = -top - AHEAD, to = -top + innerHeight + AHEAD;
     const kept = new Set();
     for (let index = firstBelow(this.items, from); index < this.items.length && this.items[index].top < to; index++) {
       const item = this.items[index];
@@ -366,7 +338,6 @@ export class Trace {
     const active = this.drawn.get(this.active)?.id;
     if (active) this.list.setAttribute("aria-activedescendant", active); else this.list.removeAttribute("aria-activedescendant");
   }
-
   // Draw an item, or move its element if it has one: scrolling changes no element that stays visible.
   drawItem(item) {
     const {one} = item, isActive = item.key === this.active, state = `${this.version} ${isActive} ${item.key === this.number}`;
@@ -387,15 +358,13 @@ export class Trace {
     element.setAttribute("aria-posinset", item.index);
     element.setAttribute("aria-setsize", this.shown.length);
   }
-
   // A key of everything that a row's element depends on, except the row itself.
   shapeOf({one}) {
     return JSON.stringify([one.parts, this.middles, this.narrow, this.laned ? 0 : this.across, this.dated, one.from, one.to, one.hue, one.bars, one.starts, this.matches.has(one), one.label]);
   }
 
   rowElement({one, height}) {
-    const {row} = one;
-    const text = el("div", {class: "trace-text"});
+    const {row} = one, text = el("div", {class: "trace-text"});
     const guides = one.bars.length ? el("span", {class: "trace-guides"}, one.bars.map((bar) => el("i", {style: `--hue: ${HUES[bar.hue]}`}))) : null;
     for (const [name, part, answer] of one.parts) text.append(el("div", {class: name}, el("span", {}, part), answer && el("span", {class: `trace-answer ${colour(one)}`}, answer)));
     const marks = [...(row.marks ?? []).map((mark) => `trace-${mark}`), !row.ok || one.failed > 0 ? "trace-failed" : "", row.findings?.length ? "trace-found" : "", this.matches.has(one) ? "" : "trace-context"].filter(Boolean);
@@ -423,7 +392,6 @@ export class Trace {
     const element = event.target.closest("[role=option]");
     if (element && !String(getSelection())) this.select(Number(element.dataset.number), {reveal: false});
   }
-
   // Letters work wherever the focus is, except while typing; other keys only in the list.
   pressed(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
@@ -468,11 +436,9 @@ export class Trace {
   reveal(number) {
     const item = this.items[this.places.get(number)];
     if (!item) return;
-    const y = this.list.getBoundingClientRect().top + item.top;
-    const above = this.top.offsetHeight + parseFloat(getComputedStyle(this.top).top) + 8;
-    const below = innerHeight - (this.beside || this.pane.hidden ? 8 : this.pane.offsetHeight + 8);
-    if (y < above) scrollBy(0, y - above - 40);
-    else if (y + item.height > below) scrollBy(0, Math.min(y - above, y + item.height - below + 40));
+    const {from, to} = this.seen(), {top, height} = item;
+    if (top < from + 8) scrollBy(0, top - from - 48);
+    else if (top + height > to - 8) scrollBy(0, Math.min(top - from - 8, top + height - to + 48));
   }
 
   // -- the detail pane ---------------------------------------------------------------------------
@@ -552,7 +518,6 @@ export class Trace {
     ].filter(Boolean);
     return items.length ? el("dl", {class: "trace-links"}, ...items.flat()) : null;
   }
-
   // The request that a row belongs to, from end to end: calls, deliveries with the waits before them, and callbacks.
   waterfallElement(one) {
     const all = requestRows(one, this.rows, this.byNumber), [first_] = all, shown = all.slice(0, MOST_SPANS);
@@ -592,12 +557,6 @@ export class Trace {
 }
 
 // -- rows ---------------------------------------------------------------------------------------
-// The index of the first element that differs between two arrays.
-function firstDifference(before, after) {
-  let at = 0;
-  while (at < before.length && before[at] === after[at]) at++;
-  return at;
-}
 
 export function sourceOf(where) {
   const lines = (where.source ?? []).map(({line, text}) =>
@@ -644,7 +603,6 @@ function requestRows(chosen, rows, byNumber) {
   path.forEach(collect);
   return [...collected].sort((entry, other) => entry.index - other.index);
 }
-
 // Returns the spans of each row, and for a delivery the wait before it.
 function waterfallRows(all) {
   const ends = new Map();
@@ -657,16 +615,14 @@ function waterfallRows(all) {
   });
 }
 
-function lanesOf(rows, fakes, from, before) {
-  const place = (one, lanes) => { one.from = lanes.indexOf(one.fromName); one.to = lanes.indexOf(one.toName); return one.from >= 0 && one.to >= 0; };
-  if (from && rows.slice(from).every((one) => place(one, before))) return before;
+function lanesOf(rows, fakes) {
   const known = new Set();
   for (const one of rows) known.add(one.fromName).add(one.toName);
   const fakeNames = fakes.map((fake) => fake.name).filter((name) => known.has(name));
   const outside = [...known].filter((name) => !fakeNames.includes(name));
   const rank = (name) => ({test: 0, client: 1, console: 1, application: 2}[name] ?? 3);
   const lanes = [...outside.filter((name) => rank(name) < 3).sort((a, b) => rank(a) - rank(b)), ...fakeNames, ...outside.filter((name) => rank(name) === 3)];
-  for (const one of rows) place(one, lanes);
+  for (const one of rows) Object.assign(one, {from: lanes.indexOf(one.fromName), to: lanes.indexOf(one.toName)});
   return lanes;
 }
 
@@ -686,12 +642,10 @@ function isWanted(one, wanted, search) {
     .join("\n").toLowerCase();
   return search.split(/\s+/).every((word) => one.words.includes(word));
 }
-
 // Return a text of a row with the row's long ids shortened: they would leave no room for the address.
 function withShortIds(text, {subjects = []}) {
   return subjects.filter(({name}) => /^\w{24,}$/.test(name)).reduce((short, {name}) => short.replaceAll(name, `${name.slice(0, 8)}…${name.slice(-4)}`), text);
 }
-
 // Return the text of a row without the host of an address, which its lane shows.
 const whatOf = (row) => withShortIds(/^https?:/.test(row.peer) ? row.text.what.replace(`${laneName(row.peer)}/`, "/") : row.text.what, row);
 
@@ -714,11 +668,9 @@ function wrapped(text, columns, most, first = columns) {
   }
   return lines.length <= most ? lines : [...lines.slice(0, most - 1), `${lines[most - 1].slice(0, columns - 1)}…`];
 }
-
 // Return the lines of a row in the list, each with a class and a text, the first also with a short answer.
 function partsOf(one, trace, columns) {
-  const {report, narrow, timed, options, byNumber} = trace;
-  const {row, failed} = one, {note} = row.text, what = whatOf(row);
+  const {report, narrow, timed, options, byNumber} = trace, {row, failed} = one, {note} = row.text, what = whatOf(row);
   const answer = [failed ? `${failed} failed` : "", withShortIds(row.text.answer, row)].filter(Boolean).join(": ");
   const label = options.numbered ? `${one.label} · ` : "", ends = `${timed ? "" : `${label}${trace.timeOf(row)} ${row.took_us > 0 ? `${lasted(row.took_us)} ` : ""}`}${endsOf(one)}`;
   const parts = [], add = (name, text, most) => parts.push(...wrapped(text, columns, most).map((line) => [name, line]));
@@ -738,7 +690,6 @@ function partsOf(one, trace, columns) {
   if (note) add("trace-bad", note.split("\n")[0], MOST_BELOW);
   return parts;
 }
-
 // What a client calls, or both ends of another call.
 const partyOf = (one) => one.fromName === "client" ? withoutScheme(one.toName) : endsOf(one);
 const endsOf = ({fromName, toName}) => [...new Set([fromName, toName].map(withoutScheme))].join(" → ");
@@ -756,8 +707,8 @@ export const clockTime = (at_us) => new Date(at_us / 1000).toISOString().slice(1
 
 // Return the time between two rows in whole seconds ("+5 m"), with the date if the day changes; empty below so many seconds.
 function gapText(from_us, to_us, least = 1) {
-  const seconds = Math.floor((to_us - from_us) / 1e6);
-  return seconds < least && isoDay(from_us) === isoDay(to_us) || seconds < 1 ? "" : `+${span(seconds * 1e6)}${isoDay(from_us) === isoDay(to_us) ? "" : ` · ${isoDay(to_us)}`}`;
+  const seconds = Math.floor((to_us - from_us) / 1e6), isSameDay = Math.floor(from_us / 864e8) === Math.floor(to_us / 864e8);
+  return seconds < least && isSameDay || seconds < 1 ? "" : `+${span(seconds * 1e6)}${isSameDay ? "" : ` · ${isoDay(to_us)}`}`;
 }
 
 function nameOf({kind, name}) { return name ? `${kind} ${shortName(name)}` : `default ${kind}`; }

@@ -5,35 +5,25 @@ import {ask, askText} from "./api.js";
 import {entries, journal} from "./journal.js";
 import {hasFailed} from "./elements.js";
 import {isHandshake} from "./errors.js";
-import {columnsElement} from "./spans.js";
+import {columnsElement} from "./columns.js";
 import {Trace, clockTime as time, isoDay} from "./trace.js";
 
 const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", real: "Failed, without errors that clients ignore", fault: "Injected fault", open: "In progress"};
 const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => row.done && hasFailed(row), real: (row) => row.done && hasFailed(row) && !isHandshake(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done};
 
-// Rows with their causes, by the time of the first cause: an event may be recorded after calls that came later. A few rows that arrive
-// are inserted, because to sort all of them with each call takes more than a frame.
-class InOrder {
-  all = []; rows = []; first = new Map();
-  with(all) {
-    let same = 0;
-    while (same < this.all.length && this.all[same] === all[same]) same++;
-    const gone = new Set(this.all.slice(same)), later = all.slice(same).sort((one, other) => one.began - other.began || one.number - other.number);
-    this.rows = gone.size ? this.rows.filter((row) => !gone.has(row)) : this.rows.slice();
-    for (const {number} of gone) this.first.delete(number);
-    for (const row of later) this.first.set(row.number, this.first.get(row.cause) ?? row.at_us);
-    const compare = (one, other) => this.first.get(one.number) - this.first.get(other.number) || one.began - other.began || one.number - other.number;
-    if (later.length > FEW) this.rows = this.rows.concat(later).sort(compare);
-    else for (const row of later) this.rows.splice(this.rows.findLastIndex((other) => compare(other, row) <= 0) + 1, 0, row);
-    this.all = all;
-    return this.rows;
-  }
+// Rows with their causes, by the time of the first cause: an event may be recorded after calls that came later.
+const byBegin = (one, other) => one.began - other.began || one.number - other.number;
+function inOrder(rows) {
+  const first = new Map();
+  for (const row of rows.toSorted(byBegin)) first.set(row.number, first.get(row.cause) ?? row.at_us);
+  return rows.toSorted((one, other) => first.get(one.number) - first.get(other.number) || byBegin(one, other));
 }
+// A chart of more rows takes more than a frame, so it is drawn only when it is open, and after a pause.
 const FEW = 500, CHART_EVERY_MS = 1000;
 
 export class ActivityPage {
   constructor(state) {
-    Object.assign(this, {state, values: {}, id: null, paused: null, missing: null, order: new InOrder(), isReload: isLoading()});
+    Object.assign(this, {state, values: {}, id: null, paused: null, missing: null, isReload: isLoading()});
     this.status = el("select", {"aria-label": "Status", onchange: () => { this.trace.arrangeAll(); this.drawChart(); this.keep(); }}, Object.entries(STATUSES).map(([value, text]) => el("option", {value}, text)));
     this.pause = el("button", {type: "button", "aria-pressed": "false", onclick: () => this.hold(!this.paused)}, "Pause");
     // Calls over time, of which a span can be selected. It is opened on request, and stays open from then on.
@@ -150,7 +140,6 @@ export class ActivityPage {
   }
   // The calls that the filters and the selected span leave, so that a finer span can be selected within it.
   drawChart() {
-    // A chart of many calls takes more than a frame, so it is drawn when it is opened.
     if (!this.over.open && this.trace.rows.length > FEW) return;
     const calls = [...this.trace.matches ?? []].map(({row}) => row).filter(({kind}) => kind !== "event").map((row) => ({at: row.at_us, kind: hasFailed(row) && row.done ? "failed" : "ok"}));
     redraw(this.chart, columnsElement("calls", calls, {noun: "call", isClock: true, pixels: room(), onselect: (from, to) => this.between([from, to])}));
@@ -166,7 +155,7 @@ export class ActivityPage {
     if (all === this.shown && journal.older === this.older) return;
     Object.assign(this, {shown: all, older: journal.older});
     const fakes = this.state().fakes.map(({name, url, headers}) => ({name, url, headers}));
-    this.trace.show({rows: this.order.with(all), findings: [], fakes});
+    this.trace.show({rows: inOrder(all), findings: [], fakes});
     this.planned ??= setTimeout(() => {
       this.planned = null;
       // A chart that a pointer drags over stays.

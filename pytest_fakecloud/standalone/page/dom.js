@@ -1,7 +1,7 @@
 // Formatting and small components that all pages share.
 
 import {NO_ANSWER, ask, change, connection, query} from "./api.js";
-import {TEST_LANGUAGES} from "./copying.js";
+import {TEST_LANGUAGES} from "./control.js";
 import {count, el, number, own, plural, span, svg, visible} from "./elements.js";
 
 export {count, el, number, own, plural, span, svg, visible};
@@ -52,7 +52,6 @@ export function laidOut(text) {
 export function json(text, what) {
   try { return JSON.parse(text); } catch (error) { throw new Error(`${what} is not JSON (${error.message}): ${short(text, 80)}`); }
 }
-
 // Returns microseconds: several events can be due within one millisecond.
 export const micros = (text) => Date.parse(text.replace(/\.\d+/, "")) * 1000 + Number((/\.(\d+)/.exec(text)?.[1] ?? "").padEnd(6, "0").slice(0, 6));
 export const isoOf = (us) => new Date(Math.floor(us / 1000)).toISOString().replace("Z", `${String(us % 1000).padStart(3, "0")}Z`);
@@ -133,14 +132,12 @@ export function act(text, label, work, {question, danger, soft: quietly} = {}) {
     document.dispatchEvent(new Event("changed"));
   }}, text);
 }
-
 // Works once for a button, which shows that it is busy, however often it is pressed meanwhile.
 async function onlyOnce(button, work) {
   if (button.ariaBusy === "true") return undefined;
   button.ariaBusy = "true";
   try { return await work(); } finally { button.ariaBusy = null; }
 }
-
 // A question ends without a change when the address changes.
 export function confirmed(question, button) {
   return new Promise((done) => {
@@ -255,7 +252,6 @@ export function go(address, {replace = false} = {}) {
   history.replaceState(null, "", address);
   dispatchEvent(new HashChangeEvent("hashchange"));
 }
-
 // A page that draws the answer to one request again when it, or `version()`, changes.
 export class LivePage {
   constructor(path, draw, ...above) {

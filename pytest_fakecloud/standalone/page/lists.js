@@ -84,7 +84,6 @@ export class ListPage {
     this.body.ariaBusy = "true";
     try { await this.refresh(); } finally { this.body.ariaBusy = null; }
   }
-
   // The values of a list without filters; a part that is always chosen, such as a namespace, is none.
   cleared() { return Object.fromEntries(["search", this.spec.facet, ...this.fields.filter(({options}) => !options).map(({name}) => name)].filter(Boolean).map((name) => [name, ""])); }
 
@@ -225,7 +224,6 @@ export class ListPage {
     redraw(this.side, detailBar(this.address(), name, name && this.aboutOf(found, name)), ...parts);
     if (another) this.side.scrollTop = 0;
   }
-
   // The filter of Activity that finds the calls about an item: by what it is, or by how calls name it.
   aboutOf(found, name) {
     const {about, list: place} = this.spec, [kind, of] = about?.(found) ?? [own(KINDS, place), name];

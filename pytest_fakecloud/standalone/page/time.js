@@ -1,12 +1,12 @@
 // Due times, snapshots, isolated clouds and violations.
 
-import {KINDS, LivePage, about, act, attempt, both, choice, confirmed, copies, count, day, done, el, empty, form, go, json, isoOf, link, micros, move, moved, moves, number, own, pageHead, redraw, room, saveButton, say, short, soft, table, time, tools, unbroken, withoutSchemes, words} from "./dom.js";
+import {LivePage, about, act, attempt, both, choice, confirmed, copies, count, day, done, el, empty, form, go, json, isoOf, link, micros, move, moved, moves, number, own, pageHead, redraw, room, saveButton, say, short, soft, table, time, tools, unbroken, withoutSchemes, words} from "./dom.js";
 import {ask, askText, query} from "./api.js";
 import {destinationForms} from "./destinations.js";
 import {errorsElement} from "./errors.js";
 import {changesSection, restoreButton} from "./history.js";
 import {hasFailed, lasted} from "./elements.js";
-import {columnsElement} from "./spans.js";
+import {columnsElement} from "./columns.js";
 import {entries, journal} from "./journal.js";
 import {oneAtATime} from "./rows.js";
 
