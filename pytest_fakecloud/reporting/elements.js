@@ -14,6 +14,11 @@ export const el = (tag, attributes = {}, ...children) => made(document.createEle
 export const svg = (tag, attributes = {}, ...children) => made(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 export const fold = (title, content, open = false) => el("details", {open}, el("summary", {}, title), content);
 
+// Shows what is filtered by on the button that ends it, or hides the button.
+export function showChip(chip, text, ends) {
+  chip.hidden = !text;
+  [chip.textContent, chip.ariaLabel] = text ? [`${text} ✕`, ends + text] : ["", ""];
+}
 // Returns the entry of a table that has this name, but nothing that every object inherits, such as `constructor`.
 export const own = (table, name) => Object.hasOwn(table, name) ? table[name] : undefined;
 export const number = (value) => Number(value).toLocaleString("en-US");

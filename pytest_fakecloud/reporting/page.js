@@ -72,7 +72,6 @@ function begin(id, report, options = {}) {
 }
 
 const report = JSON.parse(document.getElementById("report").textContent);
-const keys = el("details", {class: "trace-keys"}, el("summary", {}, "Keyboard"),
-  el("dl", {}, ...KEYS.flatMap(([key, does]) => [el("dt", {}, key), el("dd", {}, does)])));
+const keys = el("details", {class: "trace-keys"}, el("summary", {}, "Keyboard"), el("dl", {}, ...KEYS.flatMap(([key, does]) => [el("dt", {}, key), el("dd", {}, does)])));
 begin("timeline", report, {numbered: true, tools: [keys]});
 if (report.beside) begin("beside", report.beside.report);

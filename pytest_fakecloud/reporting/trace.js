@@ -4,7 +4,7 @@
 // It reads the JSON of docs/reference/report.schema.json and makes no request.
 
 import {LANGUAGES, REDIS_CLIENTS, commandsOf, lost, prefixOf, requestOf} from "./copying.js";
-import {border, breakable, count, dump, el, failedItems, fold, lasted, own, partsOfName, shortName, span, svg, visible, withoutScheme} from "./elements.js";
+import {border, breakable, count, dump, el, failedItems, fold, lasted, own, partsOfName, shortName, showChip, span, svg, visible, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
 
 const LINE = 19, PAD = 9, GAP = 22, AHEAD = 600;
@@ -126,15 +126,9 @@ export class Trace {
   }
   // Change some of: search, fake, problems, subject ({kind, name, fake} or null), slowest (order by duration), lanes (calls between fakes as arrows).
   filter(changes) {
-    Object.assign(this.wanted, changes);
-    this.search.value = this.wanted.search;
-    this.fake.value = this.wanted.fake;
-    this.problems.checked = this.wanted.problems;
-    this.order.value = this.wanted.slowest ? "slowest" : "";
-    const {subject} = this.wanted;
-    this.chip.hidden = !subject;
-    this.chip.textContent = subject ? `${nameOf(subject)} ✕` : "";
-    this.chip.setAttribute("aria-label", subject ? `Stop following ${nameOf(subject)}` : "");
+    const {search, fake, problems, subject, slowest} = Object.assign(this.wanted, changes);
+    [this.search.value, this.fake.value, this.problems.checked, this.order.value] = [search, fake, problems, slowest ? "slowest" : ""];
+    showChip(this.chip, subject && nameOf(subject), "Stop following ");
     this.arrangeAll();
     if (changes.slowest && this.number === null) scrollTo(0, 0);
     this.options.onfilter?.(this.wanted);
@@ -158,8 +152,7 @@ export class Trace {
 
   // -- building ----------------------------------------------------------------------------------
   build() {
-    this.search = el("input", {type: "search", placeholder: "Search calls and bodies", "aria-label": "Search calls and bodies",
-      oninput: () => this.filter({search: this.search.value})});
+    this.search = el("input", {type: "search", placeholder: "Search calls and bodies", "aria-label": "Search calls and bodies", oninput: () => this.filter({search: this.search.value})});
     this.fake = el("select", {"aria-label": "Fake", onchange: () => this.filter({fake: this.fake.value})});
     this.problems = el("input", {type: "checkbox", onchange: () => this.filter({problems: this.problems.checked})});
     this.order = el("select", {"aria-label": "Order", onchange: () => this.filter({slowest: this.order.value === "slowest"})}, el("option", {value: ""}, "By time"), el("option", {value: "slowest"}, "Slowest first"));
@@ -174,8 +167,7 @@ export class Trace {
     this.top = el("div", {class: "trace-top"},
       el("div", {class: "trace-tools", role: "search", "aria-label": "Filter the timeline"}, this.search, this.fake,
         this.problemsLabel, this.order, this.chip, this.count, this.newer, this.clearButton, this.lanesButton, ...(this.options.tools ?? [])), this.heads);
-    this.list = el("div", {class: "trace-list", role: "listbox", tabindex: 0, "aria-label": "Timeline",
-      onclick: (event) => this.clicked(event)});
+    this.list = el("div", {class: "trace-list", role: "listbox", tabindex: 0, "aria-label": "Timeline", onclick: (event) => this.clicked(event)});
     this.empty = el("p", {class: "trace-empty soft", hidden: true});
     this.pane = el("section", {class: "trace-pane", "aria-label": "Details", tabindex: -1, hidden: true});
     this.border = border("width of the timeline", this.options.newest ? 52 : 60);
@@ -559,8 +551,7 @@ export class Trace {
 // -- rows ---------------------------------------------------------------------------------------
 
 export function sourceOf(where) {
-  const lines = (where.source ?? []).map(({line, text}) =>
-    el("div", line === where.line ? {class: "trace-called"} : {}, `${String(line).padStart(5)}  ${text}`));
+  const lines = (where.source ?? []).map(({line, text}) => el("div", line === where.line ? {class: "trace-called"} : {}, `${String(line).padStart(5)}  ${text}`));
   const place = ({file, line, function: name}) => `${file}:${line} in ${name}`;
   return [el("p", {}, `Called at ${[where, ...where.callers ?? []].map(place).join(", from ")}`),
     lines.length ? el("pre", {class: "trace-source", tabindex: 0, "aria-label": "Source"}, ...lines) : null];

@@ -3,7 +3,7 @@
 import {count, el, empty, go, isLoading, link, number, own, pageHead, redraw, room, saveButton, say} from "./dom.js";
 import {ask, askText} from "./api.js";
 import {entries, journal} from "./journal.js";
-import {hasFailed} from "./elements.js";
+import {hasFailed, showChip} from "./elements.js";
 import {isHandshake} from "./errors.js";
 import {columnsElement} from "./columns.js";
 import {Trace, clockTime as time, isoDay} from "./trace.js";
@@ -129,11 +129,9 @@ export class ActivityPage {
   between(chosen) {
     if (String(chosen) === String(this.chosen ?? null)) return;
     this.chosen = chosen;
-    this.span.hidden = !chosen;
     // A span that does not begin and end on the day of the newest row has its days.
     const [from, to] = chosen ?? [], today = isoDay(entries.list.at(-1)?.at_us ?? 0), text = (at) => `${[from, to].every((each) => isoDay(each) === today) ? "" : `${isoDay(at)} `}${time(at)}`;
-    this.span.textContent = chosen ? `${text(from)} – ${text(to)} ✕` : "";
-    this.span.setAttribute("aria-label", chosen ? `Stop showing only ${text(from)} to ${text(to)}` : "");
+    showChip(this.span, chosen && `${text(from)} – ${text(to)}`, "Stop showing only ");
     this.trace.arrangeAll();
     this.drawChart();
     this.keep();
