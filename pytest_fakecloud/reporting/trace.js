@@ -31,7 +31,7 @@ export class Trace {
   // gone(fake) (says which older rows were dropped).
   constructor(root, options = {}) {
     Object.assign(this, {root, options, wanted: {...ALL_ROWS, slowest: false, lanes: false}, report: {rows: [], findings: [], fakes: []}, rows: [], items: [], shown: [], lanes: [], widths: [], leasts: []});
-    Object.assign(this, {number: null, closed: null, drawn: new Map(), known: new WeakMap(), version: 0, following: Boolean(options.newest), scrolled: 0});
+    Object.assign(this, {number: null, closed: null, drawn: new Map(), known: new WeakMap(), version: 0, problemCount: 0, following: Boolean(options.newest), scrolled: 0});
     this.build();
     this.stop = new AbortController();
     const {signal} = this.stop;
