@@ -14,6 +14,11 @@ export const el = (tag, attributes = {}, ...children) => made(document.createEle
 export const svg = (tag, attributes = {}, ...children) => made(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 export const fold = (title, content, open = false) => el("details", {open}, el("summary", {}, title), content);
 
+// Shows what is filtered by on the button that ends it, or hides the button.
+export function showChip(chip, text, ends) {
+  chip.hidden = !text;
+  [chip.textContent, chip.ariaLabel] = text ? [`${text} ✕`, ends + text] : ["", ""];
+}
 // Returns the entry of a table that has this name, but nothing that every object inherits, such as `constructor`.
 export const own = (table, name) => Object.hasOwn(table, name) ? table[name] : undefined;
 export const number = (value) => Number(value).toLocaleString("en-US");
@@ -29,13 +34,11 @@ export function visible(text) {
   const hidden = text.normalize() === text ? /(?! )[\p{Cf}\p{Z}\p{NChar}\u115f\u1160\u2800\u3164\uffa0]/gu : /(?! )[\p{Cf}\p{Z}\p{NChar}\p{Mn}\u115f\u1160\u2800\u3164\uffa0]/gu;
   return text.replace(hidden, (one) => [...Array(one.length).keys()].map((at) => `\\u${one.charCodeAt(at).toString(16).padStart(4, "0")}`).join(""));
 }
-
 // Formats a duration like reports do: "12.182 s", "6 h 7 m 6.466 s".
 export function span(us) {
   const ms = Math.round(us / 1e3), parts = [[Math.floor(ms / 864e5), "d"], [Math.floor(ms / 36e5) % 24, "h"], [Math.floor(ms / 6e4) % 60, "m"], [ms % 6e4 / 1e3, "s"]].filter(([many]) => many);
   return parts.map((part) => part.join(" ")).join(" ") || "0 s";
 }
-
 // Formats the duration of a call in a list: "0", "94 µs", "12 ms", "1.2 s", "2 h 3 m".
 export function lasted(us) { return !us ? "0" : us < 1e3 ? `${Math.round(us)} µs` : us < 1e6 ? `${Number((us / 1e3).toPrecision(2))} ms` : span(us < 6e7 ? Math.round(us / 1e4) * 1e4 : Math.round(us / 1e6) * 1e6); }
 
@@ -83,7 +86,6 @@ function stateRow({item, before, after}, href, [first, second]) {
   const fields = (value, other, name) => el("td", {"data-name": name}, value === null ? el("span", {class: "soft"}, name === first ? "–" : "removed") : other === null && name === second ? el("span", {class: "soft"}, "added") : null, value && fieldsOf(item, value, other, {changed: true}));
   return el("tr", {class: kind}, el("th", {scope: "row", title: item}, href ? el("a", {href}, shortName(item)) : shortName(item)), fields(before, after, first), fields(after, before, second));
 }
-
 // Show the fields of an item and mark the parts that differ from `other`; `changed` omits the fields that do not.
 const MOST_PARTS = 100;
 export function fieldsOf(item, value, other, {changed = false} = {}) {
@@ -131,7 +133,6 @@ function marked(text, other) {
   const part = (from, to) => cutMiddle(words.slice(from, to).join("")), end = words.length - tail;
   return [part(0, head), end > head ? el("mark", {}, part(head, end)) : null, part(end)];
 }
-
 // Draw a partition from its first to its last offset: committed, delivered and waiting records.
 export function offsets({start = 0, end, committed, position}) {
   const whole = Math.max(1, end - start), share = (offset) => 100 * (Math.max(start, offset ?? start) - start) / whole;

@@ -14,7 +14,6 @@ class States {
     Object.assign(this, {note, initial, steps});
     this.places = Map.groupBy(steps.keys(), (index) => steps[index].number);
   }
-
   // Return the states before and after a row and the rows nested in it, and the items that they changed.
   around(one, rows) {
     const end = rows.findIndex((other, index) => index > one.index && other.row.depth <= one.row.depth);
@@ -45,7 +44,6 @@ class States {
       [changes.length ? changesTable(changes) : one.row.kind === "event" ? null : el("p", {class: "soft"}, nothing), ...rest, ...note], true)];
   }
 }
-
 // Copy an object whose names come from data. The copy inherits nothing, so that every name is free.
 const table = (from, copy = (value) => value) => Object.entries(from).reduce((made, [name, value]) => { made[name] = copy(value); return made; }, Object.create(null));
 
@@ -74,7 +72,6 @@ function begin(id, report, options = {}) {
 }
 
 const report = JSON.parse(document.getElementById("report").textContent);
-const keys = el("details", {class: "trace-keys"}, el("summary", {}, "Keyboard"),
-  el("dl", {}, ...KEYS.flatMap(([key, does]) => [el("dt", {}, key), el("dd", {}, does)])));
+const keys = el("details", {class: "trace-keys"}, el("summary", {}, "Keyboard"), el("dl", {}, ...KEYS.flatMap(([key, does]) => [el("dt", {}, key), el("dd", {}, does)])));
 begin("timeline", report, {numbered: true, tools: [keys]});
 if (report.beside) begin("beside", report.beside.report);

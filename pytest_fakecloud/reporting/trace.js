@@ -4,7 +4,7 @@
 // It reads the JSON of docs/reference/report.schema.json and makes no request.
 
 import {LANGUAGES, REDIS_CLIENTS, commandsOf, lost, prefixOf, requestOf} from "./copying.js";
-import {border, breakable, count, dump, el, failedItems, fold, lasted, own, partsOfName, shortName, span, svg, visible, withoutScheme} from "./elements.js";
+import {border, breakable, count, dump, el, failedItems, fold, lasted, own, partsOfName, shortName, showChip, span, svg, visible, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
 
 const LINE = 19, PAD = 9, GAP = 22, AHEAD = 600;
@@ -20,7 +20,7 @@ const TOOK = 62, MOST_SPANS = 200;
 // The width of the date of a time, and of the column of fakes without lanes: wide, and where there is little room.
 const DATE = 52, ENDS = 186, ENDS_LEAST = 104;
 const NO_BARS = [];
-const ALL_ROWS = {search: "", fake: "", problems: false, subject: null, slowest: false};
+const ALL_ROWS = {search: "", fake: "", problems: false, subject: null};
 
 export class Trace {
   // Options: numbered (number the rows from 1 and keep #row-12 in the address; otherwise a row keeps
@@ -30,8 +30,8 @@ export class Trace {
   // details(one, trace) (more elements for the detail pane), loading() (older rows will come),
   // gone(fake) (says which older rows were dropped).
   constructor(root, options = {}) {
-    Object.assign(this, {root, options, wanted: {...ALL_ROWS}, report: {rows: [], findings: [], fakes: []}, rows: [], items: [], shown: [], lanes: [], widths: [], leasts: []});
-    Object.assign(this, {number: null, drawn: new Map(), known: new WeakMap(), version: 0, following: Boolean(options.newest), scrolled: 0, laned: !options.newest || localStorage.getItem("lanes") === "yes"});
+    Object.assign(this, {root, options, wanted: {...ALL_ROWS, slowest: false, lanes: false}, report: {rows: [], findings: [], fakes: []}, rows: [], items: [], shown: [], lanes: [], widths: [], leasts: []});
+    Object.assign(this, {number: null, closed: null, drawn: new Map(), known: new WeakMap(), version: 0, problemCount: 0, following: Boolean(options.newest), scrolled: 0});
     this.build();
     this.stop = new AbortController();
     const {signal} = this.stop;
@@ -41,22 +41,22 @@ export class Trace {
     this.sizes = new ResizeObserver(() => { if (this.list.clientWidth !== this.width) this.measure(); });
     this.sizes.observe(this.list);
   }
+  // Whether lanes are drawn, and the row from which arrow keys go on: the selected one, or the last one that was closed.
+  get laned() { return !this.options.newest || this.wanted.lanes; }
+  get active() { return this.number ?? this.closed; }
 
   // Show a report. Selection, filters and the position in the list stay. A row that has changed must be
   // a new object, because the layout of a row is cached by object.
   show(report) {
     const first = !this.rows.length, anchor = this.anchor();
-    // Calls that arrive are appended, so what was computed of the rows before the first that differs stays: 10,000 rows take more than a frame.
-    const from = report.findings.length || String(report.fakes?.map(({name}) => name)) !== this.fake.dataset.names ? 0 : firstDifference(this.report.rows, report.rows);
     this.report = report;
-    this.prepare(from);
+    this.prepare();
     this.fillTools();
-    this.arrange(from);
+    this.arrange();
     if (first) this.follow();
     else if (this.number !== null) this.fillPane();
     if (!this.following && !first && anchor && this.places.has(anchor.key)) scrollBy(0, this.items[this.places.get(anchor.key)].top - anchor.top);
   }
-
   // The vertical part of the window in which rows are seen, in pixels of the list.
   seen() {
     const {top} = this.list.getBoundingClientRect(), below = this.beside || this.pane.hidden ? 0 : this.pane.offsetHeight;
@@ -68,7 +68,6 @@ export class Trace {
     if (selected && selected.top + selected.height > from && selected.top < to) return selected;
     return this.items.slice(firstBelow(this.items, from)).find(({one}) => one);
   }
-
   // While the timeline follows, it stays at its end, however its height changes. Scrolling up ends that, and reaching the end begins it again.
   toEnd() {
     if (!this.options.newest) return;
@@ -87,26 +86,25 @@ export class Trace {
     this.newer.textContent = `${newer.toLocaleString("en")} newer ↓`;
   }
   follows() { this.following = true; this.toEnd(); this.draw(); }
-  // Whoever reads a row keeps it in sight.
-  stay() { this.following = false; }
   watch() {
     const up = scrollY < this.scrolled - 1;
     this.scrolled = scrollY;
     if (!this.options.newest || !this.rows.length) return;
     const {following} = this;
-    if (following && up && !this.atEnd()) this.stay();
+    if (following && up && !this.atEnd()) this.following = false;
     this.following ||= this.number === null && this.atEnd();
     if (!following && this.following) this.toEnd(); else this.countNewer();
   }
-
   // Select a row by its number and scroll it into view; null closes the detail pane.
   select(number, {reveal = true} = {}) {
     const one = number === null ? null : this.byNumber.get(number);
     if (number !== null && !one) return;
-    const opens = (this.number === null) !== (number === null), anchor = opens && this.anchor(), inWindow = () => this.items[this.places.get(anchor.key)].top + this.list.getBoundingClientRect().top, was = anchor && inWindow();
+    const isInside = this.pane.contains(document.activeElement) || document.activeElement.contains(this.root), opens = (this.number === null) !== (number === null), anchor = opens && this.anchor(), inWindow = () => this.items[this.places.get(anchor.key)].top + this.list.getBoundingClientRect().top, was = anchor && inWindow();
+    this.closed = this.number ?? this.closed;
     this.number = number;
-    if (one) this.stay();
-    if (one && !this.places.has(number)) this.filter(ALL_ROWS);
+    // Whoever reads a row keeps it in sight.
+    if (one) this.following = false;
+    if (one && !this.places.has(number)) this.clear();
     if (this.options.numbered) {
       const hash = one ? `#row-${one.label}` : "";
       if (location.hash !== hash) history.replaceState(history.state, "", hash || location.pathname + location.search);
@@ -121,28 +119,22 @@ export class Trace {
       // Beside the pane, rows have more lines. Without it the page is shorter, and the browser may have scrolled to its end.
       if (anchor) scrollBy(0, inWindow() - was);
       this.following = Boolean(this.options.newest) && this.atEnd();
+      if (isInside) this.list.focus({preventScroll: true});
     }
     this.draw();
     this.options.onselect?.(one ? one.row : null);
   }
-
-  // Change some of: search, fake, problems, subject ({kind, name, fake} or null), slowest (order by duration).
+  // Change some of: search, fake, problems, subject ({kind, name, fake} or null), slowest (order by duration), lanes (calls between fakes as arrows).
   filter(changes) {
-    Object.assign(this.wanted, changes);
-    this.search.value = this.wanted.search;
-    this.fake.value = this.wanted.fake;
-    this.problems.checked = this.wanted.problems;
-    this.order.value = this.wanted.slowest ? "slowest" : "";
-    const {subject} = this.wanted;
-    this.chip.hidden = !subject;
-    this.chip.textContent = subject ? `${nameOf(subject)} ✕` : "";
-    this.chip.setAttribute("aria-label", subject ? `Stop following ${nameOf(subject)}` : "");
+    const {search, fake, problems, subject, slowest} = Object.assign(this.wanted, changes);
+    [this.search.value, this.fake.value, this.problems.checked, this.order.value] = [search, fake, problems, slowest ? "slowest" : ""];
+    showChip(this.chip, subject && nameOf(subject), "Stop following ");
     this.arrangeAll();
     if (changes.slowest && this.number === null) scrollTo(0, 0);
     this.options.onfilter?.(this.wanted);
   }
 
-  clear() { this.options.onclear?.(); this.filter({...ALL_ROWS, slowest: this.wanted.slowest}); }
+  clear() { this.options.onclear?.(); this.filter(ALL_ROWS); }
 
   // Arrange the rows for another filter. The selected row stays in view; if there is none, the list is not scrolled further than it is long.
   arrangeAll() {
@@ -160,15 +152,14 @@ export class Trace {
 
   // -- building ----------------------------------------------------------------------------------
   build() {
-    this.search = el("input", {type: "search", placeholder: "Search calls and bodies", "aria-label": "Search calls and bodies",
-      oninput: () => this.filter({search: this.search.value})});
+    this.search = el("input", {type: "search", placeholder: "Search calls and bodies", "aria-label": "Search calls and bodies", oninput: () => this.filter({search: this.search.value})});
     this.fake = el("select", {"aria-label": "Fake", onchange: () => this.filter({fake: this.fake.value})});
     this.problems = el("input", {type: "checkbox", onchange: () => this.filter({problems: this.problems.checked})});
     this.order = el("select", {"aria-label": "Order", onchange: () => this.filter({slowest: this.order.value === "slowest"})}, el("option", {value: ""}, "By time"), el("option", {value: "slowest"}, "Slowest first"));
     this.chip = el("button", {class: "trace-chip", type: "button", hidden: true, onclick: () => this.filter({subject: null})});
     this.count = el("output", {class: "soft"});
     this.clearButton = el("button", {type: "button", hidden: true, "aria-label": "Clear all filters", title: "Clear all filters", onclick: () => { this.clear(); this.search.focus(); }}, "Clear");
-    this.lanesButton = this.options.newest && el("button", {type: "button", title: "Show the calls between fakes as arrows", onclick: () => { localStorage.setItem("lanes", this.laned ? "" : "yes"); this.laned = !this.laned; this.measure(); }}, "Lanes");
+    this.lanesButton = this.options.newest && el("button", {type: "button", title: "Show the calls between fakes as arrows", onclick: () => this.filter({lanes: !this.wanted.lanes})}, "Lanes");
     this.newer = el("button", {type: "button", class: "trace-newer", hidden: true, onclick: () => this.follows()});
     this.heads = el("div", {class: "trace-heads", "aria-hidden": "true"});
     this.problemsText = el("span");
@@ -176,8 +167,7 @@ export class Trace {
     this.top = el("div", {class: "trace-top"},
       el("div", {class: "trace-tools", role: "search", "aria-label": "Filter the timeline"}, this.search, this.fake,
         this.problemsLabel, this.order, this.chip, this.count, this.newer, this.clearButton, this.lanesButton, ...(this.options.tools ?? [])), this.heads);
-    this.list = el("div", {class: "trace-list", role: "listbox", tabindex: 0, "aria-label": "Timeline",
-      onclick: (event) => this.clicked(event)});
+    this.list = el("div", {class: "trace-list", role: "listbox", tabindex: 0, "aria-label": "Timeline", onclick: (event) => this.clicked(event)});
     this.empty = el("p", {class: "trace-empty soft", hidden: true});
     this.pane = el("section", {class: "trace-pane", "aria-label": "Details", tabindex: -1, hidden: true});
     this.border = border("width of the timeline", this.options.newest ? 52 : 60);
@@ -185,17 +175,13 @@ export class Trace {
     this.root.classList.add("trace");
     this.root.replaceChildren(this.top, el("div", {class: "trace-main"}, el("div", {class: "trace-rows"}, this.list, this.probe, this.empty), this.border, this.pane));
   }
-
-  // Compute of each row from an index on the names of its lanes, the colour of the request it belongs to, and its label.
-  prepare(from) {
-    const {known, options: {numbered}} = this;
-    if (from) for (const one of this.rows.slice(from)) { this.byNumber.delete(one.row.number); this.matches.delete(one); }
-    else this.byNumber = new Map();
-    this.rows = this.rows.slice(0, from);
-    const {rows, byNumber} = this;
-    let hues = rows.at(-1)?.hues ?? 0;
-    for (let index = from; index < this.report.rows.length; index++) {
-      const row = this.report.rows[index], cause = byNumber.get(row.cause);
+  // Compute of each row the names of its lanes, the colour of the request it belongs to, and its label.
+  prepare() {
+    const {known, options: {numbered}} = this, byNumber = this.byNumber = new Map(), rows = this.rows = [];
+    let hues = 0;
+    this.problemCount = 0;
+    for (const [index, row] of this.report.rows.entries()) {
+      const cause = byNumber.get(row.cause);
       // Requests and attempts start a new colour, which the calls below them share.
       const starts = row.kind === "request" || row.kind === "attempt";
       let one = known.get(row);
@@ -204,10 +190,8 @@ export class Trace {
       if (one.fromName !== fromName || one.label !== label) Object.assign(one, {fromName, label, layout: null});
       one.index = index;
       one.hue = starts ? 1 + hues++ % (HUES.length - 1) : cause?.hue ?? 0;
-      // Of this row and those before it: how many colours were begun, and how many rows have a problem.
-      one.hues = hues;
       one.isExpected = this.options.isExpected?.(row);
-      one.problems = (rows.at(-1)?.problems ?? 0) + isProblem(one);
+      this.problemCount += isProblem(one);
       byNumber.set(row.number, one);
       rows.push(one);
     }
@@ -222,7 +206,7 @@ export class Trace {
       this.fake.dataset.names = names;
       this.fake.hidden = names.length < 2;
     }
-    this.problemsLabel.hidden = !this.rows.at(-1)?.problems && !this.wanted.problems && !this.options.loading?.();
+    this.problemsLabel.hidden = !this.problemCount && !this.wanted.problems && !this.options.loading?.();
     this.top.hidden = !this.rows.length;
     // On a frozen clock, calls take no time.
     this.took = this.rows.some(({row}) => row.took_us > 0) ? TOOK : 0;
@@ -230,11 +214,8 @@ export class Trace {
   }
 
   // -- arranging: which rows are shown, and how high each is --------------------------------------
-  // The matches among the rows before `from` are known.
-  arrange(from = 0) {
-    const {rows, wanted} = this, search = wanted.search.trim().toLowerCase(), {isWanted: another} = this.options, before = this.shown;
-    const matches = from ? this.matches : new Set();
-    for (let at = from; at < rows.length; at++) if (isWanted(rows[at], wanted, search) && another?.(rows[at].row) !== false) matches.add(rows[at]);
+  arrange() {
+    const {rows, wanted} = this, search = wanted.search.trim().toLowerCase(), {isWanted: another} = this.options, matches = new Set(rows.filter((one) => isWanted(one, wanted, search) && another?.(one.row) !== false));
     // The causes of a match stay visible, so that nesting keeps its meaning.
     const context = new Set();
     if (matches.size < rows.length) {
@@ -244,31 +225,27 @@ export class Trace {
     this.countProblems(search);
     this.shown = wanted.slowest ? [...matches].sort((one, other) => (other.row.took_us ?? -1) - (one.row.took_us ?? -1))
       : matches.size === rows.length ? rows : rows.filter((one) => matches.has(one) || context.has(one));
-    const kept = from && !wanted.slowest ? firstDifference(before, this.shown) : 0, {lanes} = this;
-    this.lanes = lanesOf(this.shown, this.report.fakes ?? [], kept, lanes);
+    this.lanes = lanesOf(this.shown, this.report.fakes ?? []);
     this.widths = this.lanes.map((name) => Math.max(LANE_LEAST, Math.min(LANE_MOST, withoutScheme(name).length * 7.2 + 14)));
     this.leasts = this.lanes.map((name) => Math.min(LANE_MOST, Math.max(...partsOfName(withoutScheme(name)).map((part) => part.length)) * 6.6 + 4));
     this.count.textContent = matches.size === rows.length ? count(matches.size, "row") : `${matches.size} of ${count(rows.length, "row")}`;
-    if (this.options.loading?.()) this.count.textContent += ", loading older ones…";
+    if (this.options.loading?.()) this.count.textContent += " so far";
     this.clearButton.hidden = !search && !wanted.fake && !wanted.problems && !wanted.subject && !this.options.isFiltered?.();
     this.empty.hidden = this.shown.length > 0;
     this.empty.replaceChildren(...rows.length ? [this.options.loading?.() ? "Searching older rows… " : ["No row matches the filters. ", this.options.gone?.(wanted.fake) ?? "", " "].join(""), el("button", {type: "button", onclick: () => this.clear()}, "Clear the filters")] : ["No calls were recorded."]);
-    this.activate(this.lanes === lanes ? Math.max(0, kept - 1) : 0);
-    this.measure(kept);
+    this.activate();
+    this.measure();
   }
-
   // Say how many rows have a problem among those that the other filters leave.
   countProblems(search) {
     const others = {...this.wanted, problems: false}, {isWanted: another} = this.options, isFiltered = search || others.fake || others.subject || this.matches.size < this.rows.length;
-    const problems = isFiltered ? this.rows.reduce((sum, one) => sum + (isProblem(one) && isWanted(one, others, search) && another?.(one.row) !== false), 0) : this.rows.at(-1)?.problems ?? 0;
-    this.problemsText.textContent = ` Failed or faulty only (${this.options.loading?.() ? "…" : problems.toLocaleString("en")})`;
+    const problems = isFiltered ? this.rows.reduce((sum, one) => sum + (isProblem(one) && isWanted(one, others, search) && another?.(one.row) !== false), 0) : this.problemCount;
+    this.problemsText.textContent = ` Failed or faulty (${this.options.loading?.() ? "…" : problems.toLocaleString("en")})`;
   }
-
-  // Compute the bars that run past each row, and the bar that begins at it. Those of the rows before `from` stay.
-  activate(from) {
-    const open = from ? this.shown[from].bars.slice() : [];
-    for (let index = from; index < this.shown.length; index++) {
-      const one = this.shown[index];
+  // Compute the bars that run past each row, and the bar that begins at it.
+  activate() {
+    const open = [];
+    for (const [index, one] of this.shown.entries()) {
       while (open.length && open.at(-1).depth >= one.row.depth) open.pop();
       one.bars = open.length ? open.slice() : NO_BARS;
       one.starts = null;
@@ -278,9 +255,7 @@ export class Trace {
       }
     }
   }
-
-  // The items of the shown rows before `from` stay, unless the layout has changed.
-  measure(from = 0) {
+  measure() {
     this.beside = this.root.clientWidth >= WIDE;
     this.root.classList.toggle("trace-beside", this.beside);
     this.root.classList.toggle("trace-open", this.number !== null);
@@ -309,13 +284,9 @@ export class Trace {
     this.fillHeads();
     this.root.style.setProperty("--trace-top", `${this.top.offsetHeight}px`);
     this.version++;
-    const start = layout === this.layout ? from : 0, last = start ? this.items[this.places.get(this.shown[start - 1].row.number)] : null;
-    this.layout = layout;
-    if (last) for (const {key} of this.items.splice(this.places.get(last.key) + 1)) this.places.delete(key);
-    else [this.items, this.places] = [[], new Map()];
-    let y = last ? last.top + last.height : 0, at = last?.one.row.at_us ?? null;
-    for (let index = start; index < this.shown.length; index++) {
-      const one = this.shown[index];
+    [this.items, this.places] = [[], new Map()];
+    let y = 0, at = null;
+    for (const [index, one] of this.shown.entries()) {
       const words = this.wanted.slowest ? "" : at === null ? this.options.numbered && isoDay(one.row.at_us) : gapText(at, one.row.at_us, this.options.newest ? 10 : 1);
       if (words) { this.items.push({gap: words, key: `gap-${one.row.number}`, top: y, height: GAP}); y += GAP; }
       // A call that arrives places all rows again, but breaks the lines of those only for which something has changed.
@@ -349,8 +320,7 @@ export class Trace {
 
   // -- drawing: only what is near the window is in the document ------------------------------------
   draw() {
-    const top = this.list.getBoundingClientRect().top;
-    const from = -top - AHEAD, to = -top + innerHeight + AHEAD;
+    const top = this.list.getBoundingClientRect().top, from = -top - AHEAD, to = -top + innerHeight + AHEAD;
     const kept = new Set();
     for (let index = firstBelow(this.items, from); index < this.items.length && this.items[index].top < to; index++) {
       const item = this.items[index];
@@ -358,13 +328,12 @@ export class Trace {
       this.drawItem(item);
     }
     for (const [key, element] of this.drawn) if (!kept.has(key)) { element.remove(); this.drawn.delete(key); }
-    const active = this.number !== null && this.drawn.get(this.number)?.id;
+    const active = this.drawn.get(this.active)?.id;
     if (active) this.list.setAttribute("aria-activedescendant", active); else this.list.removeAttribute("aria-activedescendant");
   }
-
   // Draw an item, or move its element if it has one: scrolling changes no element that stays visible.
   drawItem(item) {
-    const {one} = item, state = `${this.version} ${one?.row.number === this.number}`;
+    const {one} = item, isActive = item.key === this.active, state = `${this.version} ${isActive} ${item.key === this.number}`;
     let element = this.drawn.get(item.key);
     if (element?.state === state) return;
     const shape = one ? this.shapeOf(item) : item.gap;
@@ -377,19 +346,18 @@ export class Trace {
     element.state = state;
     element.style.transform = `translateY(${item.top}px)`;
     if (!one) return;
+    element.classList.toggle("trace-active", isActive);
     element.setAttribute("aria-selected", one.row.number === this.number);
     element.setAttribute("aria-posinset", item.index);
     element.setAttribute("aria-setsize", this.shown.length);
   }
-
   // A key of everything that a row's element depends on, except the row itself.
   shapeOf({one}) {
     return JSON.stringify([one.parts, this.middles, this.narrow, this.laned ? 0 : this.across, this.dated, one.from, one.to, one.hue, one.bars, one.starts, this.matches.has(one), one.label]);
   }
 
   rowElement({one, height}) {
-    const {row} = one;
-    const text = el("div", {class: "trace-text"});
+    const {row} = one, text = el("div", {class: "trace-text"});
     const guides = one.bars.length ? el("span", {class: "trace-guides"}, one.bars.map((bar) => el("i", {style: `--hue: ${HUES[bar.hue]}`}))) : null;
     for (const [name, part, answer] of one.parts) text.append(el("div", {class: name}, el("span", {}, part), answer && el("span", {class: `trace-answer ${colour(one)}`}, answer)));
     const marks = [...(row.marks ?? []).map((mark) => `trace-${mark}`), !row.ok || one.failed > 0 ? "trace-failed" : "", row.findings?.length ? "trace-found" : "", this.matches.has(one) ? "" : "trace-context"].filter(Boolean);
@@ -417,13 +385,12 @@ export class Trace {
     const element = event.target.closest("[role=option]");
     if (element && !String(getSelection())) this.select(Number(element.dataset.number), {reveal: false});
   }
-
   // Letters work wherever the focus is, except while typing; other keys only in the list.
   pressed(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
     const {target} = event, own = document.querySelector(".trace:focus-within") ?? document.querySelector(".trace");
     if (own !== this.root) return;
-    if (event.key === "Escape" && this.number !== null && (this.root.contains(target) || target.contains(this.root))) { this.closed = this.number; this.select(null); this.list.focus({preventScroll: true}); return; }
+    if (event.key === "Escape" && this.number !== null && (this.root.contains(target) || target.contains(this.root))) { this.select(null); return; }
     if (event.key === "Escape" && target === this.search && !target.value) target.blur();
     if (target.matches?.("input, select, textarea")) return;
     if (event.key === "/") { event.preventDefault(); this.search.focus(); return; }
@@ -462,11 +429,9 @@ export class Trace {
   reveal(number) {
     const item = this.items[this.places.get(number)];
     if (!item) return;
-    const y = this.list.getBoundingClientRect().top + item.top;
-    const above = this.top.offsetHeight + parseFloat(getComputedStyle(this.top).top) + 8;
-    const below = innerHeight - (this.beside || this.pane.hidden ? 8 : this.pane.offsetHeight + 8);
-    if (y < above) scrollBy(0, y - above - 40);
-    else if (y + item.height > below) scrollBy(0, Math.min(y - above, y + item.height - below + 40));
+    const {from, to} = this.seen(), {top, height} = item;
+    if (top < from + 8) scrollBy(0, top - from - 48);
+    else if (top + height > to - 8) scrollBy(0, Math.min(top - from - 8, top + height - to + 48));
   }
 
   // -- the detail pane ---------------------------------------------------------------------------
@@ -494,7 +459,7 @@ export class Trace {
       el("div", {class: "trace-pane-head"},
         // A long text scrolls, which the keyboard must reach.
         el("h3", {tabindex: row.text.what.length > 250 ? 0 : null}, row.text.what),
-        el("button", {type: "button", "aria-label": "Close the details", onclick: () => { this.select(null); this.list.focus({preventScroll: true}); }}, "✕")),
+        el("button", {type: "button", "aria-label": "Close the details", onclick: () => this.select(null)}, "✕")),
       el("p", {class: "soft"}, [`${this.options.numbered ? "row " : "#"}${one.label}`, endsOf(one), `${isoDay(row.at_us)} ${clockTime(row.at_us)} UTC`, row.took_us > 0 ? `took ${lasted(row.took_us)}` : "", wait].filter(Boolean).join(" · ")),
       one.failed ? el("p", {class: "trace-bad"}, `${count(one.failed, "item")} of this request failed.`) : null,
       row.text.answer ? el("p", {class: colour(one)}, row.text.answer) : null,
@@ -546,7 +511,6 @@ export class Trace {
     ].filter(Boolean);
     return items.length ? el("dl", {class: "trace-links"}, ...items.flat()) : null;
   }
-
   // The request that a row belongs to, from end to end: calls, deliveries with the waits before them, and callbacks.
   waterfallElement(one) {
     const all = requestRows(one, this.rows, this.byNumber), [first_] = all, shown = all.slice(0, MOST_SPANS);
@@ -586,17 +550,9 @@ export class Trace {
 }
 
 // -- rows ---------------------------------------------------------------------------------------
-// The index of the first element that differs between two arrays.
-function firstDifference(before, after) {
-  let at = 0;
-  while (at < before.length && before[at] === after[at]) at++;
-  return at;
-}
-
 
 export function sourceOf(where) {
-  const lines = (where.source ?? []).map(({line, text}) =>
-    el("div", line === where.line ? {class: "trace-called"} : {}, `${String(line).padStart(5)}  ${text}`));
+  const lines = (where.source ?? []).map(({line, text}) => el("div", line === where.line ? {class: "trace-called"} : {}, `${String(line).padStart(5)}  ${text}`));
   const place = ({file, line, function: name}) => `${file}:${line} in ${name}`;
   return [el("p", {}, `Called at ${[where, ...where.callers ?? []].map(place).join(", from ")}`),
     lines.length ? el("pre", {class: "trace-source", tabindex: 0, "aria-label": "Source"}, ...lines) : null];
@@ -639,7 +595,6 @@ function requestRows(chosen, rows, byNumber) {
   path.forEach(collect);
   return [...collected].sort((entry, other) => entry.index - other.index);
 }
-
 // Returns the spans of each row, and for a delivery the wait before it.
 function waterfallRows(all) {
   const ends = new Map();
@@ -652,16 +607,14 @@ function waterfallRows(all) {
   });
 }
 
-function lanesOf(rows, fakes, from, before) {
-  const place = (one, lanes) => { one.from = lanes.indexOf(one.fromName); one.to = lanes.indexOf(one.toName); return one.from >= 0 && one.to >= 0; };
-  if (from && rows.slice(from).every((one) => place(one, before))) return before;
+function lanesOf(rows, fakes) {
   const known = new Set();
   for (const one of rows) known.add(one.fromName).add(one.toName);
   const fakeNames = fakes.map((fake) => fake.name).filter((name) => known.has(name));
   const outside = [...known].filter((name) => !fakeNames.includes(name));
   const rank = (name) => ({test: 0, client: 1, console: 1, application: 2}[name] ?? 3);
   const lanes = [...outside.filter((name) => rank(name) < 3).sort((a, b) => rank(a) - rank(b)), ...fakeNames, ...outside.filter((name) => rank(name) === 3)];
-  for (const one of rows) place(one, lanes);
+  for (const one of rows) Object.assign(one, {from: lanes.indexOf(one.fromName), to: lanes.indexOf(one.toName)});
   return lanes;
 }
 
@@ -681,12 +634,10 @@ function isWanted(one, wanted, search) {
     .join("\n").toLowerCase();
   return search.split(/\s+/).every((word) => one.words.includes(word));
 }
-
 // Return a text of a row with the row's long ids shortened: they would leave no room for the address.
 function withShortIds(text, {subjects = []}) {
   return subjects.filter(({name}) => /^\w{24,}$/.test(name)).reduce((short, {name}) => short.replaceAll(name, `${name.slice(0, 8)}…${name.slice(-4)}`), text);
 }
-
 // Return the text of a row without the host of an address, which its lane shows.
 const whatOf = (row) => withShortIds(/^https?:/.test(row.peer) ? row.text.what.replace(`${laneName(row.peer)}/`, "/") : row.text.what, row);
 
@@ -709,11 +660,9 @@ function wrapped(text, columns, most, first = columns) {
   }
   return lines.length <= most ? lines : [...lines.slice(0, most - 1), `${lines[most - 1].slice(0, columns - 1)}…`];
 }
-
 // Return the lines of a row in the list, each with a class and a text, the first also with a short answer.
 function partsOf(one, trace, columns) {
-  const {report, narrow, timed, options, byNumber} = trace;
-  const {row, failed} = one, {note} = row.text, what = whatOf(row);
+  const {report, narrow, timed, options, byNumber} = trace, {row, failed} = one, {note} = row.text, what = whatOf(row);
   const answer = [failed ? `${failed} failed` : "", withShortIds(row.text.answer, row)].filter(Boolean).join(": ");
   const label = options.numbered ? `${one.label} · ` : "", ends = `${timed ? "" : `${label}${trace.timeOf(row)} ${row.took_us > 0 ? `${lasted(row.took_us)} ` : ""}`}${endsOf(one)}`;
   const parts = [], add = (name, text, most) => parts.push(...wrapped(text, columns, most).map((line) => [name, line]));
@@ -733,7 +682,6 @@ function partsOf(one, trace, columns) {
   if (note) add("trace-bad", note.split("\n")[0], MOST_BELOW);
   return parts;
 }
-
 // What a client calls, or both ends of another call.
 const partyOf = (one) => one.fromName === "client" ? withoutScheme(one.toName) : endsOf(one);
 const endsOf = ({fromName, toName}) => [...new Set([fromName, toName].map(withoutScheme))].join(" → ");
@@ -751,8 +699,8 @@ export const clockTime = (at_us) => new Date(at_us / 1000).toISOString().slice(1
 
 // Return the time between two rows in whole seconds ("+5 m"), with the date if the day changes; empty below so many seconds.
 function gapText(from_us, to_us, least = 1) {
-  const seconds = Math.floor((to_us - from_us) / 1e6);
-  return seconds < least && isoDay(from_us) === isoDay(to_us) || seconds < 1 ? "" : `+${span(seconds * 1e6)}${isoDay(from_us) === isoDay(to_us) ? "" : ` · ${isoDay(to_us)}`}`;
+  const seconds = Math.floor((to_us - from_us) / 1e6), isSameDay = Math.floor(from_us / 864e8) === Math.floor(to_us / 864e8);
+  return seconds < least && isSameDay || seconds < 1 ? "" : `+${span(seconds * 1e6)}${isSameDay ? "" : ` · ${isoDay(to_us)}`}`;
 }
 
 function nameOf({kind, name}) { return name ? `${kind} ${shortName(name)}` : `default ${kind}`; }

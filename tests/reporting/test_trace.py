@@ -405,14 +405,14 @@ def test_rows_are_filtered_with_their_causes(opened: Opened) -> None:
     assert page.locator("#row-3").get_attribute("class") == "trace-row trace-context"
     assert page.locator(".trace-tools output").inner_text() == "1 of 7 rows"
     # The number of those among the rows that the other filters leave.
-    assert page.get_by_text("Failed or faulty only (1)").is_visible()
+    assert page.get_by_text("Failed or faulty (1)").is_visible()
     search.fill("nowhere")
     assert page.get_by_text("No row matches the filters.").is_visible()
     page.get_by_role("button", name="Clear the filters").click()
     assert search.input_value() == ""
-    page.get_by_label("Failed or faulty only").check()
+    page.get_by_label("Failed or faulty").check()
     assert rows_of(page) == ["POST /pay", "SET total 4", "attempt 1"]
-    page.get_by_label("Failed or faulty only").uncheck()
+    page.get_by_label("Failed or faulty").uncheck()
     page.get_by_label("Fake").select_option("queue")
     assert rows_of(page) == ["attempt 1", "attempt 2"]
     # The link shows the row even if a filter hides it.
@@ -514,7 +514,7 @@ def test_a_row_limits_its_lines_and_shows_what_failed_within_it(opened: Opened) 
     lines = page.locator("#row-1 .trace-text > div").all_inner_texts()
     assert [line[0] for line in lines] == [*"Pxxxxxxxyyyyzzzzzzzz"]
     assert [line[-1] for line in lines if line.endswith("…")] == ["…"] * 4
-    assert page.get_by_text("Failed or faulty only (2)").is_visible()
+    assert page.get_by_text("Failed or faulty (2)").is_visible()
     assert page.locator("#row-2 .trace-bad").inner_text() == "1 failed: OK"
     assert page.locator("#row-2.trace-failed, #row-3.trace-failed").count() == 2
 

@@ -1,4 +1,4 @@
-"""Test that the first row of each list of the console is near the top of the page."""
+"""Test that the first row of each list is near the top of the page, and that nothing is cut."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 import redis
 
 from .conftest import Server
-from .test_console import CHROMIUM, READY, at, browser, fake, go, sent
+from .test_console import CHROMIUM, READY, at, browser, fake, go, page, sent, window
 from .test_console_work import fill_all, kv
 
-__all__ = ["browser"]
+__all__ = ["browser", "page", "window"]
 
 pytestmark = [
     pytest.mark.slow,
@@ -173,3 +173,36 @@ def test_what_stays_above_a_list_is_below_the_header(
     assert boxes[0]["height"] < 50
     for above, below in pairwise(boxes):
         assert abs(above["y"] + above["height"] - below["y"]) <= 1, (above, below)
+
+
+CUT = """() => {
+    const context = document.createElement("canvas").getContext("2d"), edge = innerWidth;
+    return [...document.querySelectorAll("#view :is(button, input, select, summary)")].filter((one) => {
+        const {left, right, width} = one.getBoundingClientRect(), style = getComputedStyle(one);
+        if (!width || one.closest(".over-time, .list > .tools")) return false;
+        const place = one.closest(".wide-table")?.getBoundingClientRect().right ?? edge;
+        context.font = style.font;
+        const isCut = one.matches("select") &&
+            context.measureText(one.selectedOptions[0].text).width > width - 28;
+        return (left < 0 && left > -999) || right > place + 1 || isCut;
+    }).map((one) => one.outerHTML.slice(0, 90));
+}"""
+"""Return the controls of the page that reach over an edge, or do not show their text."""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_control_of_a_page_is_cut(page: Any, server: Server, width: int) -> None:
+    kv(server, "SET", "a", "1")
+    url = "/v2/publish/http://127.0.0.1:9/a/long/path/of/an/application/that/takes/mails"
+    for delay in ("1h", "6d"):
+        sent(server, "queue", url, {"id": 42}, Upstash_Delay=delay)
+    page.set_viewport_size({"width": width, "height": 800})
+    for place, selector in {
+        "overview": "[aria-label='next events'] button", "activity": ".trace-row",
+        "time": "[aria-label='due events'] button", "find?search=long": ".sentences",
+        "snapshots": "h2", "violations": "h1", "connect": "pre",
+        "fake/queue/messages": "table.rows", "fake/kv_server/faults": "form",
+    }.items():  # fmt: skip
+        at(page, place, selector)
+        assert (place, page.evaluate(CUT)) == (place, [])
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -129,7 +129,7 @@ def test_calls_over_time_show_errors_and_select_rows(page: Any, server: Server) 
 
 def test_one_burst_leaves_the_other_columns_visible(page: Any) -> None:
     heights = page.evaluate("""async () => {
-      const {columnsElement} = await import('/console/spans.js');
+      const {columnsElement} = await import('/console/columns.js');
       const items = [...Array(400).fill(0), 1e6, 2e6, 3e6].map((at) => ({at, kind: 'ok'}));
       const figure = columnsElement('calls', items, {noun: 'call'});
       return [figure.querySelector('figcaption').textContent,

@@ -405,7 +405,8 @@ console.log(JSON.stringify({texts, clients}));
 def test_copied_tests_start_named_fakes(tmp_path: Path) -> None:
     need()
     package = ROOT / "pytest_fakecloud"
-    shutil.copy(package / "standalone" / "page" / "tests.js", tmp_path)
+    for name in ("tests.js", "control.js"):
+        shutil.copy(package / "standalone" / "page" / name, tmp_path)
     shutil.copy(package / "reporting" / "copying.js", tmp_path)
     # The writers use nothing of these modules.
     (tmp_path / "api.js").write_text("export const ask = null, query = null;\n")

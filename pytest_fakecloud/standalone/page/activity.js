@@ -1,39 +1,29 @@
 // The activity page: the timeline component of the reports, fed with the live journal.
 
-import {count, el, empty, go, link, number, own, pageHead, redraw, room, saveButton} from "./dom.js";
-import {askText} from "./api.js";
+import {count, el, empty, go, isLoading, link, number, own, pageHead, redraw, room, saveButton, say} from "./dom.js";
+import {ask, askText} from "./api.js";
 import {entries, journal} from "./journal.js";
-import {hasFailed} from "./elements.js";
+import {hasFailed, showChip} from "./elements.js";
 import {isExpected} from "./errors.js";
-import {columnsElement} from "./spans.js";
+import {columnsElement} from "./columns.js";
 import {Trace, clockTime as time, isoDay} from "./trace.js";
 
 const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", expected: "Failed, as clients expect", fault: "Injected fault", open: "In progress"};
 const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => row.done && hasFailed(row) && !isExpected(row), expected: (row) => row.done && hasFailed(row) && isExpected(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done};
 
-// Rows with their causes, by the time of the first cause: an event may be recorded after calls that came later. A few rows that arrive
-// are inserted, because to sort all of them with each call takes more than a frame.
-class InOrder {
-  all = []; rows = []; first = new Map();
-  with(all) {
-    let same = 0;
-    while (same < this.all.length && this.all[same] === all[same]) same++;
-    const gone = new Set(this.all.slice(same)), later = all.slice(same).sort((one, other) => one.began - other.began || one.number - other.number);
-    this.rows = gone.size ? this.rows.filter((row) => !gone.has(row)) : this.rows.slice();
-    for (const {number} of gone) this.first.delete(number);
-    for (const row of later) this.first.set(row.number, this.first.get(row.cause) ?? row.at_us);
-    const compare = (one, other) => this.first.get(one.number) - this.first.get(other.number) || one.began - other.began || one.number - other.number;
-    if (later.length > FEW) this.rows = this.rows.concat(later).sort(compare);
-    else for (const row of later) this.rows.splice(this.rows.findLastIndex((other) => compare(other, row) <= 0) + 1, 0, row);
-    this.all = all;
-    return this.rows;
-  }
+// Rows with their causes, by the time of the first cause: an event may be recorded after calls that came later.
+const byBegin = (one, other) => one.began - other.began || one.number - other.number;
+function inOrder(rows) {
+  const first = new Map();
+  for (const row of rows.toSorted(byBegin)) first.set(row.number, first.get(row.cause) ?? row.at_us);
+  return rows.toSorted((one, other) => first.get(one.number) - first.get(other.number) || byBegin(one, other));
 }
+// A chart of more rows takes more than a frame, so it is drawn only when it is open, and after a pause.
 const FEW = 500, CHART_EVERY_MS = 1000;
 
 export class ActivityPage {
   constructor(state) {
-    Object.assign(this, {state, values: {}, paused: null, order: new InOrder()});
+    Object.assign(this, {state, values: {}, id: null, paused: null, missing: null, isReload: isLoading()});
     this.status = el("select", {"aria-label": "Status", onchange: () => { this.trace.arrangeAll(); this.drawChart(); this.keep(); }}, Object.entries(STATUSES).map(([value, text]) => el("option", {value}, text)));
     this.pause = el("button", {type: "button", "aria-pressed": "false", onclick: () => this.hold(!this.paused)}, "Pause");
     // Calls over time, of which a span can be selected. It is opened on request, and stays open from then on.
@@ -58,7 +48,8 @@ export class ActivityPage {
       },
       loading: () => journal.older,
       gone: (name) => this.dropped().filter(({fake}) => !name || fake === name).map(({text}) => text).join(" "),
-      onselect: (row) => go(this.address(row?.number)),
+      // The filters may be written into the address before the event of this change of it.
+      onselect: (row) => { this.id = row ? String(row.number) : this.missing && String(this.missing.number); go(this.address(this.id)); },
     });
     this.update = () => this.draw();
     journal.listeners.add(this.update);
@@ -81,31 +72,54 @@ export class ActivityPage {
     });
   }
   address(id) {
-    const {search, fake, problems, subject, slowest} = this.trace.wanted, [from, to] = this.chosen ?? [];
-    return link(id == null ? ["activity"] : ["activity", id], {search, fake, problems: problems ? "yes" : "", status: this.status.value, order: slowest ? "slowest" : "", from, to, ...subject && {kind: subject.kind, name: subject.name, of: subject.fake}});
+    const {search, fake, problems, subject, slowest, lanes} = this.trace.wanted, [from, to] = this.chosen ?? [];
+    return link(id == null ? ["activity"] : ["activity", id], {search, fake, problems: problems ? "yes" : "", status: this.status.value, order: slowest ? "slowest" : "", lanes: lanes ? "yes" : "", from, to, ...subject && {kind: subject.kind, name: subject.name, of: subject.fake}});
   }
-  // Write the filters into the address, shortly after the last keystroke.
-  keep() { clearTimeout(this.timer); this.timer = setTimeout(() => go(this.address(this.id), {replace: true}), 100); }
+  // Write the filters into the address, while a search is typed shortly after the last keystroke.
+  keep() { clearTimeout(this.timer); this.timer = setTimeout(() => go(this.address(this.id), {replace: true}), document.activeElement === this.trace.search ? 100 : 0); }
 
   async go(route) {
-    const {search = "", fake = "", problems, status = "", kind, name = "", of, order, from, to} = route.query;
+    const {search = "", fake = "", problems, status = "", kind, name = "", of, order, lanes, from, to} = route.query;
     // The filters come first: to select a row writes them into the address.
-    this.id = undefined;
+    this.id = null;
     this.draw();
-    this.id = route.parts[1];
+    this.id = route.parts[1] ?? null;
     if (this.address(this.id) === location.hash) { this.select(); return; }
     this.status.value = own(STATUSES, status) ? status : "";
     this.between(from && to ? [Number(from), Number(to)] : null);
-    if (document.activeElement !== this.trace.search || !search) this.trace.filter({search, fake, problems: Boolean(problems), subject: kind ? {kind, name, fake: of} : null, slowest: order === "slowest"});
+    if (document.activeElement !== this.trace.search || !search) this.trace.filter({search, fake, problems: Boolean(problems), subject: kind ? {kind, name, fake: of} : null, slowest: order === "slowest", lanes: Boolean(lanes)});
     clearTimeout(this.timer);
     this.select();
   }
   select() {
-    const number_ = this.id === undefined ? null : Number(this.id);
-    if (number_ === this.trace.number) return;
-    this.trace.select(number_);
-    // Whoever has come from another page goes on in the details.
-    if (this.trace.number !== null && document.activeElement.contains(this.trace.root)) this.trace.pane.focus({preventScroll: true});
+    const {trace} = this, wanted = this.id === null ? null : Number(this.id) || 0;
+    if (wanted !== null && !trace.byNumber.has(wanted)) { this.seek(wanted).catch(({message}) => { this.sought = null; say(message); }); return; }
+    this.forget(wanted);
+    if (wanted === trace.number) return;
+    trace.select(wanted);
+    // Whoever has come from another page goes on in the details, and after a reload in the list.
+    if (wanted !== null && document.activeElement.contains(trace.root)) (this.isReload ? trace.list : trace.pane).focus({preventScroll: true});
+    this.isReload = false;
+  }
+  // A row that is not in the list may still be loading, so only the server's answer says whether it is kept.
+  async seek(number) {
+    if (this.sought === number) return;
+    this.sought = number;
+    const [next] = await ask("GET", `/journal?after=${Math.max(0, number - 1)}&limit=1`);
+    if (this.sought !== number) return;
+    if (next?.number === number) entries.merge([next]);
+    const isKept = entries.known.has(number);
+    if (!isKept) this.missing = {number, next: next?.number === number ? null : next};
+    if (!isKept && this.trace.number !== null) this.trace.select(null);
+    if (this.paused && isKept) this.hold(false); else this.draw();
+  }
+  // Takes back that a row is missing, when it was recorded or another one is shown.
+  forget(number) {
+    this.sought = null;
+    if (this.missing && (this.missing.number !== number || entries.known.has(number))) { this.missing = null; this.draw(); }
+  }
+  missingElement({number, next}) {
+    return el("p", {class: "banner", role: "status"}, `Row #${number} is not kept. `, next ? ["The next row that is kept is ", el("a", {href: link(["activity", next.number])}, `#${next.number}`), `, of ${isoDay(next.at_us)} ${time(next.at_us)} UTC.`] : "No later row is known.");
   }
   async refresh() { this.draw(); }
 
@@ -115,18 +129,15 @@ export class ActivityPage {
   between(chosen) {
     if (String(chosen) === String(this.chosen ?? null)) return;
     this.chosen = chosen;
-    this.span.hidden = !chosen;
     // A span that does not begin and end on the day of the newest row has its days.
     const [from, to] = chosen ?? [], today = isoDay(entries.list.at(-1)?.at_us ?? 0), text = (at) => `${[from, to].every((each) => isoDay(each) === today) ? "" : `${isoDay(at)} `}${time(at)}`;
-    this.span.textContent = chosen ? `${text(from)} – ${text(to)} ✕` : "";
-    this.span.setAttribute("aria-label", chosen ? `Stop showing only ${text(from)} to ${text(to)}` : "");
+    showChip(this.span, chosen && `${text(from)} – ${text(to)}`, "Stop showing only ");
     this.trace.arrangeAll();
     this.drawChart();
     this.keep();
   }
   // The calls that the filters and the selected span leave, so that a finer span can be selected within it.
   drawChart() {
-    // A chart of many calls takes more than a frame, so it is drawn when it is opened.
     if (!this.over.open && this.trace.rows.length > FEW) return;
     const calls = [...this.trace.matches ?? []].map(({row}) => row).filter(({kind}) => kind !== "event").map((row) => ({at: row.at_us, kind: hasFailed(row) && row.done ? "failed" : "ok"}));
     redraw(this.chart, columnsElement("calls", calls, {noun: "call", isClock: true, pixels: room(), onselect: (from, to) => this.between([from, to])}));
@@ -135,19 +146,19 @@ export class ActivityPage {
   draw() {
     const all = this.paused ?? entries.list, missed = entries.list.length - all.length;
     this.pause.textContent = this.paused ? `Resume${missed > 0 ? `, ${number(missed)} new` : ""}` : "Pause";
-    redraw(this.nothing, !journal.loaded ? el("p", {class: "soft", role: "status"}, "Loading…")
+    redraw(this.nothing, this.missing ? this.missingElement(this.missing) : null, !journal.loaded ? el("p", {class: "soft", role: "status"}, "Loading…")
       : all.length ? journal.older ? el("p", {class: "soft", role: "status"}, "Loading older rows…") : this.dropped().map(({text}) => el("p", {class: "soft dropped"}, text))
       : empty("No requests yet.", el("p", {}, "Every request to a fake appears here as it is made. ", el("a", {href: "#/connect"}, "Connect your application"), " to begin.")));
     this.place.hidden = !all.length;
     if (all === this.shown && journal.older === this.older) return;
     Object.assign(this, {shown: all, older: journal.older});
     const fakes = this.state().fakes.map(({name, url, headers}) => ({name, url, headers}));
-    this.trace.show({rows: this.order.with(all), findings: [], fakes});
+    this.trace.show({rows: inOrder(all), findings: [], fakes});
     this.planned ??= setTimeout(() => {
       this.planned = null;
       // A chart that a pointer drags over stays.
       if (!this.chart.querySelector(".span-columns:active, .span-pressed")) this.drawChart();
     }, this.chart.firstChild ? CHART_EVERY_MS : 0);
-    if (this.id !== undefined) this.select();
+    if (this.id !== null) this.select();
   }
 }

@@ -59,7 +59,6 @@ export async function call(fake, name, ...args) {
   if (answer.raise) throw new Error(answer.raise.text);
   return answer.value;
 }
-
 // Sends a request to a fake like a client; throws an Error for an error response.
 export const send = (fake, method, target, body, headers) => ask("POST", path(fake, "/requests"), {method, target, body, headers});
 export async function sendWell(fake, method, target, body, headers) {

@@ -3,7 +3,7 @@
 import {act, both, code, copyButton, count, done, el, empty, facts, form, head, json, laidOut, link, number, pill, room, short, soft, table, title, tools, when} from "./dom.js";
 import {ask, call, item, list, sendWell} from "./api.js";
 import {offsets} from "./elements.js";
-import {columnsElement} from "./spans.js";
+import {columnsElement} from "./columns.js";
 import {recorded, undoOf, undoable, versionsElement} from "./history.js";
 import {ListPage} from "./lists.js";
 

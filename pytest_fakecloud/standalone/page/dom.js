@@ -1,7 +1,7 @@
 // Formatting and small components that all pages share.
 
 import {NO_ANSWER, ask, change, connection, query} from "./api.js";
-import {TEST_LANGUAGES} from "./copying.js";
+import {TEST_LANGUAGES} from "./control.js";
 import {count, el, number, own, plural, span, svg, visible} from "./elements.js";
 
 export {count, el, number, own, plural, span, svg, visible};
@@ -52,7 +52,6 @@ export function laidOut(text) {
 export function json(text, what) {
   try { return JSON.parse(text); } catch (error) { throw new Error(`${what} is not JSON (${error.message}): ${short(text, 80)}`); }
 }
-
 // Returns microseconds: several events can be due within one millisecond.
 export const micros = (text) => Date.parse(text.replace(/\.\d+/, "")) * 1000 + Number((/\.(\d+)/.exec(text)?.[1] ?? "").padEnd(6, "0").slice(0, 6));
 export const isoOf = (us) => new Date(Math.floor(us / 1000)).toISOString().replace("Z", `${String(us % 1000).padStart(3, "0")}Z`);
@@ -133,14 +132,12 @@ export function act(text, label, work, {question, danger, soft: quietly} = {}) {
     document.dispatchEvent(new Event("changed"));
   }}, text);
 }
-
 // Works once for a button, which shows that it is busy, however often it is pressed meanwhile.
 async function onlyOnce(button, work) {
   if (button.ariaBusy === "true") return undefined;
   button.ariaBusy = "true";
   try { return await work(); } finally { button.ariaBusy = null; }
 }
-
 // A question ends without a change when the address changes.
 export function confirmed(question, button) {
   return new Promise((done) => {
@@ -204,15 +201,17 @@ export function showCurrent(nav) {
 }
 
 // -- redrawing --
+// The name of a part that can be opened.
+export const partName = (details) => details.dataset.key ?? details.firstChild.textContent;
 const keyOf = (one) => one.dataset.key || one.id || one.getAttribute("aria-label") || one.getAttribute("href") || one.textContent;
 // Redraws a part of the page and keeps focus, open details and scroll positions.
 export function redraw(place, ...children) {
   const focused = place.contains(document.activeElement) && document.activeElement !== place ? keyOf(document.activeElement) : null;
-  const all = "a, button, summary, pre, input, select, [tabindex]", named = (one) => one.dataset.key ?? one.firstChild.textContent;
-  const open = new Map([...place.querySelectorAll("details")].map((one) => [named(one), one.open]));
+  const all = "a, button, summary, pre, input, select, [tabindex]";
+  const open = new Map([...place.querySelectorAll("details")].map((one) => [partName(one), one.open]));
   const scrolled = new Map([...place.querySelectorAll("pre, .wide-table")].map((one) => [keyOf(one), [one.scrollTop, one.scrollLeft]]));
   place.replaceChildren(...children.flat(4).filter((child) => child != null && child !== false));
-  for (const one of place.querySelectorAll("details")) if (open.has(named(one))) one.open = open.get(named(one));
+  for (const one of place.querySelectorAll("details")) if (open.has(partName(one))) one.open = open.get(partName(one));
   for (const one of place.querySelectorAll("pre, .wide-table")) if (scrolled.has(keyOf(one))) [one.scrollTop, one.scrollLeft] = scrolled.get(keyOf(one));
   if (focused === null) return;
   const same = [...place.querySelectorAll(all)].find((one) => keyOf(one) === focused);
@@ -242,6 +241,8 @@ function decoded(part) { try { return decodeURIComponent(part); } catch { return
 // Encodes `parts`. Pass an id that the server has already encoded as {raw: id}.
 export const link = (parts, values = {}) => "#/" + parts.map((part) => part.raw ?? encodeURIComponent(part)).join("/") + query(values);
 
+// Whether the document is being loaded: its first page is the one that the reader had, and not one that was opened.
+export const isLoading = () => !document.documentElement.dataset.ready;
 const pageOf = (hash) => { const {parts} = read(hash); return String(parts.slice(0, parts[0] === "fake" ? 3 : 1)); };
 export function go(address, {replace = false} = {}) {
   if (address === location.hash) return;
@@ -251,7 +252,6 @@ export function go(address, {replace = false} = {}) {
   history.replaceState(null, "", address);
   dispatchEvent(new HashChangeEvent("hashchange"));
 }
-
 // A page that draws the answer to one request again when it, or `version()`, changes.
 export class LivePage {
   constructor(path, draw, ...above) {
@@ -260,8 +260,8 @@ export class LivePage {
   }
   async go() { await this.refresh(); }
   async refresh() {
-    const found = await ask("GET", this.path), shape = JSON.stringify([found, this.version?.()]);
-    if (shape === this.shape || this.place.querySelector("form[data-typed=yes]")) return;
+    const {path} = this, found = await ask("GET", path), shape = JSON.stringify([found, path, this.version?.()]);
+    if (path !== this.path || shape === this.shape || this.place.querySelector("form[data-typed=yes]")) return;
     this.shape = shape;
     redraw(this.place, this.draw(found));
   }

@@ -54,6 +54,5 @@ export function listen() {
   }, stream.signal).then(again, again);
   catchUp().catch(() => {});
 }
-
 // Forgets all entries: a restarted server numbers them from 1 again.
 export function startOver() { entries.begin(); journal.loaded = false; stream.abort(); }

@@ -1,6 +1,6 @@
 // A list of a fake, searched and paged by the server, with the selected item beside it.
 
-import {KINDS, act, code, confirmed, count, detailBar, el, empty, go, isTyped, isTyping, link, number, own, plural, redraw, saveButton, short, shown, tools, words} from "./dom.js";
+import {KINDS, act, code, confirmed, count, detailBar, el, empty, go, isLoading, isTyped, isTyping, link, number, own, plural, redraw, saveButton, say, short, shown, tools, words} from "./dom.js";
 import {change, item, list} from "./api.js";
 import {border} from "./elements.js";
 import {offerUndo} from "./history.js";
@@ -25,7 +25,7 @@ export function withCancel(details, close) {
 // `always` are parameters of each request, `row` returns the cells of an item, `detail` the content of the panel beside the list.
 export class ListPage {
   constructor(fake, tab, spec) {
-    Object.assign(this, {fake, tab, spec, turn: 0, chosen: new Set(), drawn: {}});
+    Object.assign(this, {fake, tab, spec, turn: 0, chosen: new Set(), drawn: {}, isReload: isLoading()});
     this.body = el("div", {class: "list-body"});
     this.bar = el("div", {class: "tools"});
     this.counted = el("span", {class: "soft", role: "status", id: "count"}, "Loading…");
@@ -50,7 +50,7 @@ export class ListPage {
   leave() { this.stop.abort(); clearTimeout(this.timer); }
   get base() { return ["fake", this.fake.name, this.tab]; }
   address(id, values = this.values) { return link(id === undefined ? this.base : [...this.base, {raw: id}], values); }
-  close() { const id = this.id; go(this.address()); requestAnimationFrame(() => (this.body.querySelector(`a[data-key="${CSS.escape(id)}"]`) ?? this.search).focus({preventScroll: true})); }
+  rowLink(id) { return this.body.querySelector(`tbody a[data-key="${CSS.escape(id)}"]`); }
   // Where the details take the place of the list, they begin at their top, and the list is found where it was left.
   place(opens) { if (!matchMedia("(max-width: 1080px)").matches) return; if (opens) { this.left = scrollY; scrollTo(0, 0); } else scrollTo(0, this.left ?? 0); }
 
@@ -82,7 +82,6 @@ export class ListPage {
     this.body.ariaBusy = "true";
     try { await this.refresh(); } finally { this.body.ariaBusy = null; }
   }
-
   // The values of a list without filters; a part that is always chosen, such as a namespace, is none.
   cleared() { return Object.fromEntries(["search", this.spec.facet, ...this.fields.filter(({options}) => !options).map(({name}) => name)].filter(Boolean).map((name) => [name, ""])); }
 
@@ -95,15 +94,26 @@ export class ListPage {
     if (turn !== this.turn) return;
     this.page = page;
     this.drawList(page);
-    if (id === undefined) { const was = !this.side.hidden; this.side.hidden = true; this.node.classList.remove("chosen"); this.drawn.item = ""; if (was) this.place(false); return; }
+    if (id === undefined) { this.closeItem(); return; }
     let found;
     try { found = spec.item ? await spec.item(this.fake, id) : spec.hasItem ? await item(this.fake, spec.list, id, this.itemValues()) : page.items.find((one) => spec.key(one) === decodeURIComponent(id)) ?? null; }
     catch (error) { if (error.status !== 404) throw error; found = {gone: error.message}; }
     if (turn !== this.turn) return;
     this.drawItem(id, found);
-    // A reader goes on in the details that were opened, but not who moves along the list or types a search.
-    if (this.opens && !isTyping()) (this.side.querySelector("h2[tabindex]") ?? this.side).focus({preventScroll: true});
-    this.opens = false;
+    // A reader goes on in the details that were opened, but not who moves along the list or types a search. After a reload, the keys move along the list.
+    if (this.opens && !isTyping()) (this.isReload && this.rowLink(id) || this.side.querySelector("h2[tabindex]") || this.side).focus({preventScroll: true});
+    this.opens = this.isReload = false;
+  }
+  // A reader who was in the details goes on at their row.
+  closeItem() {
+    this.isReload = false;
+    if (this.side.hidden) return;
+    const isInside = this.side.contains(document.activeElement) || document.activeElement.contains(this.node);
+    this.side.hidden = true;
+    this.node.classList.remove("chosen");
+    this.drawn.item = "";
+    this.place(false);
+    if (isInside) (this.rowLink(this.shown) ?? this.search).focus({preventScroll: true});
   }
   itemValues() { return Object.fromEntries((this.spec.itemFilters ?? []).map((name) => [name, this.values[name]])); }
 
@@ -212,7 +222,6 @@ export class ListPage {
     redraw(this.side, detailBar(this.address(), name, name && this.aboutOf(found, name)), ...parts);
     if (another) this.side.scrollTop = 0;
   }
-
   // The filter of Activity that finds the calls about an item: by what it is, or by how calls name it.
   aboutOf(found, name) {
     const {about, list: place} = this.spec, [kind, of] = about?.(found) ?? [own(KINDS, place), name];
@@ -225,7 +234,7 @@ export class ListPage {
     if (["ArrowDown", "Enter"].includes(key) && target === this.search) { event.preventDefault(); this.body.querySelector("tbody a[data-key]")?.focus(); return; }
     const form = key === "Escape" && !document.querySelector("dialog[open]") && this.node.contains(target) && target.closest("form.act")?.parentNode;
     if (form) { event.preventDefault(); const cancel = form.querySelector(".cancel"); if (cancel) cancel.click(); else { form.open = false; form.firstChild.focus(); } return; }
-    if (key === "Escape" && this.id !== undefined && !isTyping() && !document.querySelector("dialog[open]")) { this.close(); return; }
+    if (key === "Escape" && this.id !== undefined && !isTyping() && !document.querySelector("dialog[open]")) { go(this.address()); return; }
     const by = {j: 1, k: -1, ...this.body.contains(target) ? {ArrowDown: 1, ArrowUp: -1} : {}}[key];
     if (!by || event.ctrlKey || event.metaKey || event.altKey || isTyping() || document.querySelector("dialog[open]")) return;
     const links = [...this.body.querySelectorAll("tbody a[data-key]")], at = links.indexOf(this.body.querySelector("tr:focus-within a[data-key]") ?? this.body.querySelector("tr.chosen a[data-key]"));

@@ -1,6 +1,6 @@
 // The frame of the console: navigation, clock, and the page of the current address, kept up to date.
 
-import {$, attempt, clockButtons, confirmed, count, discard, el, go, isTyping, link, number, opened, own, product, read, redraw, say, showClock, showCurrent, soft, unsent} from "./dom.js";
+import {$, attempt, clockButtons, confirmed, count, discard, el, go, isTyping, link, number, opened, own, partName, product, read, redraw, say, showClock, showCurrent, soft, unsent} from "./dom.js";
 import {NoToken, ask, connection, keep, signIn} from "./api.js";
 import {catchUp, entries, listen, startOver} from "./journal.js";
 import {oneAtATime} from "./rows.js";
@@ -30,7 +30,6 @@ function drawNav() {
   redraw($("nav"), Object.entries(PAGES).filter(([name]) => name !== "isolated" || state.clouds).map(([name, {title}]) => entry([name], name === "snapshots" && kept ? [title, el("small", {title: kept.file}, kept.failure ? "the state is not saved" : `state in ${kept.file.split(/[\\/]/).at(-1)}`)] : title, {violations: state.violations, snapshots: kept?.failure ? "!" : 0, isolated: state.failed_clouds}[name])), el("span", {class: "group", "aria-hidden": "true"}, "Fakes"), state.fakes.map(fakeEntry));
   showCurrent($("nav"));
 }
-
 // Asks before leaving an unsent form. Other pages and tabs drop all forms, another item those beside the list.
 let address = "", leaving = false;
 async function leave() {
@@ -55,7 +54,7 @@ async function show() {
   const route = read(), [first, second] = route.parts;
   const fake = first === "fake" && state.fakes.find((one) => one.name === second);
   if (!fake && !own(PAGES, first)) { if (first) say(first === "fake" ? `There is no fake named ${second}.` : `The console has no page ${first}.`); place = null; history.replaceState(null, "", link(["overview"])); return show(); }
-  const wanted = fake ? `fake/${fake.name}` : first, another = wanted !== place, scrolled = history.state?.scrolled;
+  const wanted = fake ? `fake/${fake.name}` : first, another = wanted !== place, {scrolled, open = {}} = history.state ?? {};
   if (another) {
     // The notice of another page, unless it says why this page is shown.
     if (place !== null) say("");
@@ -75,12 +74,17 @@ async function show() {
   if (shown !== wanted) return;
   drawNav();
   await settled(() => page.go(read()));
+  for (const part of $("view").querySelectorAll("details")) part.open = own(open, partName(part)) ?? part.open;
   // The timeline of Activity keeps its own place.
   if (another && scrolled && shown === wanted && !page.trace) scrollTo(0, scrolled);
 }
-// A page that a reader goes back to is scrolled as it was, once it is drawn.
+// A page that a reader goes back to is scrolled as it was, once it is drawn, and the same parts of it are open.
 history.scrollRestoration = "manual";
 addEventListener("scrollend", () => history.replaceState({...history.state, scrolled: scrollY}, ""));
+addEventListener("toggle", ({target}) => {
+  const {open} = history.state ?? {}, name = target.localName === "details" && partName(target);
+  if (name && own(open ?? {}, name) !== target.open) history.replaceState({...history.state, open: {...open, [name]: target.open}}, "");
+}, true);
 // Errors of a page that was left are dropped, and a lost connection has its own message.
 let failing = false;
 async function settled(work) {

@@ -155,7 +155,7 @@ const schedules = {
 // -- workflow runs --
 const doing = ({now, until}) => now ? `${now}${until ? ` until ${until.slice(5, 16).replace("T", " ")}` : ""}` : "";
 const runs = {
-  list: "runs", noun: "run", facet: "state", facetNames: {started: "running or waiting"}, item: runWithViolations, key: (one) => one.id, columns: ["workflow", "run", "state", "started", "took", "now", "input", "steps"], kept: ["workflow", "run", "state", "started", "now", "input"], fields: ["url", "id", "state", "created", null, "now", "preview", "steps"],
+  list: "runs", noun: "run", facet: "state", facetNames: {started: "running or waiting"}, item: runWithViolations, key: (one) => one.id, columns: ["workflow", "run", "state", "started", "took", "now", "input", "steps"], kept: ["workflow", "run", "state", "started", "input"], fields: ["url", "id", "state", "created", null, "now", "preview", "steps"],
   row: (one) => [address({method: "", url: one.url}), el("span", {class: "mono nowrap", title: one.id}, one.id.length > 12 ? `…${one.id.slice(-6)}` : one.id), state(one), when(one.created), one.completed ? about(micros(one.completed) - micros(one.created)) : "", short(doing(one), 60), short(one.preview, 60), number(one.steps)],
   tools: (fake) => form("Start a run", "Start", [{name: "to", label: "workflow URL", note: "http://127.0.0.1:3000/api/workflow", wide: true, needed: true}, {name: "input", label: "input", kind: "area", wide: true}],
     async ({to, input}) => { const made = await trigger(fake, to, input); return done("Started ", el("a", {href: at(fake, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false, undo: undoOf(fake)}),

@@ -38,7 +38,6 @@ export class Rows {
     }
     this.list = this.list.filter((row) => this.known.has(row.number));
   }
-
   // The number up to which all rows are known. Request more after it.
   get latest() { return Math.max(this.whole, this.cleared); }
 
@@ -50,7 +49,6 @@ export class Rows {
   // Forgets all rows and ignores later updates of them.
   clear() { this.cleared = Math.max(this.latest, this.list.at(-1)?.number ?? 0); this.known.clear(); this.list = []; this.dropped.clear(); }
 }
-
 // Runs `work` one at a time. Calls during a run share one run after it.
 export function oneAtATime(work) {
   let last = Promise.resolve(), next = null;

@@ -27,7 +27,7 @@ function partial(result, search) {
   return search.split(/\s+/).filter((word) => !new RegExp(`(?<![\\p{L}\\d])${literally(word)}(?![\\p{L}\\d])`, "iu").test(text)).length;
 }
 const callElement = (row, search) => resultElement(link(["activity", row.number], {search}), row.text.what, [row.text.answer, ...row.text.lines, row.text.note, row.request?.line, row.request?.body, row.response?.body].filter(Boolean).join(" "), search, hasFailed(row) && "bad");
-const resultElement = (href, name, about, search, kind = "") => el("li", {}, el("a", {class: `mono ${kind}`, href}, marked(short(name, 80), search)), el("span", {class: "soft mono"}, marked(about, search)));
+const resultElement = (href, name, about, search, kind = "") => el("li", {}, el("a", {class: `mono ${kind}`, href, title: name}, marked(short(name, 80), search)), el("span", {class: "soft mono"}, marked(about, search)));
 // A group of results, those with whole words of the search first, and how many words its best one does not have.
 function groupElement(title, href, many, results, search) {
   const ranked = results.map((result) => ({result, rank: partial(result, search)})).sort((one, other) => one.rank - other.rank);
@@ -58,11 +58,12 @@ export class SearchPage {
   }
   leave() { clearTimeout(this.timer); journal.listeners.delete(this.update); }
   ask() { clearTimeout(this.timer); go(link(["find"], {search: this.input.value}), {replace: true}); }
-  // Opens the first result after Enter, once it is that of what was typed.
+  // After Enter, opens the result that is named as what was typed, or moves the focus into the results.
   open() {
     if (!this.opens || this.drawn !== this.input.value.trim()) return;
     this.opens = false;
-    (this.found.querySelector("li a") ?? this.found.querySelector("a"))?.click();
+    const results = [...this.found.querySelectorAll("li a")], exact = results.filter(({title}) => title === this.drawn);
+    if (exact.length === 1) exact[0].click(); else (exact[0] ?? results[0])?.focus();
   }
   async go(route) {
     const turn = ++this.turn, {search = ""} = route.query, words = search.trim(), each = words.toLowerCase().split(/\s+/);

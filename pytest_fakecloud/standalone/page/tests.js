@@ -1,7 +1,8 @@
 // A recorded call as a test: its set-up, the call by a client of the service, the move of the clock, and an assertion of the answer.
 
 import {ask, query} from "./api.js";
-import {literal, prefixOf} from "./copying.js";
+import {literal} from "./control.js";
+import {prefixOf} from "./copying.js";
 import {publishOf, requestTo} from "./sending.js";
 
 // -- which calls a test can make again --

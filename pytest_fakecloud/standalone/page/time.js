@@ -1,17 +1,17 @@
 // Due times, snapshots, isolated clouds and violations.
 
-import {KINDS, LivePage, about, act, attempt, both, choice, confirmed, copies, count, day, done, el, empty, form, json, isoOf, link, micros, move, moved, moves, number, own, pageHead, redraw, room, saveButton, short, soft, table, time, tools, unbroken, withoutSchemes, words} from "./dom.js";
+import {LivePage, about, act, attempt, both, choice, confirmed, copies, count, day, done, el, empty, form, go, json, isoOf, link, micros, move, moved, moves, number, own, pageHead, redraw, room, saveButton, say, short, soft, table, time, tools, unbroken, withoutSchemes, words} from "./dom.js";
 import {ask, askText, query} from "./api.js";
 import {destinationForms} from "./destinations.js";
 import {errorsElement} from "./errors.js";
 import {changesSection, recorded, restoreButton, undoable} from "./history.js";
 import {hasFailed, lasted} from "./elements.js";
-import {columnsElement} from "./spans.js";
+import {columnsElement} from "./columns.js";
 import {entries, journal} from "./journal.js";
 import {oneAtATime} from "./rows.js";
 
 // Moves the clock to an event, or freezes it at the microsecond before it, so that it can be looked at before it happens.
-const go = ({what, at: to}) => act("Go there", `Go there: ${what} at ${to}`, () => move({action: "move_to", to}));
+const goThere = ({what, at: to}) => act("Go there", `Go there: ${what} at ${to}`, () => move({action: "move_to", to}));
 const goBefore = ({what, at: to}, now) => micros(to) - 1 > micros(now) ? act("Just before", `Just before: ${what} at ${to}`, async () => { await ask("POST", "/clock", {action: "freeze"}); await move({action: "move_to", to: isoOf(micros(to) - 1)}); }) : null;
 const DUE_KINDS = {delivery: "delivery", callback: "callback", wait: "retry", sleep: "end of a sleep or wait", schedule: "schedule", expiry: "expiry of a key", other: "timer of a fake"};
 const WIDE = "(min-width: 1081px)";
@@ -19,18 +19,20 @@ const WIDE = "(min-width: 1081px)";
 export function timePage() {
   const planned = el("span", {class: "soft", role: "status"}), chosen = el("span"), moment = el("span");
   const page = new LivePage("/due", ({now, count: many, matching, moments, due}) => {
-    const [from, to] = page.chosen ?? [], select = (span, kind = page.kind) => { Object.assign(page, {chosen: span, kind, path: `/due${query({since: span?.[0], until: span?.[1], kind})}`}); return page.refresh(); }, kinds = Object.keys(DUE_KINDS).filter((name) => moments.some(({kind}) => kind === name)), isWide = matchMedia(WIDE).matches;
-    if (to <= micros(now)) attempt(() => select(null));
+    const [from, to] = page.chosen ?? [], select = (span, kind = page.kind, how = {}) => go(link(["time"], {kind, from: span?.[0], to: span?.[1]}), how), kinds = Object.keys(DUE_KINDS).filter((name) => moments.some(({kind}) => kind === name)), isWide = matchMedia(WIDE).matches;
+    if (to <= micros(now)) select(null, page.kind, {replace: true});
     planned.textContent = !many ? "Nothing is planned" : `${count(many, "event")} planned${due.length < matching ? `, the ${page.chosen || page.kind ? "first" : "next"} ${due.length} of ${number(matching)} below` : ""}`;
     redraw(moment, copies({method: "POST", path: "/clock", body: {action: "move_to", to: now}}, "this moment"));
-    redraw(chosen, page.chosen && el("button", {type: "button", class: "trace-chip", "aria-label": "Show the next events again", onclick: () => attempt(() => select(null))}, `due in ${lasted(Math.max(0, from - micros(now)))}${to > from ? ` to ${lasted(to - micros(now))}` : ""} ✕`));
-    return [many ? el("div", {class: "due"}, el("details", {class: "over-time", open: isWide}, el("summary", {}, "Events over time"), kinds.length > 1 || page.kind ? choice("kind of event", [...new Set(["", ...kinds, page.kind ?? ""])], page.kind ?? "", (kind) => attempt(() => select(page.chosen, kind)), (name) => own(DUE_KINDS, name) ?? "all") : null, columnsElement("events by due time", [{at: micros(now), kind: "other", value: 0}, ...moments.map(({at_us: at, kind, count: value}) => ({at, kind, value}))], {kinds: DUE_KINDS, chosen: page.chosen, start: micros(now), pixels: isWide ? BESIDE : room(), onselect: (...span) => attempt(() => select(span))})),
-      table("due events", ["in", "at", "event", ""], due, (one) => { const what = unbroken(short(withoutSchemes(one.what), 120)); return [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), el("span", {class: "nowrap"}, day(one.at) === day(now) ? "" : `${day(one.at)} `, time(one.at)), [el("i", {class: `dot kind-${one.kind}`, title: own(DUE_KINDS, one.kind)}), one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, what) : what], tools(go(one), goBefore(one, now))]; }), due.length ? null : soft("No event of this kind is planned."))
+    redraw(chosen, page.chosen && el("button", {type: "button", class: "trace-chip", "aria-label": "Show the next events again", onclick: () => select(null)}, `due in ${lasted(Math.max(0, from - micros(now)))}${to > from ? ` to ${lasted(to - micros(now))}` : ""} ✕`));
+    return [many ? el("div", {class: "due"}, el("details", {class: "over-time", open: isWide}, el("summary", {}, "Events over time"), kinds.length > 1 || page.kind ? choice("kind of event", [...new Set(["", ...kinds, page.kind ?? ""])], page.kind ?? "", (kind) => select(page.chosen, kind), (name) => own(DUE_KINDS, name) ?? "all") : null, columnsElement("events by due time", [{at: micros(now), kind: "other", value: 0}, ...moments.map(({at_us: at, kind, count: value}) => ({at, kind, value}))], {kinds: DUE_KINDS, chosen: page.chosen, start: micros(now), pixels: isWide ? BESIDE : room(), onselect: (...span) => select(span)})),
+      table("due events", ["in", "at", "event", ""], due, (one) => { const what = unbroken(short(withoutSchemes(one.what), 120)); return [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), el("span", {class: "nowrap"}, day(one.at) === day(now) ? "" : `${day(one.at)} `, time(one.at)), [el("i", {class: `dot kind-${one.kind}`, title: own(DUE_KINDS, one.kind)}), one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, what) : what], tools(goThere(one), goBefore(one, now))]; }), due.length ? null : soft("No event of this kind is planned."))
       : empty("No timers.", "Delayed messages, retries, schedules, TTLs of keys and consumer sessions appear here with their due times.", "They use the clock above, not the wall clock."),
       moves.length ? [el("h2", {}, "Became due"), el("ul", {}, moves.map(({now: to, linked}) => el("li", {}, linked(), ` by the move to ${both(to)}`)))] : null];
   }, pageHead("Time", planned, chosen, form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { return await moved({action: "move_to", to: /^[-\d]+[ T][\d:.]+$/.test(to.trim()) ? `${to.trim().replace(" ", "T")}Z` : to}) ? done("Moved.") : null; }, {open: false, copied: false}), moment));
-  page.version = () => moves[0]?.now;
-  return page;
+  return Object.assign(page, {version: () => moves[0]?.now, go: ({query: {from: since, to: until, kind}}) => {
+    Object.assign(page, {chosen: since && until ? [since, until].map(Number) : null, kind, path: `/due${query({since, until, kind})}`});
+    return page.refresh();
+  }});
 }
 // The width of a chart beside a list.
 const BESIDE = 320;
