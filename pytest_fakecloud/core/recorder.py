@@ -405,14 +405,18 @@ class Recorder:
         *,
         at_us: int | None = None,
         ended_us: int | None = None,
+        caused_by: Entry | None = None,
         **data: object,
     ) -> Event:
+        """Add an event to the journal, with what ``caused_by`` it."""
         at_us = self.now_us() if at_us is None else at_us
         names, values = tuple(data), [*data.values()]
         names = _names_of_data.setdefault(names, names)
         while values and values[-1] is None:
             values.pop()
-        event = Event(0, at_us, self.service, self.fake, kind, text, names, tuple(values), ended_us)
+        event = Event(
+            0, at_us, self.service, self.fake, kind, text, names, tuple(values), ended_us, caused_by
+        )
         self._append(event)
         return event
 

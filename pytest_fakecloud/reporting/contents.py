@@ -39,8 +39,7 @@ def contents_of(report: Report) -> list[LineContent | str]:
     """Return the content of each line, in their order; of rows that are left out, what they called."""
     lookups = report.lookups
     apart = finding_numbers(report).keys()
-    errors: list[str] = []
-    lines = [*without_unlisted(folded(merged(report.rows, apart, errors)), report.listed)]
+    lines = [*without_unlisted(folded(merged(report.rows, apart)), report.listed)]
     lines = alike(lines, {*apart, *report.marks.writers})
     seen, callers = _Seen(report), _callers(report.rows)
     contents: list[LineContent | str] = []
@@ -52,7 +51,7 @@ def contents_of(report: Report) -> list[LineContent | str]:
         sources = [source for row in line.rows for source in _sources(row, callers, report)]
         content = LineContent(line, words, seen.is_known(words), seen.without_known(sources))
         contents.append(content)
-    return [*contents, *dict.fromkeys(errors)]
+    return contents
 
 
 def finding_numbers(report: Report) -> dict[int, list[int]]:

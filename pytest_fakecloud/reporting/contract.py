@@ -114,15 +114,9 @@ class EventFunctions:
     """The data that an event changed. If a call caused the event, its row accessed this data."""
     subjects: Callable[[Event, Lookups], Iterable[ReportSubject]] = _nothing
     """What an event, also a delivery, is about: needed if the page should filter rows by it."""
-    callers: Callable[[Iterable[ReportRow]], Mapping[int, ReportRow]] = lambda rows: {}
-    """The rows of the calls that caused events, by the events' numbers, given the rows of all services
-    in the order in which they began: needed if calls cause events.
-    """
-    results_from: Callable[[Event, Event], bool] = lambda event, before: False
-    """Whether an event results from the event before it: needed if events cause events."""
     effect: Callable[[Event, Call | None, Lookups], str] = lambda event, call, lookups: ""
-    """What an event adds to the row of its cause, empty if nothing: needed with ``callers`` and
-    ``results_from``.
+    """What an event adds to the row of its cause, empty if nothing: needed if events are recorded with
+    what they are ``caused_by``.
     """
     volatile: Collection[str] = ()
     """The details that may differ between two events that are otherwise equal."""

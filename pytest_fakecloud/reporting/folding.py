@@ -12,8 +12,6 @@ from operator import attrgetter
 
 from ..core.calls import Event
 from ..core.errors import counted, listed
-from .calls import contained
-from .contract import functions_of
 from .model import ReportRow
 
 _LEAST = 3
@@ -40,20 +38,14 @@ class FoldedRow:
         return self.rows[0]
 
 
-def merged(
-    rows: Sequence[ReportRow], marked: Collection[int], errors: list[str]
-) -> list[FoldedRow]:
-    """Return a line for each row; an event is part of the line of the call that caused it, or of the
-    event before it from which it results; what cannot be read becomes a line of ``errors``. Marked rows
-    have lines of their own.
+def merged(rows: Sequence[ReportRow], marked: Collection[int]) -> list[FoldedRow]:
+    """Return a line for each row; an event is part of the line of the call or the event that caused it.
+    Marked rows have lines of their own.
     """
     lines: list[FoldedRow] = []
     line_numbers: dict[int, int] = {}
     for row in rows:
         at = line_numbers.get(row.follows)
-        with contained(f"causes of events of {row.peer} cannot be shown", errors):
-            if at is None and lines and _results_from(row, lines[-1].row):
-                at = len(lines) - 1
         event = row.source.event
         if at is not None and row.number not in marked and event is not None:
             lines[at] = replace(lines[at], effects=(*lines[at].effects, event))
@@ -61,13 +53,6 @@ def merged(
         line_numbers[row.number] = len(lines)
         lines.append(FoldedRow((row,)))
     return lines
-
-
-def _results_from(row: ReportRow, before: ReportRow) -> bool:
-    event, event_before = row.source.event, before.source.event
-    if event is None or event_before is None or event.fake != event_before.fake:
-        return False
-    return functions_of(row.service).events.results_from(event, event_before)
 
 
 def folded(unfolded: Sequence[FoldedRow]) -> list[FoldedRow]:

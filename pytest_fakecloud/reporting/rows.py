@@ -11,7 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from ..cloud.base import BaseCloud, context_of
-from ..core.calls import CREATED, Action, Call, Entry, Event, began, faults_end, set_facts
+from ..core.calls import (
+    CREATED,
+    Action,
+    Call,
+    Entry,
+    Event,
+    began,
+    caused_by,
+    faults_end,
+    set_facts,
+)
 from ..core.errors import describe_error
 from ..core.frames import CodePlace, place_at
 from ..core.recorder import CallStack, SharedRecords
@@ -60,22 +70,21 @@ def rows(
     if entries is None:
         report_rows += map(builder.action_row, records_of(cloud).actions)
     report_rows += _served_rows(served, report_rows, source, mask)
-    return _nested(report_rows, lookups)
+    return _nested(report_rows)
 
 
 # -- order -----------------------------------------------------------------------------------------
 
 
-def _nested(unnested_rows: list[ReportRow], lookups: Lookups) -> list[ReportRow]:
+def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
     """Return the rows in order, each with its cause, its depth and the row in which it is nested.
 
     An event directly follows the call that caused it, even if other entries were recorded before.
     """
+    by_number = {row.number: row for row in unnested_rows}
+    callers = {row.number: caller for row in unnested_rows
+               if (caller := by_number.get(_first_cause(row.source.event)))}  # fmt: skip
     unnested_rows.sort(key=lambda row: row.began)
-    callers: dict[int, ReportRow] = {}
-    for service in {row.service for row in unnested_rows}:
-        with contained(f"what caused events of a {service} cannot be shown", lookups.errors):
-            callers |= functions_of(service).events.callers(unnested_rows)
     unnested_rows.sort(key=lambda row: callers.get(row.number, row).began)
     open_rows: list[ReportRow] = []  # those whose consequences may follow
     ordered = []
@@ -102,6 +111,14 @@ def _nested(unnested_rows: list[ReportRow], lookups: Lookups) -> list[ReportRow]
         if row.ended > row.began:
             open_rows.append(row)
     return ordered
+
+
+def _first_cause(event: Event | None) -> int:
+    """Return the number of the entry that caused an event, and those between; 0 without one."""
+    number = 0
+    while isinstance(event, Event) and (cause := caused_by(event)) is not None:
+        number, event = cause.number, cause if isinstance(cause, Event) else None
+    return number
 
 
 # -- rows of each kind -----------------------------------------------------------------------------

@@ -68,8 +68,8 @@ def test_an_event_is_part_of_the_call_it_results_from_unless_it_is_marked() -> N
         row(1),
         row(2, actor="kv", peer="kv", kind="event", source=RowSource(event=event), follows=1),
     ]
-    assert [len(line.effects) for line in merged(rows, (), [])] == [1]
-    assert [len(line.effects) for line in merged(rows, {2}, [])] == [0, 0]
+    assert [len(line.effects) for line in merged(rows, ())] == [1]
+    assert [len(line.effects) for line in merged(rows, {2})] == [0, 0]
 
 
 def test_rows_that_are_not_listed_are_counted_by_what_they_called() -> None:
@@ -177,14 +177,14 @@ def test_events_are_part_of_the_line_of_the_call_that_caused_them(cloud: Cloud, 
             client.get(f"/consume/g/{instance}/t?timeout=1", headers=earliest)
         client.post("/commit/g/a", json={"topic": "t", "partition": 0, "offset": 0})
         client.post("/delete-consumer/g/a")
-    every = merged(report_of(cloud).rows, (), [])
+    every = merged(report_of(cloud).rows, ())
     assert [[line.row.operation, *(effect.kind for effect in line.effects)] for line in every] == [
         ["consume", "join", "rebalance"], ["consume", "join", "rebalance"], ["commit", "commit"],
         ["delete-consumer", "leave", "rebalance"],
     ]  # fmt: skip
     if clock == "frozen":
         broker.group("g").expire("b")
-        assert [effect.kind for effect in merged(report_of(cloud).rows, (), [])[-1].effects] == [
+        assert [effect.kind for effect in merged(report_of(cloud).rows, ())[-1].effects] == [
             "rebalance"
         ]
 
@@ -225,7 +225,7 @@ def test_a_row_of_two_findings_has_both_numbers(cloud: Cloud) -> None:
 
 def joined(cloud: Cloud) -> list[tuple[int, int | None]]:
     """Return the number of rows of each line, and the position of the argument in which they differ."""
-    lines = alike(folded(merged(report_of(cloud).rows, (), [])), ())
+    lines = alike(folded(merged(report_of(cloud).rows, ())), ())
     return [(len(line.rows), line.varies) for line in lines if not isinstance(line, str)]
 
 

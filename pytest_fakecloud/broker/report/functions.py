@@ -18,8 +18,6 @@ FUNCTIONS = contract.ReportFunctions(
         summary=events.summary,
         accesses=accesses.of_event,
         subjects=accesses.subjects_of_event,
-        callers=events.callers,
-        results_from=events.results_from,
         effect=events.effect,
     ),
     actions=contract.ActionFunctions(
