@@ -82,7 +82,7 @@ class ScriptCommand(NamedTuple):
 
 class Look(NamedTuple):
     """A look of the test at the data of a fake: the method that it called, from which place, with
-    which arguments, and the number of the latest journal entry, action or change before it.
+    which arguments, and its number on the axis of the journal.
     """
 
     fake: str
@@ -442,11 +442,8 @@ class Recorder:
 
     def look(self, method: str, place: CodePlace, arguments: Arguments, fake: str = "") -> Look:
         """Return a look at a fake's data that happens now."""
-        entries = (self._parent or self).entries
-        # Copy the numbers, because other threads may act on a fake for the first time.
-        changes = list(self.shared.changed.values())
-        number = max(changes, default=0)
-        number = max(number, entries[-1].number) if entries else number
+        # A number of its own, because a call can be executed long after the number of its entry.
+        number = next(self.shared.numbers)
         return Look(fake or self.fake, method, place, arguments, number)
 
     def note_change(self, fake: str) -> None:

@@ -53,15 +53,15 @@ def _writers(accesses: Iterable[OrderedAccess], statement: ReadByStatement) -> I
     last: dict[tuple[ReportSubject, str], int] = {}
     for ordered in accesses if statement.has_value else ():
         subject, part = ordered.access.subject, ordered.access.part
-        # The test looks at data between two calls, but an interruption is in the midst of one.
-        at = ordered.row.number if statement.looks else ordered.order
         is_effective = ordered.access.writes and ordered.access.succeeded is not False
         has_value = any(
             sought.subject.kind.has_value and sought.covers(ordered.access)
             for sought in statement.sought
         )
         until = statement.read_until(ordered.access)
-        is_before = at < until or (at == until and not ordered.access.returns_value)
+        is_before = ordered.order < until or (
+            ordered.order == until and not ordered.access.returns_value
+        )
         if is_effective and has_value and is_before:
             if not part:
                 last = {data: number for data, number in last.items()

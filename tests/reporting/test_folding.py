@@ -189,6 +189,20 @@ def test_events_are_part_of_the_line_of_the_call_that_caused_them(cloud: Cloud, 
         ]
 
 
+def test_events_that_the_test_caused_are_no_part_of_an_earlier_call(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"t": 2}, instance_limit=None)
+    with broker.client() as client:
+        client.get("/consume/g/a/t?timeout=1")
+        client.post("/delete-consumer/g/a")
+    broker.join("g", "a", ["t"])
+    broker.group("g").leave("a")
+    every = merged(report_of(cloud).rows, ())
+    assert [[line.row.operation, *(effect.kind for effect in line.effects)] for line in every] == [
+        ["consume", "join", "rebalance"], ["delete-consumer", "leave", "rebalance"],
+        ["join"], ["join", "rebalance"], ["group.leave"], ["leave", "rebalance"],
+    ]  # fmt: skip
+
+
 def removed_ttl(row: ReportRow, key: str) -> Finding:
     subject = ReportSubject(KEY, key, row.peer)
     values = {"key": key, "command": "SET"}

@@ -52,7 +52,9 @@ class Scene:
         self.accesses: list[OrderedAccess] = []
         self.lines: dict[int, Hashable] = {}
 
-    def add(self, *accesses: str, kind: Kind = "call", line: str = "", **fields: Any) -> int:
+    def add(
+        self, *accesses: str, kind: Kind = "call", line: str = "", executed: int = 0, **fields: Any
+    ) -> int:
         number = len(self.rows) + 1
         row = ReportRow(number, 0, kind, "client", "fake", "", began=number, **fields)
         self.rows.append(row)
@@ -60,7 +62,7 @@ class Scene:
             verb, name, part, *_ = *access.split(), "", ""
             succeeded = {"W": False, "R": False}.get(verb, True)
             own = DataAccess(subject(name), verb.lower() == "w", part, succeeded)
-            self.accesses.append(OrderedAccess(number, row, own))
+            self.accesses.append(OrderedAccess(executed or number, row, own))
         if line:
             self.lines[number] = line
         return number
@@ -189,6 +191,15 @@ def test_the_last_write_before_the_read_was_read(scene: Scene) -> None:
     scene.add("w key:a")
     assert scene.marks("key:a", until=until).writers == {last}
     assert scene.marks("key:a", until=until, is_read=False).writers == set()
+
+
+@pytest.mark.parametrize(("executed", "is_read"), [(7, True), (12, False)])
+def test_a_write_that_waited_was_read_if_it_was_executed_before_the_look(
+    scene: Scene, executed: int, is_read: bool
+) -> None:
+    write = scene.add("w key:a", executed=executed)
+    marks = scene.marks("key:a", looks=("kv_server.value('a')",), until=8)
+    assert marks.writers == ({write} if is_read else set())
 
 
 def test_a_write_of_the_whole_value_replaces_its_parts(scene: Scene) -> None:

@@ -534,6 +534,23 @@ def test_an_interruption_comes_before_the_command_that_waited_for_it(
     assert read(report(cloud, fail)) == ["SET a stale"]
 
 
+def test_a_look_after_a_write_that_had_waited_for_an_interruption(
+    cloud: Cloud, kv: KVServer
+) -> None:
+    client = redis.Redis.from_url(kv.database_url)
+    with kv.between(("GET", "SET"), run=["GET", "b"]):
+        client.get("b")
+        client.set("n", "1")
+
+    def fail() -> None:
+        assert kv.value("n") == "2"
+
+    result = report(cloud, fail)
+    assert read(result) == ["SET n 1"]
+    assert result.statement is not None
+    assert not result.statement.unwritten
+
+
 def test_of_a_namespace_only_the_vectors_that_a_query_returned_were_read(cloud: Cloud) -> None:
     client = cloud.vector_index(dimension=2).client()
     for name, vector in (("tea", [1.0, 0.0]), ("cup", [0.0, 1.0])):
