@@ -150,7 +150,7 @@ class DeliveryFunctions:
     """The data that a delivery read and wrote, given its row."""
     received: Callable[[Iterable[Entry]], Mapping[int, Event]] = lambda entries: {}
     """The attempts that fakes of the cloud received, by the numbers of their calls."""
-    subjects: Callable[[Call], Iterable[ReportSubject]] = _nothing
+    subjects: Callable[[Call, Lookups], Iterable[ReportSubject]] = _nothing
     """What a call to any fake is about if it is a delivery."""
     exchanges: Callable[[Any], Iterable[tuple[int, Exchanged]]] = _nothing
     """What the recent attempts of a fake sent and received, with the number at which each began."""

@@ -15,14 +15,14 @@ from typing import Any
 from ..cloud.base import BaseCloud, context_of
 from ..cloud.fake import Fake, core_of
 from ..core.calls import Action, Call, Entry, Event
-from ..core.errors import describe_error, report_hook_failure
 from ..core.violations import Violation, without_message
 from .accesses import OrderedAccess
 from .asserted import UnequalValues
-from .calls import calls_in
+from .calls import calls_in, collected
 from .contract import functions_of
 from .lookups import Lookups, records_of
-from .model import Finding, Marks, ReadByStatement, ReportRow, ReportSubject
+from .model import Finding, Marks, ReportRow, ReportSubject
+from .reading import ReadByStatement
 
 MOST_UNFINISHED = 4
 """Maximum number of findings about unfinished work; further ones are only counted."""
@@ -41,12 +41,7 @@ def find(test: ObservedTest, errors: list[str]) -> list[Finding]:
     ]  # fmt: skip
     detectors.append(partial(clock_frozen, test))
     for detector in detectors:
-        try:
-            findings += detector()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            errors.append(f"{detector.func.__name__} failed: {describe_error(error)}")
+        findings += collected(f"{detector.func.__name__} failed", errors, detector)
     findings.sort(key=lambda finding: -max(finding.rows, default=0))
     return _once(findings)
 
@@ -267,8 +262,10 @@ def unfinished(cloud: BaseCloud, lookups: Lookups, errors: list[str]) -> list[Fi
     """
     findings: list[Finding] = []
     for fake in context_of(cloud).fakes:
-        with report_hook_failure(f"{fake.name}: what waits cannot be shown", errors.append):
-            findings += functions_of(fake.service).unfinished(fake, lookups)
+        read = functions_of(fake.service).unfinished
+        findings += collected(
+            f"{fake.name}: what waits cannot be shown", errors, read, fake, lookups
+        )
     if (more := len(findings) - MOST_UNFINISHED) > 0:
         findings[MOST_UNFINISHED:] = [Finding("more", values={"count": more})]
     return findings

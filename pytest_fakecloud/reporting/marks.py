@@ -13,7 +13,8 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 from .accesses import OrderedAccess
-from .model import Marks, ReadByStatement, ReportRow, ReportSubject
+from .model import Marks, ReportRow, ReportSubject
+from .reading import ReadByStatement
 
 
 def marks_of_rows(

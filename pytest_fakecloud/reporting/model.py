@@ -241,64 +241,6 @@ class Sought:
         return self.has(access.subject) and (not self.part or access.part in ("", self.part))
 
 
-StatementKind: TypeAlias = Literal["looked", "called", "changed", "compared", "last_call"]
-"""How it was found what a failing statement read.
-
-``looked``: it looked at the data of a fake. ``called``: it compared what calls of the application had
-read or written. ``changed``: it compared an object of the process, such as a list, that a function
-changed which received deliveries or made calls. ``compared``: the runner of a test in another process
-named the data, or sent values that rows returned or wrote. ``last_call``: none of these, so it is the
-last call.
-"""
-UnwrittenKind: TypeAlias = Literal["never", "later"]
-"""Why no row wrote data that a failing statement read: none did, or only after the statement."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadByStatement:
-    """What the failing statement read."""
-
-    kind: StatementKind
-    sought: tuple[Sought, ...]
-    place: Place | None = None
-    """The line of the statement."""
-    looks: tuple[str, ...] = ()
-    """The methods with which it looked at data."""
-    rows: tuple[int, ...] = ()
-    """The calls or deliveries whose results it compared."""
-    by: tuple[str, ...] = ()
-    """The functions that changed what it compared."""
-    until: Mapping[Sought, JournalNumber] = field(default_factory=dict)
-    """The last read of each."""
-    earlier: tuple[Sought, ...] = ()
-    """What only equal requests before had read."""
-    is_read: bool = True
-    """Whether the calls read data, unlike calls that only wrote."""
-    is_of_statement: bool = True
-    """Whether a statement failed, unlike in a test that passed with strict-mode violations."""
-    unwritten: Mapping[Sought, UnwrittenKind] = field(default_factory=dict)
-    """The data that no row wrote."""
-
-    @property
-    def has_value(self) -> bool:
-        """Whether it read values, and not only what calls wrote."""
-        return self.kind != "last_call" and bool(self.looks or self.is_read)
-
-    def covers(self, access: DataAccess) -> bool:
-        return any(sought.covers(access) for sought in self.sought)
-
-    def read_until(self, access: DataAccess) -> JournalNumber:
-        """Return when the data of an access was read last.
-
-        A query reads the parts that it returns, although all parts of the subject determine which.
-        """
-        covering = [sought for sought in self.sought if sought.covers(access)]
-        if access.subject.kind.parts_have_ids:
-            parts = {sought.part for sought in self.sought if sought.has(access.subject)}
-            covering = [sought for sought in covering if sought.part or parts == {""}]
-        return max((self.until.get(sought, 0) for sought in covering), default=0)
-
-
 Mark: TypeAlias = Literal["touched", "linked", "refused"]
 """What a row has to do with a failure (see `marks_of_rows()`)."""
 

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from ..cloud.base import BaseCloud, context_of
-from ..core.errors import report_hook_failure
 from ..process.applications import ServedRequest
 from .accesses import OrderedAccess, ordered_accesses
 from .asserted import UnequalValues
@@ -18,7 +17,8 @@ from .findings import MOST_FINDINGS, ObservedTest, concerning, find, unfinished,
 from .lookups import Background, Lookups, lookups_of, records_of
 from .marks import marks_of_rows
 from .mask import Mask
-from .model import Finding, Marks, ReadByStatement, ReportRow
+from .model import Finding, Marks, ReportRow
+from .reading import ReadByStatement
 from .rows import rows
 from .select import selected
 from .statement import lines_of_test, places_of_rows, read_by_other_process, read_by_statement
@@ -88,19 +88,19 @@ def report_of(
     report_rows: list[ReportRow] = []
     findings: list[Finding] = []
     unfinished_findings: list[Finding] = []
-    with report_hook_failure("the lookups failed", errors.append):
+    with contained("the lookups failed", errors):
         lookups = lookups_of(cloud, list(cloud.journal.entries), mask)
         errors += lookups.errors
         lookups = replace(lookups, errors=errors)
         lookups = replace(lookups, background=_background(cloud, lookups))
-    with report_hook_failure("the calls cannot be shown", errors.append):
+    with contained("the calls cannot be shown", errors):
         report_rows = rows(cloud, served=served, lookups=lookups, mask=mask)
     test_data = ObservedTest(cloud, lookups, report_rows, idle_s, raised, compared)
-    with report_hook_failure("the findings failed", errors.append):
+    with contained("the findings failed", errors):
         # A detector sees what is not masked.
         findings = list(map(masked, find(test_data, errors)))
     statement, marks, accesses = None, Marks(), list[OrderedAccess]()
-    with report_hook_failure("what the rows accessed cannot be shown", errors.append):
+    with contained("what the rows accessed cannot be shown", errors):
         accesses = ordered_accesses(report_rows, lookups)
         if raised is not None:
             statement = read_by_statement(test_data, accesses)
@@ -108,10 +108,10 @@ def report_of(
             statement = read_by_other_process(test_data, accesses, read)
         lines = lines_of_test(places_of_rows(records_of(cloud), report_rows))
         marks = marks_of_rows(report_rows, accesses, statement, lines)
-    with report_hook_failure("what is unfinished cannot be shown", errors.append):
+    with contained("what is unfinished cannot be shown", errors):
         unfinished_findings = unfinished(cloud, lookups, errors)
     found_violations: list[Finding] = []
-    with report_hook_failure("the violations cannot be shown", errors.append):
+    with contained("the violations cannot be shown", errors):
         found_violations += map(masked, violations(cloud))
     shared, closed = context_of(cloud), context_of(cloud).closed_addresses.items()
     if statement is not None:

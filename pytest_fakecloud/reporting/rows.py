@@ -27,7 +27,7 @@ from ..core.frames import CodePlace, place_at
 from ..core.recorder import CallStack, SharedRecords
 from ..process.applications import ServedRequest
 from .asserted import application_places
-from .calls import contained, events_in, has_full_answer
+from .calls import collected, contained, events_in, has_full_answer
 from .contract import functions_of
 from .lookups import Lookups, records_of
 from .mask import Mask
@@ -171,15 +171,10 @@ class _Builder:
             functions, is_call = functions_of(entry.service), isinstance(entry, Call)
             group: Any = functions.calls if is_call else functions.events
             group = functions.actions if isinstance(entry, Action) else group
-            readers: list[tuple[Any, tuple[object, ...]]] = [
-                (group.subjects, (entry, self._lookups))
-            ]
-            if is_call:
-                readers += [(deliveries.subjects, (entry,)) for deliveries in self._deliveries]
-            for read, arguments in readers:
+            readers = [group.subjects, *[own.subjects for own in self._deliveries if is_call]]
+            for read in readers:
                 failed = f"what a row of {entry.fake} is about cannot be shown"
-                with contained(failed, self._lookups.errors, entry):
-                    subjects += read(*arguments)
+                subjects += collected(failed, self._lookups.errors, read, entry, self._lookups)
         return tuple(dict.fromkeys(subjects))
 
     def _call_row(self, call: Call) -> ReportRow:

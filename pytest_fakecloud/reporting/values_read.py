@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from .accesses import OrderedAccess
-from .calls import contained, has_full_answer
-from .contract import CommandExchange, functions_of
+from .calls import collected, has_full_answer
+from .contract import functions_of
 from .lookups import Lookups
 from .model import DataAccess, JournalNumber, ReportRow, Sought
 from .values import decoded, parsed
@@ -131,11 +131,8 @@ class _Values:
         accesses = [ordered.access for ordered in self._accesses[row.number]]
         commands_of = functions_of(row.service).protocol.commands
         if commands_of is not None and call is not None:
-            commands: list[CommandExchange] = []
-            failed = f"commands of {row.peer} cannot be compared"
-            with contained(failed, self._lookups.errors, call):
-                commands += commands_of(call, self._lookups)
-            for command in commands:
+            failed, lookups = f"commands of {row.peer} cannot be compared", self._lookups
+            for command in collected(failed, lookups.errors, commands_of, call, lookups):
                 yield Exchange(command.words[1:], [command.result], command.accesses)
         elif call is not None:
             returned = _content(call.response_body) if has_full_answer(call) else ()

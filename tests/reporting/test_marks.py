@@ -22,11 +22,11 @@ from pytest_fakecloud.reporting.model import (
     DataAccess,
     Kind,
     Marks,
-    ReadByStatement,
     ReportRow,
     ReportSubject,
     Sought,
 )
+from pytest_fakecloud.reporting.reading import ReadByCalls
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.vector.report.accesses import NAMESPACE
 
@@ -71,7 +71,7 @@ class Scene:
         every = tuple(Sought(subject(name), part) for name, _, part in
                       (text.partition(" ") for text in sought))  # fmt: skip
         until = dict.fromkeys(every, fields.pop("until", 1_000))
-        found = ReadByStatement("called", every, until=until, **fields)
+        found = ReadByCalls(sought=every, until=until, **fields)
         return marks_of_rows(self.rows, self.accesses, found, self.lines)
 
 
@@ -198,7 +198,7 @@ def test_a_write_that_waited_was_read_if_it_was_executed_before_the_look(
     scene: Scene, executed: int, is_read: bool
 ) -> None:
     write = scene.add("w key:a", executed=executed)
-    marks = scene.marks("key:a", looks=("kv_server.value('a')",), until=8)
+    marks = scene.marks("key:a", until=8)
     assert marks.writers == ({write} if is_read else set())
 
 

@@ -21,7 +21,7 @@ from pytest_fakecloud.core.exits import Exits
 from pytest_fakecloud.core.statements import handler_at, source_at
 from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
-from pytest_fakecloud.reporting.model import ReadByStatement
+from pytest_fakecloud.reporting.reading import ReadByStatement
 from pytest_fakecloud.reporting.report import Report, report_of
 from pytest_fakecloud.reporting.text import text
 from pytest_fakecloud.reporting.wording import describe, headline, statement_text

@@ -36,7 +36,7 @@ def accesses(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[DataAcc
         yield DataAccess(callback, True, lookups.short(read[0]), row.ok or None)
 
 
-def subjects(call: Call) -> Iterator[ReportSubject]:
+def subjects(call: Call, lookups: Lookups) -> Iterator[ReportSubject]:
     """Yield the message whose delivery a call to any fake is."""
     if message_id := call.request_headers.get(_MESSAGE_HEADER):
         yield ReportSubject(MESSAGE, message_id, call.fake)
