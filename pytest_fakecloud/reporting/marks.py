@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 from .accesses import OrderedAccess
-from .model import Marks, ReportRow, ReportSubject
+from .model import JournalNumber, Marks, ReportRow, ReportSubject
 from .reading import ReadByStatement
 
 
@@ -36,8 +36,13 @@ def marks_of_rows(
     effects = [row for row in rows if row.follows]
     touched.update(row.number for row in effects if row.follows in touched)
     reached.update(row.number for row in effects if row.follows in reached)
-    writers = frozenset(_writers(accesses, statement))
-    return Marks(frozenset(touched), frozenset(reached - touched), refused, writers)
+    return Marks(
+        touched=frozenset(touched),
+        linked=frozenset(reached - touched),
+        refused=refused,
+        writers=frozenset(_writers(accesses, statement)),
+        undone=_undone(accesses, statement),
+    )
 
 
 def _refused(rows: Iterable[ReportRow], accesses: Iterable[OrderedAccess]) -> Iterator[int]:
@@ -69,6 +74,28 @@ def _writers(accesses: Iterable[OrderedAccess], statement: ReadByStatement) -> I
                         if not subject.includes(data[0])}  # fmt: skip
             last[subject, part] = ordered.row.number
     yield from last.values()
+
+
+def _undone(accesses: Iterable[OrderedAccess], statement: ReadByStatement) -> JournalNumber:
+    """Return the last write of what a statement read that was refused, and which no effective one
+    followed.
+    """
+    refused: dict[tuple[ReportSubject, str], int] = {}
+    for ordered in accesses:
+        access, until = ordered.access, statement.read_until(ordered.access)
+        # Whatever a statement read of a message, a later request may be why there is no other one.
+        is_late = access.subject.kind.has_value and 0 < until < ordered.order
+        if not access.writes or is_late or not statement.covers(access):
+            continue
+        if access.succeeded is False:
+            refused[access.subject, access.part] = ordered.row.number
+            continue
+        for subject, part in list(refused):
+            if access.subject.includes(subject) and (
+                "" in (part, access.part) or part == access.part
+            ):
+                del refused[subject, part]
+    return max(refused.values(), default=0)
 
 
 class _Links:

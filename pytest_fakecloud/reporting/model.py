@@ -254,6 +254,8 @@ class Marks:
     refused: frozenset[int] = frozenset()
     writers: frozenset[int] = frozenset()
     """The rows that wrote the values which the failing statement read."""
+    undone: JournalNumber = 0
+    """The last write of what it read that was refused, if no later one was effective; 0 without one."""
 
     def of(self, number: int) -> tuple[Mark, ...]:
         kinds: tuple[tuple[Mark, frozenset[int]], ...] = (

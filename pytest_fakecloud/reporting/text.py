@@ -17,7 +17,7 @@ from .folding import FoldedRow
 from .model import Finding, ReportRow
 from .report import Report, report_of
 from .values import shortened
-from .wording import last_write, sentence, statement_text, violation
+from .wording import last_write, sentence, statement_text, undone_write, violation
 
 WIDTH = 80
 WIDE = 120
@@ -136,7 +136,7 @@ class _Writer:
             lines = _wrapped_code(text, "  ", self._width)
             if len(lines) <= most:
                 break
-        if written := last_write(self._report):
+        for written in filter(None, [last_write(self._report), undone_write(self._report)]):
             lines += _wrapped_code(f"{written[0].upper()}{written[1:]}", "  ", self._width)
         return lines
 

@@ -219,7 +219,7 @@ def statement_text(statement: ReadByStatement, lookups: Lookups, most: int = 4) 
 
 
 def headline(report: Report) -> str:
-    """Return what a failing statement read, and the last row that wrote it, for lists of failures."""
+    """Return what a failing statement read, and the last rows that wrote it, for lists of failures."""
     statement, lookups = report.statement, report.lookups
     if statement is None:
         return ""
@@ -228,7 +228,7 @@ def headline(report: Report) -> str:
                  if row.number in statement.rows]  # fmt: skip
     else:
         parts = [f"{statement.described(lookups, 4)}{unwritten_text(statement, lookups, 4)}"]
-        parts += filter(None, [last_write(report)])
+        parts += filter(None, [last_write(report), undone_write(report)])
     return visible(lookups.mask.text("; ".join(parts)))
 
 
@@ -245,6 +245,18 @@ def last_write(report: Report) -> str:
     if cause is not None and cause.kind in ("attempt", "request"):
         within = f" in {shortened(describe(cause, report.lookups).what, 100)}"
     return f"last written by {_in_short(written[-1], report.lookups, within)}"
+
+
+def undone_write(report: Report) -> str:
+    """Return the last write of what a failing statement read if it was refused; empty if it was not, or
+    if a finding may explain the value.
+    """
+    rows = [row for row in report.rows if row.number == report.marks.undone]
+    if not rows or report.findings:
+        return ""
+    which = "a later write" if report.marks.writers else "a write"
+    did = "did nothing" if rows[0].ok else "failed"
+    return f"{which} {did}: {_in_short(rows[0], report.lookups)}"
 
 
 def _in_short(row: ReportRow, lookups: Lookups, within: str = "") -> str:

@@ -202,6 +202,21 @@ def test_a_write_that_waited_was_read_if_it_was_executed_before_the_look(
     assert marks.writers == ({write} if is_read else set())
 
 
+@pytest.mark.parametrize(
+    ("accesses", "undone"),
+    [
+        (["W key:a"], 1), (["w key:a", "W key:a"], 2), (["W key:a", "w key:a"], 0),
+        (["W key:a f", "w key:a g"], 1), (["W key:a f", "w key:a"], 0), (["W key:a", "w key:a f"], 0),
+        (["W key:a", "w key:*"], 0), (["W key:b"], 0), (["R key:a"], 0),
+        (["w message:m", "W message:m"], 2), (["w key:a", "r key:a", "r key:a", "W key:a"], 0),
+    ],
+)  # fmt: skip
+def test_the_last_write_that_did_nothing(scene: Scene, accesses: list[str], undone: int) -> None:
+    for access in accesses:
+        scene.add(access)
+    assert scene.marks("key:a", "message:m", until=3).undone == undone
+
+
 def test_a_write_of_the_whole_value_replaces_its_parts(scene: Scene) -> None:
     first, second = scene.add("w key:h f"), scene.add("w key:h g")
     assert scene.marks("key:h").writers == {first, second}

@@ -688,6 +688,38 @@ def test_the_last_write_of_what_was_read_stands_before_the_rows(
     assert second.startswith("Last written by SET a newer <-- OK; test_statement.py:")
 
 
+@pytest.mark.parametrize("line", ["SETNX a 2", "SET a 2 NX", "LPUSH a 2", "EXEC"])
+def test_a_write_that_did_nothing_stands_before_the_rows(
+    cloud: Cloud, kv: KVServer, line: str
+) -> None:
+    client: Any = redis.Redis.from_url(kv.database_url)
+    kv.execute("SET", "a", "1")
+    if line == "EXEC":
+        with client.pipeline() as pipeline:
+            pipeline.watch("a", "c")
+            kv.execute("SET", "c", "1")
+            redis.Redis.from_url(kv.database_url).set("c", "2")
+            pipeline.multi()
+            pipeline.set("a", "2")
+            with suppress(redis.WatchError):
+                pipeline.execute()
+    else:
+        with suppress(redis.ResponseError):
+            client.execute_command(*line.split())
+
+    def fail() -> None:
+        assert kv.value("a") == "2"
+
+    result = report(cloud, fail)
+    (undone,) = [row for row in result.rows if row.number == result.marks.undone]
+    assert undone.operation == line.split()[0]
+    assert undone.number in result.marks.refused
+    if line == "EXEC":
+        watched = result.findings[0].values["watched"]
+        (change,) = [row for row in result.rows if row.number == watched["number"]]
+        assert (watched["key"], describe(change, result.lookups).what) == ("c", "SET c 2")
+
+
 def test_the_last_write_names_the_delivery_in_which_it_happened(
     cloud: Cloud, kv: KVServer, client: Redis
 ) -> None:
@@ -724,6 +756,6 @@ def test_the_mark_of_several_calls_in_a_line(
         assert client.get("a") == "other"
 
     shown = text(report(cloud, fail), width=140).splitlines()
-    [joined] = [line for line in shown if refused in line]
+    *_, joined = [line for line in shown if refused in line]
     assert joined.count("<--") > 1
     assert joined.startswith(mark)

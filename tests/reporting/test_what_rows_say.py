@@ -171,7 +171,8 @@ def test_records_before_the_start_of_a_group(cloud: Cloud, policy: str, answer: 
 # -- queue ---------------------------------------------------------------------------------------------
 
 
-def test_a_step_is_named_once_with_its_result(cloud: Cloud) -> None:
+@pytest.mark.parametrize(("result", "shown"), [(7, "7"), (None, "null")])
+def test_a_step_is_named_once_with_its_result(cloud: Cloud, result: object, shown: str) -> None:
     flask = pytest.importorskip("flask")
     queue = cloud.queue()
     app = flask.Flask("shop")
@@ -179,7 +180,7 @@ def test_a_step_is_named_once_with_its_result(cloud: Cloud) -> None:
 
     @Serve(app).route("/flow", url=url, qstash_client=queue.client(), receiver=None)
     def flow(context: Any) -> None:
-        context.run("price", lambda: 7)
+        context.run("price", lambda: result)
 
     queue.destinations.wsgi("https://shop.example.com", app)
     queue.publish(url, json={})
@@ -189,7 +190,7 @@ def test_a_step_is_named_once_with_its_result(cloud: Cloud) -> None:
             for words in [describe(row, report.lookups)]]  # fmt: skip
     named = [row for row in rows if '"price"' in row and "after step" not in row]
     assert len(named) == 1
-    assert 'step 1 "price" (Run) result 7' in named[0]
+    assert f'step 1 "price" (Run) result {shown}' in named[0]
 
 
 def test_ids_that_an_application_stored_are_short(cloud: Cloud) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...core.calls import Action, Arguments, Call, Event
-from ...reporting.calls import changed_items
+from ...reporting.calls import changed_items, has_full_answer
 from ...reporting.contract import CommandExchange
 from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind
@@ -15,12 +15,14 @@ from ..command_fields import keys_of
 from ..table import kinds
 from ..table.registry import spec_of
 from .calls import (
+    command_of,
     commands_of,
     executed_by,
     executed_by_test,
     hides_words,
     lines_of,
     loaded_keys,
+    result_of,
     word_of,
 )
 from .effects import did_something
@@ -38,6 +40,11 @@ def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
     for command in () if hides_words(call) else executed_by(call, lookups):
         accesses = _of_command(call.fake, command.words, command.answer)
         yield from map(_in_script, accesses) if command.in_script else accesses
+    if command_of(call) == "EXEC" and has_full_answer(call) and result_of(call) is None:
+        for step in lookups.grouped_calls.get(call.number, ()):
+            for name, *arguments in lines_of(step):
+                undone = {"error": "a watched key was changed"}
+                yield from _of_command(call.fake, [name.upper(), *arguments], undone)
 
 
 def _in_script(access: DataAccess) -> DataAccess:

@@ -120,8 +120,10 @@ def _whole_step(step: Mapping[str, Any]) -> str:
     parts = [step_text(step)]
     parts += [f"{word} {step[name]}" for word, name in (("until", "sleepUntil"), ("call", "callUrl"))
               if step.get(name)]  # fmt: skip
-    if step.get("out") not in (None, "null"):
-        parts.append(f"result {shortened(readable(str(step['out'])), 80)}")
+    # The other kinds of steps have no result of the application.
+    result = step.get("out")
+    if result not in (None, "null") or (step["stepType"] == "Run" and "out" in step):
+        parts.append(f"result {shortened(readable(str(result or 'null')), 80)}")
     return " ".join(parts)
 
 
@@ -165,7 +167,7 @@ def _created(result: Mapping[str, Any], call: Call, lookups: Lookups) -> str:
     message = result["messageId"]
     if not result.get("deduplicated"):
         return lookups.short(message)
-    return f"{call.status} deduplicated: {lookups.short(message)}"
+    return f"{call.status} deduplicated, taken for {lookups.short(message)}"
 
 
 def callback_summary(call: Call, lookups: Lookups) -> Summary | None:
