@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..cloud.services import imported, named
 from ..core.calls import Action, Arguments, Call, Entry, Event
-from .model import DataAccess, Finding, ReportRow, ReportSubject, Sentences, Sought, Summary
+from .model import DataAccess, Finding, ReportRow, Sentences, Sought, Summary
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
@@ -71,9 +71,9 @@ class CallFunctions:
     summary: Callable[[Call, Lookups], Summary | None]
     """The words of a request and its answer. None lets the row show the request as it is."""
     accesses: Callable[[Call, Lookups], Iterable[DataAccess]]
-    """The data that a call read and wrote, and whether it did something."""
-    subjects: Callable[[Call, Lookups], Iterable[ReportSubject]] = _nothing
-    """What a call is about: needed if the page should filter rows by it."""
+    """The data that a call read and wrote, whether it did something, and what it only `named()`, such as
+    a channel. The page filters rows by these subjects.
+    """
     may_wait: Callable[[Call], bool] = lambda call: False
     """Whether a call may have waited: needed if that depends on more than its route, of which
     ``lingers`` says it.
@@ -111,9 +111,9 @@ class EventFunctions:
     summary: Callable[[Event, Lookups], Summary | None] = _none
     """The words of an event. None lets the row show the kind and the text of the event."""
     accesses: Callable[[Event, Lookups], Iterable[DataAccess]] = _nothing
-    """The data that an event changed. If a call caused the event, its row accessed this data."""
-    subjects: Callable[[Event, Lookups], Iterable[ReportSubject]] = _nothing
-    """What an event, also a delivery, is about: needed if the page should filter rows by it."""
+    """The data that an event changed, and what it only names. If a call caused the event, its row
+    accessed this data.
+    """
     effect: Callable[[Event, Call | None, Lookups], str] = lambda event, call, lookups: ""
     """What an event adds to the row of its cause, empty if nothing: needed if events are recorded with
     what they are ``caused_by``.
@@ -130,8 +130,6 @@ class ActionFunctions:
     """The words of an action. None lets the row show the call of the method."""
     accesses: Callable[[Action, Lookups], Iterable[DataAccess]] = _nothing
     """The data that an action changed."""
-    subjects: Callable[[Action, Lookups], Iterable[ReportSubject]] = _nothing
-    """What an action is about: needed if the page should filter rows by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,8 +148,6 @@ class DeliveryFunctions:
     """The data that a delivery read and wrote, given its row."""
     received: Callable[[Iterable[Entry]], Mapping[int, Event]] = lambda entries: {}
     """The attempts that fakes of the cloud received, by the numbers of their calls."""
-    subjects: Callable[[Call, Lookups], Iterable[ReportSubject]] = _nothing
-    """What a call to any fake is about if it is a delivery."""
     exchanges: Callable[[Any], Iterable[tuple[int, Exchanged]]] = _nothing
     """What the recent attempts of a fake sent and received, with the number at which each began."""
     handlers: Callable[

@@ -135,7 +135,7 @@ class ReportRow:
     """The command or route of a call, the URL of a request, the kind of an event or action."""
     service: str = ""
     source: RowSource = RowSource()
-    subjects: tuple[ReportSubject, ...] = ()
+    accesses: tuple[DataAccess, ...] = ()
 
     # The answer to a call, a delivery or a request. An event and an action only have faults.
     status: int | None = None
@@ -168,6 +168,15 @@ class ReportRow:
     """The package that made a call of its own, such as a task queue."""
     same: object = None
     """Rows that differ only in time and attempt have equal values."""
+
+    @property
+    def subjects(self) -> tuple[ReportSubject, ...]:
+        """What the row is about: that of its accesses, each once."""
+        subjects = dict.fromkeys(access.subject for access in self.accesses)
+        return tuple(
+            subject for subject in subjects
+            if not subject.is_all and (subject.name or not subject.kind.has_id)
+        )  # fmt: skip
 
     @property
     def arguments(self) -> Sequence[str]:
@@ -209,10 +218,17 @@ class DataAccess:
     """
     returns_value: bool = False
     """Whether a write returned the value before it."""
+    is_named: bool = False
+    """Whether the subject was only named, and its data neither read nor written (see `named()`)."""
 
     @property
     def reads(self) -> bool:
         return self.returns_value or not self.writes
+
+
+def named(kind: SubjectKind, name: object, fake: str) -> DataAccess:
+    """Return what only tells which subject a row is about, and by whose id it is linked."""
+    return DataAccess(ReportSubject(kind, str(name), fake), False, succeeded=None, is_named=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ def report_of(
         findings = list(map(masked, find(test_data, errors)))
     statement, marks, accesses = None, Marks(), list[OrderedAccess]()
     with contained("what the rows accessed cannot be shown", errors):
-        accesses = ordered_accesses(report_rows, lookups)
+        accesses = ordered_accesses(report_rows)
         if raised is not None:
             statement = read_by_statement(test_data, accesses)
         elif read is not None:

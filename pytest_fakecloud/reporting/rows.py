@@ -26,22 +26,13 @@ from ..core.errors import describe_error
 from ..core.frames import CodePlace, place_at
 from ..core.recorder import CallStack, SharedRecords
 from ..process.applications import ServedRequest
+from .accesses import accesses_of
 from .asserted import application_places
-from .calls import collected, contained, events_in, has_full_answer
+from .calls import contained, events_in, has_full_answer
 from .contract import functions_of
 from .lookups import Lookups, records_of
 from .mask import Mask
-from .model import (
-    APPLICATION,
-    CLIENT,
-    CONSOLE,
-    TEST,
-    AppliedFault,
-    Place,
-    ReportRow,
-    ReportSubject,
-    RowSource,
-)
+from .model import APPLICATION, CLIENT, CONSOLE, TEST, AppliedFault, Place, ReportRow, RowSource
 from .values import parts_of_url
 
 _VOLATILE = {"began", "alone", "number", "traceback", "exception"}
@@ -70,7 +61,7 @@ def rows(
     if entries is None:
         report_rows += map(builder.action_row, records_of(cloud).actions)
     report_rows += _served_rows(served, report_rows, source, mask)
-    return _nested(report_rows)
+    return _nested([replace(row, accesses=accesses_of(row, lookups)) for row in report_rows])
 
 
 # -- order -----------------------------------------------------------------------------------------
@@ -164,19 +155,6 @@ class _Builder:
                 entry_rows.append(failed)
         return entry_rows
 
-    def _subjects(self, *entries: Entry) -> tuple[ReportSubject, ...]:
-        """Return the subjects of the entries of a row, without repetitions."""
-        subjects: list[ReportSubject] = []
-        for entry in entries:
-            functions, is_call = functions_of(entry.service), isinstance(entry, Call)
-            group: Any = functions.calls if is_call else functions.events
-            group = functions.actions if isinstance(entry, Action) else group
-            readers = [group.subjects, *[own.subjects for own in self._deliveries if is_call]]
-            for read in readers:
-                failed = f"what a row of {entry.fake} is about cannot be shown"
-                subjects += collected(failed, self._lookups.errors, read, entry, self._lookups)
-        return tuple(dict.fromkeys(subjects))
-
     def _call_row(self, call: Call) -> ReportRow:
         masked, faults = self._mask.call(call), _faults_of(call)
         again_of = self._from_console.get(call.number)
@@ -191,7 +169,7 @@ class _Builder:
             _row_for(call), source=RowSource(call=masked), kind="call",
             actor=CLIENT if again_of is None else CONSOLE,
             operation=_operation(masked, masked.facts.get("command")),
-            subjects=self._subjects(masked, *steps), status=call.status, outcome=call.outcome,
+            status=call.status, outcome=call.outcome,
             ok=is_streamed or has_full_answer(call), faults=faults,
             where=_place_of(self._places.get(call.number, ())),
             library=_library_of(self._stacks.get(call.number), call.service),
@@ -202,12 +180,11 @@ class _Builder:
         attempt = self._received.get(call.number)
         if attempt is None:
             return row
-        masked_attempt = self._mask.event(attempt)
         return replace(
             row, kind="attempt", actor=attempt.fake, faults=faults or _faults_of_attempt(attempt),
             began=min(call.number, began(attempt)), ended=row.ended or _ended(attempt),
-            attempt=_count_of(attempt), source=RowSource(call=masked, delivery=masked_attempt),
-            subjects=self._subjects(masked, *steps, masked_attempt),
+            attempt=_count_of(attempt),
+            source=RowSource(call=masked, delivery=self._mask.event(attempt)),
         )  # fmt: skip
 
     def _event_row(self, event: Event) -> ReportRow:
@@ -217,7 +194,6 @@ class _Builder:
         row = replace(
             _row_for(event), source=RowSource(event=masked), operation=event.kind,
             faults=_faults_of_attempt(event),
-            subjects=self._subjects(masked),
             began=began(event), ended=_ended(event), same=(masked.text, repr(details)),
         )  # fmt: skip
         if event.kind != "attempt":
@@ -240,7 +216,7 @@ class _Builder:
         where = masked.data["where"]
         return replace(
             _row_for(action), source=RowSource(action=masked), kind="action", actor=TEST,
-            operation=action.kind, subjects=self._subjects(masked), where=where and Place(**where),
+            operation=action.kind, where=where and Place(**where),
             same=(action.kind, repr(details), tuple(words)),
         )  # fmt: skip
 

@@ -25,6 +25,7 @@ from pytest_fakecloud.reporting.model import (
     ReportRow,
     ReportSubject,
     Sought,
+    named,
 )
 from pytest_fakecloud.reporting.reading import ReadByCalls
 from pytest_fakecloud.reporting.report import report_of
@@ -53,12 +54,12 @@ class Scene:
         self.lines: dict[int, Hashable] = {}
 
     def add(
-        self, *accesses: str, kind: Kind = "call", line: str = "", executed: int = 0, **fields: Any
+        self, *texts: str, kind: Kind = "call", line: str = "", executed: int = 0, **fields: Any
     ) -> int:
         number = len(self.rows) + 1
         row = ReportRow(number, 0, kind, "client", "fake", "", began=number, **fields)
         self.rows.append(row)
-        for access in accesses:
+        for access in texts:
             verb, name, part, *_ = *access.split(), "", ""
             succeeded = {"W": False, "R": False}.get(verb, True)
             own = DataAccess(subject(name), verb.lower() == "w", part, succeeded)
@@ -124,9 +125,9 @@ def test_rows_with_the_id_of_a_linked_row_are_linked(scene: Scene, first: str, s
 
 
 def test_subjects_of_rows_are_ids_whichever_fake_names_them(scene: Scene) -> None:
-    named = scene.add(subjects=(ReportSubject(MESSAGE, "m", "other"),))
+    other = scene.add(accesses=(named(MESSAGE, "m", "other"),))
     direct = scene.add("r key:a", "w message:m")
-    assert scene.marks("key:a") == Marks(frozenset({direct}), frozenset({named}))
+    assert scene.marks("key:a") == Marks(frozenset({direct}), frozenset({other}))
 
 
 @pytest.mark.parametrize("kind", ["attempt", "request"])

@@ -10,7 +10,7 @@ from ...core.calls import Action, Arguments, Call, Event
 from ...reporting.calls import changed_items, has_full_answer
 from ...reporting.contract import CommandExchange
 from ...reporting.lookups import Lookups
-from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind
+from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind, named
 from ..command_fields import keys_of
 from ..table import kinds
 from ..table.registry import spec_of
@@ -45,6 +45,20 @@ def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
             for name, *arguments in lines_of(step):
                 undone = {"error": "a watched key was changed"}
                 yield from _of_command(call.fake, [name.upper(), *arguments], undone)
+    for own_call in (*lookups.grouped_calls.get(call.number, ()), call):
+        yield from _named_by(own_call)
+
+
+def _named_by(call: Call) -> Iterator[DataAccess]:
+    """Yield the keys and channels in the commands of a call, whether it executed them or not."""
+    for line in lines_of(call):
+        name, *arguments = line
+        publishes = name.upper() in ("PUBLISH", "SPUBLISH")
+        if publishes or name.upper().endswith("SUBSCRIBE"):
+            channels = arguments[:1] if publishes else arguments
+            yield from (named(CHANNEL, channel, call.fake) for channel in channels)
+        else:
+            yield from (named(KEY, key, call.fake) for key in keys_of(line))
 
 
 def _in_script(access: DataAccess) -> DataAccess:
@@ -99,30 +113,18 @@ def of_action(action: Action, lookups: Lookups) -> Iterator[DataAccess]:
         yield DataAccess(ReportSubject(KEY, key, action.fake), True)
 
 
-def subjects_of_call(call: Call, lookups: Lookups) -> Iterator[ReportSubject]:
-    """Yield the keys and channels of a call."""
-    for line in lines_of(call):
-        name, *arguments = line
-        if name.upper() in ("PUBLISH", "SPUBLISH"):
-            yield from (ReportSubject(CHANNEL, channel, call.fake) for channel in arguments[:1])
-        elif name.upper().endswith("SUBSCRIBE"):
-            yield from (ReportSubject(CHANNEL, channel, call.fake) for channel in arguments)
-        else:
-            yield from (ReportSubject(KEY, key, call.fake) for key in keys_of(line))
-
-
-def subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]:
+def of_event(event: Event, lookups: Lookups) -> Iterator[DataAccess]:
     """Yield the keys that an event without a call changed."""
     for section, item in changed_items(event):
         if section == "keys":
-            yield ReportSubject(KEY, item, event.fake)
+            yield named(KEY, item, event.fake)
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     """Return the data that a method of the fake looked at."""
-    positional, named = arguments
+    positional, by_name = arguments
     pattern = ""
     if method in ("contents", "keys"):
-        pattern = word_of([*positional, named.get("pattern", "*")][0])
-    key = pattern or word_of([*positional, named.get("key", "")][0])
+        pattern = word_of([*positional, by_name.get("pattern", "*")][0])
+    key = pattern or word_of([*positional, by_name.get("key", "")][0])
     return [Sought(ReportSubject(KEY, key, fake.name), pattern=pattern)]

@@ -10,7 +10,7 @@ from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportRow, ReportSubject
 from ...reporting.values import parts_of_url
 from ..delivery.routes import AsgiRoute, FunctionRoute, WsgiRoute, parts_of
-from .accesses import CALLBACK, MESSAGE, RUN
+from .accesses import CALLBACK, MESSAGE, RUN, of_event
 from .steps import sent_steps
 
 _MESSAGE_HEADER = "Upstash-Message-Id"
@@ -19,6 +19,7 @@ _MESSAGE_HEADER = "Upstash-Message-Id"
 
 def accesses(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[DataAccess]:
     data = event.data
+    yield from of_event(event, lookups)
     message = ReportSubject(MESSAGE, str(data.get("message_id")), event.fake)
     yield DataAccess(message, True, "", row.ok or None)
     # The destination reads the body of the message, and that of the message that a callback is about.
@@ -34,12 +35,6 @@ def accesses(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[DataAcc
         # A capture has the name of the fake that received the callback.
         callback = ReportSubject(CALLBACK, row.peer, row.peer)
         yield DataAccess(callback, True, lookups.short(read[0]), row.ok or None)
-
-
-def subjects(call: Call, lookups: Lookups) -> Iterator[ReportSubject]:
-    """Yield the message whose delivery a call to any fake is."""
-    if message_id := call.request_headers.get(_MESSAGE_HEADER):
-        yield ReportSubject(MESSAGE, message_id, call.fake)
 
 
 def received(entries: Iterable[Entry]) -> dict[int, Event]:
