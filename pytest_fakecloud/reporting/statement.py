@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..core.calls import Arguments
 from ..core.frames import CodePlace
+from ..core.functions import codes_of_application
 from ..core.recorder import Look, SharedRecords
 from .accesses import OrderedAccess
 from .asserted import (
@@ -18,7 +19,6 @@ from .asserted import (
     LineGroup,
     application_places,
     changing,
-    codes_of_application,
     failed_statements,
     has_failed_statement,
     latest,
