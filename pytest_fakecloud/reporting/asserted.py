@@ -44,7 +44,7 @@ class UnequalValues(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LineGroup:
+class CodeGroup:
     """Lines that are equally close to a failing statement, and the functions that it calls."""
 
     spans: tuple[Span, ...]
@@ -62,7 +62,7 @@ class FailedStatement:
     """A statement that was running when the test failed, with its ``groups`` of lines, closest first."""
 
     place: Place
-    groups: tuple[LineGroup, ...]
+    groups: tuple[CodeGroup, ...]
     code: CodeType
     names: frozenset[str]
     """The names and attributes in its lines."""
@@ -111,7 +111,7 @@ def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> Fail
     function = next((node for node in reversed(path) if isinstance(node, FUNCTIONS)), tree_of(file))
     assert function is not None
     span = span_of(file, statement)
-    groups = [LineGroup((span,), _called(frame, expressions_of(statement)) - inner)]
+    groups = [CodeGroup((span,), _called(frame, expressions_of(statement)) - inner)]
     names, seen = _names(statement), {span}
     compared = _compared(statement)
     for _ in range(_LEVELS):
@@ -125,7 +125,7 @@ def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> Fail
         nodes = [spans[node_span] for node_span in new_spans]
         compared |= frozenset[str]().union(*map(_compared, nodes))
         called = frozenset[CodeType]().union(*(_called(frame, expressions_of(n)) for n in nodes))
-        groups.append(LineGroup(tuple(new_spans), called - inner))
+        groups.append(CodeGroup(tuple(new_spans), called - inner))
         names = set[str]().union(*map(_names, nodes))
     repeats = any(isinstance(node, _REPEATING) for node in ast.walk(statement))
     place = Place(file, line, frame.f_code.co_name)
@@ -149,7 +149,7 @@ def _compared(statement: ast.stmt) -> frozenset[str]:
 
 def changing(
     statement: FailedStatement, codes: Iterable[CodeType], handlers: Iterable[CodeType] = ()
-) -> LineGroup:
+) -> CodeGroup:
     """Return the functions among ``codes`` that change what a failed statement compares, such as a
     list of the application, and the lines of the statement's own function that do. ``handlers`` may
     also change it by a function of the same file that they call.
@@ -163,7 +163,7 @@ def changing(
             spans += [span_of(code.co_filename, change) for change in changes]
         elif changes_any(code, statement.names, also_called=code in handlers):
             functions.add(code)
-    return LineGroup(tuple(spans), frozenset(functions))
+    return CodeGroup(tuple(spans), frozenset(functions))
 
 
 def _called(frame: FrameType, expressions: Iterable[ast.AST]) -> frozenset[CodeType]:
@@ -188,7 +188,7 @@ def _function(node: ast.expr, names: Mapping[str, Any]) -> FunctionType | None:
     return value if is_application else None
 
 
-def latest(places: Sequence[CodePlace], group: LineGroup, *, repeats: bool) -> list[int]:
+def latest(places: Sequence[CodePlace], group: CodeGroup, *, repeats: bool) -> list[int]:
     """Return the indexes of the places in a group, those of the last run of its lines alone.
 
     Unless the statement ``repeats`` its looks, an earlier place of the same instruction is that of

@@ -21,10 +21,10 @@ def marks_of_rows(
     rows: Sequence[ReportRow],
     accesses: Sequence[OrderedAccess],
     statement: ReadByStatement | None,
-    lines: Mapping[int, Hashable],
+    places: Mapping[int, Hashable],
 ) -> Marks:
     """Return the marks of rows for what a statement read; without a statement, only of those that were
-    refused. ``lines`` are the lines of the test that called the application's functions, by the number
+    refused. ``places`` are those of the test that called the application's functions, by the number
     of the row that these made.
     """
     refused = frozenset(_refused(rows, accesses))
@@ -32,7 +32,7 @@ def marks_of_rows(
         return Marks(refused=refused)
     touched = {ordered.row.number for ordered in accesses if statement.covers(ordered.access)}
     touched.update(statement.rows)
-    reached = _Links(rows, accesses, lines).reached_from(touched)
+    reached = _Links(rows, accesses, places).reached_from(touched)
     effects = [row for row in rows if row.follows]
     touched.update(row.number for row in effects if row.follows in touched)
     reached.update(row.number for row in effects if row.follows in reached)
@@ -105,10 +105,10 @@ class _Links:
         self,
         rows: Sequence[ReportRow],
         accesses: Sequence[OrderedAccess],
-        lines: Mapping[int, Hashable],
+        places: Mapping[int, Hashable],
     ) -> None:
         self._rows = {row.number: row for row in rows}
-        self._activities = {row.number: self._activity(row, lines) for row in rows}
+        self._activities = {row.number: self._activity(row, places) for row in rows}
         self._members: defaultdict[Hashable, list[int]] = defaultdict(list)
         self._by_id: defaultdict[Hashable, set[int]] = defaultdict(set)
         self._ids: defaultdict[int, set[Hashable]] = defaultdict(set)
@@ -124,14 +124,14 @@ class _Links:
             if subject.kind.links_accesses and not subject.is_all:
                 self._by_subject[subject].add((ordered.row.number, ordered.access.writes))
 
-    def _activity(self, row: ReportRow, lines: Mapping[int, Hashable]) -> Hashable:
+    def _activity(self, row: ReportRow, places: Mapping[int, Hashable]) -> Hashable:
         """Return what all rows of one request, delivery or line of the test have in common."""
         if row.kind in ("attempt", "request"):
             return row.number
         cause = self._rows.get(row.cause)
         while cause is not None and cause.kind not in ("attempt", "request"):
             cause = self._rows.get(cause.cause)
-        return lines.get(row.number, row.number) if cause is None else cause.number
+        return places.get(row.number, row.number) if cause is None else cause.number
 
     def _add_id(self, number: int, subject: ReportSubject, part: str) -> None:
         data: Hashable = None

@@ -21,7 +21,7 @@ from .model import Finding, Marks, ReportRow
 from .reading import ReadByStatement
 from .rows import rows
 from .select import selected
-from .statement import lines_of_test, places_of_rows, read_by_other_process, read_by_statement
+from .statement import places_of_rows, places_of_test, read_by_other_process, read_by_statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,8 @@ def report_of(
             statement = read_by_statement(test_data, accesses)
         elif read is not None:
             statement = read_by_other_process(test_data, accesses, read)
-        lines = lines_of_test(places_of_rows(records_of(cloud), report_rows))
-        marks = marks_of_rows(report_rows, accesses, statement, lines)
+        places = places_of_test(places_of_rows(records_of(cloud), report_rows))
+        marks = marks_of_rows(report_rows, accesses, statement, places)
     with contained("what is unfinished cannot be shown", errors):
         unfinished_findings = unfinished(cloud, lookups, errors)
     found_violations: list[Finding] = []

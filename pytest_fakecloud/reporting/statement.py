@@ -15,8 +15,8 @@ from ..core.functions import codes_of_application
 from ..core.recorder import Look, SharedRecords
 from .accesses import OrderedAccess
 from .asserted import (
+    CodeGroup,
     FailedStatement,
-    LineGroup,
     application_places,
     changing,
     failed_statements,
@@ -92,8 +92,8 @@ def places_of_rows(
     return requests | places_of(records)
 
 
-def lines_of_test(places: Mapping[int, Sequence[CodePlace]]) -> dict[int, CodePlace]:
-    """Return the line of the test that called the application's functions which made each call. A call
+def places_of_test(places: Mapping[int, Sequence[CodePlace]]) -> dict[int, CodePlace]:
+    """Return the place in the test that called the application's functions which made each call. A call
     that the test made itself has none.
     """
     return {number: stack[-1] for number, stack in places.items() if len(stack) > 1}
@@ -250,7 +250,7 @@ class _Finder:
                     numbers.setdefault(code, []).extend(delivered)
         return numbers
 
-    def _made_from(self, group: LineGroup) -> tuple[int, ...]:
+    def _made_from(self, group: CodeGroup) -> tuple[int, ...]:
         """Return the numbers of the calls and requests that were made from lines or functions of a
         group, and of the calls that these requests made.
         """

@@ -12,7 +12,7 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Event
 from pytest_fakecloud.kv.report.accesses import KEY
-from pytest_fakecloud.reporting.folding import FoldedRow, alike, folded, merged, without_unlisted
+from pytest_fakecloud.reporting.folding import RowGroup, alike, folded, merged, without_unlisted
 from pytest_fakecloud.reporting.model import (
     AppliedFault,
     Finding,
@@ -33,7 +33,7 @@ def row(number: int, same: object = "", **more: Any) -> ReportRow:
 
 
 def counts(*rows: ReportRow) -> list[int]:
-    return [len(line.rows) for line in folded([FoldedRow((shown_row,)) for shown_row in rows])]
+    return [len(line.rows) for line in folded([RowGroup((shown_row,)) for shown_row in rows])]
 
 
 def test_attempts_are_folded_together_with_what_is_nested_in_them() -> None:
@@ -75,7 +75,7 @@ def test_an_event_is_part_of_the_call_it_results_from_unless_it_is_marked() -> N
 def test_rows_that_are_not_listed_are_counted_by_what_they_called() -> None:
     rows = [row(n, operation="SET" if n % 2 else "GET") for n in range(1, 10)]
     rows += [row(10, library="rq"), row(11, library="rq"), row(12)]
-    lines = list(without_unlisted([FoldedRow((own,)) for own in rows], {4, 12}))
+    lines = list(without_unlisted([RowGroup((own,)) for own in rows], {4, 12}))
     shown = [line if isinstance(line, str) else line.row.number for line in lines]
     assert shown == [
         "3 calls left out: kv SET (x2), kv GET", 4,
