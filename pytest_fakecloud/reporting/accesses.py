@@ -61,7 +61,6 @@ def _of_source(row: ReportRow, lookups: Lookups) -> Iterable[DataAccess]:
 
 
 def _of_delivery(row: ReportRow, lookups: Lookups) -> Iterable[DataAccess]:
-    delivery = row.source.delivery
-    if delivery is None:
+    if (delivery := row.source.delivery) is None:
         return ()
-    return functions_of(delivery.service).deliveries.accesses(row, delivery, lookups)
+    return functions_of(delivery.event.service).deliveries.accesses(row, delivery, lookups)

@@ -1,7 +1,4 @@
-"""What each group of rows shows in the timeline of a report, which `text` lays out.
-
-A group leaves out what the groups before it have shown.
-"""
+"""What each group of rows shows in a timeline, without what the groups before it have shown."""
 
 from __future__ import annotations
 

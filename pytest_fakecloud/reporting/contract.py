@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..cloud.services import imported, named
 from ..core.calls import Action, Arguments, Call, Entry, Event
-from .model import DataAccess, Finding, ReportRow, Sentences, Sought, Summary
+from .model import DataAccess, Delivery, Finding, ReportRow, Sentences, Sought, Summary
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
@@ -29,11 +29,13 @@ Detector: TypeAlias = "Callable[[ObservedTest, Any], Iterable[Finding]]"
 """A function that finds facts about a fake in the journal of a test."""
 
 
-class CommandExchange(NamedTuple):
-    """A command, its result, None without one, and what it accessed."""
+class Exchange(NamedTuple):
+    """The values that a command, a request or a delivery sent and got back, and the data that it
+    accessed.
+    """
 
-    words: Sequence[str]
-    result: Any
+    sent: Sequence[Any]
+    returned: Sequence[Any]
     accesses: Sequence[DataAccess]
 
 
@@ -90,7 +92,7 @@ class CallFunctions:
 class CommandFunctions:
     """The functions about calls that contain commands, in the body of a request or on a connection."""
 
-    commands: Callable[[Call, Lookups], Iterable[CommandExchange]] | None = None
+    commands: Callable[[Call, Lookups], Iterable[Exchange]] | None = None
     """The commands of a call: needed if a call can have several."""
     hides_body: Callable[[Call], bool] = lambda call: False
     """Whether the body of a request may contain a password at any place: needed if it can."""
@@ -144,7 +146,7 @@ class DeliveryFunctions:
     """The words of the row of an attempt, given the last of equal ones, and the words of the call if a
     fake received it.
     """
-    accesses: Callable[[ReportRow, Event, Lookups], Iterable[DataAccess]] = _nothing
+    accesses: Callable[[ReportRow, Delivery, Lookups], Iterable[DataAccess]] = _nothing
     """The data that a delivery read and wrote, given its row."""
     received: Callable[[Iterable[Entry]], Mapping[int, Event]] = lambda entries: {}
     """The attempts that fakes of the cloud received, by the numbers of their calls."""

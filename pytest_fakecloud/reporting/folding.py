@@ -1,6 +1,4 @@
-"""The rows of a report in groups: events are in the group of their call, repetitions in that of the
-first row, and rows that are not listed become one summary.
-"""
+"""The rows of a report in groups, such as a call with its events, or a row with its repetitions."""
 
 from __future__ import annotations
 

@@ -104,9 +104,8 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = N
         with contained("lookups failed", errors):
             if (function := functions_of(service).lookups) is not None:
                 contributed.append(function(cloud, entries, mask))
-    attempts: dict[int, Exchanged] = {}
-    with contained("what deliveries sent cannot be shown", errors):
-        attempts = exchanges_of(cloud)
+    failed = "what deliveries sent cannot be shown"
+    attempts = dict(collected(failed, errors, lambda: exchanges_of(cloud).items()))
 
     def of_all(name: str) -> dict[Any, Any]:
         return {

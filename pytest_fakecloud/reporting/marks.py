@@ -27,7 +27,10 @@ def marks_of_rows(
     refused. ``places`` are those of the test that called the application's functions, by the number
     of the row that these made.
     """
-    refused = frozenset(_refused(rows, accesses))
+    refused = frozenset([
+        *(row.number for row in rows if not row.ok or row.faults),
+        *(ordered.row.number for ordered in accesses if ordered.access.succeeded is False),
+    ])  # fmt: skip
     if statement is None:
         return Marks(refused=refused)
     touched = {ordered.row.number for ordered in accesses if statement.covers(ordered.access)}
@@ -43,15 +46,6 @@ def marks_of_rows(
         writers=frozenset(_writers(accesses, statement)),
         undone=_undone(accesses, statement),
     )
-
-
-def _refused(rows: Iterable[ReportRow], accesses: Iterable[OrderedAccess]) -> Iterator[int]:
-    for row in rows:
-        if not row.ok or row.faults:
-            yield row.number
-    for ordered in accesses:
-        if ordered.access.succeeded is False:
-            yield ordered.row.number
 
 
 def _writers(accesses: Iterable[OrderedAccess], statement: ReadByStatement) -> Iterator[int]:

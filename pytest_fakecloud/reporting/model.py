@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from ..core.calls import Action, Call, Event
+from ..core.calls import Action, Call, Event, began
 from ..process.applications import ServedRequest
 
 APPLICATION = "application"
@@ -103,6 +103,43 @@ class AppliedFault:
     moment: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A delivery attempt, read from its event. What is unknown is empty, 0 or None."""
+
+    event: Event
+    data: Mapping[str, Any]
+    """All details of the event; those that have no field here are only shown."""
+    kind: str
+    """``message``, or the kind of a callback."""
+    message_id: str
+    about: str
+    """The message that a callback is about."""
+    run: str
+    """The workflow run that the message belongs to."""
+    url: str
+    status: int | None
+    number: int | None
+    """How many attempts of the message there were, with this one."""
+    began: JournalNumber
+    ended: JournalNumber
+    """The number by which all its consequences had ended."""
+    faults: tuple[AppliedFault, ...]
+
+    @classmethod
+    def of(cls, event: Event) -> Delivery:
+        data = event.data
+        message_id, about, run, url = (
+            str(data.get(name) or "") for name in ("message_id", "about", "run", "url")
+        )
+        return cls(
+            event, data, str(data.get("message_kind", "message")), message_id, about, run, url,
+            data.get("status"), data.get("number"), began(event),
+            event.number if data.get("alone") is True else 0,
+            tuple(AppliedFault(str(kind), str(kind)) for kind in data.get("faults") or ()),
+        )  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowSource:
     """What a row was made from, masked: one of these by its kind, or both ``delivery`` and ``call`` for
@@ -110,8 +147,7 @@ class RowSource:
     """
 
     call: Call | None = None
-    delivery: Event | None = None
-    """The event of an attempt."""
+    delivery: Delivery | None = None
     request: ServedRequest | None = None
     event: Event | None = None
     action: Action | None = None

@@ -11,7 +11,7 @@ from ..cloud.base import BaseCloud, context_of
 from ..process.applications import ServedRequest
 from .accesses import OrderedAccess, ordered_accesses
 from .asserted import UnequalValues
-from .calls import contained
+from .calls import collected, contained
 from .contract import functions_of
 from .findings import MOST_FINDINGS, ObservedTest, concerning, find, unfinished, violations
 from .lookups import Background, Lookups, lookups_of, records_of
@@ -85,20 +85,16 @@ def report_of(
     masked = partial(_masked, mask=mask)
     errors = list(dict.fromkeys(records_of(cloud).failures))
     lookups = Lookups(mask=mask, errors=errors)
-    report_rows: list[ReportRow] = []
-    findings: list[Finding] = []
-    unfinished_findings: list[Finding] = []
     with contained("the lookups failed", errors):
         lookups = lookups_of(cloud, list(cloud.journal.entries), mask)
         errors += lookups.errors
         lookups = replace(lookups, errors=errors)
         lookups = replace(lookups, background=_background(cloud, lookups))
-    with contained("the calls cannot be shown", errors):
-        report_rows = rows(cloud, served=served, lookups=lookups, mask=mask)
+    read_rows = partial(rows, cloud, served=served, lookups=lookups, mask=mask)
+    report_rows = collected("the calls cannot be shown", errors, read_rows)
     test_data = ObservedTest(cloud, lookups, report_rows, idle_s, raised, compared)
-    with contained("the findings failed", errors):
-        # A detector sees what is not masked.
-        findings = list(map(masked, find(test_data, errors)))
+    # A detector sees what is not masked.
+    findings = list(map(masked, collected("the findings failed", errors, find, test_data, errors)))
     statement, marks, accesses = None, Marks(), list[OrderedAccess]()
     with contained("what the rows accessed cannot be shown", errors):
         accesses = ordered_accesses(report_rows)
@@ -108,11 +104,10 @@ def report_of(
             statement = read_by_other_process(test_data, accesses, read)
         places = places_of_test(places_of_rows(records_of(cloud), report_rows))
         marks = marks_of_rows(report_rows, accesses, statement, places)
-    with contained("what is unfinished cannot be shown", errors):
-        unfinished_findings = unfinished(cloud, lookups, errors)
-    found_violations: list[Finding] = []
-    with contained("the violations cannot be shown", errors):
-        found_violations += map(masked, violations(cloud))
+    unfinished_findings = collected(
+        "what is unfinished cannot be shown", errors, unfinished, cloud, lookups, errors
+    )
+    found_violations = collected("the violations cannot be shown", errors, violations, cloud)
     shared, closed = context_of(cloud), context_of(cloud).closed_addresses.items()
     if statement is not None:
         findings = concerning(statement, marks, report_rows, accesses, findings)
@@ -131,7 +126,7 @@ def report_of(
         rows=report_rows,
         findings=findings,
         unfinished=list(map(masked, unfinished_findings)),
-        violations=found_violations,
+        violations=list(map(masked, found_violations)),
         errors=list(dict.fromkeys(map(mask.text, errors))),
         hints=list(map(mask.text, hints)),
         log=mask.text(log),

@@ -32,7 +32,17 @@ from .calls import contained, events_in, has_full_answer
 from .contract import functions_of
 from .lookups import Lookups, records_of
 from .mask import Mask
-from .model import APPLICATION, CLIENT, CONSOLE, TEST, AppliedFault, Place, ReportRow, RowSource
+from .model import (
+    APPLICATION,
+    CLIENT,
+    CONSOLE,
+    TEST,
+    AppliedFault,
+    Delivery,
+    Place,
+    ReportRow,
+    RowSource,
+)
 from .values import parts_of_url
 
 _VOLATILE = {"began", "alone", "number", "traceback", "exception"}
@@ -128,12 +138,11 @@ class _Builder:
         self._names = {url: name for name, (_, url) in context_of(cloud).closed_addresses.items()}
         self._names.update((fake.url, fake.name) for fake in context_of(cloud).fakes)
         services = {fake.service for fake in cloud.fakes()} | {entry.service for entry in entries}
-        self._deliveries = [functions_of(service).deliveries for service in sorted(services)]
         self._received: dict[int, Event] = {}
         """The delivery attempts that fakes of the cloud received, by the numbers of their calls."""
-        for deliveries in self._deliveries:
+        for service in sorted(services):
             with contained("which calls are deliveries cannot be shown", lookups.errors):
-                self._received |= deliveries.received(entries)
+                self._received |= functions_of(service).deliveries.received(entries)
 
     def rows(self, entries: Iterable[Entry]) -> list[ReportRow]:
         """Return a row for each entry that is not shown in the row of another entry."""
@@ -180,11 +189,11 @@ class _Builder:
         attempt = self._received.get(call.number)
         if attempt is None:
             return row
+        delivery = Delivery.of(self._mask.event(attempt))
         return replace(
-            row, kind="attempt", actor=attempt.fake, faults=faults or _faults_of_attempt(attempt),
-            began=min(call.number, began(attempt)), ended=row.ended or _ended(attempt),
-            attempt=_count_of(attempt),
-            source=RowSource(call=masked, delivery=self._mask.event(attempt)),
+            row, kind="attempt", actor=attempt.fake, faults=faults or delivery.faults,
+            began=min(call.number, delivery.began), ended=row.ended or delivery.ended,
+            attempt=delivery.number or 0, source=RowSource(call=masked, delivery=delivery),
         )  # fmt: skip
 
     def _event_row(self, event: Event) -> ReportRow:
@@ -193,20 +202,20 @@ class _Builder:
         details = {name: value for name, value in masked.data.items() if name not in volatile}
         row = replace(
             _row_for(event), source=RowSource(event=masked), operation=event.kind,
-            faults=_faults_of_attempt(event),
-            began=began(event), ended=_ended(event), same=(masked.text, repr(details)),
+            same=(masked.text, repr(details)),
         )  # fmt: skip
         if event.kind != "attempt":
             return replace(row, actor=CONSOLE) if event.kind == "restored" else row
+        delivery = Delivery.of(masked)
         row = replace(
-            row, kind="attempt", attempt=_count_of(event), same=repr(details),
-            source=RowSource(delivery=masked),
+            row, kind="attempt", attempt=delivery.number or 0, same=repr(details),
+            source=RowSource(delivery=delivery), faults=delivery.faults,
+            began=delivery.began, ended=delivery.ended,
         )  # fmt: skip
-        if "url" not in event.data:
+        if not delivery.url:
             return row
-        url, status = str(masked.data["url"]), event.data.get("status")
-        parts, status = parts_of_url(url), status if isinstance(status, int) else None
-        peer = self._names.get(f"{parts.scheme}://{parts.netloc}", url)
+        parts, status = parts_of_url(delivery.url), delivery.status
+        peer = self._names.get(f"{parts.scheme}://{parts.netloc}", delivery.url)
         return replace(row, peer=peer, status=status, ok=200 <= (status or 0) < 300)
 
     def action_row(self, action: Action) -> ReportRow:
@@ -309,21 +318,11 @@ def _is_delivery_of(row: ReportRow, request: ServedRequest) -> bool:
     delivery = row.source.delivery
     if delivery is None or not row.attempt or not row.began < request.began < row.ended:
         return False
-    path = parts_of_url(str(delivery.data.get("url", ""))).path or "/"
+    path = parts_of_url(delivery.url).path or "/"
     return path.endswith(request.path)
 
 
 # -- details ---------------------------------------------------------------------------------------
-
-
-def _ended(event: Event) -> int:
-    """Return the number by which all consequences of an event had ended; 0 if it is unknown."""
-    return event.number if event.data.get("alone") is True else 0
-
-
-def _count_of(attempt: Event) -> int:
-    number = attempt.data.get("number")
-    return number if isinstance(number, int) else 0
 
 
 def _faults_of(call: Call) -> tuple[AppliedFault, ...]:
@@ -334,11 +333,6 @@ def _faults_of(call: Call) -> tuple[AppliedFault, ...]:
         )
         for fault in call.faults
     )
-
-
-def _faults_of_attempt(event: Event) -> tuple[AppliedFault, ...]:
-    kinds = event.data.get("faults") or ()
-    return tuple(AppliedFault(str(kind), str(kind)) for kind in kinds)
 
 
 def _operation(call: Call, commands: object) -> str:

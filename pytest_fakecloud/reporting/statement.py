@@ -240,7 +240,7 @@ class _Finder:
         numbers: dict[CodeType, list[int]] = {}
         for fake in self._fakes.values():
             rows = [row for row in self._rows.values()
-                    if (delivery := row.source.delivery) and delivery.fake == fake.name]  # fmt: skip
+                    if (own := row.source.delivery) and own.event.fake == fake.name]  # fmt: skip
             handlers = functions_of(fake.service).deliveries.handlers
             failed = f"what receives deliveries of {fake.name} cannot be shown"
             for functions, delivered in collected(

@@ -74,8 +74,8 @@ def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
         return Summary(f"this entry cannot be shown: {source.error}")
     if source.delivery is not None:
         received = None if source.call is None else _call(source.call, lookups)
-        summary = functions_of(source.delivery.service).deliveries.summary
-        default = received or Summary(str(source.delivery.data.get("url") or row.operation))
+        summary = functions_of(source.delivery.event.service).deliveries.summary
+        default = received or Summary(source.delivery.url or row.operation)
         return _of_service(summary, default, row, last, lookups, received)
     if source.call is not None:
         return _call(source.call, lookups)
@@ -186,7 +186,7 @@ class ShortUrls:
 
     def __init__(self, rows: Iterable[ReportRow]) -> None:
         sources = [row.source for row in rows]
-        urls = {str(source.delivery.data.get("url") or "") for source in sources if source.delivery}
+        urls = {source.delivery.url for source in sources if source.delivery}
         urls.update(str(source.call.facts.get("url") or "") for source in sources if source.call)
         ends = {url: f"…/{url.rpartition('/')[2]}" for url in urls if url.count("/") > 2}
         counts = Counter(ends.values())

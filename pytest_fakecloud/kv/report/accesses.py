@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core.calls import Action, Arguments, Call, Event
 from ...reporting.calls import changed_items, has_full_answer
-from ...reporting.contract import CommandExchange
+from ...reporting.contract import Exchange
 from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind, named
 from ..command_fields import keys_of
@@ -38,13 +38,13 @@ _RETURNS_VALUE = (kinds.TAKES | kinds.MOVES) - {"SMOVE"} | {
 
 def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
     for command in () if hides_words(call) else executed_by(call, lookups):
-        accesses = _of_command(call.fake, command.words, command.answer)
+        accesses = of_command(call.fake, command.words, command.answer)
         yield from map(_in_script, accesses) if command.in_script else accesses
     if command_of(call) == "EXEC" and has_full_answer(call) and result_of(call) is None:
         for step in lookups.grouped_calls.get(call.number, ()):
             for name, *arguments in lines_of(step):
                 undone = {"error": "a watched key was changed"}
-                yield from _of_command(call.fake, [name.upper(), *arguments], undone)
+                yield from of_command(call.fake, [name.upper(), *arguments], undone)
     for own_call in (*lookups.grouped_calls.get(call.number, ()), call):
         yield from _named_by(own_call)
 
@@ -67,14 +67,14 @@ def _in_script(access: DataAccess) -> DataAccess:
     return replace(access, succeeded=None) if is_missing else access
 
 
-def commands(call: Call, lookups: Lookups) -> Iterator[CommandExchange]:
-    """Yield each command of a call with its result, and what it accessed."""
+def commands(call: Call, lookups: Lookups) -> Iterator[Exchange]:
+    """Yield the arguments of each command of a call with its result, and what it accessed."""
     for words, answer in () if hides_words(call) else commands_of(call, lookups):
         result = answer.get("result") if isinstance(answer, dict) else None
-        yield CommandExchange(words, result, list(_of_command(call.fake, words, answer)))
+        yield Exchange(words[1:], [result], list(of_command(call.fake, words, answer)))
 
 
-def _of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess]:
+def of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess]:
     spec = spec_of(words)
     if spec is None or "@connection" in spec.categories:
         return
@@ -107,7 +107,7 @@ def _of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess
 
 def of_action(action: Action, lookups: Lookups) -> Iterator[DataAccess]:
     if words := executed_by_test(action):
-        for access in _of_command(action.fake, words, None):
+        for access in of_command(action.fake, words, None):
             yield replace(access, succeeded=True)
     for key in loaded_keys(action):
         yield DataAccess(ReportSubject(KEY, key, action.fake), True)

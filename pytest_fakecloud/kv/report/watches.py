@@ -8,8 +8,8 @@ from typing import NamedTuple
 from ...core.calls import Call
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
-from .accesses import commands
-from .calls import command_of, lines_of, result_of
+from .accesses import of_command
+from .calls import command_of, commands_of, lines_of, result_of
 
 
 class WatchedChange(NamedTuple):
@@ -36,12 +36,12 @@ def changes_of_watched(calls: Iterable[Call], lookups: Lookups) -> Mapping[int, 
         elif name in ("UNWATCH", "DISCARD", "EXEC"):
             keys = watched.pop(call.client, {})
             if name == "EXEC" and has_full_answer(call) and keys and result_of(call) is None:
-                found = [changes[key] for key in keys if key in changes]
-                found = [change for change in found if change.number > keys[change.key]]
+                found = [changes[key] for key in keys
+                         if key in changes and changes[key].number > keys[key]]  # fmt: skip
                 undone |= {call.number: max(found, key=lambda c: c.number)} if found else {}
-        for command in commands(call, lookups) if watched or name == "EXEC" else ():
-            for access in command.accesses:
+        for words, answer in commands_of(call, lookups) if watched or name == "EXEC" else ():
+            for access in of_command(call.fake, words, answer):
                 if access.writes and access.succeeded is not False:
                     key = access.subject.name
-                    changes[key] = WatchedChange(key, call.number, tuple(command.words))
+                    changes[key] = WatchedChange(key, call.number, tuple(words))
     return undone

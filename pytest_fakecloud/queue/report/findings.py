@@ -30,15 +30,15 @@ def _only_message(call: Call) -> tuple[Mapping[str, Any], str]:
 
 def wrong_signature(test: ObservedTest, queue: Any) -> Iterator[Finding]:
     """Find deliveries that the application rejected for their signature, with the reasons."""
-    for row, event in test.deliveries_of(queue):
-        signature = event.data.get("signature")
+    for row, delivery in test.deliveries_of(queue):
+        signature = delivery.data.get("signature")
         # The row of the attempt already shows a fault that changed the signature.
-        if not isinstance(signature, dict) or event.data.get("faults"):
+        if not isinstance(signature, dict) or delivery.faults:
             continue
         if reasons := _reasons(signature):
-            message = str(event.data.get("message_id"))
+            message = delivery.message_id
             subject = ReportSubject(MESSAGE, message, queue.name)
-            values = {"message": message, "status": event.data.get("status"), "reasons": reasons}
+            values = {"message": message, "status": delivery.status, "reasons": reasons}
             yield Finding("wrong_signature", queue.name, (row.number,), (subject,), values)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...cloud.base import BaseCloud
 from ...cloud.fake import core_of
-from ...core.calls import Call, Entry, Event
+from ...core.calls import Call, Entry, Event, began
 from ...core.errors import listed
 from ...reporting.calls import calls_in, events_in, executed_but_lost, has_full_answer
 from ...reporting.lookups import LONG_NAME, Exchanged, Lookups, ServiceLookups, abbreviated, tried
@@ -72,7 +72,7 @@ def named(message_id: object, lookups: Lookups) -> str:
 
 def schedule_of(event: Event, lookups: Lookups) -> str:
     """Return the ID of the schedule that created the message of an attempt; empty without one."""
-    attempt = lookups.attempts.get(event.data.get("began") or 0)
+    attempt = lookups.attempts.get(began(event))
     headers = {name.lower(): value for name, value in (attempt.headers if attempt else ())}
     return headers.get("upstash-schedule-id", "")
 
