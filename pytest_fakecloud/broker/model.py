@@ -177,6 +177,8 @@ class ConsumeRequest(NamedTuple):
     topics: Sequence[str]
     headers: Mapping[str, str]
     timeout_ms: int = 0
+    call: object = None
+    """What the events that it causes are recorded with as their cause."""
 
 
 def consumer_config(headers: Mapping[str, str], *, session_timeout_ms: int) -> ConsumerConfig:

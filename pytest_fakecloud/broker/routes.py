@@ -178,7 +178,7 @@ class BrokerApp(App):
 
     def _consume(self, request: Request, topics: list[str], fields: Fields) -> object:
         headers, timeout = self._consumer_headers(request), self._timeout(request, fields)
-        wanted = ConsumeRequest(*_instance(request), topics, headers, timeout)
+        wanted = ConsumeRequest(*_instance(request), topics, headers, timeout, request.call)
         records = self.engine.groups.consume(wanted)
         if self.faults:
             from .faults import reordered
@@ -198,11 +198,11 @@ class BrokerApp(App):
         """Fake ``/commit/GROUP/INSTANCE``; without offsets, commit all delivered records."""
         items = json_of(request.body)
         offsets = [item.position() for item in fields_in([] if items is None else items)]
-        self.engine.groups.commit(*_instance(request), offsets)
+        self.engine.groups.commit(*_instance(request), offsets, request.call)
         return SUCCESS
 
     def delete(self, request: Request) -> object:
-        self.engine.groups.delete(*_instance(request))
+        self.engine.groups.delete(*_instance(request), request.call)
         return SUCCESS
 
     # -- metadata --------------------------------------------------------------------------------

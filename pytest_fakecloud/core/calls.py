@@ -465,7 +465,8 @@ class Event:
     """
 
     __slots__ = (
-        "_names", "_values", "at_us", "ended_us", "fake", "kind", "number", "service", "text",
+        "_caused_by", "_names", "_values", "at_us", "ended_us", "fake", "kind", "number", "service",
+        "text",
     )  # fmt: skip
 
     def __init__(
@@ -479,10 +480,12 @@ class Event:
         names: tuple[str, ...] = (),
         values: tuple[Any, ...] = (),
         ended_us: int | None = None,
+        caused_by: Entry | None = None,
     ) -> None:
         self.number = number
         self.at_us = at_us
         self.ended_us = ended_us
+        self._caused_by = caused_by
         self.service = service
         self.fake = fake
         self.kind = kind
@@ -526,6 +529,16 @@ class Action(Event):
 
 
 Entry = Call | Event
+
+
+def caused_by(event: Event) -> Entry | None:
+    """Return the call or the event that caused an event; None if that was not recorded with it.
+
+    The call of a client whose event is that of a consumer group, for example::
+
+        consume -> join -> rebalance
+    """
+    return event._caused_by
 
 
 def on_connection(call: Call) -> bool:

@@ -82,7 +82,7 @@ class ScriptCommand(NamedTuple):
 
 class Look(NamedTuple):
     """A look of the test at the data of a fake: the method that it called, from which place, with
-    which arguments, and the number of the latest journal entry, action or change before it.
+    which arguments, and its number on the axis of the journal.
     """
 
     fake: str
@@ -405,14 +405,18 @@ class Recorder:
         *,
         at_us: int | None = None,
         ended_us: int | None = None,
+        caused_by: Entry | None = None,
         **data: object,
     ) -> Event:
+        """Add an event to the journal, with what ``caused_by`` it."""
         at_us = self.now_us() if at_us is None else at_us
         names, values = tuple(data), [*data.values()]
         names = _names_of_data.setdefault(names, names)
         while values and values[-1] is None:
             values.pop()
-        event = Event(0, at_us, self.service, self.fake, kind, text, names, tuple(values), ended_us)
+        event = Event(
+            0, at_us, self.service, self.fake, kind, text, names, tuple(values), ended_us, caused_by
+        )
         self._append(event)
         return event
 
@@ -438,11 +442,8 @@ class Recorder:
 
     def look(self, method: str, place: CodePlace, arguments: Arguments, fake: str = "") -> Look:
         """Return a look at a fake's data that happens now."""
-        entries = (self._parent or self).entries
-        # Copy the numbers, because other threads may act on a fake for the first time.
-        changes = list(self.shared.changed.values())
-        number = max(changes, default=0)
-        number = max(number, entries[-1].number) if entries else number
+        # A number of its own, because a call can be executed long after the number of its entry.
+        number = next(self.shared.numbers)
         return Look(fake or self.fake, method, place, arguments, number)
 
     def note_change(self, fake: str) -> None:

@@ -11,8 +11,8 @@ from types import CodeType, FrameType
 from typing import NamedTuple
 
 from ..cloud.base import BaseCloud, context_of
+from ..core.functions import codes_of
 from ..core.libraries import is_library
-from ..reporting.asserted import codes_of
 from .inspection import place_in, trees
 
 _PIPELINE = re.compile(rb"\.(pipeline|multi)\(")

@@ -211,7 +211,7 @@ def _details(row: ReportRow) -> Iterator[tuple[str, Any]]:
     if row.status is not None:
         yield "http.response.status_code", row.status
     if delivery is not None:
-        data, names = delivery.data, functions_of(delivery.service).spans
+        data, names = delivery.data, functions_of(delivery.event.service).spans
         if names is not None:
             yield f"{names.kind}.system", names.system
         yield "messaging.operation.name", "deliver"

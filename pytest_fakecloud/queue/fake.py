@@ -23,7 +23,7 @@ from ..core.matching import Query
 from ..core.timers import Duration, weakly
 from ..http.messages import bytes_of
 from .actions import Attempts, QueueActions, QueueAio, load, run, text, until_idle
-from .attempt_reports import AttemptReports, DeliveryViolations, unfinished_text
+from .attempt_reports import AttemptReports, DeliveryViolations, FinishedDelivery, unfinished_text
 from .delivery.destinations import Destinations, Sender
 from .delivery.faults import DeliveryFaults, QueueFaults
 from .engine.engine import Engine
@@ -621,3 +621,8 @@ class Queue(QueueActions, Fake):
 def _conditions(where: Mapping[str, Any], **first: object) -> dict[str, object]:
     """Merge conditions on fields; a condition in ``first`` that is None is left out."""
     return {name: value for name, value in first.items() if value is not None} | dict(where)
+
+
+def finished_deliveries(queue: Queue) -> Iterable[FinishedDelivery]:
+    """Return the most recent deliveries of a queue, for reports."""
+    return queue._reports.finished

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ..core.calls import executed_at
@@ -20,27 +20,31 @@ class OrderedAccess(NamedTuple):
     access: DataAccess
 
 
-def ordered_accesses(rows: Sequence[ReportRow], lookups: Lookups) -> list[OrderedAccess]:
-    """Return the accesses of rows. Those of an event belong to the row of the call that caused it."""
+def ordered_accesses(rows: Sequence[ReportRow]) -> list[OrderedAccess]:
+    """Return the accesses of rows to data. Those of an event belong to the row of the call that caused
+    it.
+    """
     by_number = {row.number: row for row in rows}
-    accesses = [ordered for row in rows for ordered in _accesses_of_row(row, lookups, by_number)]
-    return sorted(accesses, key=lambda ordered: ordered.order)
+    ordered: list[OrderedAccess] = []
+    for row in rows:
+        caller, call = by_number.get(row.follows, row), row.source.call
+        order = row.number if call is None else executed_at(call)
+        for access in row.accesses:
+            is_received = row.kind == "attempt" and not access.writes
+            if not access.is_named:
+                ordered.append(OrderedAccess(row.began if is_received else order, caller, access))
+    return sorted(ordered, key=lambda own: own.order)
 
 
-def _accesses_of_row(
-    row: ReportRow, lookups: Lookups, rows: Mapping[int, ReportRow]
-) -> Iterator[OrderedAccess]:
-    caller, call = rows.get(row.follows, row), row.source.call
-    order = row.number if call is None else executed_at(call)
+def accesses_of(row: ReportRow, lookups: Lookups) -> tuple[DataAccess, ...]:
+    """Return what the entry of a row read, wrote and named."""
     accesses: list[DataAccess] = []
     error = f"what a row of {row.peer} accessed cannot be shown"
     # A delivery to a fake is a row of both services.
     for accesses_of_service in (_of_source, _of_delivery):
-        with contained(error, lookups.errors, call):
+        with contained(error, lookups.errors, row.source.call):
             accesses += accesses_of_service(row, lookups)
-    for access in accesses:
-        is_received = row.kind == "attempt" and not access.writes
-        yield OrderedAccess(row.began if is_received else order, caller, access)
+    return tuple(accesses)
 
 
 def _of_source(row: ReportRow, lookups: Lookups) -> Iterable[DataAccess]:
@@ -57,7 +61,6 @@ def _of_source(row: ReportRow, lookups: Lookups) -> Iterable[DataAccess]:
 
 
 def _of_delivery(row: ReportRow, lookups: Lookups) -> Iterable[DataAccess]:
-    delivery = row.source.delivery
-    if delivery is None:
+    if (delivery := row.source.delivery) is None:
         return ()
-    return functions_of(delivery.service).deliveries.accesses(row, delivery, lookups)
+    return functions_of(delivery.event.service).deliveries.accesses(row, delivery, lookups)

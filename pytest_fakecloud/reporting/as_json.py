@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..cloud.files import local_path
-from ..core.calls import Call, Event
+from ..core.calls import Call
 from ..core.characters import printable
 from ..core.errors import shown
 from ..core.output_files import write_public
@@ -23,7 +23,7 @@ from .calls import contained
 from .contract import functions_of
 from .lookups import Lookups
 from .mask import Mask
-from .model import VERSION, Finding, Marks, Place, ReportRow, ReportSubject
+from .model import VERSION, Delivery, Finding, Marks, Place, ReportRow, ReportSubject
 from .report import Report
 from .traces import trace_id
 from .values import decoded, parsed
@@ -208,16 +208,16 @@ def _served(served: ServedRequest, mask: Mask) -> tuple[dict[str, Any], dict[str
 
 
 def _delivered(
-    event: Event, status: int | None, lookups: Lookups
+    delivery: Delivery, status: int | None, lookups: Lookups
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Return the request and the response of a delivery attempt.
 
     A fake of this process keeps its most recent deliveries. For another one, only the events of failed
     attempts and callbacks contain bodies.
     """
-    data, mask = event.data, lookups.mask
-    line = f"{data.get('method', 'POST')} {data.get('url', '')}"
-    if attempt := lookups.attempts.get(data.get("began", 0)):
+    data, mask = delivery.data, lookups.mask
+    line = f"{data.get('method', 'POST')} {delivery.url}"
+    if attempt := lookups.attempts.get(delivery.began):
         request = _message(line, mask.headers(attempt.headers), mask.data(attempt.body), mask)
         headers, received = mask.headers(attempt.response_headers), mask.data(attempt.response_body)
         answer = _message(str(status), headers, received, mask)

@@ -10,15 +10,15 @@ import ast
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import partial
 from inspect import getattr_static
 from itertools import takewhile
 from traceback import walk_tb
-from types import CellType, CodeType, FrameType, FunctionType, MethodType
+from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
 from ..core.errors import chain_of
 from ..core.frames import CodePlace, is_own, stack_of
+from ..core.functions import assignment_of, changes_any, statements_changing, with_inner
 from ..core.libraries import is_library
 from ..core.recorder import Look
 from ..core.statements import FUNCTIONS, Span, expressions_of, span_of, statements_around, tree_of
@@ -44,7 +44,7 @@ class UnequalValues(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LineGroup:
+class CodeGroup:
     """Lines that are equally close to a failing statement, and the functions that it calls."""
 
     spans: tuple[Span, ...]
@@ -62,7 +62,7 @@ class FailedStatement:
     """A statement that was running when the test failed, with its ``groups`` of lines, closest first."""
 
     place: Place
-    groups: tuple[LineGroup, ...]
+    groups: tuple[CodeGroup, ...]
     code: CodeType
     names: frozenset[str]
     """The names and attributes in its lines."""
@@ -111,12 +111,12 @@ def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> Fail
     function = next((node for node in reversed(path) if isinstance(node, FUNCTIONS)), tree_of(file))
     assert function is not None
     span = span_of(file, statement)
-    groups = [LineGroup((span,), _called(frame, expressions_of(statement)) - inner)]
+    groups = [CodeGroup((span,), _called(frame, expressions_of(statement)) - inner)]
     names, seen = _names(statement), {span}
     compared = _compared(statement)
     for _ in range(_LEVELS):
         assignments = [node for name in sorted(names)
-                       if (node := _assignment(function, name, span.first)) is not None]  # fmt: skip
+                       if (node := assignment_of(function, name, span.first)) is not None]  # fmt: skip
         spans = {span_of(file, node): node for node in assignments}
         new_spans = [node_span for node_span in spans if node_span not in seen]
         if not new_spans:
@@ -125,7 +125,7 @@ def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> Fail
         nodes = [spans[node_span] for node_span in new_spans]
         compared |= frozenset[str]().union(*map(_compared, nodes))
         called = frozenset[CodeType]().union(*(_called(frame, expressions_of(n)) for n in nodes))
-        groups.append(LineGroup(tuple(new_spans), called - inner))
+        groups.append(CodeGroup(tuple(new_spans), called - inner))
         names = set[str]().union(*map(_names, nodes))
     repeats = any(isinstance(node, _REPEATING) for node in ast.walk(statement))
     place = Place(file, line, frame.f_code.co_name)
@@ -147,14 +147,9 @@ def _compared(statement: ast.stmt) -> frozenset[str]:
     return frozenset(attributes | _names(statement))
 
 
-_CHANGING = {"add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popleft",
-             "remove", "setdefault", "update"}  # fmt: skip
-"""Methods that change a list, set, dictionary or deque."""
-
-
 def changing(
     statement: FailedStatement, codes: Iterable[CodeType], handlers: Iterable[CodeType] = ()
-) -> LineGroup:
+) -> CodeGroup:
     """Return the functions among ``codes`` that change what a failed statement compares, such as a
     list of the application, and the lines of the statement's own function that do. ``handlers`` may
     also change it by a function of the same file that they call.
@@ -163,90 +158,12 @@ def changing(
     spans: list[Span] = []
     handlers = set(handlers)
     for code in {*codes, *handlers}:
-        tree = tree_of(code.co_filename)
-        node = None if tree is None else _node_of(tree, code)
-        if tree is None or node is None:
-            continue
         if code is statement.code:
-            changes = _changes(node, statement.names)
+            changes = statements_changing(code, statement.names)
             spans += [span_of(code.co_filename, change) for change in changes]
-            continue
-        reached = _reached(tree, node) if code in handlers else [node]
-        if any(_changes_any(function, statement.names) for function in reached):
+        elif changes_any(code, statement.names, also_called=code in handlers):
             functions.add(code)
-    return LineGroup(tuple(spans), frozenset(functions))
-
-
-def _changes_any(function: ast.AST, names: frozenset[str]) -> bool:
-    if isinstance(function, ast.Lambda):
-        return not names.isdisjoint(map(_changed, ast.walk(function.body)))
-    return any(_changes(function, names))
-
-
-def _reached(tree: ast.Module, function: ast.AST) -> list[ast.AST]:
-    """Return a function, and those of the same file that it calls by their names."""
-    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)}
-    reached: list[ast.AST] = [function]
-    for node in reached:  # which grows meanwhile
-        called = {_name(call.func) for call in ast.walk(node) if isinstance(call, ast.Call)}
-        reached += [functions[name] for name in sorted(called & functions.keys())
-                    if functions[name] not in reached]  # fmt: skip
-    return reached
-
-
-def _node_of(tree: ast.Module, code: CodeType) -> ast.AST | None:
-    """Return the syntax tree of a function, given its code; None for one of several lambdas in one
-    line.
-    """
-    if code.co_name == "<lambda>":
-        lambdas = [node for node in ast.walk(tree)
-                   if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno]  # fmt: skip
-        return lambdas[0] if len(lambdas) == 1 else None
-    for node in ast.walk(tree):
-        if isinstance(node, FUNCTIONS) and node.name == code.co_name:
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            if first == code.co_firstlineno:
-                return node
-    return None
-
-
-def _changes(function: ast.AST, names: frozenset[str]) -> Iterator[ast.stmt]:
-    """Yield the statements of a function that change an object with one of the names."""
-    for child in ast.iter_child_nodes(function):
-        if isinstance(child, FUNCTIONS):
-            continue  # It has code of its own.
-        if isinstance(child, ast.stmt) and names & set(map(_changed, expressions_of(child))):
-            yield child
-        yield from _changes(child, names)
-
-
-def _changed(node: ast.AST) -> str:
-    """Return the name of the object that an expression changes; empty if it changes none."""
-    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
-        return node.attr
-    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
-        return _name(node.value)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return _name(node.func.value) if node.func.attr in _CHANGING else ""
-    return ""
-
-
-def _name(node: ast.expr) -> str:
-    return getattr(node, "attr", "") or getattr(node, "id", "")
-
-
-def _assignment(function: ast.AST, name: str, before: int) -> ast.stmt | None:
-    """Return the last statement of a function before a line that assigns a name."""
-    statements = [
-        node
-        for node in ast.walk(function)
-        if isinstance(node, ast.stmt) and node.lineno < before and not isinstance(node, FUNCTIONS)
-        if any(
-            isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Store)
-            for part in expressions_of(node)
-        )
-    ]
-    return max(statements, key=lambda node: node.lineno, default=None)
+    return CodeGroup(tuple(spans), frozenset(functions))
 
 
 def _called(frame: FrameType, expressions: Iterable[ast.AST]) -> frozenset[CodeType]:
@@ -255,7 +172,7 @@ def _called(frame: FrameType, expressions: Iterable[ast.AST]) -> frozenset[CodeT
     names = {**frame.f_globals, **frame.f_locals}
     for node in expressions:
         if isinstance(node, ast.Call) and (function := _function(node.func, names)) is not None:
-            codes.update(_with_inner(function.__code__))
+            codes.update(with_inner(function.__code__))
     return frozenset(codes)
 
 
@@ -271,53 +188,7 @@ def _function(node: ast.expr, names: Mapping[str, Any]) -> FunctionType | None:
     return value if is_application else None
 
 
-def codes_of(functions: Iterable[object]) -> Iterator[CodeType]:
-    """Yield the code of each value that is a function or method, without its decorators."""
-    for function in functions:
-        while (inner := _inner_function(function)) is not None:
-            function = inner
-        if isinstance(function, FunctionType):
-            yield function.__code__
-
-
-def codes_of_application(functions: Iterable[object], levels: int = _LEVELS) -> Iterator[CodeType]:
-    """Yield the codes of functions, and of those inside them. A library's function, such as a view that
-    a decorator made, stands for the application's functions that it holds.
-    """
-    for function in functions:
-        for code in codes_of([function]):
-            if not is_library(code.co_filename):
-                yield from _with_inner(code)
-        while (inner := _inner_function(function)) is not None:
-            function = inner
-        if (
-            levels
-            and isinstance(function, FunctionType)
-            and is_library(function.__code__.co_filename)
-        ):
-            cells = [cell for cell in function.__closure__ or () if cell != CellType()]
-            held = [cell.cell_contents for cell in cells if callable(cell.cell_contents)]
-            yield from codes_of_application(held, levels - 1)
-
-
-def _inner_function(function: object) -> object:
-    """Return the function of a method or a partial, or the one that a decorator wrapped; else None."""
-    # Not an attribute as such: a parameter may be lazy, or have a property of this name.
-    if type(function) is MethodType:
-        return function.__func__
-    if type(function) is partial:
-        return function.func
-    return getattr_static(function, "__wrapped__", None)
-
-
-def _with_inner(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _with_inner(constant)
-
-
-def latest(places: Sequence[CodePlace], group: LineGroup, *, repeats: bool) -> list[int]:
+def latest(places: Sequence[CodePlace], group: CodeGroup, *, repeats: bool) -> list[int]:
     """Return the indexes of the places in a group, those of the last run of its lines alone.
 
     Unless the statement ``repeats`` its looks, an earlier place of the same instruction is that of

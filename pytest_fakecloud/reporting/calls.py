@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from ..core.calls import Call, Entry, Event
 from ..core.errors import report_hook_failure
 from .contract import functions_of
 from .values import parsed, readable, scalar
+
+_Item = TypeVar("_Item")
 
 
 def calls_in(entries: Iterable[Entry], service: str = "") -> list[Call]:
@@ -37,13 +39,25 @@ def may_be_malformed(call: Call) -> bool:
 
 
 @contextmanager
-def contained(failed: str, errors: list[str], entry: object = None) -> Iterator[None]:
-    """Turn an exception of a service's function into a line of ``errors`` that begins with ``failed``,
-    unless the function read a call that may be malformed.
+def contained(failed: str, errors: list[str], *read: object) -> Iterator[None]:
+    """Turn an exception of a part of the report into a line of ``errors`` that begins with ``failed``,
+    unless what it ``read`` is a call that may be malformed.
     """
-    expected = MALFORMED if isinstance(entry, Call) and may_be_malformed(entry) else ()
-    with report_hook_failure(failed, errors.append), suppress(*expected):
+    malformed = any(isinstance(entry, Call) and may_be_malformed(entry) for entry in read)
+    with report_hook_failure(failed, errors.append), suppress(*MALFORMED if malformed else ()):
         yield
+
+
+def collected(
+    failed: str, errors: list[str], function: Callable[..., Iterable[_Item]], *arguments: object
+) -> list[_Item]:
+    """Return what a function of a service yields before it ends or raises an exception, which becomes a
+    line of ``errors`` as in `contained()`.
+    """
+    items: list[_Item] = []
+    with contained(failed, errors, *arguments):
+        items.extend(function(*arguments))
+    return items
 
 
 def success_of(call: Call, did_something: bool = True) -> bool | None:

@@ -1,7 +1,4 @@
-"""What each line of a report's timeline shows: the data of lines, which `text` lays out.
-
-A line leaves out what the lines before it have shown.
-"""
+"""What each group of rows shows in a timeline, without what the groups before it have shown."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import NamedTuple
 
 from .calls import contained
 from .contract import functions_of
-from .folding import FoldedRow, alike, folded, merged, without_unlisted
+from .folding import RowGroup, alike, folded, merged, without_unlisted
 from .lookups import Lookups
 from .model import Place, ReportRow, Summary
 from .report import Report
@@ -24,35 +21,34 @@ _TRACE_DIGITS = 8
 """Number of digits of a trace's ID that a row shows."""
 
 
-class LineContent(NamedTuple):
-    """What a line shows of its rows. ``is_known`` if an earlier line has the same explanation, which is
-    not repeated. ``sources`` are lines of code.
+class GroupContent(NamedTuple):
+    """What is shown of a group of rows. ``is_known`` if an earlier group has the same explanation, which
+    is not repeated. ``sources`` are lines of code.
     """
 
-    line: FoldedRow
+    group: RowGroup
     words: Summary
     is_known: bool
     sources: Sequence[str]
 
 
-def contents_of(report: Report) -> list[LineContent | str]:
-    """Return the content of each line, in their order; of rows that are left out, what they called."""
+def contents_of(report: Report) -> list[GroupContent | str]:
+    """Return the content of each group, in their order; of rows that are left out, what they called."""
     lookups = report.lookups
     apart = finding_numbers(report).keys()
-    errors: list[str] = []
-    lines = [*without_unlisted(folded(merged(report.rows, apart, errors)), report.listed)]
-    lines = alike(lines, {*apart, *report.marks.writers})
+    groups = [*without_unlisted(folded(merged(report.rows, apart)), report.listed)]
+    groups = alike(groups, {*apart, *report.marks.writers})
     seen, callers = _Seen(report), _callers(report.rows)
-    contents: list[LineContent | str] = []
-    for line in lines:
-        if isinstance(line, str):
-            contents.append(line)
+    contents: list[GroupContent | str] = []
+    for group in groups:
+        if isinstance(group, str):
+            contents.append(group)
             continue
-        words = _with_effects(line, seen.without_shown(_description(line, lookups)), lookups)
-        sources = [source for row in line.rows for source in _sources(row, callers, report)]
-        content = LineContent(line, words, seen.is_known(words), seen.without_known(sources))
+        words = _with_effects(group, seen.without_shown(_description(group, lookups)), lookups)
+        sources = [source for row in group.rows for source in _sources(row, callers, report)]
+        content = GroupContent(group, words, seen.is_known(words), seen.without_known(sources))
         contents.append(content)
-    return [*contents, *dict.fromkeys(errors)]
+    return contents
 
 
 def finding_numbers(report: Report) -> dict[int, list[int]]:
@@ -65,14 +61,14 @@ def finding_numbers(report: Report) -> dict[int, list[int]]:
     return numbers
 
 
-def _description(line: FoldedRow, lookups: Lookups) -> Summary:
-    if line.varies is not None:
-        return describe_together(line.rows, line.varies, lookups)
-    return describe(line.row, lookups, line.rows[-1])
+def _description(group: RowGroup, lookups: Lookups) -> Summary:
+    if group.varies is not None:
+        return describe_together(group.rows, group.varies, lookups)
+    return describe(group.row, lookups, group.rows[-1])
 
 
 class _Seen:
-    """What earlier lines have shown. Each method adds what the next line shows."""
+    """What earlier groups have shown. Each method adds what the next group shows."""
 
     def __init__(self, report: Report) -> None:
         self._urls = ShortUrls(report.rows)
@@ -100,17 +96,17 @@ class _Seen:
         return new
 
 
-def _with_effects(line: FoldedRow, words: Summary, lookups: Lookups) -> Summary:
+def _with_effects(group: RowGroup, words: Summary, lookups: Lookups) -> Summary:
     """Return a description with the events that the row caused, and the trace of its request."""
-    row = line.row
+    row = group.row
     effects: list[str] = []
-    for event in line.effects:
+    for event in group.effects:
         effect = functions_of(event.service).events.effect
         with contained(f"{event.kind} cannot be described", effects):
             effects += filter(None, [effect(event, row.source.call, lookups)])
     if row.actor == row.peer:
         return replace(words, what="; ".join([words.what, *effects]))
-    if len(traces := {trace_id(row, lookups) for row in line.rows}) == 1:
+    if len(traces := {trace_id(row, lookups) for row in group.rows}) == 1:
         effects += [f"trace {trace[:_TRACE_DIGITS]}…" for trace in traces if trace is not None]
     return replace(words, remarks=[*words.remarks, *effects])
 

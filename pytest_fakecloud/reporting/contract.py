@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..cloud.services import imported, named
 from ..core.calls import Action, Arguments, Call, Entry, Event
-from .model import DataAccess, Finding, ReportRow, ReportSubject, Sentences, Sought, Summary
+from .model import DataAccess, Delivery, Finding, ReportRow, Sentences, Sought, Summary
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
@@ -29,11 +29,13 @@ Detector: TypeAlias = "Callable[[ObservedTest, Any], Iterable[Finding]]"
 """A function that finds facts about a fake in the journal of a test."""
 
 
-class CommandExchange(NamedTuple):
-    """A command, its result, None without one, and what it accessed."""
+class Exchange(NamedTuple):
+    """The values that a command, a request or a delivery sent and got back, and the data that it
+    accessed.
+    """
 
-    words: Sequence[str]
-    result: Any
+    sent: Sequence[Any]
+    returned: Sequence[Any]
     accesses: Sequence[DataAccess]
 
 
@@ -71,9 +73,9 @@ class CallFunctions:
     summary: Callable[[Call, Lookups], Summary | None]
     """The words of a request and its answer. None lets the row show the request as it is."""
     accesses: Callable[[Call, Lookups], Iterable[DataAccess]]
-    """The data that a call read and wrote, and whether it did something."""
-    subjects: Callable[[Call, Lookups], Iterable[ReportSubject]] = _nothing
-    """What a call is about: needed if the page should filter rows by it."""
+    """The data that a call read and wrote, whether it did something, and what it only `named()`, such as
+    a channel. The page filters rows by these subjects.
+    """
     may_wait: Callable[[Call], bool] = lambda call: False
     """Whether a call may have waited: needed if that depends on more than its route, of which
     ``lingers`` says it.
@@ -90,7 +92,7 @@ class CallFunctions:
 class CommandFunctions:
     """The functions about calls that contain commands, in the body of a request or on a connection."""
 
-    commands: Callable[[Call, Lookups], Iterable[CommandExchange]] | None = None
+    commands: Callable[[Call, Lookups], Iterable[Exchange]] | None = None
     """The commands of a call: needed if a call can have several."""
     hides_body: Callable[[Call], bool] = lambda call: False
     """Whether the body of a request may contain a password at any place: needed if it can."""
@@ -111,18 +113,12 @@ class EventFunctions:
     summary: Callable[[Event, Lookups], Summary | None] = _none
     """The words of an event. None lets the row show the kind and the text of the event."""
     accesses: Callable[[Event, Lookups], Iterable[DataAccess]] = _nothing
-    """The data that an event changed. If a call caused the event, its row accessed this data."""
-    subjects: Callable[[Event, Lookups], Iterable[ReportSubject]] = _nothing
-    """What an event, also a delivery, is about: needed if the page should filter rows by it."""
-    callers: Callable[[Iterable[ReportRow]], Mapping[int, ReportRow]] = lambda rows: {}
-    """The rows of the calls that caused events, by the events' numbers, given the rows of all services
-    in the order in which they began: needed if calls cause events.
+    """The data that an event changed, and what it only names. If a call caused the event, its row
+    accessed this data.
     """
-    results_from: Callable[[Event, Event], bool] = lambda event, before: False
-    """Whether an event results from the event before it: needed if events cause events."""
     effect: Callable[[Event, Call | None, Lookups], str] = lambda event, call, lookups: ""
-    """What an event adds to the row of its cause, empty if nothing: needed with ``callers`` and
-    ``results_from``.
+    """What an event adds to the row of its cause, empty if nothing: needed if events are recorded with
+    what they are ``caused_by``.
     """
     volatile: Collection[str] = ()
     """The details that may differ between two events that are otherwise equal."""
@@ -136,8 +132,6 @@ class ActionFunctions:
     """The words of an action. None lets the row show the call of the method."""
     accesses: Callable[[Action, Lookups], Iterable[DataAccess]] = _nothing
     """The data that an action changed."""
-    subjects: Callable[[Action, Lookups], Iterable[ReportSubject]] = _nothing
-    """What an action is about: needed if the page should filter rows by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,12 +146,10 @@ class DeliveryFunctions:
     """The words of the row of an attempt, given the last of equal ones, and the words of the call if a
     fake received it.
     """
-    accesses: Callable[[ReportRow, Event, Lookups], Iterable[DataAccess]] = _nothing
+    accesses: Callable[[ReportRow, Delivery, Lookups], Iterable[DataAccess]] = _nothing
     """The data that a delivery read and wrote, given its row."""
     received: Callable[[Iterable[Entry]], Mapping[int, Event]] = lambda entries: {}
     """The attempts that fakes of the cloud received, by the numbers of their calls."""
-    subjects: Callable[[Call], Iterable[ReportSubject]] = _nothing
-    """What a call to any fake is about if it is a delivery."""
     exchanges: Callable[[Any], Iterable[tuple[int, Exchanged]]] = _nothing
     """What the recent attempts of a fake sent and received, with the number at which each began."""
     handlers: Callable[

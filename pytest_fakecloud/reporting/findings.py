@@ -9,20 +9,20 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from ..cloud.base import BaseCloud, context_of
 from ..cloud.fake import Fake, core_of
-from ..core.calls import Action, Call, Entry, Event
-from ..core.errors import describe_error, report_hook_failure
+from ..core.calls import Action, Call, Entry
 from ..core.violations import Violation, without_message
 from .accesses import OrderedAccess
 from .asserted import UnequalValues
-from .calls import calls_in
+from .calls import calls_in, collected
 from .contract import functions_of
 from .lookups import Lookups, records_of
-from .model import Finding, Marks, ReadByStatement, ReportRow, ReportSubject
+from .model import Delivery, Finding, Marks, ReportRow, ReportSubject
+from .reading import ReadByStatement
 
 MOST_UNFINISHED = 4
 """Maximum number of findings about unfinished work; further ones are only counted."""
@@ -35,18 +35,10 @@ def find(test: ObservedTest, errors: list[str]) -> list[Finding]:
     are missing, and the exception becomes a line of ``errors``.
     """
     findings: list[Finding] = []
-    detectors: list[partial[Any]] = [
-        partial(detector, test, fake)
-        for fake in test.fakes for detector in functions_of(fake.service).findings
-    ]  # fmt: skip
-    detectors.append(partial(clock_frozen, test))
-    for detector in detectors:
-        try:
-            findings += detector()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            errors.append(f"{detector.func.__name__} failed: {describe_error(error)}")
+    for fake in test.fakes:
+        for detector in functions_of(fake.service).findings:
+            findings += collected(f"{detector.__name__} failed", errors, detector, test, fake)
+    findings += collected("clock_frozen failed", errors, clock_frozen, test)
     findings.sort(key=lambda finding: -max(finding.rows, default=0))
     return _once(findings)
 
@@ -91,7 +83,7 @@ def concerning(
 def _address(row: ReportRow) -> str:
     """Return the URL of a delivery or of a request to the application; empty for other rows."""
     if row.source.delivery is not None:
-        return str(row.source.delivery.data.get("url") or "")
+        return row.source.delivery.url
     return row.operation if row.kind == "request" else ""
 
 
@@ -181,12 +173,14 @@ class ObservedTest:
     def actions_on(self, fake: Any) -> list[Action]:
         return [action for action in records_of(self.cloud).actions if action.fake == fake.name]
 
-    def deliveries_of(self, fake: Any) -> Iterator[tuple[ReportRow, Event]]:
-        """Yield the row and the event of each delivery attempt of a fake."""
+    def deliveries_of(self, fake: Any) -> Iterator[tuple[ReportRow, Delivery]]:
+        """Yield the row and the delivery of each attempt of a fake."""
         for row in self.rows:
-            event = row.source.delivery
-            if event and event.fake == fake.name and event.number > core_of(fake).rewound:
-                yield row, event
+            delivery = row.source.delivery
+            if delivery is None or delivery.event.fake != fake.name:
+                continue
+            if delivery.event.number > core_of(fake).rewound:
+                yield row, delivery
 
 
 # -- detectors of all services ----------------------------------------------------------------------
@@ -267,8 +261,10 @@ def unfinished(cloud: BaseCloud, lookups: Lookups, errors: list[str]) -> list[Fi
     """
     findings: list[Finding] = []
     for fake in context_of(cloud).fakes:
-        with report_hook_failure(f"{fake.name}: what waits cannot be shown", errors.append):
-            findings += functions_of(fake.service).unfinished(fake, lookups)
+        read = functions_of(fake.service).unfinished
+        findings += collected(
+            f"{fake.name}: what waits cannot be shown", errors, read, fake, lookups
+        )
     if (more := len(findings) - MOST_UNFINISHED) > 0:
         findings[MOST_UNFINISHED:] = [Finding("more", values={"count": more})]
     return findings

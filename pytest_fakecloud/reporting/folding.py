@@ -1,6 +1,4 @@
-"""The lines of a report's rows: events are part of the row of their call, repetitions of the first row,
-and rows that are not listed become one line.
-"""
+"""The rows of a report in groups, such as a call with its events, or a row with its repetitions."""
 
 from __future__ import annotations
 
@@ -12,8 +10,6 @@ from operator import attrgetter
 
 from ..core.calls import Event
 from ..core.errors import counted, listed
-from .calls import contained
-from .contract import functions_of
 from .model import ReportRow
 
 _LEAST = 3
@@ -25,7 +21,7 @@ _SAME = attrgetter(
 
 
 @dataclass(frozen=True, slots=True)
-class FoldedRow:
+class RowGroup:
     """``rows`` that repeat each other, of which the first is shown, and the ``effects`` of that row.
 
     ``varies`` is the position of the only argument in which actions differ; None if they are equal.
@@ -40,99 +36,86 @@ class FoldedRow:
         return self.rows[0]
 
 
-def merged(
-    rows: Sequence[ReportRow], marked: Collection[int], errors: list[str]
-) -> list[FoldedRow]:
-    """Return a line for each row; an event is part of the line of the call that caused it, or of the
-    event before it from which it results; what cannot be read becomes a line of ``errors``. Marked rows
-    have lines of their own.
+def merged(rows: Sequence[ReportRow], marked: Collection[int]) -> list[RowGroup]:
+    """Return a group for each row; an event is in the group of the call or the event that caused it.
+    Marked rows have groups of their own.
     """
-    lines: list[FoldedRow] = []
-    line_numbers: dict[int, int] = {}
+    groups: list[RowGroup] = []
+    positions: dict[int, int] = {}
     for row in rows:
-        at = line_numbers.get(row.follows)
-        with contained(f"causes of events of {row.peer} cannot be shown", errors):
-            if at is None and lines and _results_from(row, lines[-1].row):
-                at = len(lines) - 1
+        at = positions.get(row.follows)
         event = row.source.event
         if at is not None and row.number not in marked and event is not None:
-            lines[at] = replace(lines[at], effects=(*lines[at].effects, event))
+            groups[at] = replace(groups[at], effects=(*groups[at].effects, event))
             continue
-        line_numbers[row.number] = len(lines)
-        lines.append(FoldedRow((row,)))
-    return lines
+        positions[row.number] = len(groups)
+        groups.append(RowGroup((row,)))
+    return groups
 
 
-def _results_from(row: ReportRow, before: ReportRow) -> bool:
-    event, event_before = row.source.event, before.source.event
-    if event is None or event_before is None or event.fake != event_before.fake:
-        return False
-    return functions_of(row.service).events.results_from(event, event_before)
-
-
-def folded(unfolded: Sequence[FoldedRow]) -> list[FoldedRow]:
-    """Return the lines with repetitions folded. A row is folded together with its nested rows.
+def folded(unfolded: Sequence[RowGroup]) -> list[RowGroup]:
+    """Return the groups with repetitions folded. A row is folded together with its nested rows.
 
     Attempts of the same message are folded even if their attempt numbers differ.
     """
-    blocks: list[list[FoldedRow]] = []
-    for line in unfolded:
-        if blocks and line.row.depth > blocks[-1][0].row.depth:
-            blocks[-1].append(line)
+    blocks: list[list[RowGroup]] = []
+    for group in unfolded:
+        if blocks and group.row.depth > blocks[-1][0].row.depth:
+            blocks[-1].append(group)
         else:
-            blocks.append([line])
+            blocks.append([group])
     blocks = [[block[0], *folded(block[1:])] for block in blocks]
-    lines: list[FoldedRow] = []
+    groups: list[RowGroup] = []
     for _, equal in groupby(blocks, _key):
-        group = list(equal)
-        if len(group) < _LEAST and group[0][0].row.kind != "attempt":
-            lines += [line for block in group for line in block]
+        equals = list(equal)
+        if len(equals) < _LEAST and equals[0][0].row.kind != "attempt":
+            groups += [group for block in equals for group in block]
             continue
-        lines += [
-            replace(same[0], rows=tuple(row for line in same for row in line.rows))
-            for same in zip(*group, strict=True)
+        groups += [
+            replace(same[0], rows=tuple(row for group in same for row in group.rows))
+            for same in zip(*equals, strict=True)
         ]
-    return lines
+    return groups
 
 
-def _key(block: Sequence[FoldedRow]) -> list[tuple[object, ...]]:
+def _key(block: Sequence[RowGroup]) -> list[tuple[object, ...]]:
     """Return what is equal in blocks that can be folded."""
     return [
         (
-            _SAME(line.row),
-            line.row.depth - block[0].row.depth,
-            repr([event.data for event in line.effects]),
-            len(line.rows),
+            _SAME(group.row),
+            group.row.depth - block[0].row.depth,
+            repr([event.data for event in group.effects]),
+            len(group.rows),
         )
-        for line in block
+        for group in block
     ]
 
 
-def alike(lines: Iterable[FoldedRow | str], apart: Collection[int]) -> list[FoldedRow | str]:
-    """Return the lines with actions of the test joined that follow each other and differ in the same
-    argument alone. The rows with the numbers ``apart`` keep lines of their own.
+def alike(groups: Iterable[RowGroup | str], apart: Collection[int]) -> list[RowGroup | str]:
+    """Return the groups with actions of the test joined that follow each other and differ in the same
+    argument alone. The rows with the numbers ``apart`` keep groups of their own.
     """
-    joined: list[FoldedRow | str] = []
-    for line in lines:
+    joined: list[RowGroup | str] = []
+    for group in groups:
         before = joined[-1] if joined else ""
-        if isinstance(line, FoldedRow) and isinstance(before, FoldedRow):
-            at = _varies(before, line)
-            is_apart = any(row.number in apart for row in (*before.rows, *line.rows))
+        if isinstance(group, RowGroup) and isinstance(before, RowGroup):
+            at = _varies(before, group)
+            is_apart = any(row.number in apart for row in (*before.rows, *group.rows))
             if at is not None and not is_apart:
-                joined[-1] = replace(before, rows=(*before.rows, *line.rows), varies=at)
+                joined[-1] = replace(before, rows=(*before.rows, *group.rows), varies=at)
                 continue
-        joined.append(line)
+        joined.append(group)
     return joined
 
 
-def _varies(before: FoldedRow, line: FoldedRow) -> int | None:
+def _varies(before: RowGroup, group: RowGroup) -> int | None:
     """Return the position of the argument in which an action differs from the ones before it."""
-    row, last = line.row, before.rows[-1]
+    row, last = group.row, before.rows[-1]
     if not row.kind == last.kind == "action" or _ACTION(row) != _ACTION(last):
         return None
     if row.source.action is not None and "fault" in row.source.action.data:
         return None
-    if len(line.rows) > 1 or (len(before.rows) > 1 and before.varies is None):
+    if len(group.rows) > 1 or (len(before.rows) > 1 and before.varies is None):
         return None  # equal ones, which are counted
     arguments = zip(row.arguments, last.arguments, strict=False)
     differing = [at for at, (argument, other) in enumerate(arguments) if argument != other]
@@ -142,18 +125,18 @@ def _varies(before: FoldedRow, line: FoldedRow) -> int | None:
 
 
 def without_unlisted(
-    lines: Sequence[FoldedRow], numbers: Collection[int]
-) -> Iterator[FoldedRow | str]:
-    """Yield the lines of the rows with these numbers and, for those between them, what they called."""
+    groups: Sequence[RowGroup], numbers: Collection[int]
+) -> Iterator[RowGroup | str]:
+    """Yield the groups of the rows with these numbers and, for those between them, what they called."""
 
-    def is_listed(line: FoldedRow) -> bool:
-        return any(row.number in numbers for row in line.rows)
+    def is_listed(group: RowGroup) -> bool:
+        return any(row.number in numbers for row in group.rows)
 
-    for are_listed, group in groupby(lines, is_listed):
+    for are_listed, neighbours in groupby(groups, is_listed):
         if are_listed:
-            yield from group
+            yield from neighbours
             continue
-        rows = [row for line in group for row in line.rows]
+        rows = [row for group in neighbours for row in group.rows]
         for library, run in groupby(rows, lambda row: row.library):
             yield _summary(list(run), library)
 

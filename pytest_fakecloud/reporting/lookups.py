@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..cloud.base import BaseCloud, context_of
 from ..core.calls import Call, Entry
-from ..core.errors import report_hook_failure
 from ..core.recorder import SharedRecords
+from .calls import collected, contained
 from .contract import functions_of
 from .mask import Mask
 
@@ -99,14 +99,13 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = N
     mask = mask or Mask(cloud)
     of_fakes = (fake.service for fake in cloud.fakes())
     services = dict.fromkeys((*of_fakes, *(entry.service for entry in entries)))
-    functions = (functions_of(service).lookups for service in services)
     contributed: list[ServiceLookups] = []
-    for function in functions:
-        with report_hook_failure("lookups failed", errors.append):
-            contributed += [] if function is None else [function(cloud, entries, mask)]
-    attempts: dict[int, Exchanged] = {}
-    with report_hook_failure("what deliveries sent cannot be shown", errors.append):
-        attempts = exchanges_of(cloud)
+    for service in services:
+        with contained("lookups failed", errors):
+            if (function := functions_of(service).lookups) is not None:
+                contributed.append(function(cloud, entries, mask))
+    failed = "what deliveries sent cannot be shown"
+    attempts = dict(collected(failed, errors, lambda: exchanges_of(cloud).items()))
 
     def of_all(name: str) -> dict[Any, Any]:
         return {
@@ -142,9 +141,7 @@ def records_of(cloud: BaseCloud) -> SharedRecords:
 
 def tried(read: Callable[..., Iterable[Any]], *arguments: Any) -> list[Any]:
     """Return the values that a function of a fake returns; none if it raises an exception."""
-    with report_hook_failure("", lambda line: None):
-        return list(read(*arguments))
-    return []
+    return collected("", [], read, *arguments)
 
 
 def abbreviated(ids: Iterable[str]) -> dict[str, str]:

@@ -13,39 +13,39 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 from .accesses import OrderedAccess
-from .model import Marks, ReadByStatement, ReportRow, ReportSubject
+from .model import JournalNumber, Marks, ReportRow, ReportSubject
+from .reading import ReadByStatement
 
 
 def marks_of_rows(
     rows: Sequence[ReportRow],
     accesses: Sequence[OrderedAccess],
     statement: ReadByStatement | None,
-    lines: Mapping[int, Hashable],
+    places: Mapping[int, Hashable],
 ) -> Marks:
     """Return the marks of rows for what a statement read; without a statement, only of those that were
-    refused. ``lines`` are the lines of the test that called the application's functions, by the number
+    refused. ``places`` are those of the test that called the application's functions, by the number
     of the row that these made.
     """
-    refused = frozenset(_refused(rows, accesses))
+    refused = frozenset([
+        *(row.number for row in rows if not row.ok or row.faults),
+        *(ordered.row.number for ordered in accesses if ordered.access.succeeded is False),
+    ])  # fmt: skip
     if statement is None:
         return Marks(refused=refused)
     touched = {ordered.row.number for ordered in accesses if statement.covers(ordered.access)}
     touched.update(statement.rows)
-    reached = _Links(rows, accesses, lines).reached_from(touched)
+    reached = _Links(rows, accesses, places).reached_from(touched)
     effects = [row for row in rows if row.follows]
     touched.update(row.number for row in effects if row.follows in touched)
     reached.update(row.number for row in effects if row.follows in reached)
-    writers = frozenset(_writers(accesses, statement))
-    return Marks(frozenset(touched), frozenset(reached - touched), refused, writers)
-
-
-def _refused(rows: Iterable[ReportRow], accesses: Iterable[OrderedAccess]) -> Iterator[int]:
-    for row in rows:
-        if not row.ok or row.faults:
-            yield row.number
-    for ordered in accesses:
-        if ordered.access.succeeded is False:
-            yield ordered.row.number
+    return Marks(
+        touched=frozenset(touched),
+        linked=frozenset(reached - touched),
+        refused=refused,
+        writers=frozenset(_writers(accesses, statement)),
+        undone=_undone(accesses, statement),
+    )
 
 
 def _writers(accesses: Iterable[OrderedAccess], statement: ReadByStatement) -> Iterator[int]:
@@ -53,21 +53,43 @@ def _writers(accesses: Iterable[OrderedAccess], statement: ReadByStatement) -> I
     last: dict[tuple[ReportSubject, str], int] = {}
     for ordered in accesses if statement.has_value else ():
         subject, part = ordered.access.subject, ordered.access.part
-        # The test looks at data between two calls, but an interruption is in the midst of one.
-        at = ordered.row.number if statement.looks else ordered.order
         is_effective = ordered.access.writes and ordered.access.succeeded is not False
         has_value = any(
             sought.subject.kind.has_value and sought.covers(ordered.access)
             for sought in statement.sought
         )
         until = statement.read_until(ordered.access)
-        is_before = at < until or (at == until and not ordered.access.returns_value)
+        is_before = ordered.order < until or (
+            ordered.order == until and not ordered.access.returns_value
+        )
         if is_effective and has_value and is_before:
             if not part:
                 last = {data: number for data, number in last.items()
                         if not subject.includes(data[0])}  # fmt: skip
             last[subject, part] = ordered.row.number
     yield from last.values()
+
+
+def _undone(accesses: Iterable[OrderedAccess], statement: ReadByStatement) -> JournalNumber:
+    """Return the last write of what a statement read that was refused, and which no effective one
+    followed.
+    """
+    refused: dict[tuple[ReportSubject, str], int] = {}
+    for ordered in accesses:
+        access, until = ordered.access, statement.read_until(ordered.access)
+        # Whatever a statement read of a message, a later request may be why there is no other one.
+        is_late = access.subject.kind.has_value and 0 < until < ordered.order
+        if not access.writes or is_late or not statement.covers(access):
+            continue
+        if access.succeeded is False:
+            refused[access.subject, access.part] = ordered.row.number
+            continue
+        for subject, part in list(refused):
+            if access.subject.includes(subject) and (
+                "" in (part, access.part) or part == access.part
+            ):
+                del refused[subject, part]
+    return max(refused.values(), default=0)
 
 
 class _Links:
@@ -77,10 +99,10 @@ class _Links:
         self,
         rows: Sequence[ReportRow],
         accesses: Sequence[OrderedAccess],
-        lines: Mapping[int, Hashable],
+        places: Mapping[int, Hashable],
     ) -> None:
         self._rows = {row.number: row for row in rows}
-        self._activities = {row.number: self._activity(row, lines) for row in rows}
+        self._activities = {row.number: self._activity(row, places) for row in rows}
         self._members: defaultdict[Hashable, list[int]] = defaultdict(list)
         self._by_id: defaultdict[Hashable, set[int]] = defaultdict(set)
         self._ids: defaultdict[int, set[Hashable]] = defaultdict(set)
@@ -96,14 +118,14 @@ class _Links:
             if subject.kind.links_accesses and not subject.is_all:
                 self._by_subject[subject].add((ordered.row.number, ordered.access.writes))
 
-    def _activity(self, row: ReportRow, lines: Mapping[int, Hashable]) -> Hashable:
+    def _activity(self, row: ReportRow, places: Mapping[int, Hashable]) -> Hashable:
         """Return what all rows of one request, delivery or line of the test have in common."""
         if row.kind in ("attempt", "request"):
             return row.number
         cause = self._rows.get(row.cause)
         while cause is not None and cause.kind not in ("attempt", "request"):
             cause = self._rows.get(cause.cause)
-        return lines.get(row.number, row.number) if cause is None else cause.number
+        return places.get(row.number, row.number) if cause is None else cause.number
 
     def _add_id(self, number: int, subject: ReportSubject, part: str) -> None:
         data: Hashable = None

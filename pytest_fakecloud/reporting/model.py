@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from ..core.calls import Action, Call, Event
+from ..core.calls import Action, Call, Event, began
 from ..process.applications import ServedRequest
 
 APPLICATION = "application"
@@ -103,6 +103,43 @@ class AppliedFault:
     moment: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A delivery attempt, read from its event. What is unknown is empty, 0 or None."""
+
+    event: Event
+    data: Mapping[str, Any]
+    """All details of the event; those that have no field here are only shown."""
+    kind: str
+    """``message``, or the kind of a callback."""
+    message_id: str
+    about: str
+    """The message that a callback is about."""
+    run: str
+    """The workflow run that the message belongs to."""
+    url: str
+    status: int | None
+    number: int | None
+    """How many attempts of the message there were, with this one."""
+    began: JournalNumber
+    ended: JournalNumber
+    """The number by which all its consequences had ended."""
+    faults: tuple[AppliedFault, ...]
+
+    @classmethod
+    def of(cls, event: Event) -> Delivery:
+        data = event.data
+        message_id, about, run, url = (
+            str(data.get(name) or "") for name in ("message_id", "about", "run", "url")
+        )
+        return cls(
+            event, data, str(data.get("message_kind", "message")), message_id, about, run, url,
+            data.get("status"), data.get("number"), began(event),
+            event.number if data.get("alone") is True else 0,
+            tuple(AppliedFault(str(kind), str(kind)) for kind in data.get("faults") or ()),
+        )  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowSource:
     """What a row was made from, masked: one of these by its kind, or both ``delivery`` and ``call`` for
@@ -110,8 +147,7 @@ class RowSource:
     """
 
     call: Call | None = None
-    delivery: Event | None = None
-    """The event of an attempt."""
+    delivery: Delivery | None = None
     request: ServedRequest | None = None
     event: Event | None = None
     action: Action | None = None
@@ -135,7 +171,7 @@ class ReportRow:
     """The command or route of a call, the URL of a request, the kind of an event or action."""
     service: str = ""
     source: RowSource = RowSource()
-    subjects: tuple[ReportSubject, ...] = ()
+    accesses: tuple[DataAccess, ...] = ()
 
     # The answer to a call, a delivery or a request. An event and an action only have faults.
     status: int | None = None
@@ -168,6 +204,15 @@ class ReportRow:
     """The package that made a call of its own, such as a task queue."""
     same: object = None
     """Rows that differ only in time and attempt have equal values."""
+
+    @property
+    def subjects(self) -> tuple[ReportSubject, ...]:
+        """What the row is about: that of its accesses, each once."""
+        subjects = dict.fromkeys(access.subject for access in self.accesses)
+        return tuple(
+            subject for subject in subjects
+            if not subject.is_all and (subject.name or not subject.kind.has_id)
+        )  # fmt: skip
 
     @property
     def arguments(self) -> Sequence[str]:
@@ -209,10 +254,17 @@ class DataAccess:
     """
     returns_value: bool = False
     """Whether a write returned the value before it."""
+    is_named: bool = False
+    """Whether the subject was only named, and its data neither read nor written (see `named()`)."""
 
     @property
     def reads(self) -> bool:
         return self.returns_value or not self.writes
+
+
+def named(kind: SubjectKind, name: object, fake: str) -> DataAccess:
+    """Return what only tells which subject a row is about, and by whose id it is linked."""
+    return DataAccess(ReportSubject(kind, str(name), fake), False, succeeded=None, is_named=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,64 +293,6 @@ class Sought:
         return self.has(access.subject) and (not self.part or access.part in ("", self.part))
 
 
-StatementKind: TypeAlias = Literal["looked", "called", "changed", "compared", "last_call"]
-"""How it was found what a failing statement read.
-
-``looked``: it looked at the data of a fake. ``called``: it compared what calls of the application had
-read or written. ``changed``: it compared an object of the process, such as a list, that a function
-changed which received deliveries or made calls. ``compared``: the runner of a test in another process
-named the data, or sent values that rows returned or wrote. ``last_call``: none of these, so it is the
-last call.
-"""
-UnwrittenKind: TypeAlias = Literal["never", "later"]
-"""Why no row wrote data that a failing statement read: none did, or only after the statement."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadByStatement:
-    """What the failing statement read."""
-
-    kind: StatementKind
-    sought: tuple[Sought, ...]
-    place: Place | None = None
-    """The line of the statement."""
-    looks: tuple[str, ...] = ()
-    """The methods with which it looked at data."""
-    rows: tuple[int, ...] = ()
-    """The calls or deliveries whose results it compared."""
-    by: tuple[str, ...] = ()
-    """The functions that changed what it compared."""
-    until: Mapping[Sought, JournalNumber] = field(default_factory=dict)
-    """The last read of each."""
-    earlier: tuple[Sought, ...] = ()
-    """What only equal requests before had read."""
-    is_read: bool = True
-    """Whether the calls read data, unlike calls that only wrote."""
-    is_of_statement: bool = True
-    """Whether a statement failed, unlike in a test that passed with strict-mode violations."""
-    unwritten: Mapping[Sought, UnwrittenKind] = field(default_factory=dict)
-    """The data that no row wrote."""
-
-    @property
-    def has_value(self) -> bool:
-        """Whether it read values, and not only what calls wrote."""
-        return self.kind != "last_call" and bool(self.looks or self.is_read)
-
-    def covers(self, access: DataAccess) -> bool:
-        return any(sought.covers(access) for sought in self.sought)
-
-    def read_until(self, access: DataAccess) -> JournalNumber:
-        """Return when the data of an access was read last.
-
-        A query reads the parts that it returns, although all parts of the subject determine which.
-        """
-        covering = [sought for sought in self.sought if sought.covers(access)]
-        if access.subject.kind.parts_have_ids:
-            parts = {sought.part for sought in self.sought if sought.has(access.subject)}
-            covering = [sought for sought in covering if sought.part or parts == {""}]
-        return max((self.until.get(sought, 0) for sought in covering), default=0)
-
-
 Mark: TypeAlias = Literal["touched", "linked", "refused"]
 """What a row has to do with a failure (see `marks_of_rows()`)."""
 
@@ -312,6 +306,8 @@ class Marks:
     refused: frozenset[int] = frozenset()
     writers: frozenset[int] = frozenset()
     """The rows that wrote the values which the failing statement read."""
+    undone: JournalNumber = 0
+    """The last write of what it read that was refused, if no later one was effective; 0 without one."""
 
     def of(self, number: int) -> tuple[Mark, ...]:
         kinds: tuple[tuple[Mark, frozenset[int]], ...] = (

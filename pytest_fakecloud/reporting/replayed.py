@@ -12,7 +12,7 @@ from .report import Report
 def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
     """Return the data of the fakes at each row of a report (see `states()` of the replay)."""
     received = {
-        row.source.delivery.number: row.number for row in report.rows if row.source.delivery
+        row.source.delivery.event.number: row.number for row in report.rows if row.source.delivery
     }
     follows = {row.number: row.follows for row in report.rows if row.follows}
     with if_installed("replay"):

@@ -8,20 +8,20 @@ from functools import partial
 from typing import Any
 
 from ..cloud.base import BaseCloud, context_of
-from ..core.errors import report_hook_failure
 from ..process.applications import ServedRequest
 from .accesses import OrderedAccess, ordered_accesses
 from .asserted import UnequalValues
-from .calls import contained
+from .calls import collected, contained
 from .contract import functions_of
 from .findings import MOST_FINDINGS, ObservedTest, concerning, find, unfinished, violations
 from .lookups import Background, Lookups, lookups_of, records_of
 from .marks import marks_of_rows
 from .mask import Mask
-from .model import Finding, Marks, ReadByStatement, ReportRow
+from .model import Finding, Marks, ReportRow
+from .reading import ReadByStatement
 from .rows import rows
 from .select import selected
-from .statement import lines_of_test, places_of_rows, read_by_other_process, read_by_statement
+from .statement import places_of_rows, places_of_test, read_by_other_process, read_by_statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,34 +85,29 @@ def report_of(
     masked = partial(_masked, mask=mask)
     errors = list(dict.fromkeys(records_of(cloud).failures))
     lookups = Lookups(mask=mask, errors=errors)
-    report_rows: list[ReportRow] = []
-    findings: list[Finding] = []
-    unfinished_findings: list[Finding] = []
-    with report_hook_failure("the lookups failed", errors.append):
+    with contained("the lookups failed", errors):
         lookups = lookups_of(cloud, list(cloud.journal.entries), mask)
         errors += lookups.errors
         lookups = replace(lookups, errors=errors)
         lookups = replace(lookups, background=_background(cloud, lookups))
-    with report_hook_failure("the calls cannot be shown", errors.append):
-        report_rows = rows(cloud, served=served, lookups=lookups, mask=mask)
+    read_rows = partial(rows, cloud, served=served, lookups=lookups, mask=mask)
+    report_rows = collected("the calls cannot be shown", errors, read_rows)
     test_data = ObservedTest(cloud, lookups, report_rows, idle_s, raised, compared)
-    with report_hook_failure("the findings failed", errors.append):
-        # A detector sees what is not masked.
-        findings = list(map(masked, find(test_data, errors)))
+    # A detector sees what is not masked.
+    findings = list(map(masked, collected("the findings failed", errors, find, test_data, errors)))
     statement, marks, accesses = None, Marks(), list[OrderedAccess]()
-    with report_hook_failure("what the rows accessed cannot be shown", errors.append):
-        accesses = ordered_accesses(report_rows, lookups)
+    with contained("what the rows accessed cannot be shown", errors):
+        accesses = ordered_accesses(report_rows)
         if raised is not None:
             statement = read_by_statement(test_data, accesses)
         elif read is not None:
             statement = read_by_other_process(test_data, accesses, read)
-        lines = lines_of_test(places_of_rows(records_of(cloud), report_rows))
-        marks = marks_of_rows(report_rows, accesses, statement, lines)
-    with report_hook_failure("what is unfinished cannot be shown", errors.append):
-        unfinished_findings = unfinished(cloud, lookups, errors)
-    found_violations: list[Finding] = []
-    with report_hook_failure("the violations cannot be shown", errors.append):
-        found_violations += map(masked, violations(cloud))
+        places = places_of_test(places_of_rows(records_of(cloud), report_rows))
+        marks = marks_of_rows(report_rows, accesses, statement, places)
+    unfinished_findings = collected(
+        "what is unfinished cannot be shown", errors, unfinished, cloud, lookups, errors
+    )
+    found_violations = collected("the violations cannot be shown", errors, violations, cloud)
     shared, closed = context_of(cloud), context_of(cloud).closed_addresses.items()
     if statement is not None:
         findings = concerning(statement, marks, report_rows, accesses, findings)
@@ -131,7 +126,7 @@ def report_of(
         rows=report_rows,
         findings=findings,
         unfinished=list(map(masked, unfinished_findings)),
-        violations=found_violations,
+        violations=list(map(masked, found_violations)),
         errors=list(dict.fromkeys(map(mask.text, errors))),
         hints=list(map(mask.text, hints)),
         log=mask.text(log),

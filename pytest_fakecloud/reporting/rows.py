@@ -11,11 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from ..cloud.base import BaseCloud, context_of
-from ..core.calls import CREATED, Action, Call, Entry, Event, began, faults_end, set_facts
+from ..core.calls import (
+    CREATED,
+    Action,
+    Call,
+    Entry,
+    Event,
+    began,
+    caused_by,
+    faults_end,
+    set_facts,
+)
 from ..core.errors import describe_error
 from ..core.frames import CodePlace, place_at
 from ..core.recorder import CallStack, SharedRecords
 from ..process.applications import ServedRequest
+from .accesses import accesses_of
 from .asserted import application_places
 from .calls import contained, events_in, has_full_answer
 from .contract import functions_of
@@ -27,9 +38,9 @@ from .model import (
     CONSOLE,
     TEST,
     AppliedFault,
+    Delivery,
     Place,
     ReportRow,
-    ReportSubject,
     RowSource,
 )
 from .values import parts_of_url
@@ -60,22 +71,21 @@ def rows(
     if entries is None:
         report_rows += map(builder.action_row, records_of(cloud).actions)
     report_rows += _served_rows(served, report_rows, source, mask)
-    return _nested(report_rows, lookups)
+    return _nested([replace(row, accesses=accesses_of(row, lookups)) for row in report_rows])
 
 
 # -- order -----------------------------------------------------------------------------------------
 
 
-def _nested(unnested_rows: list[ReportRow], lookups: Lookups) -> list[ReportRow]:
+def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
     """Return the rows in order, each with its cause, its depth and the row in which it is nested.
 
     An event directly follows the call that caused it, even if other entries were recorded before.
     """
+    by_number = {row.number: row for row in unnested_rows}
+    callers = {row.number: caller for row in unnested_rows
+               if (caller := by_number.get(_first_cause(row.source.event)))}  # fmt: skip
     unnested_rows.sort(key=lambda row: row.began)
-    callers: dict[int, ReportRow] = {}
-    for service in {row.service for row in unnested_rows}:
-        with contained(f"what caused events of a {service} cannot be shown", lookups.errors):
-            callers |= functions_of(service).events.callers(unnested_rows)
     unnested_rows.sort(key=lambda row: callers.get(row.number, row).began)
     open_rows: list[ReportRow] = []  # those whose consequences may follow
     ordered = []
@@ -104,6 +114,14 @@ def _nested(unnested_rows: list[ReportRow], lookups: Lookups) -> list[ReportRow]
     return ordered
 
 
+def _first_cause(event: Event | None) -> int:
+    """Return the number of the entry that caused an event, and those between; 0 without one."""
+    number = 0
+    while isinstance(event, Event) and (cause := caused_by(event)) is not None:
+        number, event = cause.number, cause if isinstance(cause, Event) else None
+    return number
+
+
 # -- rows of each kind -----------------------------------------------------------------------------
 
 
@@ -120,12 +138,11 @@ class _Builder:
         self._names = {url: name for name, (_, url) in context_of(cloud).closed_addresses.items()}
         self._names.update((fake.url, fake.name) for fake in context_of(cloud).fakes)
         services = {fake.service for fake in cloud.fakes()} | {entry.service for entry in entries}
-        self._deliveries = [functions_of(service).deliveries for service in sorted(services)]
         self._received: dict[int, Event] = {}
         """The delivery attempts that fakes of the cloud received, by the numbers of their calls."""
-        for deliveries in self._deliveries:
+        for service in sorted(services):
             with contained("which calls are deliveries cannot be shown", lookups.errors):
-                self._received |= deliveries.received(entries)
+                self._received |= functions_of(service).deliveries.received(entries)
 
     def rows(self, entries: Iterable[Entry]) -> list[ReportRow]:
         """Return a row for each entry that is not shown in the row of another entry."""
@@ -147,24 +164,6 @@ class _Builder:
                 entry_rows.append(failed)
         return entry_rows
 
-    def _subjects(self, *entries: Entry) -> tuple[ReportSubject, ...]:
-        """Return the subjects of the entries of a row, without repetitions."""
-        subjects: list[ReportSubject] = []
-        for entry in entries:
-            functions, is_call = functions_of(entry.service), isinstance(entry, Call)
-            group: Any = functions.calls if is_call else functions.events
-            group = functions.actions if isinstance(entry, Action) else group
-            readers: list[tuple[Any, tuple[object, ...]]] = [
-                (group.subjects, (entry, self._lookups))
-            ]
-            if is_call:
-                readers += [(deliveries.subjects, (entry,)) for deliveries in self._deliveries]
-            for read, arguments in readers:
-                failed = f"what a row of {entry.fake} is about cannot be shown"
-                with contained(failed, self._lookups.errors, entry):
-                    subjects += read(*arguments)
-        return tuple(dict.fromkeys(subjects))
-
     def _call_row(self, call: Call) -> ReportRow:
         masked, faults = self._mask.call(call), _faults_of(call)
         again_of = self._from_console.get(call.number)
@@ -179,7 +178,7 @@ class _Builder:
             _row_for(call), source=RowSource(call=masked), kind="call",
             actor=CLIENT if again_of is None else CONSOLE,
             operation=_operation(masked, masked.facts.get("command")),
-            subjects=self._subjects(masked, *steps), status=call.status, outcome=call.outcome,
+            status=call.status, outcome=call.outcome,
             ok=is_streamed or has_full_answer(call), faults=faults,
             where=_place_of(self._places.get(call.number, ())),
             library=_library_of(self._stacks.get(call.number), call.service),
@@ -190,12 +189,11 @@ class _Builder:
         attempt = self._received.get(call.number)
         if attempt is None:
             return row
-        masked_attempt = self._mask.event(attempt)
+        delivery = Delivery.of(self._mask.event(attempt))
         return replace(
-            row, kind="attempt", actor=attempt.fake, faults=faults or _faults_of_attempt(attempt),
-            began=min(call.number, began(attempt)), ended=row.ended or _ended(attempt),
-            attempt=_count_of(attempt), source=RowSource(call=masked, delivery=masked_attempt),
-            subjects=self._subjects(masked, *steps, masked_attempt),
+            row, kind="attempt", actor=attempt.fake, faults=faults or delivery.faults,
+            began=min(call.number, delivery.began), ended=row.ended or delivery.ended,
+            attempt=delivery.number or 0, source=RowSource(call=masked, delivery=delivery),
         )  # fmt: skip
 
     def _event_row(self, event: Event) -> ReportRow:
@@ -204,21 +202,20 @@ class _Builder:
         details = {name: value for name, value in masked.data.items() if name not in volatile}
         row = replace(
             _row_for(event), source=RowSource(event=masked), operation=event.kind,
-            faults=_faults_of_attempt(event),
-            subjects=self._subjects(masked),
-            began=began(event), ended=_ended(event), same=(masked.text, repr(details)),
+            same=(masked.text, repr(details)),
         )  # fmt: skip
         if event.kind != "attempt":
             return replace(row, actor=CONSOLE) if event.kind in ("restored", "changed") else row
+        delivery = Delivery.of(masked)
         row = replace(
-            row, kind="attempt", attempt=_count_of(event), same=repr(details),
-            source=RowSource(delivery=masked),
+            row, kind="attempt", attempt=delivery.number or 0, same=repr(details),
+            source=RowSource(delivery=delivery), faults=delivery.faults,
+            began=delivery.began, ended=delivery.ended,
         )  # fmt: skip
-        if "url" not in event.data:
+        if not delivery.url:
             return row
-        url, status = str(masked.data["url"]), event.data.get("status")
-        parts, status = parts_of_url(url), status if isinstance(status, int) else None
-        peer = self._names.get(f"{parts.scheme}://{parts.netloc}", url)
+        parts, status = parts_of_url(delivery.url), delivery.status
+        peer = self._names.get(f"{parts.scheme}://{parts.netloc}", delivery.url)
         return replace(row, peer=peer, status=status, ok=200 <= (status or 0) < 300)
 
     def action_row(self, action: Action) -> ReportRow:
@@ -228,7 +225,7 @@ class _Builder:
         where = masked.data["where"]
         return replace(
             _row_for(action), source=RowSource(action=masked), kind="action", actor=TEST,
-            operation=action.kind, subjects=self._subjects(masked), where=where and Place(**where),
+            operation=action.kind, where=where and Place(**where),
             same=(action.kind, repr(details), tuple(words)),
         )  # fmt: skip
 
@@ -321,21 +318,11 @@ def _is_delivery_of(row: ReportRow, request: ServedRequest) -> bool:
     delivery = row.source.delivery
     if delivery is None or not row.attempt or not row.began < request.began < row.ended:
         return False
-    path = parts_of_url(str(delivery.data.get("url", ""))).path or "/"
+    path = parts_of_url(delivery.url).path or "/"
     return path.endswith(request.path)
 
 
 # -- details ---------------------------------------------------------------------------------------
-
-
-def _ended(event: Event) -> int:
-    """Return the number by which all consequences of an event had ended; 0 if it is unknown."""
-    return event.number if event.data.get("alone") is True else 0
-
-
-def _count_of(attempt: Event) -> int:
-    number = attempt.data.get("number")
-    return number if isinstance(number, int) else 0
 
 
 def _faults_of(call: Call) -> tuple[AppliedFault, ...]:
@@ -346,11 +333,6 @@ def _faults_of(call: Call) -> tuple[AppliedFault, ...]:
         )
         for fault in call.faults
     )
-
-
-def _faults_of_attempt(event: Event) -> tuple[AppliedFault, ...]:
-    kinds = event.data.get("faults") or ()
-    return tuple(AppliedFault(str(kind), str(kind)) for kind in kinds)
 
 
 def _operation(call: Call, commands: object) -> str:

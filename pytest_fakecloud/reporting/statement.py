@@ -11,23 +11,32 @@ from typing import TYPE_CHECKING
 
 from ..core.calls import Arguments
 from ..core.frames import CodePlace
+from ..core.functions import codes_of_application
 from ..core.recorder import Look, SharedRecords
 from .accesses import OrderedAccess
 from .asserted import (
+    CodeGroup,
     FailedStatement,
-    LineGroup,
     application_places,
     changing,
-    codes_of_application,
     failed_statements,
     has_failed_statement,
     latest,
     promise_looks,
 )
-from .calls import contained
+from .calls import collected
 from .contract import functions_of
 from .lookups import Lookups, records_of
-from .model import DataAccess, ReadByStatement, ReportRow, Sought, StatementKind, UnwrittenKind
+from .model import DataAccess, JournalNumber, ReportRow, Sought
+from .reading import (
+    ChangedByCallers,
+    LastCall,
+    LookedAt,
+    NamedData,
+    ReadByCalls,
+    ReadByStatement,
+    UnwrittenKind,
+)
 from .rows import places_of
 from .values import shortened
 from .values_read import compared_data
@@ -46,11 +55,7 @@ def read_by_statement(
     statement = finder.find(list(failed_statements(test.raised)), promise_looks(test.raised))
     if statement is None:
         return None
-    return replace(
-        statement,
-        is_of_statement=has_failed_statement(test.raised),
-        unwritten=dict(_unwritten(statement, accesses)),
-    )
+    return replace(statement, unwritten=dict(_unwritten(statement, accesses)))
 
 
 def read_by_other_process(
@@ -68,13 +73,13 @@ def read_by_other_process(
         for compared in data:
             until[compared.sought] = max(compared.until, until.get(compared.sought, 0))
         numbers = {compared.row for compared in data if compared.row is not None}
-        statement = ReadByStatement(
-            "compared", tuple(until), rows=tuple(sorted(numbers)), until=until
+        statement: ReadByStatement = NamedData(
+            sought=tuple(until), rows=tuple(sorted(numbers)), until=until
         )
     elif (looked := finder.looked_at_last()) is not None:
         statement = looked
     else:
-        return finder.find((), ())
+        return finder.last_call((), is_of_statement=True)
     return replace(statement, unwritten=dict(_unwritten(statement, accesses)))
 
 
@@ -87,8 +92,8 @@ def places_of_rows(
     return requests | places_of(records)
 
 
-def lines_of_test(places: Mapping[int, Sequence[CodePlace]]) -> dict[int, CodePlace]:
-    """Return the line of the test that called the application's functions which made each call. A call
+def places_of_test(places: Mapping[int, Sequence[CodePlace]]) -> dict[int, CodePlace]:
+    """Return the place in the test that called the application's functions which made each call. A call
     that the test made itself has none.
     """
     return {number: stack[-1] for number, stack in places.items() if len(stack) > 1}
@@ -97,6 +102,7 @@ def lines_of_test(places: Mapping[int, Sequence[CodePlace]]) -> dict[int, CodePl
 class _Finder:
     def __init__(self, test: ObservedTest, accesses: Sequence[OrderedAccess]) -> None:
         self._records = records_of(test.cloud)
+        self._raised = test.raised
         self._lookups: Lookups = test.lookups
         self._fakes = {fake.name: fake for fake in test.fakes}
         self._rows = {row.number: row for row in test.rows}
@@ -112,15 +118,15 @@ class _Finder:
         handled = self._deliveries_by_handler()
         for statement in statements:
             data_read = self._looked_or_called(statement, promised)
-            if not data_read.sought:
+            if data_read is None:
                 data_read = self._changed(statement, handled)
-            if data_read.sought:
+            if data_read is not None:
                 return data_read
-        return self._of_last_call(statements)
+        return self.last_call(statements, has_failed_statement(self._raised))
 
     def _looked_or_called(
         self, statement: FailedStatement, promised: Sequence[Look]
-    ) -> ReadByStatement:
+    ) -> ReadByStatement | None:
         """Return what a statement looked at, and what the calls read whose results it compared::
 
         assert kv_server.value("stock") == 1  # It looked.
@@ -135,17 +141,25 @@ class _Finder:
             # Calls on lines that are less close than a look, or than other calls, made something else.
             if not own_looks and not numbers:
                 numbers = self._made_from(group)
-        kind: StatementKind = "looked" if own_looks else "called"
-        data_read = self._read_by(kind, statement, numbers, self._sought(own_looks))
-        texts = tuple(dict.fromkeys(map(self._shown, own_looks)))
+        called = self._read_by(numbers)
+        if not own_looks:
+            return replace(called, place=statement.place) if called.sought else None
         # A promise can be looked at again after it was broken, by trials that confirm the cause.
-        last = max((look.number for look in promised or own_looks), default=0)
-        until = {sought: max(number, last) for sought, number in data_read.until.items()}
-        return replace(data_read, looks=texts, until=until)
+        last = max(look.number for look in promised or own_looks)
+        sought = tuple(dict.fromkeys((*self._sought(own_looks), *called.sought)))
+        if not sought:
+            return None
+        return LookedAt(
+            sought=sought,
+            place=statement.place,
+            rows=numbers,
+            until={data: max(called.until.get(data, 0), last) for data in sought},
+            looks=tuple(dict.fromkeys(map(self._shown, own_looks))),
+        )
 
     def _changed(
         self, statement: FailedStatement, handled: Mapping[CodeType, Sequence[int]]
-    ) -> ReadByStatement:
+    ) -> ReadByStatement | None:
         """Return what functions read that changed an object which a statement compares::
 
         def handle(request): sent.append(request.json())  # a handler of deliveries
@@ -158,34 +172,30 @@ class _Finder:
         delivered = sorted({number for code in group.codes for number in handled.get(code, ())})
         numbers = tuple(delivered) or self._made_from(group)
         by = tuple(sorted({code.co_name for code in group.codes}))
-        return replace(self._read_by("changed", statement, numbers), by=by)
+        read = self._read_by(numbers)
+        return ChangedByCallers(
+            sought=read.sought, place=statement.place, rows=numbers, until=read.until,
+            is_read=read.is_read, earlier=read.earlier, by=by,
+        ) if read.sought else None  # fmt: skip
 
-    def _read_by(
-        self,
-        kind: StatementKind,
-        statement: FailedStatement,
-        numbers: tuple[int, ...],
-        sought: Sequence[Sought] = (),
-    ) -> ReadByStatement:
-        """Return what was looked at, and what calls read, or wrote if they read nothing; and what equal
-        requests had read before.
+    def _read_by(self, numbers: tuple[int, ...]) -> ReadByCalls:
+        """Return what calls read, or wrote if they read nothing; and what equal requests had read
+        before.
         """
         accesses = [ordered for ordered in self._accesses if ordered.row.number in numbers]
         reads = [ordered.access for ordered in accesses if ordered.access.reads]
-        of_calls = _sought_of(reads or [ordered.access for ordered in accesses])
-        data = tuple(dict.fromkeys((*sought, *of_calls)))
+        data = tuple(dict.fromkeys(_sought_of(reads or [ordered.access for ordered in accesses])))
         earlier = tuple(
             read for read in dict.fromkeys(self._read_earlier(numbers)) if read not in data
         )
-        until: dict[Sought, int] = {}
+        until: dict[Sought, JournalNumber] = {}
         for read in data + earlier:
             covered = [ordered for ordered in accesses if read.covers(ordered.access)]
             last = [ordered.order for ordered in covered if ordered.access.reads]
             until[read] = max(last or [ordered.order for ordered in covered], default=0)
-        return ReadByStatement(
-            kind, data + earlier, statement.place, rows=numbers, until=until, earlier=earlier,
-            is_read=bool(reads),
-        )  # fmt: skip
+        return ReadByCalls(
+            sought=data + earlier, rows=numbers, until=until, earlier=earlier, is_read=bool(reads)
+        )
 
     def looked_at_last(self) -> ReadByStatement | None:
         """Return what the test has looked at since the last call; None if it has not."""
@@ -194,9 +204,11 @@ class _Finder:
         if not sought or (self._accesses and looks[0].number < self._accesses[-1].order):
             return None
         until = dict.fromkeys(sought, looks[0].number)
-        return ReadByStatement("looked", sought, looks=(self._shown(looks[0]),), until=until)
+        return LookedAt(sought=sought, looks=(self._shown(looks[0]),), until=until)
 
-    def _of_last_call(self, statements: Sequence[FailedStatement]) -> ReadByStatement | None:
+    def last_call(
+        self, statements: Sequence[FailedStatement], is_of_statement: bool
+    ) -> LastCall | None:
         """Return what the last row accessed, with the rows of the same request or delivery::
 
         client.set("stock", "1")
@@ -217,7 +229,9 @@ class _Finder:
             dict.fromkeys(_sought_of(preferred or [ordered.access for ordered in accesses]))
         )
         place = statements[0].place if statements else None
-        return ReadByStatement("last_call", sought, place, rows=(last.number,))
+        return LastCall(
+            sought=sought, place=place, rows=(last.number,), is_of_statement=is_of_statement
+        )
 
     def _deliveries_by_handler(self) -> dict[CodeType, list[int]]:
         """Return the numbers of the deliveries to each function of the application that a destination
@@ -226,17 +240,17 @@ class _Finder:
         numbers: dict[CodeType, list[int]] = {}
         for fake in self._fakes.values():
             rows = [row for row in self._rows.values()
-                    if (delivery := row.source.delivery) and delivery.fake == fake.name]  # fmt: skip
+                    if (own := row.source.delivery) and own.event.fake == fake.name]  # fmt: skip
             handlers = functions_of(fake.service).deliveries.handlers
-            with contained(
-                f"what receives deliveries of {fake.name} cannot be shown", self._lookups.errors
+            failed = f"what receives deliveries of {fake.name} cannot be shown"
+            for functions, delivered in collected(
+                failed, self._lookups.errors, handlers, fake, rows
             ):
-                for functions, delivered in handlers(fake, rows):
-                    for code in codes_of_application(functions if delivered else ()):
-                        numbers.setdefault(code, []).extend(delivered)
+                for code in codes_of_application(functions if delivered else ()):
+                    numbers.setdefault(code, []).extend(delivered)
         return numbers
 
-    def _made_from(self, group: LineGroup) -> tuple[int, ...]:
+    def _made_from(self, group: CodeGroup) -> tuple[int, ...]:
         """Return the numbers of the calls and requests that were made from lines or functions of a
         group, and of the calls that these requests made.
         """
@@ -257,11 +271,11 @@ class _Finder:
         for look in looks:
             if (fake := self._fakes.get(look.fake)) is not None:
                 sought = functions_of(fake.service).sought
-                with contained(
-                    f"what {self._shown(look)} read cannot be shown", self._lookups.errors
-                ):
-                    looked_at = sought(fake, look.method, look.arguments)
-                    data += map(self._lookups.mask.sought, looked_at)
+                failed = f"what {self._shown(look)} read cannot be shown"
+                looked_at = collected(
+                    failed, self._lookups.errors, sought, fake, look.method, look.arguments
+                )
+                data += map(self._lookups.mask.sought, looked_at)
         return data
 
     def _shown(self, look: Look) -> str:

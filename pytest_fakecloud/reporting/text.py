@@ -12,12 +12,12 @@ from ..cloud.base import BaseCloud
 from ..core.characters import visible
 from ..core.errors import counted
 from ..core.timers import clock_time, to_datetime
-from .contents import LineContent, contents_of, explanation_of, finding_numbers
-from .folding import FoldedRow
+from .contents import GroupContent, contents_of, explanation_of, finding_numbers
+from .folding import RowGroup
 from .model import Finding, ReportRow
 from .report import Report, report_of
 from .values import shortened
-from .wording import last_write, sentence, statement_text, violation
+from .wording import last_write, sentence, statement_text, undone_write, violation
 
 WIDTH = 80
 WIDE = 120
@@ -136,7 +136,7 @@ class _Writer:
             lines = _wrapped_code(text, "  ", self._width)
             if len(lines) <= most:
                 break
-        if written := last_write(self._report):
+        for written in filter(None, [last_write(self._report), undone_write(self._report)]):
             lines += _wrapped_code(f"{written[0].upper()}{written[1:]}", "  ", self._width)
         return lines
 
@@ -270,14 +270,14 @@ class _Writer:
             for line in _wrapped_code(indent + shortened(text, _SOURCE), f"{indent}  ", self._width)
         ]  # fmt: skip
 
-    def _block(self, content: LineContent, nests: bool) -> _Block:
+    def _block(self, content: GroupContent, nests: bool) -> _Block:
         """Return the lines of a row; ``nests`` is True if rows are nested in it."""
-        line, words, is_known = content.line, content.words, content.is_known
-        row, indent = line.row, _indent_of(line.row)
-        head = f"{self._lead(line.rows)}{words.what}{_times(line)}{self._numbers(line)}"
+        group, words, is_known = content.group, content.words, content.is_known
+        row, indent = group.row, _indent_of(group.row)
+        head = f"{self._lead(group.rows)}{words.what}{_times(group)}{self._numbers(group)}"
         parts = [head, f"<-- {words.answer}"] if words.answer else [head]
         parts[-1] += " (as above)" if is_known else ""
-        parts[-1] += self._read(line)
+        parts[-1] += self._read(group)
         lines = self._first_lines([*parts, *_faults(row, nests)], indent)
         if not is_known:
             packed = _packed(words.remarks, self._width - len(indent))
@@ -294,19 +294,19 @@ class _Writer:
         line_key = (_stamp(row), row.depth, row.cause, _ends(row)) if is_short else None
         note = [f"note: {words.note}"] if words.note and not is_known else []
         note = self._lines_below(note, indent)
-        return _Block(line.rows, lines, content.sources, note, nests, line_key)
+        return _Block(group.rows, lines, content.sources, note, nests, line_key)
 
     def _fits(self, line: str, text: str) -> bool:
         return len(line) + 2 + len(visible(text)) <= self._width
 
-    def _read(self, line: FoldedRow) -> str:
-        is_read = any(row.number in self._report.marks.writers for row in line.rows)
+    def _read(self, group: RowGroup) -> str:
+        is_read = any(row.number in self._report.marks.writers for row in group.rows)
         return " <== read" if is_read else ""
 
-    def _numbers(self, line: FoldedRow) -> str:
+    def _numbers(self, group: RowGroup) -> str:
         """Return the numbers of the findings that a row decided."""
         numbers = [
-            number for row in line.rows for number in self._finding_numbers.get(row.number, ())
+            number for row in group.rows for number in self._finding_numbers.get(row.number, ())
         ]
         return "".join(f" [{number}]" for number in numbers)
 
@@ -331,7 +331,7 @@ class _Writer:
     def _script_lines(self) -> Iterator[TextLine]:
         """Yield the sources of the scripts of the rows; those of a library are not the application's."""
         words = [content.words for content in self._contents
-                 if not isinstance(content, str) and not content.line.row.library]  # fmt: skip
+                 if not isinstance(content, str) and not content.group.row.library]  # fmt: skip
         scripts = dict(
             description.script for description in words if description.script is not None
         )
@@ -351,12 +351,12 @@ def _indent_of(row: ReportRow) -> str:
     return " " * (_INDENT + 2 * row.depth)
 
 
-def _have_nested(contents: Sequence[LineContent | str]) -> list[bool]:
+def _have_nested(contents: Sequence[GroupContent | str]) -> list[bool]:
     """Return for each line whether the next row is nested in its row."""
     have_nested: list[bool] = []
     next_depth = 0
     for content in reversed(contents):
-        depth = next_depth if isinstance(content, str) else content.line.row.depth
+        depth = next_depth if isinstance(content, str) else content.group.row.depth
         have_nested.append(next_depth > depth)
         next_depth = depth
     return have_nested[::-1]
@@ -369,17 +369,17 @@ def _faults(row: ReportRow, nests: bool) -> Iterator[str]:
         yield f"(fault: {text}{' it; executed after the rows below' * late})"
 
 
-def _times(line: FoldedRow) -> str:
+def _times(group: RowGroup) -> str:
     """Return how often a folded row happened, unless the attempt numbers show it."""
-    row, last = line.row, line.rows[-1]
-    if len(line.rows) == 1 or line.varies is not None:
+    row, last = group.row, group.rows[-1]
+    if len(group.rows) == 1 or group.varies is not None:
         return ""
     days = [to_datetime(timed_row.at_us).date() for timed_row in (row, last)]
     day = "" if days[0] == days[1] else f"{days[1]} "
     until = f"until {day}{_stamp(last)}" if last.at_us != row.at_us else ""
     if row.attempt != last.attempt:
         return until and f" ({until})"
-    return f" (x{len(line.rows)}{until and f' {until}'})"
+    return f" (x{len(group.rows)}{until and f' {until}'})"
 
 
 def _packed(texts: Sequence[str], room: int) -> list[str]:

@@ -22,7 +22,7 @@ def parent_of(row: ReportRow, lookups: Lookups) -> TraceParent | None:
         return trace_parent(dict(source.request.headers).get(_VARIABLE))
     if source.delivery is None:
         return None
-    attempt = lookups.attempts.get(source.delivery.data.get("began", 0))
+    attempt = lookups.attempts.get(source.delivery.began)
     sent: Iterable[tuple[str, str]] = source.delivery.data.get("sent_headers") or ()
     pairs = sent if attempt is None else attempt.headers
     return trace_parent(

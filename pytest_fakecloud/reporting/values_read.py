@@ -8,28 +8,18 @@ import json
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .accesses import OrderedAccess
-from .calls import contained, has_full_answer
-from .contract import CommandExchange, functions_of
+from .calls import collected, has_full_answer
+from .contract import Exchange, functions_of
 from .lookups import Lookups
-from .model import DataAccess, JournalNumber, ReportRow, Sought
+from .model import JournalNumber, ReportRow, Sought
 from .values import decoded, parsed
 
 _COMMON = frozenset({None, (bool, True), (bool, False), 0, 1, "", "OK", (list,), (dict,)})
 """Values, as `_nodes()` adds them, that calls return whatever data they are about."""
 _TRAILING_COMMA = re.compile(r",(?=\s*[\]}])")
-
-
-class Exchange(NamedTuple):
-    """The values that a command, a request or a delivery sent and got back, and the data that it
-    accessed.
-    """
-
-    sent: Sequence[Any]
-    returned: Sequence[Any]
-    accesses: Sequence[DataAccess]
 
 
 class Compared(NamedTuple):
@@ -131,12 +121,8 @@ class _Values:
         accesses = [ordered.access for ordered in self._accesses[row.number]]
         commands_of = functions_of(row.service).protocol.commands
         if commands_of is not None and call is not None:
-            commands: list[CommandExchange] = []
-            failed = f"commands of {row.peer} cannot be compared"
-            with contained(failed, self._lookups.errors, call):
-                commands += commands_of(call, self._lookups)
-            for command in commands:
-                yield Exchange(command.words[1:], [command.result], command.accesses)
+            failed, lookups = f"commands of {row.peer} cannot be compared", self._lookups
+            yield from collected(failed, lookups.errors, commands_of, call, lookups)
         elif call is not None:
             returned = _content(call.response_body) if has_full_answer(call) else ()
             yield Exchange(_content(call.request_body), returned, accesses)

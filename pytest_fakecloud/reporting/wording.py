@@ -18,19 +18,8 @@ from ..process.applications import ServedRequest
 from .calls import MALFORMED, contained, error_of
 from .contract import functions_of
 from .lookups import Lookups
-from .model import (
-    Finding,
-    Place,
-    ReadByStatement,
-    Repeated,
-    ReportRow,
-    ReportSubject,
-    Sentences,
-    Sought,
-    Summary,
-    UnwrittenKind,
-    Values,
-)
+from .model import Finding, Place, Repeated, ReportRow, Sentences, Summary, Values
+from .reading import LastCall, ReadByStatement, unwritten_text
 from .report import Report
 from .values import EXCERPT, compact, phrase_of, readable, shortened
 
@@ -85,8 +74,8 @@ def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
         return Summary(f"this entry cannot be shown: {source.error}")
     if source.delivery is not None:
         received = None if source.call is None else _call(source.call, lookups)
-        summary = functions_of(source.delivery.service).deliveries.summary
-        default = received or Summary(str(source.delivery.data.get("url") or row.operation))
+        summary = functions_of(source.delivery.event.service).deliveries.summary
+        default = received or Summary(source.delivery.url or row.operation)
         return _of_service(summary, default, row, last, lookups, received)
     if source.call is not None:
         return _call(source.call, lookups)
@@ -197,7 +186,7 @@ class ShortUrls:
 
     def __init__(self, rows: Iterable[ReportRow]) -> None:
         sources = [row.source for row in rows]
-        urls = {str(source.delivery.data.get("url") or "") for source in sources if source.delivery}
+        urls = {source.delivery.url for source in sources if source.delivery}
         urls.update(str(source.call.facts.get("url") or "") for source in sources if source.call)
         ends = {url: f"…/{url.rpartition('/')[2]}" for url in urls if url.count("/") > 2}
         counts = Counter(ends.values())
@@ -224,21 +213,22 @@ def statement_text(statement: ReadByStatement, lookups: Lookups, most: int = 4) 
     names of each.
     """
     at = "" if statement.place is None else f" ({_name_of(statement.place)})"
-    text = f"{_read_by(statement, lookups, most)}{at}{_unwritten_text(statement, lookups, most)}"
+    unwritten = unwritten_text(statement, lookups, most)
+    text = f"{statement.described(lookups, most)}{at}{unwritten}"
     return visible(lookups.mask.text(text))
 
 
 def headline(report: Report) -> str:
-    """Return what a failing statement read, and the last row that wrote it, for lists of failures."""
+    """Return what a failing statement read, and the last rows that wrote it, for lists of failures."""
     statement, lookups = report.statement, report.lookups
     if statement is None:
         return ""
-    if statement.kind == "last_call":
+    if isinstance(statement, LastCall):
         parts = [f"last call: {_in_short(row, lookups)}" for row in report.rows
                  if row.number in statement.rows]  # fmt: skip
     else:
-        parts = [f"{_read_by(statement, lookups)}{_unwritten_text(statement, lookups)}"]
-        parts += filter(None, [last_write(report)])
+        parts = [f"{statement.described(lookups, 4)}{unwritten_text(statement, lookups, 4)}"]
+        parts += filter(None, [last_write(report), undone_write(report)])
     return visible(lookups.mask.text("; ".join(parts)))
 
 
@@ -255,6 +245,18 @@ def last_write(report: Report) -> str:
     if cause is not None and cause.kind in ("attempt", "request"):
         within = f" in {shortened(describe(cause, report.lookups).what, 100)}"
     return f"last written by {_in_short(written[-1], report.lookups, within)}"
+
+
+def undone_write(report: Report) -> str:
+    """Return the last write of what a failing statement read if it was refused; empty if it was not, or
+    if a finding may explain the value.
+    """
+    rows = [row for row in report.rows if row.number == report.marks.undone]
+    if not rows or report.findings:
+        return ""
+    which = "a later write" if report.marks.writers else "a write"
+    did = "did nothing" if rows[0].ok else "failed"
+    return f"{which} {did}: {_in_short(rows[0], report.lookups)}"
 
 
 def _in_short(row: ReportRow, lookups: Lookups, within: str = "") -> str:
@@ -283,73 +285,6 @@ def handler_text(place: Place) -> str:
 
 def _name_of(place: Place) -> str:
     return f"{PurePath(place.file).name}:{place.line}"
-
-
-def _read_by(statement: ReadByStatement, lookups: Lookups, most: int = 4) -> str:
-    if statement.kind == "last_call":
-        if not statement.is_of_statement:
-            return "No statement failed; the marks are those of the last call"
-        if statement.place is None:
-            return (
-                "What the failing statement read is unknown; the marks are those of the last call"
-            )
-        return "The failing statement read none of the fakes' data; the marks are those of the last call"
-    own_data = [sought for sought in statement.sought if sought not in statement.earlier]
-    names = _names(own_data, lookups, most)
-    if statement.looks:
-        return f"The failing statement used {listed(list(statement.looks), min(most, 3))}"
-    if statement.kind == "compared":
-        return f"The failing statement compared {names}"
-    if statement.kind == "changed":
-        functions = ["a lambda" if name == "<lambda>" else f"{name}()" for name in statement.by]
-        who = listed(functions, 3) or "the test"
-        if all(sought.subject.kind.is_delivered for sought in own_data):
-            return f"The failing statement compared what {who} did with {names}"
-        verb = "read" if statement.is_read else "wrote"
-        return f"The failing statement compared what {who} made of {names}, which it {verb}"
-    written = "" if statement.is_read else "calls that wrote "
-    text = f"The failing statement used {written}{names}"
-    if not statement.earlier:
-        return text
-    return f"{text}; an earlier equal request had read {_names(statement.earlier, lookups, most)}"
-
-
-_UNWRITTEN: dict[UnwrittenKind, str] = {
-    "never": "; no call here has written {}",
-    "later": "; calls wrote {} only later",
-}
-
-
-def _unwritten_text(statement: ReadByStatement, lookups: Lookups, most: int = 4) -> str:
-    texts = []
-    for kind in dict.fromkeys(statement.unwritten.values()):
-        data = [sought for sought, other in statement.unwritten.items() if other == kind]
-        is_all = len(data) == len(statement.sought)
-        texts.append(_UNWRITTEN[kind].format("it" if is_all else _names(data, lookups, most)))
-    return "".join(texts)
-
-
-def _names(data: Iterable[Sought], lookups: Lookups, most: int) -> str:
-    """Return the names of data, with ids as short as in the rows. A subject that was read as a whole has
-    the parts that were also read in parentheses.
-    """
-    data = list(data)
-    parts: dict[ReportSubject, list[str]] = {}
-    for sought in data:
-        if not sought.part:
-            parts[sought.subject] = [
-                other.part for other in data if other.part and other.subject == sought.subject
-            ]
-    names = []
-    for sought in data:
-        name = sought.subject.name
-        default = sought.subject.kind.unnamed or f"the {sought.subject.kind.name}"
-        if not sought.part:
-            also = f" ({listed(parts[sought.subject], most)})" if parts[sought.subject] else ""
-            names.append(f"{lookups.short(name or default)}{also}")
-        elif sought.subject not in parts:
-            names.append(f"{lookups.short(name)} {sought.part}" if name else sought.part)
-    return listed(names, most)
 
 
 # -- findings -------------------------------------------------------------------------------------

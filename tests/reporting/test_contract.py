@@ -104,7 +104,7 @@ def report_of_broken(
 
 
 ERRORS = (ValueError, KeyError, TypeError, AttributeError)
-SERVICE = {"accesses": "kv.report.accesses._of_command", "words": "kv.report.wording._result"}
+SERVICE = {"accesses": "kv.report.accesses.of_command", "words": "kv.report.wording._result"}
 """Functions of a service, by what a row lacks if they raise an exception."""
 
 

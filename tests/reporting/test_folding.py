@@ -12,17 +12,17 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Event
 from pytest_fakecloud.kv.report.accesses import KEY
-from pytest_fakecloud.reporting.folding import FoldedRow, alike, folded, merged, without_unlisted
+from pytest_fakecloud.reporting.folding import RowGroup, alike, folded, merged, without_unlisted
 from pytest_fakecloud.reporting.model import (
     AppliedFault,
     Finding,
-    ReadByStatement,
     ReportRow,
     ReportSubject,
     RowSource,
     Sought,
 )
 from pytest_fakecloud.reporting.page import page
+from pytest_fakecloud.reporting.reading import ReadByCalls
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import section, text
 
@@ -33,7 +33,7 @@ def row(number: int, same: object = "", **more: Any) -> ReportRow:
 
 
 def counts(*rows: ReportRow) -> list[int]:
-    return [len(line.rows) for line in folded([FoldedRow((shown_row,)) for shown_row in rows])]
+    return [len(line.rows) for line in folded([RowGroup((shown_row,)) for shown_row in rows])]
 
 
 def test_attempts_are_folded_together_with_what_is_nested_in_them() -> None:
@@ -68,14 +68,14 @@ def test_an_event_is_part_of_the_call_it_results_from_unless_it_is_marked() -> N
         row(1),
         row(2, actor="kv", peer="kv", kind="event", source=RowSource(event=event), follows=1),
     ]
-    assert [len(line.effects) for line in merged(rows, (), [])] == [1]
-    assert [len(line.effects) for line in merged(rows, {2}, [])] == [0, 0]
+    assert [len(line.effects) for line in merged(rows, ())] == [1]
+    assert [len(line.effects) for line in merged(rows, {2})] == [0, 0]
 
 
 def test_rows_that_are_not_listed_are_counted_by_what_they_called() -> None:
     rows = [row(n, operation="SET" if n % 2 else "GET") for n in range(1, 10)]
     rows += [row(10, library="rq"), row(11, library="rq"), row(12)]
-    lines = list(without_unlisted([FoldedRow((own,)) for own in rows], {4, 12}))
+    lines = list(without_unlisted([RowGroup((own,)) for own in rows], {4, 12}))
     shown = [line if isinstance(line, str) else line.row.number for line in lines]
     assert shown == [
         "3 calls left out: kv SET (x2), kv GET", 4,
@@ -177,16 +177,30 @@ def test_events_are_part_of_the_line_of_the_call_that_caused_them(cloud: Cloud, 
             client.get(f"/consume/g/{instance}/t?timeout=1", headers=earliest)
         client.post("/commit/g/a", json={"topic": "t", "partition": 0, "offset": 0})
         client.post("/delete-consumer/g/a")
-    every = merged(report_of(cloud).rows, (), [])
+    every = merged(report_of(cloud).rows, ())
     assert [[line.row.operation, *(effect.kind for effect in line.effects)] for line in every] == [
         ["consume", "join", "rebalance"], ["consume", "join", "rebalance"], ["commit", "commit"],
         ["delete-consumer", "leave", "rebalance"],
     ]  # fmt: skip
     if clock == "frozen":
         broker.group("g").expire("b")
-        assert [effect.kind for effect in merged(report_of(cloud).rows, (), [])[-1].effects] == [
+        assert [effect.kind for effect in merged(report_of(cloud).rows, ())[-1].effects] == [
             "rebalance"
         ]
+
+
+def test_events_that_the_test_caused_are_no_part_of_an_earlier_call(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"t": 2}, instance_limit=None)
+    with broker.client() as client:
+        client.get("/consume/g/a/t?timeout=1")
+        client.post("/delete-consumer/g/a")
+    broker.join("g", "a", ["t"])
+    broker.group("g").leave("a")
+    every = merged(report_of(cloud).rows, ())
+    assert [[line.row.operation, *(effect.kind for effect in line.effects)] for line in every] == [
+        ["consume", "join", "rebalance"], ["delete-consumer", "leave", "rebalance"],
+        ["join"], ["join", "rebalance"], ["group.leave"], ["leave", "rebalance"],
+    ]  # fmt: skip
 
 
 def removed_ttl(row: ReportRow, key: str) -> Finding:
@@ -225,7 +239,7 @@ def test_a_row_of_two_findings_has_both_numbers(cloud: Cloud) -> None:
 
 def joined(cloud: Cloud) -> list[tuple[int, int | None]]:
     """Return the number of rows of each line, and the position of the argument in which they differ."""
-    lines = alike(folded(merged(report_of(cloud).rows, (), [])), ())
+    lines = alike(folded(merged(report_of(cloud).rows, ())), ())
     return [(len(line.rows), line.varies) for line in lines if not isinstance(line, str)]
 
 
@@ -274,7 +288,7 @@ def test_an_address_is_whole_once(cloud: Cloud) -> None:
 def test_no_more_lines_than_needed_for_what_was_read(cloud: Cloud) -> None:
     report = report_of(cloud)
     data = [Sought(ReportSubject(KEY, f"{name}{'x' * 50}", "kv")) for name in "abcdef"]
-    statement = ReadByStatement("called", tuple(data), unwritten=dict.fromkeys(data, "never"))
+    statement = ReadByCalls(sought=tuple(data), unwritten=dict.fromkeys(data, "never"))
     first, second, *_ = text(replace(report, statement=statement), width=80).splitlines()
     assert "a" + "x" * 50 in first + second
     assert second.endswith("no call here has written it")

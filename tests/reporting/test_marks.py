@@ -22,11 +22,12 @@ from pytest_fakecloud.reporting.model import (
     DataAccess,
     Kind,
     Marks,
-    ReadByStatement,
     ReportRow,
     ReportSubject,
     Sought,
+    named,
 )
+from pytest_fakecloud.reporting.reading import ReadByCalls
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.vector.report.accesses import NAMESPACE
 
@@ -52,15 +53,17 @@ class Scene:
         self.accesses: list[OrderedAccess] = []
         self.lines: dict[int, Hashable] = {}
 
-    def add(self, *accesses: str, kind: Kind = "call", line: str = "", **fields: Any) -> int:
+    def add(
+        self, *texts: str, kind: Kind = "call", line: str = "", executed: int = 0, **fields: Any
+    ) -> int:
         number = len(self.rows) + 1
         row = ReportRow(number, 0, kind, "client", "fake", "", began=number, **fields)
         self.rows.append(row)
-        for access in accesses:
+        for access in texts:
             verb, name, part, *_ = *access.split(), "", ""
             succeeded = {"W": False, "R": False}.get(verb, True)
             own = DataAccess(subject(name), verb.lower() == "w", part, succeeded)
-            self.accesses.append(OrderedAccess(number, row, own))
+            self.accesses.append(OrderedAccess(executed or number, row, own))
         if line:
             self.lines[number] = line
         return number
@@ -69,7 +72,7 @@ class Scene:
         every = tuple(Sought(subject(name), part) for name, _, part in
                       (text.partition(" ") for text in sought))  # fmt: skip
         until = dict.fromkeys(every, fields.pop("until", 1_000))
-        found = ReadByStatement("called", every, until=until, **fields)
+        found = ReadByCalls(sought=every, until=until, **fields)
         return marks_of_rows(self.rows, self.accesses, found, self.lines)
 
 
@@ -122,9 +125,9 @@ def test_rows_with_the_id_of_a_linked_row_are_linked(scene: Scene, first: str, s
 
 
 def test_subjects_of_rows_are_ids_whichever_fake_names_them(scene: Scene) -> None:
-    named = scene.add(subjects=(ReportSubject(MESSAGE, "m", "other"),))
+    other = scene.add(accesses=(named(MESSAGE, "m", "other"),))
     direct = scene.add("r key:a", "w message:m")
-    assert scene.marks("key:a") == Marks(frozenset({direct}), frozenset({named}))
+    assert scene.marks("key:a") == Marks(frozenset({direct}), frozenset({other}))
 
 
 @pytest.mark.parametrize("kind", ["attempt", "request"])
@@ -189,6 +192,30 @@ def test_the_last_write_before_the_read_was_read(scene: Scene) -> None:
     scene.add("w key:a")
     assert scene.marks("key:a", until=until).writers == {last}
     assert scene.marks("key:a", until=until, is_read=False).writers == set()
+
+
+@pytest.mark.parametrize(("executed", "is_read"), [(7, True), (12, False)])
+def test_a_write_that_waited_was_read_if_it_was_executed_before_the_look(
+    scene: Scene, executed: int, is_read: bool
+) -> None:
+    write = scene.add("w key:a", executed=executed)
+    marks = scene.marks("key:a", until=8)
+    assert marks.writers == ({write} if is_read else set())
+
+
+@pytest.mark.parametrize(
+    ("accesses", "undone"),
+    [
+        (["W key:a"], 1), (["w key:a", "W key:a"], 2), (["W key:a", "w key:a"], 0),
+        (["W key:a f", "w key:a g"], 1), (["W key:a f", "w key:a"], 0), (["W key:a", "w key:a f"], 0),
+        (["W key:a", "w key:*"], 0), (["W key:b"], 0), (["R key:a"], 0),
+        (["w message:m", "W message:m"], 2), (["w key:a", "r key:a", "r key:a", "W key:a"], 0),
+    ],
+)  # fmt: skip
+def test_the_last_write_that_did_nothing(scene: Scene, accesses: list[str], undone: int) -> None:
+    for access in accesses:
+        scene.add(access)
+    assert scene.marks("key:a", "message:m", until=3).undone == undone
 
 
 def test_a_write_of_the_whole_value_replaces_its_parts(scene: Scene) -> None:

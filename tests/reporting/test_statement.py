@@ -21,7 +21,7 @@ from pytest_fakecloud.core.exits import Exits
 from pytest_fakecloud.core.statements import handler_at, source_at
 from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
-from pytest_fakecloud.reporting.model import ReadByStatement
+from pytest_fakecloud.reporting.reading import ReadByStatement
 from pytest_fakecloud.reporting.report import Report, report_of
 from pytest_fakecloud.reporting.text import text
 from pytest_fakecloud.reporting.wording import describe, headline, statement_text
@@ -534,6 +534,23 @@ def test_an_interruption_comes_before_the_command_that_waited_for_it(
     assert read(report(cloud, fail)) == ["SET a stale"]
 
 
+def test_a_look_after_a_write_that_had_waited_for_an_interruption(
+    cloud: Cloud, kv: KVServer
+) -> None:
+    client = redis.Redis.from_url(kv.database_url)
+    with kv.between(("GET", "SET"), run=["GET", "b"]):
+        client.get("b")
+        client.set("n", "1")
+
+    def fail() -> None:
+        assert kv.value("n") == "2"
+
+    result = report(cloud, fail)
+    assert read(result) == ["SET n 1"]
+    assert result.statement is not None
+    assert not result.statement.unwritten
+
+
 def test_of_a_namespace_only_the_vectors_that_a_query_returned_were_read(cloud: Cloud) -> None:
     client = cloud.vector_index(dimension=2).client()
     for name, vector in (("tea", [1.0, 0.0]), ("cup", [0.0, 1.0])):
@@ -671,6 +688,38 @@ def test_the_last_write_of_what_was_read_stands_before_the_rows(
     assert second.startswith("Last written by SET a newer <-- OK; test_statement.py:")
 
 
+@pytest.mark.parametrize("line", ["SETNX a 2", "SET a 2 NX", "LPUSH a 2", "EXEC"])
+def test_a_write_that_did_nothing_stands_before_the_rows(
+    cloud: Cloud, kv: KVServer, line: str
+) -> None:
+    client: Any = redis.Redis.from_url(kv.database_url)
+    kv.execute("SET", "a", "1")
+    if line == "EXEC":
+        with client.pipeline() as pipeline:
+            pipeline.watch("a", "c")
+            kv.execute("SET", "c", "1")
+            redis.Redis.from_url(kv.database_url).set("c", "2")
+            pipeline.multi()
+            pipeline.set("a", "2")
+            with suppress(redis.WatchError):
+                pipeline.execute()
+    else:
+        with suppress(redis.ResponseError):
+            client.execute_command(*line.split())
+
+    def fail() -> None:
+        assert kv.value("a") == "2"
+
+    result = report(cloud, fail)
+    (undone,) = [row for row in result.rows if row.number == result.marks.undone]
+    assert undone.operation == line.split()[0]
+    assert undone.number in result.marks.refused
+    if line == "EXEC":
+        watched = result.findings[0].values["watched"]
+        (change,) = [row for row in result.rows if row.number == watched["number"]]
+        assert (watched["key"], describe(change, result.lookups).what) == ("c", "SET c 2")
+
+
 def test_the_last_write_names_the_delivery_in_which_it_happened(
     cloud: Cloud, kv: KVServer, client: Redis
 ) -> None:
@@ -707,6 +756,6 @@ def test_the_mark_of_several_calls_in_a_line(
         assert client.get("a") == "other"
 
     shown = text(report(cloud, fail), width=140).splitlines()
-    [joined] = [line for line in shown if refused in line]
+    *_, joined = [line for line in shown if refused in line]
     assert joined.count("<--") > 1
     assert joined.startswith(mark)

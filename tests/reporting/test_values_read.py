@@ -12,7 +12,7 @@ import requests
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, KVServer
-from pytest_fakecloud.reporting.model import ReadByStatement
+from pytest_fakecloud.reporting.reading import ReadByStatement
 from pytest_fakecloud.reporting.report import Report, report_of
 from pytest_fakecloud.reporting.wording import describe
 

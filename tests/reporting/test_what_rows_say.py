@@ -128,6 +128,26 @@ def test_the_vectors_that_a_query_did_not_return(cloud: Cloud) -> None:
     assert answers(cloud)[1].startswith("4 hits: ")  # How many there were then is not known.
 
 
+@pytest.mark.parametrize(
+    ("options", "cut_off"),
+    [
+        ({"top_k": 1}, "; cut off by top 1: b 0.983, c 0.917 and 1 more"),
+        ({"top_k": 1, "filter": "size < 3"}, "; cut off by top 1: b 0.983"),
+        ({"top_k": 2, "filter": "size < 3"}, ""), ({"top_k": 4}, ""), ({"top_k": 5}, ""),
+    ],
+)  # fmt: skip
+def test_hits_that_fit_but_lay_behind_the_last_one(
+    cloud: Cloud, options: dict[str, Any], cut_off: str
+) -> None:
+    client = cloud.vector_index(dimension=2).client()
+    for size, (name, y) in enumerate((("a", 0.0), ("b", 0.27), ("c", 0.66), ("d", 2.0)), 1):
+        client.upsert([(name, [1.0, y], {"size": size})])
+    client.query([1.0, 0.0], **options)
+    assert answers(cloud)[-1].partition(";")[1:] == (cut_off[:1], cut_off[1:])
+    client.upsert([("e", [1.0, 0.0])])
+    assert "cut off" not in answers(cloud)[-2]  # What lay behind it then is not known.
+
+
 def test_the_default_namespace_is_named_if_there_are_others(cloud: Cloud) -> None:
     client = cloud.vector_index(dimension=1).client()
     client.delete("a")
@@ -171,7 +191,8 @@ def test_records_before_the_start_of_a_group(cloud: Cloud, policy: str, answer: 
 # -- queue ---------------------------------------------------------------------------------------------
 
 
-def test_a_step_is_named_once_with_its_result(cloud: Cloud) -> None:
+@pytest.mark.parametrize(("result", "shown"), [(7, "7"), (None, "null")])
+def test_a_step_is_named_once_with_its_result(cloud: Cloud, result: object, shown: str) -> None:
     flask = pytest.importorskip("flask")
     queue = cloud.queue()
     app = flask.Flask("shop")
@@ -179,7 +200,7 @@ def test_a_step_is_named_once_with_its_result(cloud: Cloud) -> None:
 
     @Serve(app).route("/flow", url=url, qstash_client=queue.client(), receiver=None)
     def flow(context: Any) -> None:
-        context.run("price", lambda: 7)
+        context.run("price", lambda: result)
 
     queue.destinations.wsgi("https://shop.example.com", app)
     queue.publish(url, json={})
@@ -189,7 +210,7 @@ def test_a_step_is_named_once_with_its_result(cloud: Cloud) -> None:
             for words in [describe(row, report.lookups)]]  # fmt: skip
     named = [row for row in rows if '"price"' in row and "after step" not in row]
     assert len(named) == 1
-    assert 'step 1 "price" (Run) result 7' in named[0]
+    assert f'step 1 "price" (Run) result {shown}' in named[0]
 
 
 def test_ids_that_an_application_stored_are_short(cloud: Cloud) -> None:

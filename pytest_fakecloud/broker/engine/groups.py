@@ -27,6 +27,7 @@ from .state import (
     ClockWaits,
     ConsumerGroup,
     GroupCopy,
+    GroupEvent,
     Instance,
     InstanceState,
     TimerKind,
@@ -164,8 +165,10 @@ class MemoryGroups:
             self._return(instance, before)
         else:
             text = f"{name} joined {group.name}, subscribed to {', '.join(topics)}"
-            self._add_event("join", text, instance, topics=list(topics))
-            self._rebalance(group, f"{name} joined", ("join", name))
+            join = self._add_event(
+                "join", text, instance, caused_by=request.call, topics=list(topics)
+            )
+            self._rebalance(group, f"{name} joined", join)
         return instance
 
     def _return(self, instance: Instance, before: Instance) -> None:
@@ -196,8 +199,16 @@ class MemoryGroups:
 
     # -- committing ------------------------------------------------------------------------------
 
-    def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
-        """Commit the offsets, all or none. Without any, commit up to the records last delivered."""
+    def commit(
+        self,
+        group: str,
+        instance: str,
+        offsets: Sequence[TopicPartitionOffset],
+        call: object = None,
+    ) -> None:
+        """Commit the offsets, all or none. Without any, commit up to the records last delivered. The
+        event has the ``call`` as its cause.
+        """
         wanted = distinct_positions(offsets)
         with self._state, self._state.lock:
             for topic, partition, _ in wanted:
@@ -218,6 +229,7 @@ class MemoryGroups:
                 wanted or [TopicPartitionOffset(*tp, at) for tp, at in delivered.items()],
                 "commit",
                 instance,
+                call,
             )
             if member.state == "active" and not member.has_consumed:
                 # A real consumer joins again in its next poll, and then reads the committed offset.
@@ -296,12 +308,13 @@ class MemoryGroups:
         offsets: Sequence[TopicPartitionOffset],
         kind: EventKind,
         by: str,
+        call: object = None,
     ) -> None:
         for topic, partition, offset in offsets:
             group.committed[TopicPartition(topic, partition)] = offset
         if offsets:
             text, data = commit_event(kind, group.name, by, offsets)
-            self._state.add_event(kind, text, **data)
+            self._state.add_event(kind, text, caused_by=call, **data)
 
     # -- delivery --------------------------------------------------------------------------------
 
@@ -436,12 +449,13 @@ class MemoryGroups:
             member.consuming += 1
             self._finish(member, None)
 
-    def delete(self, group: str, instance: str) -> None:
+    def delete(self, group: str, instance: str, call: object = None) -> None:
         with self._state, self._state.lock:
             leaving = self._state.instance(group, instance)
             self._before_losing(leaving)
-            self._add_event("leave", f"{instance} was deleted and left {group}", leaving)
-            self._remove(leaving, f"{instance} left", "leave")
+            text = f"{instance} was deleted and left {group}"
+            event = self._add_event("leave", text, leaving, caused_by=call)
+            self._remove(leaving, f"{instance} left", event)
 
     def crash(self, group: str, instance: str) -> None:
         with self._state, self._state.lock:
@@ -465,8 +479,7 @@ class MemoryGroups:
         """Close an instance, which stays a member until its session expires if it is one."""
         kind: EventKind = "crash" if state == "crashed" else "close"
         if not instance.member:
-            self._remove(instance, text, kind)
-            self._add_event(kind, text, instance)
+            self._remove(instance, text, self._add_event(kind, text, instance))
             return
         cancel(instance)
         self._release(instance)
@@ -482,27 +495,27 @@ class MemoryGroups:
 
     def _session_over(self, instance: Instance) -> None:
         text = f"the session of {instance.name} in {instance.group.name} expired"
-        self._add_event("expire", text, instance)
+        event = self._add_event("expire", text, instance)
         reason = f"the session of {instance.name} expired"
         if not instance.live:
-            self._remove(instance, reason, "expire")
+            self._remove(instance, reason, event)
             return
         instance.state = "expired"
         cancel(instance, "session")
-        self._rebalance(instance.group, reason, ("expire", instance.name))
+        self._rebalance(instance.group, reason, event)
 
-    def _remove(self, instance: Instance, reason: str, kind: str) -> None:
+    def _remove(self, instance: Instance, reason: str, event: GroupEvent) -> None:
         was_member = instance.member
         cancel(instance)
         instance.state = "removed"
         self._revoke(instance)
         del instance.group.instances[instance.name]
         if was_member:
-            self._rebalance(instance.group, reason, (kind, instance.name))
+            self._rebalance(instance.group, reason, event)
 
-    def _add_event(self, kind: EventKind, text: str, instance: Instance, **data: Any) -> None:
+    def _add_event(self, kind: EventKind, text: str, instance: Instance, **data: Any) -> GroupEvent:
         group = instance.group.name
-        self._state.add_event(kind, text, group=group, instance=instance.name, **data)
+        return self._state.add_event(kind, text, group=group, instance=instance.name, **data)
 
     # -- rebalances -----------------------------------------------------------------------------------
 
@@ -517,22 +530,23 @@ class MemoryGroups:
                 self._rebalance(group, reason)
 
     def _rebalance(
-        self, group: ConsumerGroup, reason: str, cause: tuple[str, str] = NO_CAUSE
+        self, group: ConsumerGroup, reason: str, event: GroupEvent | None = None
     ) -> None:
         """Revoke all partitions of a group and assign them again.
 
-        ``cause`` is the kind of event and the instance that caused the rebalance, and ``reason``
-        describes them. Members with auto-commit first commit the records that they received.
+        The ``event`` of an instance caused the rebalance, and ``reason`` describes it. Members with
+        auto-commit first commit the records that they received.
         """
         members = group.members()
         for instance in group.instances.values():
             self._before_losing(instance)
             self._revoke(instance)
-        group.reason, group.cause = reason, cause
+        group.reason = reason
+        group.cause = NO_CAUSE if event is None else (event.kind, event.data["instance"])
         if not members:
             group.generation += 1
             group.state = "Empty"
-            self._add_rebalance_event(group, {})
+            self._add_rebalance_event(group, {}, event)
             self._retain(group)
         elif self._settings.join_delay_ms:
             if group.state != "PreparingRebalance" or not group.timers:
@@ -545,12 +559,12 @@ class MemoryGroups:
                 f"{group.name} rebalances: {reason}; all partitions are revoked",
                 group=group.name,
                 reason=reason,
-                cause=cause,
+                cause=group.cause,
             )
         else:
-            self._complete(group)
+            self._complete(group, event)
 
-    def _complete(self, group: ConsumerGroup) -> None:
+    def _complete(self, group: ConsumerGroup, event: GroupEvent | None = None) -> None:
         cancel(group)
         members = group.members()
         group.generation += 1
@@ -563,15 +577,19 @@ class MemoryGroups:
             member.assignment = shares[member.name]
             if member.live:
                 self._activate(member)
-        self._add_rebalance_event(group, shares)
+        self._add_rebalance_event(group, shares, event)
 
     def _add_rebalance_event(
-        self, group: ConsumerGroup, shares: Mapping[str, Sequence[TopicPartition]]
+        self,
+        group: ConsumerGroup,
+        shares: Mapping[str, Sequence[TopicPartition]],
+        event: GroupEvent | None,
     ) -> None:
         text = "; ".join(f"{name}: {partitions_text(share)}" for name, share in shares.items())
         self._state.add_event(
             "rebalance",
             f"{group.name} generation {group.generation} ({group.reason}): {text or 'no members'}",
+            caused_by=event,
             group=group.name,
             generation=group.generation,
             reason=group.reason,

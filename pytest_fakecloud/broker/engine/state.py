@@ -263,7 +263,20 @@ def range_assignment(
 
 
 GroupListener = Callable[..., object]
-"""Called with the kind of an event, a description, the time in microseconds, and details."""
+"""Called with the kind of an event, a description, the time in microseconds, what caused the event, and
+details; returns the recorded event.
+"""
+
+
+class GroupEvent(NamedTuple):
+    """An event that is recorded when the lock is released."""
+
+    kind: EventKind
+    text: str
+    at_us: int
+    caused_by: object
+    """The request, or an earlier event, that caused this one; None if it is neither."""
+    data: dict[str, Any]
 
 
 class BrokerState:
@@ -282,7 +295,7 @@ class BrokerState:
         self.woken: set[Signal] = set()
         self._times_us: dict[int, int] = {}
         """The time of the operation that each thread makes, by the thread's ID."""
-        self._events: list[tuple[EventKind, str, int, dict[str, Any]]] = []
+        self._events: list[GroupEvent] = []
         self.lock = threading.Lock()
         """A lock that is taken and released by code written in C. A signal's handler can raise in
         ``__enter__`` and ``__exit__`` below, but then only delays what they do.
@@ -300,8 +313,12 @@ class BrokerState:
             events, self._events = self._events, []
         try:
             if self.listener is not None:
-                for kind, text, at_us, data in events:
-                    self.listener(kind, text, at_us=at_us, **data)
+                recorded: dict[int, object] = {}
+                for event in events:
+                    cause = recorded.get(id(event.caused_by), event.caused_by)
+                    recorded[id(event)] = self.listener(
+                        event.kind, event.text, at_us=event.at_us, caused_by=cause, **event.data
+                    )
         finally:
             for signal in woken:
                 signal.notify()
@@ -376,9 +393,13 @@ class BrokerState:
         """Return the remaining microseconds of the timers of an instance or a group."""
         return {kind: timer.due_us - self.now_us for kind, timer in owner.timers.items()}
 
-    def add_event(self, kind: EventKind, text: str, **data: Any) -> None:
+    def add_event(
+        self, kind: EventKind, text: str, *, caused_by: object = None, **data: Any
+    ) -> GroupEvent:
         """Record an event of a group when the lock is released."""
-        self._events.append((kind, text, self.now_us, data))
+        event = GroupEvent(kind, text, self.now_us, caused_by, data)
+        self._events.append(event)
+        return event
 
 
 T = TypeVar("T")

@@ -176,7 +176,7 @@ class KafkaGroups:
             member.in_doubt = True
             raise
 
-    def delete(self, group: str, instance: str) -> None:
+    def delete(self, group: str, instance: str, call: object = None) -> None:
         with self._lock:
             member = self._instances.pop((group, instance), None)
         if member is None:
@@ -193,7 +193,13 @@ class KafkaGroups:
 
     # -- committing ------------------------------------------------------------------------------
 
-    def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
+    def commit(
+        self,
+        group: str,
+        instance: str,
+        offsets: Sequence[TopicPartitionOffset],
+        call: object = None,
+    ) -> None:
         wanted = distinct_positions(offsets)
         for topic, partition, _ in wanted:
             self._topics.check_partition(topic, partition)
@@ -218,7 +224,7 @@ class KafkaGroups:
                     raise errors.not_assigned(group, instance, self._names.shown(topic), partition)
             member.commit(real, self.cluster.address.timeout)
         member.resume_after_commit(real)
-        self.report_commit(group, instance, real)
+        self.report_commit(group, instance, real, call=call)
 
     def set_committed(self, group: str, offset: TopicPartitionOffset) -> None:
         """Set a group's committed offset. The cluster rejects this while the group has members."""
@@ -257,11 +263,12 @@ class KafkaGroups:
         instance: str,
         offsets: Mapping[Partition, int],
         kind: EventKind = "commit",
+        call: object = None,
     ) -> None:
         if offsets:
             stored = [(*self._names.shown_partition(tp), at) for tp, at in offsets.items()]
             text, data = commit_event(kind, group, instance, stored)
-            self.add_event(kind, text, **data)
+            self.add_event(kind, text, caused_by=call, **data)
 
     def all_committed(self, group: str) -> dict[TopicPartition, int]:
         """Return all offsets that a group has committed in the fake's topics."""

@@ -14,7 +14,7 @@ from ...reporting.calls import (
     success_of,
 )
 from ...reporting.lookups import Lookups
-from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind
+from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind, named
 from ...reporting.values import parsed
 from .calls import RecordPosition, group_of, topics_of
 
@@ -26,6 +26,9 @@ _MEMBERS = ("leave", "rebalance", "expire", "crash", "lost")
 
 
 def of_event(event: Event, lookups: Lookups) -> Iterator[DataAccess]:
+    # An event without a call, such as a restore, changes topics.
+    changed = [item for section, item in changed_items(event) if section == "topics"]
+    yield from _named(changed, event.data.get("group"), event.fake)
     if not event.data.get("group"):
         return
     subject = ReportSubject(GROUP, str(event.data["group"]), event.fake)
@@ -36,6 +39,7 @@ def of_event(event: Event, lookups: Lookups) -> Iterator[DataAccess]:
 
 
 def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
+    yield from _named(topics_of(call), call.facts.get("group"), call.fake)
     answer = parsed(call.response_body) if has_full_answer(call) else None
     body = parsed(call.request_body) if call.request_body else None
     group = ReportSubject(GROUP, group_of(call), call.fake)
@@ -80,20 +84,22 @@ def _access_to(fake: str, record: dict[str, Any], *, writes: bool) -> DataAccess
 
 def of_action(action: Action, lookups: Lookups) -> Iterator[DataAccess]:
     arguments = _arguments(action)
+    subjects = list(_named([arguments.get("topic")], arguments.get("group"), action.fake))
+    yield from subjects
     if action.kind == "produce":
         yield DataAccess(ReportSubject(TOPIC, str(arguments.get("topic")), action.fake), True)
     elif action.kind == "commit":
         subject = ReportSubject(GROUP, str(arguments.get("group")), action.fake)
         yield DataAccess(subject, True, f"{arguments.get('topic')}-{arguments.get('partition')}")
     elif action.kind.startswith(("topic.", "group.")):
-        yield from (DataAccess(subject, True) for subject in subjects_of_action(action, lookups))
+        yield from (DataAccess(access.subject, True) for access in subjects)
 
 
 def _arguments(action: Action) -> dict[str, Any]:
     """Return the arguments of an action by their names."""
-    positional, named = action.call or ((), {})
+    positional, by_name = action.call or ((), {})
     names = ARGUMENTS.get(action.kind) or [action.kind.partition(".")[0]]
-    return dict(zip(names, positional, strict=False)) | dict(named)
+    return dict(zip(names, positional, strict=False)) | dict(by_name)
 
 
 ARGUMENTS = {
@@ -105,34 +111,17 @@ topic or a group is its name.
 """
 
 
-def subjects_of_call(call: Call, lookups: Lookups) -> Iterator[ReportSubject]:
-    return _subjects(topics_of(call), call.facts.get("group"), call.fake)
-
-
-def subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]:
-    """Yield the group of an event, and the topics that an event without a call changed."""
-    changed = [item for section, item in changed_items(event) if section == "topics"]
-    return _subjects(changed, event.data.get("group"), event.fake)
-
-
-def subjects_of_action(action: Action, lookups: Lookups) -> Iterator[ReportSubject]:
-    arguments = _arguments(action)
-    return _subjects([arguments.get("topic")], arguments.get("group"), action.fake)
-
-
-def _subjects(topics: Iterable[object], group: object, fake: str) -> Iterator[ReportSubject]:
-    for topic in topics:
-        if isinstance(topic, str):
-            yield ReportSubject(TOPIC, topic, fake)
+def _named(topics: Iterable[object], group: object, fake: str) -> Iterator[DataAccess]:
+    yield from (named(TOPIC, topic, fake) for topic in topics if isinstance(topic, str))
     if isinstance(group, str):
-        yield ReportSubject(GROUP, group, fake)
+        yield named(GROUP, group, fake)
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     """Return the data that a method of the fake looked at."""
-    positional, named = arguments
+    positional, by_name = arguments
     is_of_group = method in ("group", "groups") or method.endswith(("committed", "caught_up"))
     kind = GROUP if is_of_group else TOPIC
-    names = [*positional, *([named[kind.name]] if kind.name in named else [])][:1]
+    names = [*positional, *([by_name[kind.name]] if kind.name in by_name else [])][:1]
     subjects = [ReportSubject(kind, str(name), fake.name) for name in names]
     return list(map(Sought, subjects or [ReportSubject.all_of(kind, fake.name)]))

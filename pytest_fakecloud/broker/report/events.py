@@ -1,15 +1,15 @@
-"""The events of consumer groups: the calls that caused them, and their words."""
+"""The words of the events of consumer groups."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ...core.calls import Call, Event
 from ...core.errors import listed
 from ...core.timers import clock_time
 from ...reporting.lookups import Lookups
-from ...reporting.model import ReportRow, Summary
+from ...reporting.model import Summary
 from ...reporting.values import parsed
 
 _EVENTS = {
@@ -23,45 +23,6 @@ _EVENTS = {
     "expire": "the session of {who} expired",
 }
 """The sentence of each event of an instance."""
-_FOLLOWING = {
-    "consume": (("join", ""), ("rebalance", "join")),
-    "commit": (("commit", ""),),
-    "delete-consumer": (("leave", ""), ("rebalance", "leave")),
-}
-"""The events that each kind of call to a broker causes. Those of a rebalance include its cause."""
-
-
-def callers(rows: Iterable[ReportRow]) -> dict[int, ReportRow]:
-    """Return the calls that caused the events of consumer groups, by the events' numbers: the last of
-    a suitable kind. A rebalance that waits for other members to join has no such call.
-    """
-    latest: dict[tuple[object, ...], ReportRow] = {}
-    callers = {}
-    for row in rows:
-        call, event = row.source.call, row.source.event
-        if call is not None and call.service == "broker":
-            for effect in _FOLLOWING.get(call.route, ()):
-                latest[row.peer, call.facts.get("group"), call.facts.get("instance"), *effect] = row
-        elif event is not None and event.service == "broker":
-            data = event.data
-            kind, instance = data.get("cause") or ("", "")
-            about = row.peer, data.get("group"), data.get("instance") or instance
-            if row.operation == "rebalance started":
-                latest.pop((*about, "rebalance", kind), None)
-            elif caller := latest.get((*about, row.operation, kind)):
-                callers[row.number] = caller
-    return callers
-
-
-def results_from(event: Event, before: Event) -> bool:
-    """Return whether an event is the rebalance after a join, a leave or the end of a session."""
-    cause, data = event.data.get("cause") or (), before.data
-    return (
-        event.kind == "rebalance"
-        and before.kind in ("join", "leave", "expire")
-        and tuple(cause) == (before.kind, data.get("instance"))
-        and event.data.get("group") == data.get("group")
-    )
 
 
 def summary(event: Event, lookups: Lookups) -> Summary | None:

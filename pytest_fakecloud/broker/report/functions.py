@@ -11,20 +11,11 @@ _SPANS = contract.SpanNames("messaging", "kafka", [
     ("messaging.consumer.group.name", "group"),
 ])  # fmt: skip
 FUNCTIONS = contract.ReportFunctions(
-    calls=contract.CallFunctions(
-        summary=wording.summary, accesses=accesses.of_call, subjects=accesses.subjects_of_call
-    ),
+    calls=contract.CallFunctions(summary=wording.summary, accesses=accesses.of_call),
     events=contract.EventFunctions(
-        summary=events.summary,
-        accesses=accesses.of_event,
-        subjects=accesses.subjects_of_event,
-        callers=events.callers,
-        results_from=events.results_from,
-        effect=events.effect,
+        summary=events.summary, accesses=accesses.of_event, effect=events.effect
     ),
-    actions=contract.ActionFunctions(
-        accesses=accesses.of_action, subjects=accesses.subjects_of_action
-    ),
+    actions=contract.ActionFunctions(accesses=accesses.of_action),
     sought=accesses.sought,
     lookups=lookups.lookups,
     background=background.background,

@@ -7,20 +7,22 @@ from dataclasses import replace
 from typing import Any
 
 from ...core.calls import Action, Arguments, Call, Event
-from ...reporting.calls import changed_items
-from ...reporting.contract import CommandExchange
+from ...reporting.calls import changed_items, has_full_answer
+from ...reporting.contract import Exchange
 from ...reporting.lookups import Lookups
-from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind
+from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind, named
 from ..command_fields import keys_of
 from ..table import kinds
 from ..table.registry import spec_of
 from .calls import (
+    command_of,
     commands_of,
     executed_by,
     executed_by_test,
     hides_words,
     lines_of,
     loaded_keys,
+    result_of,
     word_of,
 )
 from .effects import did_something
@@ -36,8 +38,27 @@ _RETURNS_VALUE = (kinds.TAKES | kinds.MOVES) - {"SMOVE"} | {
 
 def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
     for command in () if hides_words(call) else executed_by(call, lookups):
-        accesses = _of_command(call.fake, command.words, command.answer)
+        accesses = of_command(call.fake, command.words, command.answer)
         yield from map(_in_script, accesses) if command.in_script else accesses
+    if command_of(call) == "EXEC" and has_full_answer(call) and result_of(call) is None:
+        for step in lookups.grouped_calls.get(call.number, ()):
+            for name, *arguments in lines_of(step):
+                undone = {"error": "a watched key was changed"}
+                yield from of_command(call.fake, [name.upper(), *arguments], undone)
+    for own_call in (*lookups.grouped_calls.get(call.number, ()), call):
+        yield from _named_by(own_call)
+
+
+def _named_by(call: Call) -> Iterator[DataAccess]:
+    """Yield the keys and channels in the commands of a call, whether it executed them or not."""
+    for line in lines_of(call):
+        name, *arguments = line
+        publishes = name.upper() in ("PUBLISH", "SPUBLISH")
+        if publishes or name.upper().endswith("SUBSCRIBE"):
+            channels = arguments[:1] if publishes else arguments
+            yield from (named(CHANNEL, channel, call.fake) for channel in channels)
+        else:
+            yield from (named(KEY, key, call.fake) for key in keys_of(line))
 
 
 def _in_script(access: DataAccess) -> DataAccess:
@@ -46,14 +67,14 @@ def _in_script(access: DataAccess) -> DataAccess:
     return replace(access, succeeded=None) if is_missing else access
 
 
-def commands(call: Call, lookups: Lookups) -> Iterator[CommandExchange]:
-    """Yield each command of a call with its result, and what it accessed."""
+def commands(call: Call, lookups: Lookups) -> Iterator[Exchange]:
+    """Yield the arguments of each command of a call with its result, and what it accessed."""
     for words, answer in () if hides_words(call) else commands_of(call, lookups):
         result = answer.get("result") if isinstance(answer, dict) else None
-        yield CommandExchange(words, result, list(_of_command(call.fake, words, answer)))
+        yield Exchange(words[1:], [result], list(of_command(call.fake, words, answer)))
 
 
-def _of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess]:
+def of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess]:
     spec = spec_of(words)
     if spec is None or "@connection" in spec.categories:
         return
@@ -86,36 +107,24 @@ def _of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess
 
 def of_action(action: Action, lookups: Lookups) -> Iterator[DataAccess]:
     if words := executed_by_test(action):
-        for access in _of_command(action.fake, words, None):
+        for access in of_command(action.fake, words, None):
             yield replace(access, succeeded=True)
     for key in loaded_keys(action):
         yield DataAccess(ReportSubject(KEY, key, action.fake), True)
 
 
-def subjects_of_call(call: Call, lookups: Lookups) -> Iterator[ReportSubject]:
-    """Yield the keys and channels of a call."""
-    for line in lines_of(call):
-        name, *arguments = line
-        if name.upper() in ("PUBLISH", "SPUBLISH"):
-            yield from (ReportSubject(CHANNEL, channel, call.fake) for channel in arguments[:1])
-        elif name.upper().endswith("SUBSCRIBE"):
-            yield from (ReportSubject(CHANNEL, channel, call.fake) for channel in arguments)
-        else:
-            yield from (ReportSubject(KEY, key, call.fake) for key in keys_of(line))
-
-
-def subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]:
+def of_event(event: Event, lookups: Lookups) -> Iterator[DataAccess]:
     """Yield the keys that an event without a call changed."""
     for section, item in changed_items(event):
         if section == "keys":
-            yield ReportSubject(KEY, item, event.fake)
+            yield named(KEY, item, event.fake)
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     """Return the data that a method of the fake looked at."""
-    positional, named = arguments
+    positional, by_name = arguments
     pattern = ""
     if method in ("contents", "keys"):
-        pattern = word_of([*positional, named.get("pattern", "*")][0])
-    key = pattern or word_of([*positional, named.get("key", "")][0])
+        pattern = word_of([*positional, by_name.get("pattern", "*")][0])
+    key = pattern or word_of([*positional, by_name.get("key", "")][0])
     return [Sought(ReportSubject(KEY, key, fake.name), pattern=pattern)]

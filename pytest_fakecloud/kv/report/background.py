@@ -15,6 +15,7 @@ from ...reporting.lookups import Background, Lookups
 from ...reporting.values import parsed
 from ..table import kinds
 from .calls import executed_by
+from .watches import WatchedChange, changes_of_watched
 
 Line = tuple[str, ...]
 
@@ -27,6 +28,8 @@ class KVBackground(Background):
     """The number of documents that a search found."""
     before_start: Mapping[Line, int] = field(default_factory=dict)
     """The number of entries before the start of a consumer group."""
+    watched: WatchedChange | None = None
+    """The change of a watched key because of which EXEC executed nothing."""
 
 
 NOTHING_KNOWN = KVBackground()
@@ -34,9 +37,10 @@ NOTHING_KNOWN = KVBackground()
 
 def background(fake: Any, entries: Iterable[Entry], lookups: Lookups) -> dict[int, KVBackground]:
     """Return what a server knows about calls, by their numbers."""
+    calls = [call for call in calls_in(entries) if call.fake == fake.name]
     commands = [
         (call.number, tuple(words), answer.get("result") if isinstance(answer, dict) else None)
-        for call in calls_in(entries) if call.fake == fake.name
+        for call in calls
         for words, answer, _ in executed_by(call, lookups)
     ]  # fmt: skip
     facts: defaultdict[int, tuple[dict[Line, int], dict[Line, int]]] = defaultdict(lambda: ({}, {}))
@@ -44,7 +48,9 @@ def background(fake: Any, entries: Iterable[Entry], lookups: Lookups) -> dict[in
         facts[number][0][line] = total
     for number, line, count in _before_start(commands):
         facts[number][1][line] = count
-    return {number: KVBackground(*facts_of_call) for number, facts_of_call in facts.items()}
+    watched = changes_of_watched(calls, lookups)
+    return {number: KVBackground(*facts[number], watched.get(number))
+            for number in {*facts, *watched}}  # fmt: skip
 
 
 def _totals(

@@ -18,6 +18,7 @@ from . import keys
 from .accesses import KEY
 from .calls import QUEUED, command_of, lines_of, result_of
 from .history import databases_of, history
+from .watches import changes_of_watched
 
 
 def never_executed(test: ObservedTest, fake: Any) -> Iterator[Finding]:
@@ -36,12 +37,16 @@ def never_executed(test: ObservedTest, fake: Any) -> Iterator[Finding]:
             else:
                 missed.pop(sent, None)
     missed |= {_names_and_keys(steps): (steps[-1], "") for steps in queued.values()}
+    watched = changes_of_watched(test.calls_of(fake), test.lookups)
     for sent, (call, end) in missed.items():
+        change = watched.get(call.number)
+        rows = (call.number,) if change is None else (call.number, change.number)
         values = {"commands": list(map(" ".join, sent)), "ended": bool(end)}
         values["discarded"] = end == "DISCARD"
+        values |= {} if change is None else {"watched": change._asdict()}
         sent_keys = dict.fromkeys(key for _, *keys_of_one in sent for key in keys_of_one)
         subjects = tuple(ReportSubject(KEY, key, call.fake) for key in sent_keys)
-        yield Finding("never_executed", call.fake, (call.number,), subjects, values)
+        yield Finding("never_executed", call.fake, rows, subjects, values)
 
 
 def _names_and_keys(calls: Iterable[Call]) -> tuple[tuple[str, ...], ...]:

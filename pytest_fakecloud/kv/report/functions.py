@@ -9,7 +9,6 @@ FUNCTIONS = contract.ReportFunctions(
     calls=contract.CallFunctions(
         summary=wording.summary,
         accesses=accesses.of_call,
-        subjects=accesses.subjects_of_call,
         clients=("redis", "upstash_redis", "valkey"),
         may_wait=calls.may_wait,
         rejection=connections.rejection,
@@ -22,7 +21,7 @@ FUNCTIONS = contract.ReportFunctions(
         connection_exchange=connections.exchange,
         connection_error=connections.error_of,
     ),
-    events=contract.EventFunctions(subjects=accesses.subjects_of_event),
+    events=contract.EventFunctions(accesses=accesses.of_event),
     actions=contract.ActionFunctions(accesses=accesses.of_action),
     sought=accesses.sought,
     lookups=lookups.lookups,

@@ -34,6 +34,7 @@ from .calls import (
     lines_of,
     result_of,
 )
+from .watches import WatchedChange
 
 ROOM = 240
 """Maximum length of a command's arguments, in characters."""
@@ -108,8 +109,16 @@ def _transaction(call: Call, lines: Sequence[Sequence[str]], background: KVBackg
     summary = _commands(f"{command_of(call)} of {len(lines)}", lines, replies, background)
     if isinstance(result, list):
         return summary
-    undone = "null: a watched key was changed, so nothing was executed"
+    undone = f"null: {_watched(background.watched)}, so nothing was executed"
     return replace(summary, answer=undone if result is None else scalar(result))
+
+
+def _watched(change: WatchedChange | None) -> str:
+    """Return the change of a watched key; the words of a command may name the key itself."""
+    if change is None:
+        return "a watched key was changed"
+    command = shortened(command_text(change.words), 80)
+    return f"the watched {shortened(change.key)} was changed by {command}"
 
 
 def _commands(
@@ -280,7 +289,8 @@ def _never_executed(values: Values) -> str:
     if values["discarded"]:
         reason = "DISCARD followed"
     elif values["ended"]:
-        reason = "a watched key was changed, so EXEC executed nothing"
+        change = WatchedChange(**values["watched"]) if "watched" in values else None
+        reason = f"{_watched(change)}, so EXEC executed nothing"
     commands = listed(list(map(shortened, values["commands"])))
     return f"{commands} queued in a transaction, but not executed: {reason}"
 

@@ -11,7 +11,7 @@ from ...core.errors import ContractError
 from ...http.routing import RouteTable
 from ...reporting.calls import changed_items, has_full_answer, success_of
 from ...reporting.lookups import Lookups
-from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind
+from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind, named
 from ...reporting.values import items_of, parsed
 from ..rest.app import PUBLISHING, QueueApp
 from .lookups import QueueLookups, schedule_of
@@ -46,7 +46,7 @@ def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
         DataAccess(ReportSubject(kind, item[name], call.fake), writes, "", not item.get("deduplicated"))
         for item in items for name, kind in _CREATED.items() if isinstance(item.get(name), str)
     ]  # fmt: skip
-    yield from created
+    yield from (*_named_by(call), *created)
     if created:
         return
     if message_id := lookups.of(QueueLookups).created_by_lost_call.get(call.number):
@@ -68,35 +68,31 @@ def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
             yield DataAccess(subject, writes, "", success_of(call, did_something))
 
 
-def subjects_of_call(call: Call, lookups: Lookups) -> Iterator[ReportSubject]:
-    """Yield the queue and the workflow runs of a request, what its path names and what it created."""
+def _named_by(call: Call) -> Iterator[DataAccess]:
+    """Yield the queue and the workflow runs of a request, and what its path names."""
     if call.facts.get("queue"):
-        yield ReportSubject(QUEUE, str(call.facts["queue"]), call.fake)
-    if named := str(call.facts.get("id") or call.facts.get("name") or ""):
+        yield named(QUEUE, str(call.facts["queue"]), call.fake)
+    if name_in_path := str(call.facts.get("id") or call.facts.get("name") or ""):
         kinds = [_PATHS[part] for part in call.path.split("/") if part in _PATHS]
         for kind in kinds[:1]:
-            yield ReportSubject(kind, named, call.fake)
+            yield named(kind, name_in_path, call.fake)
     headers_of_items: list[Any] = [item.get("headers") for item in items_of(call.request_body)]
     for headers in (dict(call.request_headers.pairs), *headers_of_items):
         for name, value in headers.items() if isinstance(headers, dict) else ():
             if name.lower() == "upstash-workflow-runid" and isinstance(value, str):
-                yield ReportSubject(RUN, value, call.fake)
-    for item in items_of(call.response_body) if has_full_answer(call) else ():
-        for name, kind in _CREATED.items():
-            if isinstance(item.get(name), str):
-                yield ReportSubject(kind, item[name], call.fake)
+                yield named(RUN, value, call.fake)
 
 
-def subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]:
+def of_event(event: Event, lookups: Lookups) -> Iterator[DataAccess]:
     """Yield the messages, the run and the schedule of a delivery, and what another event changed."""
     for name, kind in (("message_id", MESSAGE), ("about", MESSAGE), ("run", RUN)):
         if isinstance(event.data.get(name), str):
-            yield ReportSubject(kind, event.data[name], event.fake)
+            yield named(kind, event.data[name], event.fake)
     if schedule := schedule_of(event, lookups):
-        yield ReportSubject(SCHEDULE, schedule, event.fake)
+        yield named(SCHEDULE, schedule, event.fake)
     for section, item in changed_items(event):
         if kind_of_items := _SECTIONS.get(section):
-            yield ReportSubject(kind_of_items, item, event.fake)
+            yield named(kind_of_items, item, event.fake)
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
@@ -105,14 +101,14 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     """
     if method.endswith(("callback", "callbacks", "failure", "failures")):
         return [Sought(ReportSubject(CALLBACK, fake.name, fake.name))]
-    positional, named = arguments
+    positional, by_name = arguments
     ids: list[str] = []
     kind = SCHEDULE if method == "schedules" else MESSAGE
     with suppress(ContractError):  # such as a message that does not exist
         if method.startswith("assert_"):
             url = {"url": positional[0]} if positional and positional[0] is not None else {}
             fields = {
-                name: value for name, value in named.items() if name not in ("times", "within")
+                name: value for name, value in by_name.items() if name not in ("times", "within")
             }
             views = [*fake.messages(**url, **fields)]
         elif method == "deliveries":
@@ -120,9 +116,9 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
             views = [delivery for route in routes if route.prefix == positional[0]
                      for delivery in route.deliveries]  # fmt: skip
         elif method == "message":
-            views = [fake.message(*positional, **named)]
+            views = [fake.message(*positional, **by_name)]
         else:
-            views = [*getattr(fake, method)(*positional, **named)]
+            views = [*getattr(fake, method)(*positional, **by_name)]
         views = [getattr(view, "message", view) for view in views]  # that of a dead letter
         ids = [getattr(view, "message_id", None) or view.id for view in views]
     subjects = [ReportSubject(kind, name, fake.name) for name in dict.fromkeys(ids)]

@@ -7,39 +7,34 @@ from typing import Any
 
 from ...core.calls import Call, Entry, Event
 from ...reporting.lookups import Lookups
-from ...reporting.model import DataAccess, ReportRow, ReportSubject
+from ...reporting.model import DataAccess, Delivery, ReportRow, ReportSubject
 from ...reporting.values import parts_of_url
 from ..delivery.routes import AsgiRoute, FunctionRoute, WsgiRoute, parts_of
-from .accesses import CALLBACK, MESSAGE, RUN
+from .accesses import CALLBACK, MESSAGE, RUN, of_event
 from .steps import sent_steps
 
 _MESSAGE_HEADER = "Upstash-Message-Id"
 """The header of a delivery that has the ID of its message."""
 
 
-def accesses(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[DataAccess]:
-    data = event.data
-    message = ReportSubject(MESSAGE, str(data.get("message_id")), event.fake)
-    yield DataAccess(message, True, "", row.ok or None)
+def accesses(row: ReportRow, delivery: Delivery, lookups: Lookups) -> Iterator[DataAccess]:
+    fake = delivery.event.fake
+    yield from of_event(delivery.event, lookups)
+    yield DataAccess(ReportSubject(MESSAGE, delivery.message_id, fake), True, "", row.ok or None)
     # The destination reads the body of the message, and that of the message that a callback is about.
-    read = [str(data.get("about") or data.get("message_id"))]
-    if data.get("run"):
-        exchange = lookups.attempts.get(data.get("began") or 0)
-        body = exchange.body.decode("utf-8", "replace") if exchange else str(data.get("sent") or "")
+    read = [delivery.about or delivery.message_id]
+    if delivery.run:
+        exchange = lookups.attempts.get(delivery.began)
+        sent = str(delivery.data.get("sent") or "")
+        body = exchange.body.decode("utf-8", "replace") if exchange else sent
         read = [message_id for message_id, _ in sent_steps(body)] or read
-        yield DataAccess(ReportSubject(RUN, str(data["run"]), event.fake), True)
+        yield DataAccess(ReportSubject(RUN, delivery.run, fake), True)
     for message_id in read:
-        yield DataAccess(ReportSubject(MESSAGE, message_id, event.fake), False)
-    if data.get("message_kind", "message") != "message":
+        yield DataAccess(ReportSubject(MESSAGE, message_id, fake), False)
+    if delivery.kind != "message":
         # A capture has the name of the fake that received the callback.
         callback = ReportSubject(CALLBACK, row.peer, row.peer)
         yield DataAccess(callback, True, lookups.short(read[0]), row.ok or None)
-
-
-def subjects(call: Call) -> Iterator[ReportSubject]:
-    """Yield the message whose delivery a call to any fake is."""
-    if message_id := call.request_headers.get(_MESSAGE_HEADER):
-        yield ReportSubject(MESSAGE, message_id, call.fake)
 
 
 def received(entries: Iterable[Entry]) -> dict[int, Event]:
@@ -67,7 +62,7 @@ def handlers(fake: Any, rows: Sequence[ReportRow]) -> Iterator[tuple[list[object
         if isinstance(route, FunctionRoute | WsgiRoute | AsgiRoute):
             message_ids = {delivery.message_id for delivery in route.deliveries}
             numbers = [row.number for row in rows if row.source.delivery is not None
-                       and row.source.delivery.data.get("message_id") in message_ids]  # fmt: skip
+                       and row.source.delivery.message_id in message_ids]  # fmt: skip
             yield [*_views(parts_of(route).to)], numbers
 
 

@@ -15,7 +15,7 @@ from ...reporting.model import Finding, ReportSubject
 from ...reporting.values import items_of
 from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
 from ..rest.app import PUBLISHING_OR_SCHEDULING
-from .accesses import MESSAGE, subjects_of_call
+from .accesses import MESSAGE, of_call
 from .lookups import named
 
 
@@ -30,15 +30,15 @@ def _only_message(call: Call) -> tuple[Mapping[str, Any], str]:
 
 def wrong_signature(test: ObservedTest, queue: Any) -> Iterator[Finding]:
     """Find deliveries that the application rejected for their signature, with the reasons."""
-    for row, event in test.deliveries_of(queue):
-        signature = event.data.get("signature")
+    for row, delivery in test.deliveries_of(queue):
+        signature = delivery.data.get("signature")
         # The row of the attempt already shows a fault that changed the signature.
-        if not isinstance(signature, dict) or event.data.get("faults"):
+        if not isinstance(signature, dict) or delivery.faults:
             continue
         if reasons := _reasons(signature):
-            message = str(event.data.get("message_id"))
+            message = delivery.message_id
             subject = ReportSubject(MESSAGE, message, queue.name)
-            values = {"message": message, "status": event.data.get("status"), "reasons": reasons}
+            values = {"message": message, "status": delivery.status, "reasons": reasons}
             yield Finding("wrong_signature", queue.name, (row.number,), (subject,), values)
 
 
@@ -78,8 +78,11 @@ def unlikely_duration(test: ObservedTest, queue: Any) -> Iterator[Finding]:
             if 0 < number < 1000 if is_ms else number >= 10_000 and number % 1000 == 0:
                 means = f"{number} ms" if is_ms else f"{number / 3600:.3g} h"
                 values = {"setting": setting.replace("-", " "), "given": duration, "means": means}
-                rows, about = (call.number,), tuple(subjects_of_call(call, test.lookups))
-                yield Finding("unlikely_duration", queue.name, rows, about, values)
+                rows, about = (
+                    (call.number,),
+                    {access.subject for access in of_call(call, test.lookups)},
+                )
+                yield Finding("unlikely_duration", queue.name, rows, tuple(about), values)
 
 
 def rejection(call: Call, queue: Any) -> dict[str, str] | None:

@@ -14,19 +14,15 @@ FUNCTIONS = contract.ReportFunctions(
     calls=contract.CallFunctions(
         summary=wording.summary,
         accesses=accesses.of_call,
-        subjects=accesses.subjects_of_call,
         clients=("qstash", "upstash_workflow"),
         rejection=findings.rejection,
     ),
-    events=contract.EventFunctions(
-        subjects=accesses.subjects_of_event, volatile=("dlq_id", "ahead_s")
-    ),
+    events=contract.EventFunctions(accesses=accesses.of_event, volatile=("dlq_id", "ahead_s")),
     actions=contract.ActionFunctions(accesses=accesses.of_action),
     deliveries=contract.DeliveryFunctions(
         summary=wording.attempt_summary,
         accesses=deliveries.accesses,
         received=deliveries.received,
-        subjects=deliveries.subjects,
         exchanges=lookups.exchanges,
         handlers=deliveries.handlers,
     ),

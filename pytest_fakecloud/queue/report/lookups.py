@@ -5,23 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any
 
 from ...cloud.base import BaseCloud
 from ...cloud.fake import core_of
-from ...core.calls import Call, Entry, Event
+from ...core.calls import Call, Entry, Event, began
 from ...core.errors import listed
 from ...reporting.calls import calls_in, events_in, executed_but_lost, has_full_answer
 from ...reporting.lookups import LONG_NAME, Exchanged, Lookups, ServiceLookups, abbreviated, tried
 from ...reporting.mask import Mask
 from ...reporting.values import compact, items_of
+from ..fake import finished_deliveries
 from .steps import steps_of_messages
 
 _SENT = 2_000
 """Maximum number of characters of a body that an attempt's event keeps."""
-_FINISHED = attrgetter("_reports.finished")
-"""Returns the number, request and outcome of each recent attempt of a queue."""
 _ID = re.compile(r"(?:msg|scd)_\w{20,}")
 
 
@@ -61,7 +59,7 @@ def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLook
 
 def exchanges(queue: Any) -> Iterator[tuple[int, Exchanged]]:
     """Yield what recent delivery attempts sent and received, with the number at which each began."""
-    for number, sent, outcome in _FINISHED(queue):
+    for number, sent, outcome in finished_deliveries(queue):
         yield number, Exchanged(sent.headers, sent.body, outcome.headers, outcome.body)
 
 
@@ -74,7 +72,7 @@ def named(message_id: object, lookups: Lookups) -> str:
 
 def schedule_of(event: Event, lookups: Lookups) -> str:
     """Return the ID of the schedule that created the message of an attempt; empty without one."""
-    attempt = lookups.attempts.get(event.data.get("began") or 0)
+    attempt = lookups.attempts.get(began(event))
     headers = {name.lower(): value for name, value in (attempt.headers if attempt else ())}
     return headers.get("upstash-schedule-id", "")
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...core.calls import Call, Event
+from ...core.calls import Call
 from ...core.errors import listed, plural
 from ...core.timers import clock_time
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
-from ...reporting.model import Repeated, ReportRow, Sentences, Summary, Values
+from ...reporting.model import Delivery, Repeated, ReportRow, Sentences, Summary, Values
 from ...reporting.values import (
     EXCERPT,
     compact,
@@ -120,8 +120,10 @@ def _whole_step(step: Mapping[str, Any]) -> str:
     parts = [step_text(step)]
     parts += [f"{word} {step[name]}" for word, name in (("until", "sleepUntil"), ("call", "callUrl"))
               if step.get(name)]  # fmt: skip
-    if step.get("out") not in (None, "null"):
-        parts.append(f"result {shortened(readable(str(step['out'])), 80)}")
+    # The other kinds of steps have no result of the application.
+    result = step.get("out")
+    if result not in (None, "null") or (step["stepType"] == "Run" and "out" in step):
+        parts.append(f"result {shortened(readable(str(result or 'null')), 80)}")
     return " ".join(parts)
 
 
@@ -165,7 +167,7 @@ def _created(result: Mapping[str, Any], call: Call, lookups: Lookups) -> str:
     message = result["messageId"]
     if not result.get("deduplicated"):
         return lookups.short(message)
-    return f"{call.status} deduplicated: {lookups.short(message)}"
+    return f"{call.status} deduplicated, taken for {lookups.short(message)}"
 
 
 def callback_summary(call: Call, lookups: Lookups) -> Summary | None:
@@ -202,32 +204,30 @@ def _text(value: Any) -> str:
 def attempt_summary(
     row: ReportRow, last: ReportRow, lookups: Lookups, received: Summary | None
 ) -> Summary:
-    assert row.source.delivery is not None
-    data = row.source.delivery.data
-    name = _attempt_name(row.source.delivery, row, last, lookups)
+    delivery = row.source.delivery
+    assert delivery is not None
+    data, url, message_id = delivery.data, delivery.url, delivery.message_id
+    name = _attempt_name(delivery, row, last, lookups)
     if received is not None:
         # The row shows the body that the fake received.
-        remarks = _exchange_lines(data, lookups) if "answer" in data else ()
+        remarks = _exchange_lines(delivery, lookups) if "answer" in data else ()
         what = f"{name} {received.what}"
         return replace(received, what=what, remarks=[*received.remarks, *remarks])
-    url, message_id = str(data.get("url") or ""), str(data.get("message_id") or "")
     end = " ".join(["", *f"{data.get('method', '')} {url}".split()])
     repeated = Repeated(end, (url, lookups.short(message_id))) if url and message_id else None
-    status, note, answer = data.get("status"), str(data.get("note") or ""), ""
+    status, note, answer = delivery.status, str(data.get("note") or ""), ""
     if note and status is None:
         answer, note = note, ""
-    elif "url" in data:
+    elif url:
         outcome = status if status is not None else data.get("error") or "no answer"
-        answer = f"{outcome} {_answered(data)}".strip()
-    lines = tuple(_exchange_lines(data, lookups))
+        answer = f"{outcome} {_answered(delivery)}".strip()
+    lines = tuple(_exchange_lines(delivery, lookups))
     return Summary(f"{name}{end}", answer, remarks=lines, note=note, repeated=repeated)
 
 
-def _attempt_name(event: Event, row: ReportRow, last: ReportRow, lookups: Lookups) -> str:
+def _attempt_name(delivery: Delivery, row: ReportRow, last: ReportRow, lookups: Lookups) -> str:
     """Return the name of an attempt, such as ``attempt 1 to 3 of msg_1234``."""
-    data = event.data
-    kind = str(data.get("message_kind", "message")).replace("_", " ")
-    message = lookups.short(data.get("message_id", ""))
+    kind, message = delivery.kind.replace("_", " "), lookups.short(delivery.message_id)
     name = "attempt" if kind == "message" else kind
     if row.attempt == last.attempt == 1 and name != "attempt":
         # Here, an attempt number would be mistaken for a number of callbacks.
@@ -237,27 +237,27 @@ def _attempt_name(event: Event, row: ReportRow, last: ReportRow, lookups: Lookup
         if row.attempt != last.attempt:
             number = f"{row.attempt} to {last.attempt}"
         name = f"{name} {number}" + (f" of {message}" if message else "")
-        if schedule := schedule_of(event, lookups):
+        if schedule := schedule_of(delivery.event, lookups):
             name += f" (schedule {lookups.short(schedule)})"
-    if data.get("about"):
-        name += f" about {lookups.short(data['about'])}"
-    return " ".join(f"{_step_of_attempt(data, lookups)}{name}".split())
+    if delivery.about:
+        name += f" about {lookups.short(delivery.about)}"
+    return " ".join(f"{_step_of_attempt(delivery, lookups)}{name}".split())
 
 
-def _step_of_attempt(data: Mapping[str, Any], lookups: Lookups) -> str:
+def _step_of_attempt(delivery: Delivery, lookups: Lookups) -> str:
     """Return the step of a workflow run that an attempt executes, before the attempt's name; empty for
     a message of no run. If the step is unknown, return the one before it. A callback after which the
     run did not continue has the step of the message that it reports on.
     """
-    message_id, run = str(data.get("message_id")), data.get("run")
+    message_id, run = delivery.message_id, delivery.run
     if not run:
         return ""
     executed = lookups.of(QueueLookups).steps
-    if message_id not in executed and data.get("about"):
-        message_id = str(data["about"])
+    if message_id not in executed:
+        message_id = delivery.about or message_id
     if steps := executed.get(message_id):
         # A row of the delivery publishes the step with its result, unless the delivery failed.
-        is_row = 200 <= (data.get("status") or 0) < 300
+        is_row = 200 <= (delivery.status or 0) < 300
         called = [step for step in steps
                   if not is_row or (step["stepType"] == "Call" and "out" not in step)]  # fmt: skip
         text = listed([*dict.fromkeys(map(step_text, called))], 3)
@@ -267,29 +267,30 @@ def _step_of_attempt(data: Mapping[str, Any], lookups: Lookups) -> str:
     return f"{text} of {lookups.short(run)}, "
 
 
-def _exchange_lines(data: Mapping[str, Any], lookups: Lookups) -> Iterator[str]:
+def _exchange_lines(delivery: Delivery, lookups: Lookups) -> Iterator[str]:
     """Yield the body and headers of a failed attempt, and the exceptions logged during it."""
-    headers = [f"{name}: {value}" for name, value in data.get("sent_headers", ())]
+    headers = [f"{name}: {value}" for name, value in delivery.data.get("sent_headers", ())]
     with_headers = f"with {plural('header', len(headers))} {', '.join(headers)}" if headers else ""
-    sent = _sent_body(data, lookups)
+    sent = _sent_body(delivery, lookups)
     if sent or headers:
         yield " ".join(filter(None, ["sent", sent, with_headers]))
-    yield from data.get("logged") or ()
-    if signature := data.get("signature"):
+    yield from delivery.data.get("logged") or ()
+    if signature := delivery.data.get("signature"):
         yield from _signature_lines(signature)
 
 
-def _sent_body(data: Mapping[str, Any], lookups: Lookups) -> str:
+def _sent_body(delivery: Delivery, lookups: Lookups) -> str:
     """Return the body of a failed attempt; empty if the row of the publish request shows it."""
+    data = delivery.data
     body = str(data.get("sent") or "")
     if data.get("signature"):
         # Show the body unchanged, because every character of it is signed.
         return body if "\n" in body else shortened(body, EXCERPT)
-    if body == lookups.of(QueueLookups).bodies.get(str(data.get("message_id"))):
+    if body == lookups.of(QueueLookups).bodies.get(delivery.message_id):
         return ""
     nothing = "no body" if data.get("sent_headers") else ""
     # A client does not execute steps again that it gets with their results.
-    if data.get("run") and (bodies := [content for _, content in sent_steps(body)]):
+    if delivery.run and (bodies := [content for _, content in sent_steps(body)]):
         return "; ".join(map(_sent_step, bodies))
     return _sent_callback(data) or _body(data, "sent") or nothing
 
@@ -300,12 +301,12 @@ def _sent_step(body: str) -> str:
     return _whole_step(step) if step else f"input {shortened(readable(body), 80)}"
 
 
-def _answered(data: Mapping[str, Any]) -> str:
+def _answered(delivery: Delivery) -> str:
     """Describe the response to a failed attempt; empty if it only repeats the status."""
+    data, status = delivery.data, delivery.status or 0
     if data.get("location"):
         return f"to {data['location']}"
     body = _body(data, "answer") if "answer" in data else ""
-    status = data.get("status") or 0
     phrase = phrase_of(status)
     # Error pages of applications often repeat only the status.
     return "" if body in (phrase, f"{status} {phrase}") else body.removeprefix(f"{status} ")

@@ -465,7 +465,7 @@ def _results(
 
 
 def _progress_fields(source: RowSource) -> dict[str, Any]:
-    entry = source.call or source.delivery or source.event
+    entry = source.call or (source.delivery and source.delivery.event) or source.event
     assert entry is not None  # Only reports have actions, and requests to the application.
     return {"fake": entry.fake, "done": _is_done(entry)}
 

@@ -8,7 +8,7 @@ from typing import Any
 from ...core.calls import Action, Arguments, Call, Event
 from ...reporting.calls import changed_items, envelope, has_full_answer, success_of
 from ...reporting.lookups import Lookups
-from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind
+from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind, named
 from ...reporting.values import parsed
 from .. import QUERIES, UPSERTS
 from ..inspect.data import namespace_in
@@ -24,13 +24,14 @@ _NOTHING = ({"deleted": 0}, {"updated": 0})
 
 def of_action(action: Action, lookups: Lookups) -> Iterator[DataAccess]:
     if action.kind == "load":
-        _, named = action.call or ((), {})
-        name = str(named.get("namespace") or "")
+        _, by_name = action.call or ((), {})
+        name = str(by_name.get("namespace") or "")
         yield DataAccess(ReportSubject(NAMESPACE, name, action.fake), True)
 
 
 def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
     subject = ReportSubject(NAMESPACE, namespace_of(call), call.fake)
+    yield named(NAMESPACE, subject.name, call.fake)
     body = parsed(call.request_body) if call.request_body.strip() else None
     answer = envelope(call) if has_full_answer(call) else None
     succeeded = success_of(call, answer not in _NOTHING)
@@ -76,21 +77,17 @@ def namespace_of(call: Call) -> str:
     return str(call.facts.get("namespace") or "")
 
 
-def subjects_of_call(call: Call, lookups: Lookups) -> Iterator[ReportSubject]:
-    yield ReportSubject(NAMESPACE, namespace_of(call), call.fake)
-
-
-def subjects_of_event(event: Event, lookups: Lookups) -> Iterator[ReportSubject]:
+def of_event(event: Event, lookups: Lookups) -> Iterator[DataAccess]:
     """Yield the namespaces in which an event without a call changed vectors."""
     for section, _ in changed_items(event):
         if (name := namespace_in(section)) is not None:
-            yield ReportSubject(NAMESPACE, name, event.fake)
+            yield named(NAMESPACE, name, event.fake)
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     """Return the data that a method of the fake looked at."""
-    positional, named = arguments
+    positional, by_name = arguments
     if method in ("namespaces", "pending"):
         return [Sought(ReportSubject.all_of(NAMESPACE, fake.name))]
-    name = named.get("namespace", positional[0] if method == "vectors" and positional else "")
+    name = by_name.get("namespace", positional[0] if method == "vectors" and positional else "")
     return [Sought(ReportSubject(NAMESPACE, str(name), fake.name))]

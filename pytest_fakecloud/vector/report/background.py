@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import hypot
 from typing import Any
 
 from ...cloud.fake import core_of
-from ...core.calls import Entry
+from ...core.calls import Call, Entry
 from ...reporting.calls import calls_in, executed
 from ...reporting.lookups import Background, Lookups
+from ...reporting.values import items_of, parsed
 from .. import QUERIES
+from ..model import VectorHit
 from .accesses import READS, namespace_of
+from .findings import hits_among, query_of
 
 _MOST = 2_000
-"""Maximum number of vectors of a namespace whose lengths are computed."""
+"""Maximum number of vectors of a namespace whose lengths are computed, and that are ranked again."""
+_MOST_REPEATED = 20
+"""Maximum number of queries that are repeated for one report: the newest."""
+_QUERIES = ("query", "query-data")
+"""Routes of queries with all their hits in the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +39,8 @@ class VectorBackground(Background):
     """The number of vectors of the namespace."""
     lengths: Mapping[str, float] = field(default_factory=dict)
     """The lengths of these vectors, by their IDs."""
+    cut_off: Mapping[int, Sequence[VectorHit]] = field(default_factory=dict)
+    """The hits behind the ``topK`` of a query, by the position of the query in the request."""
 
 
 def background(
@@ -47,6 +56,7 @@ def background(
             changed[namespace_of(call)] = call.number
     backgrounds: dict[int, VectorBackground] = {}
     current: dict[str, VectorBackground] = {}
+    unchanged: list[Call] = []
     for call in calls:
         name = namespace_of(call)
         backgrounds[call.number] = VectorBackground(has_named)
@@ -54,7 +64,27 @@ def background(
             if name not in current:
                 current[name] = _of_namespace(fake, name, has_named)
             backgrounds[call.number] = current[name]
+            unchanged += [call] if call.route in _QUERIES else []
+    for call in unchanged[-_MOST_REPEATED:]:
+        if current[namespace_of(call)].count <= _MOST:
+            cut_off = dict(_cut_off(fake, call))
+            backgrounds[call.number] = replace(backgrounds[call.number], cut_off=cut_off)
     return backgrounds
+
+
+def _cut_off(fake: Any, call: Call) -> Iterator[tuple[int, list[VectorHit]]]:
+    """Yield the hits that lay behind the ``topK`` of the queries of a call."""
+    name, result = namespace_of(call), parsed(call.response_body)["result"]
+    records = core_of(fake).engine.range(name, 0, None).records
+    lists = result if result and isinstance(result[0], list) else [result]
+    for at, (options, hits) in enumerate(zip(items_of(call.request_body), lists, strict=False)):
+        ids = [hit["id"] for hit in hits]
+        if len(ids) == options.get("topK"):
+            query = query_of(fake, options)._replace(top_k=len(records))
+            found = hits_among(fake, query, records)
+            # An approximate query, for example, has other hits.
+            if [hit.record.id for hit in found[: len(ids)]] == ids and found[len(ids) :]:
+                yield at, found[len(ids) :]
 
 
 def _of_namespace(fake: Any, name: str, has_namespaces: bool) -> VectorBackground:

@@ -21,7 +21,7 @@ from ..engine.namespace import VectorNamespace
 from ..engine.ranking import HYBRID_DEPTH, PreparedQuery, Ranker
 from ..fields import VectorFields
 from ..filter import why_not
-from ..model import VectorQuery, VectorRecord
+from ..model import VectorHit, VectorQuery, VectorRecord
 from ..settings import VectorConfig
 from .accesses import NAMESPACE, READS, namespace_of
 
@@ -103,7 +103,7 @@ def _unchanged_records(
     return {record.id: record for record in records if record.id not in written}
 
 
-def _query_of(fake: Any, options: dict[str, Any]) -> VectorQuery:
+def query_of(fake: Any, options: dict[str, Any]) -> VectorQuery:
     """Return the query that a client requested with these options, its text embedded."""
     fields = VectorFields(options, core_of(fake).engine.limits)
     query: VectorQuery = (
@@ -113,7 +113,11 @@ def _query_of(fake: Any, options: dict[str, Any]) -> VectorQuery:
 
 
 def _ids_found(fake: Any, query: VectorQuery, records: Iterable[VectorRecord]) -> list[str]:
-    """Return the IDs that an exact query finds among records that are all indexed, best first."""
+    return [hit.record.id for hit in hits_among(fake, query, records)]
+
+
+def hits_among(fake: Any, query: VectorQuery, records: Iterable[VectorRecord]) -> list[VectorHit]:
+    """Return what an exact query finds among records that are all indexed, best first."""
     engine = core_of(fake).engine
     space = VectorNamespace(engine.dimension)
     for record in records:
@@ -122,7 +126,7 @@ def _ids_found(fake: Any, query: VectorQuery, records: Iterable[VectorRecord]) -
     ranker = Ranker(config, Ids(0).stream(fake.name, "report"))
     depth = max(query.top_k, HYBRID_DEPTH)
     [hits] = ranker.answer(space, [PreparedQuery(query, engine.filter(query.filter), depth)])
-    return [hit.record.id for hit in hits]
+    return hits
 
 
 def _strings_in(value: Any, levels: int = _LEVELS) -> Iterator[str]:
@@ -178,7 +182,7 @@ def _rejected_ids(
     }
     if query.hits and not expected:
         return []
-    unfiltered = _query_of(fake, query.options)._replace(filter="")
+    unfiltered = query_of(fake, query.options)._replace(filter="")
     if expected:
         candidates = [
             record for id, record in records.items() if id in expected or id not in rejected
@@ -280,7 +284,7 @@ def _missing_ids(
     ``writes`` are ready, and has its hits without them.
     """
     records = _unchanged_records(test, fake, query)
-    prepared = _query_of(fake, query.options)
+    prepared = query_of(fake, query.options)
     # The earlier version of a record that was written again is not known.
     changed = {*writes, *query.ids}.difference(records)
     is_fused = prepared.vector is not None and prepared.sparse is not None

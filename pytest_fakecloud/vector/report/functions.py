@@ -10,12 +10,9 @@ _SPANS = contract.SpanNames(
 )
 FUNCTIONS = contract.ReportFunctions(
     calls=contract.CallFunctions(
-        summary=wording.summary,
-        accesses=accesses.of_call,
-        subjects=accesses.subjects_of_call,
-        clients=("upstash_vector",),
+        summary=wording.summary, accesses=accesses.of_call, clients=("upstash_vector",)
     ),
-    events=contract.EventFunctions(subjects=accesses.subjects_of_event),
+    events=contract.EventFunctions(accesses=accesses.of_event),
     actions=contract.ActionFunctions(
         summary=wording.summary_of_action, accesses=accesses.of_action
     ),

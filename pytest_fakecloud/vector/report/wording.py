@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...core.calls import Action, Call
@@ -12,6 +12,7 @@ from ...reporting.lookups import Lookups
 from ...reporting.model import Sentences, Summary, Values
 from ...reporting.values import compact, parsed, scalar, shortened
 from .. import QUERIES, UPSERTS
+from ..model import VectorHit
 from .accesses import namespace_of
 from .background import VectorBackground, length_of
 
@@ -99,7 +100,8 @@ def _answer(call: Call, body: Any, background: VectorBackground) -> str:
         lists = hits if hits and isinstance(hits[0], list) else [hits]
         items = [*(body if isinstance(body, list) else [body]), *[{} for _ in lists]]
         return "; ".join(
-            _hits(own_hits, item, background) for own_hits, item in zip(lists, items, strict=False)
+            _hits(own_hits, item, background) + _cut_off(background.cut_off.get(at, ()), item)
+            for at, (own_hits, item) in enumerate(zip(lists, items, strict=False))
         )
     if call.route == "info" and isinstance(result, dict):
         return _info(result)
@@ -147,6 +149,12 @@ def _hits(hits: list[dict[str, Any]], query: dict[str, Any], background: VectorB
         text += f" by {background.similarity}"
         text += f", query of length {lengths['']:.3g}" if "" in lengths else ""
     return f"{text}: {listed(texts)}"
+
+
+def _cut_off(hits: Sequence[VectorHit], query: dict[str, Any]) -> str:
+    """Name the first hits that the query found, but did not return because of its ``topK``."""
+    texts = [f"{shortened(hit.record.id)} {_score(float(hit.score))}" for hit in hits]
+    return f"; cut off by top {query['topK']}: {listed(texts, 2)}" if hits else ""
 
 
 def _lengths(

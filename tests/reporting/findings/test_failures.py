@@ -19,11 +19,11 @@ from pytest_fakecloud.reporting.model import (
     DataAccess,
     Finding,
     Marks,
-    ReadByStatement,
     ReportRow,
     ReportSubject,
     Sought,
 )
+from pytest_fakecloud.reporting.reading import LookedAt
 from pytest_fakecloud.reporting.report import report_of
 
 
@@ -208,7 +208,7 @@ def test_findings_that_a_touched_row_decided_come_first() -> None:
         finding("of a linked row", 4, "b"), finding("of c", 7, "c"),
         finding("read by a request to the same address", 6, "d"), Finding("of all"),
     ]  # fmt: skip
-    statement = ReadByStatement("looked", (Sought(subjects["a"]),))
+    statement = LookedAt(sought=(Sought(subjects["a"]),), looks=("value",))
     shown = concerning(statement, marks, rows, accesses, findings)
     assert [item.kind for item in shown] == [
         "of a touched row", "of a", "of a linked row", "of c", "read by a request to the same address",

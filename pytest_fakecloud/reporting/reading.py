@@ -1,0 +1,182 @@
+"""What a failing statement read: a class for each way in which that is found, with its words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, TypeAlias
+
+from ..core.errors import listed
+from .lookups import Lookups
+from .model import DataAccess, JournalNumber, Place, ReportSubject, Sought
+
+UnwrittenKind: TypeAlias = Literal["never", "later"]
+"""Why no row wrote data that a failing statement read: none did, or only after the statement."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadByStatement:
+    """What a failing statement read. Each way in which that is found has a class of its own."""
+
+    kind: ClassVar[str]
+    """The name of the class in the JSON form."""
+    sought: tuple[Sought, ...]
+    place: Place | None = None
+    """The line of the statement."""
+    rows: tuple[int, ...] = ()
+    """The calls or deliveries whose results it compared."""
+    until: Mapping[Sought, JournalNumber] = field(default_factory=dict)
+    """The last read of each."""
+    unwritten: Mapping[Sought, UnwrittenKind] = field(default_factory=dict)
+    """The data that no row wrote."""
+
+    @property
+    def has_value(self) -> bool:
+        """Whether it read values, and not only what calls wrote."""
+        return True
+
+    def described(self, lookups: Lookups, most: int) -> str:
+        """Return what it read in words, with at most so many names."""
+        raise NotImplementedError
+
+    def covers(self, access: DataAccess) -> bool:
+        return any(sought.covers(access) for sought in self.sought)
+
+    def read_until(self, access: DataAccess) -> JournalNumber:
+        """Return when the data of an access was read last.
+
+        A query reads the parts that it returns, although all parts of the subject determine which.
+        """
+        covering = [sought for sought in self.sought if sought.covers(access)]
+        if access.subject.kind.parts_have_ids:
+            parts = {sought.part for sought in self.sought if sought.has(access.subject)}
+            covering = [sought for sought in covering if sought.part or parts == {""}]
+        return max((self.until.get(sought, 0) for sought in covering), default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookedAt(ReadByStatement):
+    """It looked at the data of fakes with their methods."""
+
+    kind = "looked"
+    looks: tuple[str, ...]
+
+    def described(self, lookups: Lookups, most: int) -> str:
+        return f"The failing statement used {listed(list(self.looks), min(most, 3))}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedData(ReadByStatement):
+    """The runner of a test in another process named the data, or values that rows returned or wrote."""
+
+    kind = "compared"
+
+    def described(self, lookups: Lookups, most: int) -> str:
+        return f"The failing statement compared {names_of(self.sought, lookups, most)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadByCalls(ReadByStatement):
+    """It compared what calls of the application had read or written."""
+
+    kind = "called"
+    is_read: bool = True
+    """Whether the calls read data, unlike calls that only wrote."""
+    earlier: tuple[Sought, ...] = ()
+    """What only equal requests before had read."""
+
+    @property
+    def has_value(self) -> bool:
+        return self.is_read
+
+    @property
+    def own_data(self) -> list[Sought]:
+        return [sought for sought in self.sought if sought not in self.earlier]
+
+    def described(self, lookups: Lookups, most: int) -> str:
+        written = "" if self.is_read else "calls that wrote "
+        text = f"The failing statement used {written}{names_of(self.own_data, lookups, most)}"
+        if not self.earlier:
+            return text
+        earlier = names_of(self.earlier, lookups, most)
+        return f"{text}; an earlier equal request had read {earlier}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedByCallers(ReadByCalls):
+    """It compared an object of the process, such as a list, that a function changed which received
+    deliveries or made calls.
+    """
+
+    kind = "changed"
+    by: tuple[str, ...]
+    """The names of the functions."""
+
+    def described(self, lookups: Lookups, most: int) -> str:
+        functions = ["a lambda" if name == "<lambda>" else f"{name}()" for name in self.by]
+        who = listed(functions, 3) or "the test"
+        names = names_of(self.own_data, lookups, most)
+        if all(sought.subject.kind.is_delivered for sought in self.own_data):
+            return f"The failing statement compared what {who} did with {names}"
+        verb = "read" if self.is_read else "wrote"
+        return f"The failing statement compared what {who} made of {names}, which it {verb}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastCall(ReadByStatement):
+    """It read none of the fakes' data, so it is the last call."""
+
+    kind = "last_call"
+    is_of_statement: bool = True
+    """Whether a statement failed, unlike in a test that passed with strict-mode violations."""
+
+    @property
+    def has_value(self) -> bool:
+        return False
+
+    def described(self, lookups: Lookups, most: int) -> str:
+        what = "The failing statement read none of the fakes' data"
+        if not self.is_of_statement:
+            what = "No statement failed"
+        elif self.place is None:
+            what = "What the failing statement read is unknown"
+        return f"{what}; the marks are those of the last call"
+
+
+_UNWRITTEN: dict[UnwrittenKind, str] = {
+    "never": "; no call here has written {}",
+    "later": "; calls wrote {} only later",
+}
+
+
+def unwritten_text(statement: ReadByStatement, lookups: Lookups, most: int) -> str:
+    """Return in words which of the data nothing has written; empty if something wrote all of it."""
+    texts = []
+    for kind in dict.fromkeys(statement.unwritten.values()):
+        data = [sought for sought, other in statement.unwritten.items() if other == kind]
+        is_all = len(data) == len(statement.sought)
+        texts.append(_UNWRITTEN[kind].format("it" if is_all else names_of(data, lookups, most)))
+    return "".join(texts)
+
+
+def names_of(data: Iterable[Sought], lookups: Lookups, most: int) -> str:
+    """Return the names of data, with ids as short as in the rows. A subject that was read as a whole has
+    the parts that were also read in parentheses.
+    """
+    data = list(data)
+    parts: dict[ReportSubject, list[str]] = {}
+    for sought in data:
+        if not sought.part:
+            parts[sought.subject] = [
+                other.part for other in data if other.part and other.subject == sought.subject
+            ]
+    names = []
+    for sought in data:
+        name = sought.subject.name
+        default = sought.subject.kind.unnamed or f"the {sought.subject.kind.name}"
+        if not sought.part:
+            also = f" ({listed(parts[sought.subject], most)})" if parts[sought.subject] else ""
+            names.append(f"{lookups.short(name or default)}{also}")
+        elif sought.subject not in parts:
+            names.append(f"{lookups.short(name)} {sought.part}" if name else sought.part)
+    return listed(names, most)
