@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ..cloud.base import context_of
 from ..core.calls import Call
@@ -19,25 +20,23 @@ from .trial import Anomaly, History, Line, Plan, Trial, Verdict
 from .world import World
 
 
+@dataclass
 class Judge:
     """Judges trials: calls the checks at their end, and looks for anomalies."""
 
-    def __init__(
-        self, world: World, subject: Subject, allowed: Allowed, serial: Serial, *, has_promise: bool
-    ) -> None:
-        self.world = world
-        self.subject = subject
-        self.allowed = allowed
-        self.serial: Serial | None = serial
-        """The trials in one piece, with which those of other orders are compared, if any."""
-        self.has_promise = has_promise
-        """Whether anything is asserted; without a promise, an anomaly breaks a trial."""
-        self._first: Evidence | None = None
-        """The evidence of the first trial, in which no disturbance happens unless the caller gave a
-        schedule.
-        """
-        self.is_last = False
-        """Whether the patterns that are reported ``LAST`` count, because nothing else was found."""
+    world: World
+    subject: Subject
+    allowed: Allowed
+    has_promise: bool
+    """Whether anything is asserted; without a promise, an anomaly breaks a trial."""
+    serial: Serial | None = None
+    """The trials in one piece, with which those of other orders are compared, if any."""
+    counts_last: bool = False
+    """Whether the patterns that are reported ``LAST`` count, because nothing else was found."""
+    _first: Evidence | None = None
+    """The evidence of the first trial, in which no disturbance happens unless the caller gave a
+    schedule.
+    """
 
     def remember_first(self, trial: Trial) -> None:
         """Compare this trial and later ones with it, if it is the first."""
@@ -63,7 +62,9 @@ class Judge:
         ]
         # A search that has found a broken promise shows no anomalies.
         anomalies = self._anomalies(trial) if broken is None else []
-        reported = [anomaly for anomaly in anomalies if self.is_last or anomaly.name not in LAST]
+        reported = [
+            anomaly for anomaly in anomalies if self.counts_last or anomaly.name not in LAST
+        ]
         if broken is None and reported and not self.has_promise:
             broken = AnomalyError(reported[0])
         return Verdict(broken, anomalies, lines)

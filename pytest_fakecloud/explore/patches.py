@@ -120,7 +120,7 @@ def _stop_time(world: World, exits: Exits) -> None:
         exits.callback(clock.resume)
     clock.freeze()
     swap(exits, clock, "wait_cap", 0)
-    swap(exits, clock, "wait", partial(world.waits.of_command, clock.wait))
+    swap(exits, clock, "wait", partial(world.waits.wait_in_command, clock.wait))
 
 
 def _steer_process(world: World, exits: Exits, follows_clock: bool | None) -> None:
@@ -259,7 +259,7 @@ def _guest_patches(world: World) -> Iterator[Patch]:
     with if_installed("explore.guests.polling"):
         from .guests.polling import polling_patches
 
-        yield from polling_patches(world.connections, world.waits.for_news)
+        yield from polling_patches(world.connections, world.waits.wait_until)
     with if_installed("explore.guests.trio_runs"):
         from .guests.trio_runs import trio_patches
 

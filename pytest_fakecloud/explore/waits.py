@@ -39,7 +39,7 @@ class Waits:
         """Sleep in fake time; return False for a thread that is not explored."""
         simulation = self._world.simulation
         if simulation is None:
-            return self.until(lambda: False, seconds)
+            return self.wait_in_check(lambda: False, seconds)
         self._check_promise(seconds)
         return simulation.waits.sleep(seconds)
 
@@ -47,11 +47,11 @@ class Waits:
         """Sleep in fake time in an event loop that is not explored; return False for other loops."""
         simulation = self._world.simulation
         if simulation is None:
-            return self.until(lambda: False, seconds)
+            return self.wait_in_check(lambda: False, seconds)
         self._check_promise(seconds)
         return await simulation.waits.sleep_in_loop(seconds)
 
-    def until(self, is_over: Callable[[], bool], seconds: float | None) -> bool:
+    def wait_in_check(self, is_over: Callable[[], bool], seconds: float | None) -> bool:
         """Move the clock from event to event until ``is_over()`` is true or a time has passed, because
         a check waits; return False for other threads, and if only another thread can end the wait.
         """
@@ -77,17 +77,17 @@ class Waits:
                 world.clock.move_to(to_datetime(target))
         return True
 
-    def for_news(self, has_news: Callable[[], bool], timeout: float | None) -> None:
-        """Wait until a client can read, unless the timeout is 0. Raises ``TimeoutError``."""
+    def wait_until(self, is_over: Callable[[], bool], timeout: float | None) -> None:
+        """Wait until ``is_over()`` is true, unless the timeout is 0; raise ``TimeoutError`` if it ends."""
         world, strand = self._world, self._world.current_thread.strand()
         simulation = None if strand is None else world.simulation
-        if timeout != 0 and not has_news():
+        if timeout != 0 and not is_over():
             if simulation is not None and strand is not None:
                 until = None if timeout is None else world.now_us() + math.ceil(timeout * 1e6)
-                simulation.waits.wait_for(strand, has_news, until)
-            elif not self.until(has_news, timeout):
-                _wait_really(has_news, timeout)
-            if not has_news():
+                simulation.waits.wait_until(strand, is_over, until)
+            elif not self.wait_in_check(is_over, timeout):
+                _wait_really(is_over, timeout)
+            if not is_over():
                 raise TimeoutError("timed out")
         if simulation is not None and strand is not None:
             simulation.turns.check_alive(strand)
@@ -105,7 +105,7 @@ class Waits:
         finally:
             self._of_checks.discard(me)
 
-    def of_command(
+    def wait_in_command(
         self,
         real: Callable[[Signal, Callable[[], object], int], object],
         signal: Signal,
@@ -116,7 +116,7 @@ class Waits:
         world, thread, simulation = self._world, self._world.current_thread, self._world.simulation
         strand = None if simulation is None else simulation.calls.served.served_here()
         if simulation is not None and strand is not None and not world.clock.driving:
-            return simulation.waits.wait(strand, signal, poll, until_us)
+            return simulation.waits.wait_in_command(strand, signal, poll, until_us)
         stream = world.connections.streams.get(threading.get_ident())
         if stream is not None:
             return stream.look(
@@ -130,7 +130,7 @@ class Waits:
             return result is not None
 
         if world.connections.step_back() is None and world.simulation is None:
-            self.until(is_over, max(0, until_us - world.now_us()) / 1e6)
+            self.wait_in_check(is_over, max(0, until_us - world.now_us()) / 1e6)
         return real(signal, poll, until_us) if result is None else result
 
     def patience_with_threads(self, timeout: float) -> float:

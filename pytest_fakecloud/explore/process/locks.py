@@ -63,7 +63,7 @@ class _SharedLock:
         while not (acquired := self._real.acquire(False)):
             if not blocking or (until is not None and self._world.now_us() >= until):
                 break
-            simulation.waits.wait_for(strand, self._is_free, until, for_thread=True)
+            simulation.waits.wait_until(strand, self._is_free, until, for_thread=True)
         simulation.state.touch_lock(self.name)
         return bool(acquired)
 
@@ -118,7 +118,7 @@ class _LockOfCheck(_SharedLock):
         patience = self._world.waits.patience_with_threads(timeout)
         if patience and self._real.acquire(True, patience):
             return True
-        self._world.waits.until(self._is_free, timeout)
+        self._world.waits.wait_in_check(self._is_free, timeout)
         return bool(self._real.acquire(False))
 
     __enter__ = acquire

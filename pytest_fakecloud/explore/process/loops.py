@@ -162,7 +162,9 @@ class OwnLoop(asyncio.SelectorEventLoop):
         if trial is not None:
             return trial.idle(self, timeout)
         # The time of a check waits for a thread that works for the loop.
-        return not self._in_threads and self._world.waits.until(self.selector.has_events, timeout)
+        return not self._in_threads and self._world.waits.wait_in_check(
+            self.selector.has_events, timeout
+        )
 
     def _trial(self) -> Loops | None:
         simulation = None if self._is_of_promise else self._world.simulation

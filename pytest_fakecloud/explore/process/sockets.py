@@ -98,7 +98,7 @@ class Sockets:
         link = self._connections.of(sock)
         if link is None:
             return original(sock, size, flags)
-        self._world.waits.for_news(link.has_news, sock.gettimeout() if size else 0)
+        self._world.waits.wait_until(link.has_news, sock.gettimeout() if size else 0)
         return link.take(size, flags)
 
     def recv_into(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from copy import copy
 from dataclasses import replace
 
 from ...cloud.base import context_of
@@ -38,7 +39,7 @@ class Player:
         self.outcomes: dict[Schedule, Schedule | None] = {}
         """For each schedule so far, the applied disturbances, or None if the promise held."""
         serial = Serial(self._play_in_one_piece, subject.programs)
-        self.judge = Judge(world, subject, allowed, serial, has_promise=has_promise)
+        self.judge = Judge(world, subject, allowed, has_promise, serial)
         self._observers = Observers(context_of(world.cloud).recorder)
 
     def with_inputs(self, inputs: Inputs) -> Player:
@@ -49,6 +50,12 @@ class Player:
         return Player(
             self.world, subject, self.judge.allowed, has_promise=has_promise, inputs=number
         )
+
+    def judged_by(self, judge: Judge) -> Player:
+        """Return a player with the same tally, and another judge."""
+        player = copy(self)
+        player.judge, player.outcomes = judge, {}
+        return player
 
     def play(self, plan: Plan, *, counts: bool = True) -> Trial:
         """Play a trial, and judge it unless its strategy ends it; count it if it ``counts``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from ...core.errors import ContractError
@@ -60,7 +61,11 @@ def search(
             if "stuck" not in failing.flags:
                 store.save(failing.schedule)
         player.tally.seconds = monotonic() - began
-    failing = failing or _last_anomaly(player, undisturbed)
+    if failing is None and player.tally.anomalies and not player.judge.has_promise:
+        # Trials that only show one of the patterns that are reported last have counted as held.
+        player = player.judged_by(replace(player.judge, counts_last=True))
+        shown_anomaly = next(iter(player.tally.anomalies.values()))
+        failing = smallest(player, player.play(Plan(shown_anomaly.schedule)), undisturbed)
     if failing is None:
         check_repeats(player, undisturbed, "after the search")
     return Search(player, undisturbed, failing)
@@ -87,14 +92,3 @@ def _stored_failure(player: Player, store: Store) -> Trial | None:
         return trial
     store.save(Schedule())
     return None
-
-
-def _last_anomaly(player: Player, undisturbed: Trial) -> Trial | None:
-    """Return a trial with one of the anomalies that break a trial only if nothing else does."""
-    if player.judge.has_promise or not player.tally.anomalies:
-        return None
-    player.judge.is_last = True
-    # Trials that only show such a pattern have counted as held.
-    player.outcomes.clear()
-    shown_anomaly = next(iter(player.tally.anomalies.values()))
-    return smallest(player, player.play(Plan(shown_anomaly.schedule)), undisturbed)

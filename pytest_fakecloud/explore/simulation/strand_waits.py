@@ -33,14 +33,14 @@ class StrandWaits(Part):
         self._turns.check_alive(strand)
         if self._fakes.clock.driving or seconds <= 0:
             return True
-        self.wait_for(strand, None, self._after(seconds))
+        self.wait_until(strand, None, self._after(seconds))
         return True
 
     def _after(self, seconds: float) -> int:
         """Return the time after some seconds, in microseconds."""
         return self._fakes.now_us() + math.ceil(seconds * 1e6)
 
-    def wait_for(
+    def wait_until(
         self,
         strand: Strand,
         ready: Callable[[], bool] | None,
@@ -61,7 +61,7 @@ class StrandWaits(Part):
         strand.wait(Waiting(ready, until_us, for_thread))
         self.take_turn(strand)
 
-    def wait(
+    def wait_in_command(
         self, strand: Strand, signal: Signal, poll: Callable[[], object], until_us: int
     ) -> object:
         """Let other strands run until ``poll()`` returns something other than None, for a strand whose
@@ -78,7 +78,7 @@ class StrandWaits(Part):
         if not ready() and self._fakes.now_us() < until_us:
             line = strand.line
             try:
-                self.wait_for(strand, ready, until_us)
+                self.wait_until(strand, ready, until_us)
             except Crash:
                 if self._current_thread.strand() is strand:
                     raise
