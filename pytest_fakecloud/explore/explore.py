@@ -35,7 +35,7 @@ from .search.player import Player
 from .search.search import MakeLookahead, Search, search
 from .search.tally import budget_of, merged
 from .search.undisturbed import check_undisturbed
-from .simulation.state import Subject
+from .simulation.script import Subject
 from .trial import Program, Trial
 
 if TYPE_CHECKING:

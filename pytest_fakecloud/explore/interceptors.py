@@ -107,13 +107,13 @@ def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list
     if spec.name == "EXEC":
         watched = (touch_of_key(fake, database, key, False) for _, key, _ in session.watched)
         touches = (*touches, *watched)
-    simulation.state.touch(touches)
+    simulation.log.touch(touches)
     if session.interface == "local":
         simulation.calls.add_command_of_test(argv)
     simulation.calls.note_access(session, line)
-    simulation.state.known_times.note_data(line.times_us)
+    simulation.known_times.note_data(line.times_us)
     if line.claims is not None:
-        simulation.state.known_times.note_idle_time(session.db, line.claims)
+        simulation.known_times.note_idle_time(session.db, line.claims)
 
 
 def _run_work(world: World, where: str, proceed: RunWork, work: Awaitable[Any]) -> Any:
@@ -133,7 +133,7 @@ async def _around(world: World, fake: Fake, exchange: Callable[[], T]) -> T:
     if world.current_thread.is_explored():
         return await simulation.calls.exchange(fake, exchange)
     # Several strands share this event loop, which the request would block: use a thread.
-    carried_source.set(simulation.state.sources.here())
+    carried_source.set(simulation.sources.here())
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:  # trio's loop

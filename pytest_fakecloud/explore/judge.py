@@ -11,11 +11,11 @@ from ..core.errors import breaks_a_check, broken_promise, ends_the_test
 from ..core.field_types import check_returned
 from .anomalies import LAST, Allowed, AnomalyError, find_anomalies
 from .evidence import Evidence
-from .schedule import Schedule
+from .schedule import Schedule, add_schedule
 from .serial import Serial
 from .simulation.operations import TrialHistory
+from .simulation.script import Subject
 from .simulation.stacks import without_library_frames
-from .simulation.state import Subject, add_schedule
 from .trial import Anomaly, History, Line, Plan, Trial, Verdict
 from .world import World
 

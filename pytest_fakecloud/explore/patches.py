@@ -38,9 +38,9 @@ from .process.locks import StoredObjects, lock_patches
 from .process.loops import OwnLoop, loop_patches
 from .process.sockets import check_sockets, socket_patches
 from .process.threads import thread_patches
-from .simulation.scheduler import Simulation
+from .simulation.simulation import Simulation
 from .simulation.stacks import innermost
-from .simulation.strands import Strand
+from .simulation.strand import Strand
 from .trial import Program
 from .world import World
 
@@ -225,7 +225,7 @@ def _process_patches(world: World) -> Iterator[Patch]:
             if "uuid" not in modules:  # which starts a process to find a network address
                 where = innermost(sys._getframe())
                 note = f"not explored: a child process that {strand.title} started at {where}"
-                simulation.state.log.note(note)
+                simulation.log.note(note)
             with strand.waits_for_real():
                 return original(*args, **kwargs)
 
@@ -242,7 +242,7 @@ def _signal_patches(world: World) -> Iterator[Patch]:
 
     def skips(original: Callable[..., Any], result: object) -> Callable[..., Any]:
         def skipped(simulation: Simulation, strand: Strand, *_: Any, **__: Any) -> object:
-            simulation.state.log.note("not explored: signals, and timeouts that signals end")
+            simulation.log.note("not explored: signals, and timeouts that signals end")
             return result
 
         return world.in_strands(original, skipped)

@@ -99,3 +99,9 @@ def _applicable(disturbances: Sequence[Disturbance]) -> Iterator[Disturbance]:
 
 UNDISTURBED = Schedule()
 """The schedule without disturbances."""
+
+
+def add_schedule(error: BaseException, when: str, schedule: Schedule) -> None:
+    """Add a note to an exception that names the schedule in which a check raised it."""
+    where = f"{when} the schedule {str(schedule)!r}" if schedule else "in the undisturbed trial"
+    error.add_note(f"raised by check=, {where}")

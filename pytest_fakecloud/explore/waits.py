@@ -14,7 +14,7 @@ from ..core.timers import monotonic, to_datetime
 from .fakes import HORIZON_US
 from .limits import EARLIER_THREADS
 from .simulation.pool import ABANDONED
-from .simulation.strands import pause
+from .simulation.strand import pause
 
 if TYPE_CHECKING:
     from .world import World
@@ -78,7 +78,7 @@ class Waits:
         return True
 
     def wait_until(self, is_over: Callable[[], bool], timeout: float | None) -> None:
-        """Wait until ``is_over()`` is true, unless the timeout is 0; raise ``TimeoutError`` if it ends."""
+        """Wait until ``is_over()``, unless the timeout is 0; raise ``TimeoutError`` when it ends."""
         world, strand = self._world, self._world.current_thread.strand()
         simulation = None if strand is None else world.simulation
         if timeout != 0 and not is_over():

@@ -22,11 +22,12 @@ from .process.randomness import Randomness
 from .programs import check_has_run, current_observer
 from .simulation.current_thread import CurrentThread
 from .simulation.known_times import MOST_TIMERS
+from .simulation.log import TrialLog
 from .simulation.operations import TrialHistory
 from .simulation.pool import Threads
-from .simulation.scheduler import Simulation
-from .simulation.state import Subject, TrialState
-from .simulation.strands import Strand
+from .simulation.script import Subject
+from .simulation.simulation import Simulation
+from .simulation.strand import Strand
 from .trial import Effects, Plan, Trial
 from .waits import Waits
 
@@ -71,7 +72,7 @@ class World(Fakes):
         simulation = Simulation(subject, plan)
         with self.simulating(simulation):
             simulation.play()
-        log = simulation.state.log
+        log = simulation.log
         if "redundant" in log.flags:
             return simulation.frozen(), simulation.history
         if self.randomness.has_drawn():
@@ -79,15 +80,15 @@ class World(Fakes):
         else:
             log.schedule = plan.schedule.with_series(0)
         state = (self.cloud, self.cloud.snapshot()) if plan.keeps else None
-        return simulation.frozen(self._effects(simulation.state), state), simulation.history
+        return simulation.frozen(self._effects(simulation.log), state), simulation.history
 
     @contextlib.contextmanager
     def simulating(self, simulation: Simulation) -> Iterator[None]:
         """Let calls, waits and locks of the code pass through a simulation within the block."""
         for free in self.free_locks:
             free()
-        token = current_observer.set(simulation.state.operations.observing)
-        self.simulation, self.current_thread = simulation, simulation.state.current_thread
+        token = current_observer.set(simulation.operations.observing)
+        self.simulation, self.current_thread = simulation, simulation.current_thread
         try:
             yield
         finally:
@@ -95,12 +96,11 @@ class World(Fakes):
             current_observer.reset(token)
         self.check_queues()
 
-    def _effects(self, state: TrialState) -> Effects:
+    def _effects(self, log: TrialLog) -> Effects:
         """Return what a trial has done to the data of the fakes, before a check changes them."""
-        log = state.log
         # Only trials in which nothing but the order of calls differs are compared by what they leave.
         has_only_orders = all(disturbance.kind in SWITCHES for disturbance in log.fired)
-        left, left_with_ttl = state.fingerprints.left() if has_only_orders else ({}, {})
+        left, left_with_ttl = log.fingerprints.left() if has_only_orders else ({}, {})
         remaining: dict[Touch, bool] = {}
         pending: set[Touch] = set()
         for access in log.accesses:
@@ -125,9 +125,11 @@ class World(Fakes):
             return runner.run(value)
 
     def note_clock_read(self) -> None:
-        state = None if self.simulation is None else self.simulation.state
-        if state is not None and state.has_steps and self.current_thread.is_explored():
-            state.touch([READS_CLOCK])
+        simulation = self.simulation
+        if simulation is None or not simulation.script.has_steps:
+            return
+        if self.current_thread.is_explored():
+            simulation.log.touch([READS_CLOCK])
 
     def here(self) -> tuple[Simulation, Strand] | None:
         """Return the simulation and the strand of this thread, if it may let other strands run."""

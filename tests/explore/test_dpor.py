@@ -21,8 +21,8 @@ from pytest_fakecloud.explore.disturbances import SWITCHES
 from pytest_fakecloud.explore.patches import explored
 from pytest_fakecloud.explore.promises import Promises
 from pytest_fakecloud.explore.search.dpor import Branch, Interleavings, decided_places
-from pytest_fakecloud.explore.simulation.scheduler import Simulation
-from pytest_fakecloud.explore.simulation.state import Subject
+from pytest_fakecloud.explore.simulation.script import Subject
+from pytest_fakecloud.explore.simulation.simulation import Simulation
 from pytest_fakecloud.explore.trial import Place, Plan, Program, Step, Trial
 
 from ..budget import cases

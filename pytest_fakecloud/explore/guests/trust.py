@@ -107,7 +107,7 @@ class Examination:
         if simulation is None:
             self._add(touch.read for touch in touches_of_request(fake, request))
             return proceed()
-        lines = simulation.state.log.lines
+        lines = simulation.log.lines
         line = lines[-1] if lines else None
         is_left_out = line and (line.strand, line.point) == self._left_out
         if not is_left_out or line is None or line.call is not request.call:

@@ -53,7 +53,7 @@ class _SharedLock:
             return self._acquire_outside(blocking, timeout)
         simulation, strand = here
         # A thread from before may hold the lock, or be about to fulfil a future under it.
-        simulation.await_outsiders()
+        simulation.outside_calls.await_rest()
         until = None
         if timeout != -1:
             if not blocking or timeout < 0:
@@ -64,7 +64,7 @@ class _SharedLock:
             if not blocking or (until is not None and self._world.now_us() >= until):
                 break
             simulation.waits.wait_until(strand, self._is_free, until, for_thread=True)
-        simulation.state.touch_lock(self.name)
+        simulation.log.touch_lock(self.name)
         return bool(acquired)
 
     def _acquire_outside(self, blocking: bool, timeout: float) -> bool:
@@ -82,7 +82,7 @@ class _SharedLock:
         # Skip a thread that just starts, because it may do so in a step of another strand. Include
         # the strands that the end of a trial stops: a strand that waited depends on their order.
         if simulation is not None and self._world.current_thread.is_explored():
-            simulation.state.touch_lock(self.name)
+            simulation.log.touch_lock(self.name)
 
     def locked(self) -> bool:
         return not self._is_free()

@@ -15,7 +15,7 @@ from ...core.errors import ContractError, is_crash
 from ...core.libraries import is_library
 from ...process.replace import Patch
 from ..simulation.connections import Connections, MemoryLink
-from ..simulation.strands import Strand
+from ..simulation.strand import Strand
 from .locks import is_of_a_fake
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def loop_patches(world: World) -> Iterator[Patch]:
         """
         task = really_create_task(loop, coro, **options)
         if world.simulation is not None:
-            world.simulation.state.sources.note_task(task)
+            world.simulation.sources.note_task(task)
         return task
 
     yield asyncio, "new_event_loop", new_event_loop

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from ...process.replace import Patch
-from ..simulation.strands import Strand
+from ..simulation.strand import Strand
 
 
 class Randomness:

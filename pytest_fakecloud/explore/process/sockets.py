@@ -15,7 +15,7 @@ from ...core.frames import stack_of
 from ...process.replace import Patch
 from ..simulation.connections import MemoryLink
 from ..simulation.pool import is_of_a_strand
-from ..simulation.state import TrialState
+from ..simulation.simulation import Simulation
 from .loops import OwnLoop, without_patching
 
 if TYPE_CHECKING:
@@ -142,40 +142,40 @@ class Sockets:
         """Return the connection on which this thread is about to send, unless it is a real one."""
         link, simulation = self._connections.of(sock), self._world.simulation
         if simulation is not None and not self._world.current_thread.is_in_promise():
-            _note_sender(simulation.state, sock, link)
+            _note_sender(simulation, sock, link)
         return link
 
 
-def _note_sender(state: TrialState, sock: socket.socket, link: MemoryLink | None) -> None:
+def _note_sender(simulation: Simulation, sock: socket.socket, link: MemoryLink | None) -> None:
     """Note on whose behalf this thread is about to send."""
-    strand = None if link is None else state.current_thread.strand()
+    strand = None if link is None else simulation.current_thread.strand()
     if link is None or strand is None:
-        _note_sender_elsewhere(state, sock)
+        _note_sender_elsewhere(simulation, sock)
         return
-    state.sources.note(link.port)
-    if (state.turns.has_ended or strand.root.crashed) and any(
+    simulation.sources.note(link.port)
+    if (simulation.turns.has_ended or strand.root.crashed) and any(
         # Python ignores exceptions in finalizers.
         frame.f_code.co_name == "__del__"
         for frame in stack_of(sys._getframe(1))
     ):
         raise ConnectionResetError("the process has ended")
-    state.turns.check_alive(strand)
+    simulation.turns.check_alive(strand)
     if strand is not strand.host or strand.loop.running is None:
-        state.owners[link.port] = strand
-        state.outside_calls.note_explored(link.port)
+        simulation.strands.owners[link.port] = strand
+        simulation.outside_calls.note_explored(link.port)
 
 
-def _note_sender_elsewhere(state: TrialState, sock: socket.socket) -> None:
+def _note_sender_elsewhere(simulation: Simulation, sock: socket.socket) -> None:
     """Note the sender in a thread that is not explored, such as the loop of an ASGI application, or on
     a connection that does not lead to a fake, or that began before the exploration.
     """
-    strand, port = state.current_thread.strand() or state.current_thread.carried(), 0
+    strand, port = simulation.current_thread.strand() or simulation.current_thread.carried(), 0
     with contextlib.suppress(OSError, IndexError):
         port = sock.getsockname()[1]
         if strand is not None:
-            state.owners[port] = strand
-        state.sources.note(port)
+            simulation.strands.owners[port] = strand
+        simulation.sources.note(port)
     # The thread of a strand that has just ended wakes loops whose sleeps end by a socket pair, which
     # has no port.
     if port or not is_of_a_strand(threading.current_thread()):
-        state.outside_calls.note_connection(port)
+        simulation.outside_calls.note_connection(port)

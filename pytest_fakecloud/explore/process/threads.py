@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...process.replace import Patch
 from ..simulation.current_thread import carried_strand
-from ..simulation.scheduler import Simulation
-from ..simulation.strands import Strand
+from ..simulation.simulation import Simulation
+from ..simulation.strand import Strand
 
 if TYPE_CHECKING:
     from ..world import World
@@ -51,7 +51,7 @@ def thread_patches(world: World) -> Iterator[Patch]:
     def start(simulation: Simulation, strand: Strand, thread: threading.Thread) -> None:
         before, child = dict(vars(thread)), None
         if not _is_thread_of_a_fake(thread):
-            child = simulation.state.new_thread(strand, thread)
+            child = simulation.strands.new_thread(strand, thread, len(simulation.log.steps) - 1)
             vars(thread)["_strand"] = child
             _run_within(thread, partial(simulation.turns.run_in_own_thread, child))
         # The end of the process must not wait for a thread that is abandoned.

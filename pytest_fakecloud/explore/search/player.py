@@ -15,7 +15,7 @@ from ..observers import Observers
 from ..promises import Promises
 from ..schedule import Schedule
 from ..serial import Serial
-from ..simulation.state import Subject
+from ..simulation.script import Subject
 from ..trial import Plan, Trial
 from ..world import World
 from .tally import Tally

@@ -11,7 +11,7 @@ from ...core.errors import ContractError
 from ..clients import functions_of_all
 from ..disturbances import Kind
 from ..schedule import Schedule
-from ..simulation.state import Subject
+from ..simulation.script import Subject
 
 
 class Store:

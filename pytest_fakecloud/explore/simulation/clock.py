@@ -10,11 +10,14 @@ from ...core.errors import ContractError
 from ..disturbances import CLOCK
 from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
 from ..trial import DueDelivery, Step
-from .known_times import MOST_TIMERS
+from .known_times import MOST_TIMERS, KnownTimes
+from .log import TrialLog, seconds
 from .pauses import Pauses
+from .script import Script
+from .sleepers import Sleepers
 from .stacks import describe_places
-from .state import Part, TrialState, seconds
-from .strands import Strand
+from .strand import Strand
+from .strands import Strands
 
 MOST_STEPS = 20_000
 MOST_MOVES = 8
@@ -50,14 +53,27 @@ class _NextTimes(NamedTuple):
         return min(times, default=None)
 
 
-class TrialClock(Part):
+class TrialClock:
     """Moves the fake time of a trial: when no strand can run, or when the schedule demands it."""
 
-    def __init__(self, state: TrialState, pauses: Pauses) -> None:
-        super().__init__(state)
+    def __init__(
+        self,
+        script: Script,
+        strands: Strands,
+        log: TrialLog,
+        known_times: KnownTimes,
+        sleepers: Sleepers,
+        pauses: Pauses,
+    ) -> None:
+        self._script = script
+        self._fakes = script.fakes
+        self._strands = strands
+        self._log = log
+        self._known_times = known_times
+        self._sleepers = sleepers
         self._pauses = pauses
-        self.may_move = state.moves_time or any(
-            disturbance.detail == CLOCK for disturbance in state.schedule
+        self.may_move = script.moves_time or any(
+            disturbance.detail == CLOCK for disturbance in script.schedule
         )
         """Whether the clock may move although a strand could run."""
         self.moves: list[tuple[int, int]] = []
@@ -70,13 +86,11 @@ class TrialClock(Part):
 
     def all_times(self) -> frozenset[int]:
         """Return the times that the clock can move to, if timers are explored."""
-        if not self._state.moves_time:
+        if not self._script.moves_time:
             return frozenset()
-        waits = [
-            strand.waiting.wake_us for strand in self._state.strands if strand.state == "waiting"
-        ]
+        waits = [strand.waiting.wake_us for strand in self._strands if strand.state == "waiting"]
         wakes = [wake_us for wake_us in waits if wake_us is not None]
-        return frozenset(self._state.known_times.upcoming(self._fakes.now_us(), MOST_MOVES) + wakes)
+        return frozenset(self._known_times.upcoming(self._fakes.now_us(), MOST_MOVES) + wakes)
 
     def plan_move(self, options: Sequence[Option]) -> ClockMove | None:
         """Plan the next move of the clock, or none; end the schedules if nothing else goes on."""
@@ -86,9 +100,9 @@ class TrialClock(Part):
         times = self._next_times(now)
         self._end_schedules_after(times)
         at_us = times.earliest(now)
-        if at_us is None or not self._state.moves_time:
+        if at_us is None or not self._script.moves_time:
             return None
-        return ClockMove(min([at_us, *self._state.known_times.upcoming(now, 1)]))
+        return ClockMove(min([at_us, *self._known_times.upcoming(now, 1)]))
 
     def _chosen_move(self, options: Sequence[Option]) -> ClockMove | None:
         """Return a move before the strands and deliveries that can run, or None if the patience of one
@@ -103,7 +117,7 @@ class TrialClock(Part):
         for option in options:
             if (
                 isinstance(option, DueDelivery)
-                and at_us - option.timer.due_us > self._state.subject.patience_us
+                and at_us - option.timer.due_us > self._script.subject.patience_us
             ):
                 return None
             if (
@@ -127,15 +141,15 @@ class TrialClock(Part):
             self._chosen_moves += 1
             # The last disturbance is the decision for this move, which nothing else makes.
             words = f"moves by {seconds(move.at_us - now)}"
-            self._state.add_line("clock", words, disturbances=self._log.fired[-1:])
+            self._log.add_line("clock", words, disturbances=self._log.fired[-1:])
         if move.at_us == self._fakes.deliveries.next_firing_us():
             self._firings += 1
-        ends = list(self._state.known_times.ends_until(move.at_us)) if self._state.has_steps else []
+        ends = list(self._known_times.ends_until(move.at_us)) if self._script.has_steps else []
         fired = self.move_to(move.at_us)
-        if self._state.has_steps:
+        if self._script.has_steps:
             index = len(self._log.steps) - 1
             self.moves.append((index, move.at_us))
-            self._state.touch([MOVES_CLOCK, *ends])
+            self._log.touch([MOVES_CLOCK, *ends])
             if fired:
                 self._log.steps[index].footprint.is_everything = True
 
@@ -144,11 +158,11 @@ class TrialClock(Part):
         now = self._fakes.now_us()
         if self._chosen_moves >= MOST_MOVES:
             return
-        for at_us in self._state.known_times.upcoming(now, MOST_MOVES - self._chosen_moves):
-            if at_us > now + self._state.subject.patience_us:
+        for at_us in self._known_times.upcoming(now, MOST_MOVES - self._chosen_moves):
+            if at_us > now + self._script.subject.patience_us:
                 return
-            touched = Footprint([MOVES_CLOCK, *self._state.known_times.ends_until(at_us)])
-            if self._state.subject.promises.at_step:
+            touched = Footprint([MOVES_CLOCK, *self._known_times.ends_until(at_us)])
+            if self._script.subject.promises.at_step:
                 touched.add(CHECKS_PROMISE)
             _, timers = self._fakes.clock.planned(MOST_TIMERS)
             touched.is_everything = any(t.lane == "state" and t.due_us <= at_us for t in timers)
@@ -166,7 +180,7 @@ class TrialClock(Part):
             self._firings += 1
         self._forced_moves += 1
         if self._forced_moves > MOST_STEPS:
-            waiting = [strand for strand in self._state.strands if strand.state == "waiting"]
+            waiting = [strand for strand in self._strands if strand.state == "waiting"]
             raise ContractError(
                 f"time has moved {MOST_STEPS:,} times and the trial goes on: "
                 f"{describe_places(waiting)} waits again and again. Give its loop an end"
@@ -178,7 +192,7 @@ class TrialClock(Part):
     def next_us(self) -> int | None:
         """Return the time of the next wake-up, delivery, timer or end of a TTL, or None."""
         now = self._fakes.now_us()
-        return self._next_times(now).earliest(now, self._state.known_times.upcoming(now, 1))
+        return self._next_times(now).earliest(now, self._known_times.upcoming(now, 1))
 
     def _next_times(self, now: int) -> _NextTimes:
         """Return the next times without the ends of TTLs, because no strand waits for them."""
@@ -191,14 +205,11 @@ class TrialClock(Part):
 
     def _next_wake_up(self, now: int) -> int | None:
         """Return the next time at which a strand goes on; daemons count only beside others."""
-        times = [self._state.all_paused_until_us, *self._state.sleepers.times()]
-        for strand in self._state.strands:
+        times = [self._pauses.all_until_us, *self._sleepers.times()]
+        for strand in self._strands:
             if strand.state == "ended" or (strand.is_daemon and self._are_only_daemons_left()):
                 continue
-            if strand.pause.until_us > now:
-                times.append(strand.pause.until_us)
-            elif strand.state in ("waiting", "new"):
-                times.append(strand.waiting.wake_us or 0)
+            times.append(strand.next_us(now) or 0)
         return min([at for at in times if at > now], default=None)
 
     def _are_only_daemons_left(self) -> bool:
@@ -206,7 +217,7 @@ class TrialClock(Part):
             strand.is_daemon
             or strand.state == "ended"
             or (strand.role == "thread" and strand.waiting.wake_us is None)
-            for strand in self._state.strands
+            for strand in self._strands
         )
 
     def _end_schedules_after(self, times: _NextTimes) -> None:
@@ -220,7 +231,7 @@ class TrialClock(Part):
         """Return whether schedules may still fire although no strand waits. Retries do not count,
         because messages that are never handled would let schedules fire for hours.
         """
-        horizon_us = self._state.subject.horizon_us
+        horizon_us = self._script.subject.horizon_us
         if horizon_us is None:
             return self._firings < FIRINGS
         return at_us <= self._log.start_us + horizon_us
@@ -229,5 +240,5 @@ class TrialClock(Part):
         """Move the clock, fire the engines' own timers on the way, and return whether any fired."""
         target = max(instant_us, self._fakes.now_us())
         fired = bool(self._fakes.clock.fire(lambda: target, ("state",)))
-        self._state.sleepers.wake(self._fakes.now_us())
+        self._sleepers.wake(self._fakes.now_us())
         return fired

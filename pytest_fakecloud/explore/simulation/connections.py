@@ -22,7 +22,7 @@ from ...cloud.fake import core_of
 from ...http.hub import Mount
 from ...http.server import RESET_ON_CLOSE, Connection
 from ..limits import ASIDE_WAIT, CHECKS_OF_STREAM, MOST_ASIDE_WAITS
-from .strands import Gate, pause
+from .strand import Gate, pause
 
 _CLIENT_PORTS = range(49_152, 65_536)
 _LOCAL = ("127.0.0.1", "localhost")

@@ -5,28 +5,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from ..disturbances import CLOCK, KINDS, Disturbance, Kind
+from ..disturbances import CLOCK, KINDS, SWITCHES, Disturbance, Kind
 from ..footprint import MEMORY, Footprint
 from ..names import StrandName
 from ..trial import DueDelivery, Place, Redundant, Step
 from .clock import Option, TrialClock
-from .state import Part, TrialState
-from .strands import Strand
+from .log import TrialLog
+from .script import Script
+from .strand import Strand
+from .strands import Strands
 
 
-class Decisions(Part):
+class Decisions:
     """Decides where several options could run: the first one does, unless the schedule or the strategy
     wants another. Records a step for each decision, if the search needs them.
     """
 
-    def __init__(self, state: TrialState, clock: TrialClock) -> None:
-        super().__init__(state)
-        self._strategy = state.strategy
+    def __init__(self, script: Script, strands: Strands, log: TrialLog, clock: TrialClock) -> None:
+        self._script = script
+        self._fakes = script.fakes
+        self._strands = strands
+        self._log = log
         self._clock = clock
+        self._strategy = script.strategy
+        self._switches: dict[tuple[str, int], list[Disturbance]] = {}
+        """The disturbances that have not run another strand first yet, by strand and point."""
+        for disturbance in script.schedule:
+            if disturbance.kind in SWITCHES:
+                self._switches.setdefault(disturbance.point_id, []).append(disturbance)
         self._noted: set[tuple[str, int, Kind]] = set()
         """The points that are recorded, at which other strands could run first."""
         self._times: frozenset[int] = frozenset()
         """The times that the clock could move to at the last decision."""
+
+    def has_switch(self, strand: str, point: int) -> bool:
+        """Return whether the schedule runs another strand at a point, and has not done so yet."""
+        return bool(self._switches.get((strand, point)))
 
     def of_piece(self, piece: Strand | None, options: list[Option]) -> list[Option]:
         """Return the options of the client, worker or delivery that ran last, if the strategy wants it
@@ -43,13 +57,13 @@ class Decisions(Part):
 
     def _has_only_written(self, root: Strand) -> bool:
         """Return whether a client, worker or delivery has written data of fakes and read none."""
-        names = {strand.name for strand in self._state.strands if strand.root is root}
+        names = {strand.name for strand in self._strands if strand.root is root}
         own = [access for access in self._log.accesses if access.client in names]
         return bool(own) and all(access.is_write and access.name != "consume" for access in own)
 
     def decide(self, options: list[Option]) -> Option:
         """Choose an option: the first one unless the schedule or the strategy wants another."""
-        has_steps = self._state.has_steps
+        has_steps = self._script.has_steps
         if len(options) == 1 and not has_steps:
             return options[0]
         names = [option.name for option in options]
@@ -57,10 +71,10 @@ class Decisions(Part):
         if has_steps:
             self.end_step(names)
         key = names[0], point, kind
-        if len(options) > 1 and kind in self._state.subject.kinds and key not in self._noted:
+        if len(options) > 1 and kind in self._script.subject.kinds and key not in self._noted:
             self._noted.add(key)
             others = tuple([(kind, name) for name in names[1:] if name != CLOCK])
-            self._state.add_point(names[0], point, others, kind)
+            self._log.add_point(names[0], point, others, kind)
         chosen = options[names.index(self._next_name(names, point, kind))]
         if has_steps:
             self._begin_step(chosen, names)
@@ -69,7 +83,7 @@ class Decisions(Part):
     def _next_name(self, names: list[str], point: int, kind: Kind) -> str:
         """Return the name of the option that the schedule or the strategy wants to run next."""
         default = names[0]
-        planned = self._state.switches.get((default, point))
+        planned = self._switches.get((default, point))
         if planned:
             for disturbance in planned:
                 if disturbance.kind == kind and disturbance.detail in names:
@@ -91,12 +105,12 @@ class Decisions(Part):
         is_start = disturbance.kind == "switch" and not disturbance.point
         when = "before {} starts" if is_start else KINDS[disturbance.kind].words
         chosen = next(
-            (strand for strand in self._state.strands if strand.name == disturbance.detail), None
+            (strand for strand in self._strands if strand.name == disturbance.detail), None
         )
         is_late = chosen is not None and chosen.state == "parked" and chosen.place == "late"
         words = "receives its answer" if is_late else "runs"
         text = f"{words} {when.format(other)}"
-        self._state.add_line(disturbance.detail, text, disturbances=[disturbance])
+        self._log.add_line(disturbance.detail, text, disturbances=[disturbance])
 
     def end_step(self, options: Sequence[str]) -> None:
         """Record which options and clock times the last step made impossible."""
@@ -121,7 +135,7 @@ class Decisions(Part):
 
     def _enabled_by(self, option: Option) -> int:
         """Return the index of the step that created an option, or that moved the clock to its time."""
-        created_by = self._state.created_by.get(option.name, -1)
+        created_by = self._strands.created_by.get(option.name, -1)
         due_us = None
         if isinstance(option, DueDelivery):
             due_us = option.timer.due_us

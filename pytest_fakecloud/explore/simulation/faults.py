@@ -18,19 +18,21 @@ from ...kv.faults import happen_to_nodes, possible_faults, served_slot, target_o
 from ..disturbances import DELAY, FAULTS, HOLD_US, KINDS, PARTITION, SLOW, Disturbance, Kind
 from ..fakes import ROTATED_US
 from ..trial import Choices, Line
-from .state import Part, TrialState, seconds
-from .strands import Strand
+from .log import TrialLog, seconds
+from .script import Script
+from .strand import Strand
 
 if TYPE_CHECKING:
     from ...kv.engine.replication import Node
     from ...kv.engine.sessions import Session
 
 
-class Faults(Part):
+class Faults:
     """Applies the disturbances of calls in a trial."""
 
-    def __init__(self, state: TrialState) -> None:
-        super().__init__(state)
+    def __init__(self, script: Script, log: TrialLog) -> None:
+        self._fakes = script.fakes
+        self._log = log
         self._partitions: dict[tuple[str, str], tuple[int, Disturbance]] = {}
         """The end of each partition between a root strand and a fake, by title and name."""
 
@@ -75,7 +77,7 @@ class Faults(Part):
         if gaps is None:
             return False
         text = KINDS[disturbance.kind].words.format(*gaps)
-        self._state.add_line(strand.name, text, disturbances=[disturbance])
+        self._log.add_line(strand.name, text, disturbances=[disturbance])
         return True
 
     def rotate_token(self, fake: Fake) -> None:

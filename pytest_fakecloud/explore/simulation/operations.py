@@ -6,14 +6,15 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.touches import ALL, Touch
 from ..trial import History, Operation
-from .strands import Strand
-
-if TYPE_CHECKING:
-    from .state import TrialState
+from .current_thread import CurrentThread
+from .log import TrialLog
+from .script import Script
+from .strand import Strand
+from .turns import Turns
 
 
 class TrialHistory(History):
@@ -33,18 +34,22 @@ class TrialHistory(History):
 class Operations:
     """Records the calls of observed functions, the clients, and how each strand has ended."""
 
-    def __init__(self, state: TrialState) -> None:
-        self._state = state
+    def __init__(
+        self, script: Script, turns: Turns, current_thread: CurrentThread, log: TrialLog
+    ) -> None:
+        self._subject = script.subject
+        self._turns = turns
+        self._current_thread = current_thread
+        self._log = log
         self._observed: list[Operation] = []
         self._clients: list[Operation] = []
         """The lists of the history, which only checks read there."""
-        subject = state.subject
         self.history = TrialHistory(
-            state.fakes.cloud,
-            str(state.plan.schedule),
+            script.fakes.cloud,
+            str(script.schedule),
             self._observed,
             self._clients,
-            inputs=subject.inputs,
+            inputs=self._subject.inputs,
         )
         self._by_client: dict[Strand, Operation] = {}
         self._positions = itertools.count()
@@ -60,16 +65,16 @@ class Operations:
         operation.ended, operation.result = next(self._positions), result
 
     def _touch(self, *, writes: bool) -> None:
-        promises = self._state.subject.promises
+        promises = self._subject.promises
         if promises.reads_order or (writes and promises.reads_ends):
-            self._state.touch([Touch("", "history", ALL, writes)])
+            self._log.touch([Touch("", "history", ALL, writes)])
 
     @contextmanager
     def observing(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Iterator[Callable[[object], None]]:
         """Record a call of an observed function."""
-        strand = self._state.current_thread.strand() or self._state.turns.current
+        strand = self._current_thread.strand() or self._turns.current
         client = strand.root.title if strand is not None else ""
         operation = self.begin(client, name, args, kwargs)
         self._observed.append(operation)
@@ -111,7 +116,7 @@ class Operations:
 
     def _sort_by_client(self, outcomes: dict[str, Any]) -> None:
         """Sort a dict by its keys: the clients and workers in their order, then other strands."""
-        programs = [program.name for program in self._state.subject.programs]
+        programs = [program.name for program in self._subject.programs]
         places = {name: place for place, name in enumerate(programs)}
         names = sorted(outcomes, key=lambda name: (places.get(name, len(places)), name))
         in_order = {name: outcomes[name] for name in names}

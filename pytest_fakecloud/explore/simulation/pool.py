@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ...core.threads import DaemonThread
 from ..limits import END_OF_STUCK_THREAD, END_OF_THREADS
-from .strands import Gate, Strand
+from .strand import Gate, Strand
 
 if TYPE_CHECKING:
     from .turns import Turns

@@ -13,16 +13,35 @@ from ...core.signals import Signal
 from ...core.touches import READS_CLOCK
 from ..limits import TURN_CHECK
 from .clock import TrialClock
-from .current_thread import OF_FAKES
-from .state import Part, TrialState
-from .strands import Gate, Strand, Waiting
+from .current_thread import OF_FAKES, CurrentThread
+from .log import TrialLog
+from .script import Script
+from .sleepers import Sleepers
+from .strand import Gate, Strand, Waiting
+from .strands import Strands
+from .turns import Turns
 
 
-class StrandWaits(Part):
+class StrandWaits:
     """Lets a strand wait: for its turn, a condition or a time. Then other strands run."""
 
-    def __init__(self, state: TrialState, clock: TrialClock) -> None:
-        super().__init__(state)
+    def __init__(
+        self,
+        script: Script,
+        strands: Strands,
+        turns: Turns,
+        current_thread: CurrentThread,
+        log: TrialLog,
+        sleepers: Sleepers,
+        clock: TrialClock,
+    ) -> None:
+        self._script = script
+        self._fakes = script.fakes
+        self._strands = strands
+        self._turns = turns
+        self._current_thread = current_thread
+        self._log = log
+        self._sleepers = sleepers
         self._clock = clock
 
     def sleep(self, seconds: float) -> bool:
@@ -53,11 +72,11 @@ class StrandWaits(Part):
         ``for_thread``: the wait is for a lock, or for the end of a thread.
         """
         if until_us is not None:
-            self._state.touch([READS_CLOCK])
+            self._log.touch([READS_CLOCK])
             # In another order, the time could pass while another strand can run.
-            if len(self._state.strands) > 1:
+            if len(self._strands) > 1:
                 self._log.flags.add("timers")
-        self._state.park(strand, "wake")
+        self._strands.park(strand, "wake")
         strand.wait(Waiting(ready, until_us, for_thread))
         self.take_turn(strand)
 
@@ -95,14 +114,14 @@ class StrandWaits(Part):
             return False
         if not self._passes(strand, seconds):
             gate, me = Gate(), threading.get_ident()
-            sleeping = self._state.subject.outsiders.sleeping
+            sleeping = self._script.subject.outsiders.sleeping
 
             def wake() -> None:
                 sleeping.discard(me)
                 gate.release()
 
             sleeping.add(me)
-            self._state.sleepers.add(self._after(seconds), strand, wake)
+            self._sleepers.add(self._after(seconds), strand, wake)
             gate.acquire()
             if self._turns.has_ended:
                 raise RuntimeError("the trial has ended in which this thread began to sleep")
@@ -135,7 +154,7 @@ class StrandWaits(Part):
                     future.set_result(None)
 
             wake = partial(loop.call_soon_threadsafe, end)
-            self._state.sleepers.add(self._after(seconds), strand, wake)
+            self._sleepers.add(self._after(seconds), strand, wake)
             await future
         return True
 

@@ -1,0 +1,50 @@
+"""The promises that must hold after every step of a trial."""
+
+from __future__ import annotations
+
+from ...core.errors import breaks_a_check
+from ..schedule import Schedule, add_schedule
+from .current_thread import CurrentThread
+from .log import TrialLog
+from .operations import Operations
+from .script import Script
+from .turns import Turns
+
+
+class PromiseChecks:
+    """Checks the promises after a step, while no strand runs."""
+
+    def __init__(
+        self,
+        script: Script,
+        turns: Turns,
+        current_thread: CurrentThread,
+        log: TrialLog,
+        operations: Operations,
+    ) -> None:
+        self._fakes = script.fakes
+        self._promises = script.subject.promises
+        self._turns = turns
+        self._current_thread = current_thread
+        self._log = log
+        self._operations = operations
+
+    def check(self) -> None:
+        """Call each promise, and record the error of one that is broken."""
+        if not self._promises.at_step or self._log.broken is not None:
+            return
+        # The clients of a promise have the old tokens, as those of the code do.
+        with self._current_thread.checking_promise(), self._fakes.disturbances.old_tokens():
+            for promise in self._promises.at_step:
+                try:
+                    promise(self._operations.history)
+                except BaseException as error:
+                    # Without a disturbance, an error of the promise is a mistake of the test.
+                    is_broken = bool(self._log.fired) and breaks_a_check(error)
+                    if isinstance(error, AssertionError) or is_broken:
+                        self._log.breaks(error)
+                        self._log.add_line("the promise", "breaks here").breaks = True
+                        return
+                    add_schedule(error, "during", Schedule(self._log.fired))
+                    # End the trial here, because the explored code could catch the exception.
+                    self._turns.fail(error)
