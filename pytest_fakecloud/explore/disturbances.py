@@ -167,9 +167,34 @@ _Role: TypeAlias = Literal[
 ]
 
 
+_Effect: TypeAlias = Literal[
+    "of its own",
+    "at the first known time",
+    "on readers of the clock",
+    "at a write",  # else like a lost request, or a single one
+    "after a write",  # else like a crash at the call before
+    "after a dependent call",  # else like a switch at the call before
+    "at the last call",  # else like a switch at the next call
+]
+
+
+class AtCalls(NamedTuple):
+    """Where a kind is possible at calls, and with which details the search tries it there."""
+
+    place: int
+    """Its place among the disturbances of a call, on which the random order of a seed depends."""
+    where: Literal["calls", "requests", "waits", "nodes", "broker", "vector_index"] = "calls"
+    """At all calls, at those without the Redis protocol or in which a strand may wait, at commands of a
+    cluster, or at the calls of a service.
+    """
+    details: tuple[str, ...] = ("",)
+
+
 class _Row(NamedTuple):
     """What a kind of disturbance is, beside the code that applies it."""
 
+    rank: int
+    """How clear an explanation it is: 1 is the clearest, which the search tries first."""
     roles: tuple[_Role, ...] = ()
     words: str = ""
     """How the story describes it; the code that applies it fills the gaps."""
@@ -178,75 +203,102 @@ class _Row(NamedTuple):
     """What a shrinking schedule replaces it by."""
     of_delivery: str = ""
     """How the story describes it behind the destination of a delivery."""
+    at_calls: AtCalls | None = None
+    effect: _Effect = "of its own"
+    """Where it probably has another effect than the disturbances that the search tries before it."""
 
 
 KINDS: dict[Kind, _Row] = {
     # Before a call. The clock moves to the next known time, to a millisecond before or a second after
     # it, or by a short span.
-    "jump": _Row(("pause",), _PAUSES, _KNOWN_TIME, _next_known_time),
-    "nearly": _Row(("pause",), _PAUSES, _KNOWN_TIME, _next_known_time),
-    "past": _Row(("pause",), _PAUSES, _KNOWN_TIME, _next_known_time),
-    "tick": _Row(("pause",), _PAUSES, _TICK),
+    "jump": _Row(
+        7, ("pause",), _PAUSES, _KNOWN_TIME, _next_known_time, effect="at the first known time"
+    ),
+    "nearly": _Row(
+        14, ("pause",), _PAUSES, _KNOWN_TIME, _next_known_time, effect="at the first known time"
+    ),
+    "past": _Row(
+        7, ("pause",), _PAUSES, _KNOWN_TIME, _next_known_time, effect="at the first known time"
+    ),
+    "tick": _Row(16, ("pause",), _PAUSES, _TICK, effect="on readers of the clock"),
     # One strand pauses.
-    "delay": _Row(("pause", "delay"), _PAUSES, _SPAN_OR_DUE),
+    "delay": _Row(
+        13, ("pause", "delay"), _PAUSES, _SPAN_OR_DUE,
+        at_calls=AtCalls(9, "waits", (str(DELAY),))
+    ),
     # Another strand runs first.
-    "switch": _Row(("order",), "before {} continues", _STRAND),
+    "switch": _Row(4, ("order",), "before {} continues", _STRAND, effect="after a dependent call"),
     # The members of a consumer group change, or its last commit is lost.
-    "rebalance": _Row(("repeat", "of fake"), "{} rebalances"),
-    "redeliver": _Row(("repeat", "of fake"), "the last commit of {} is lost"),
+    "rebalance": _Row(18, ("repeat", "of fake"), "{} rebalances", at_calls=AtCalls(1, "broker")),
+    "redeliver": _Row(
+        17, ("repeat", "of fake"), "the last commit of {} is lost",
+        at_calls=AtCalls(2, "broker")
+    ),
     # The token of a fake changes, and the code learns it later; changes of an index stay pending.
     "rotate_token": _Row(
-        ("loss", "loss of all", "lasting", "of fake"),
-        "the token of {} is rotated; the code has the new one after {}",
+        20, ("loss", "loss of all", "lasting", "of fake"),
+        "the token of {} is rotated; the code has the new one after {}", at_calls=AtCalls(11)
     ),
-    "hold": _Row(("lasting", "of fake"), "changes of {} stay pending for {}"),
+    "hold": _Row(
+        19, ("lasting", "of fake"), "changes of {} stay pending for {}",
+        at_calls=AtCalls(3, "vector_index")
+    ),
     # A slot of a cluster moves, or is moving.
-    "moved": _Row(("of fake",), "slot {} of {} moves to {}"),
-    "ask": _Row(("of fake",), "slot {} of {} is moving to {}"),
+    "moved": _Row(11, ("of fake",), "slot {} of {} moves to {}", at_calls=AtCalls(15, "nodes")),
+    "ask": _Row(11, ("of fake",), "slot {} of {} is moving to {}", at_calls=AtCalls(16, "nodes")),
     # A client is separated from a fake.
-    "partition": _Row(("loss",), "is cut off from {} for {} s", _SPAN),
-    "crash": _Row(("loss", "repeat"), "crashes"),
+    "partition": _Row(
+        15, ("loss",), "is cut off from {} for {} s", _SPAN,
+        at_calls=AtCalls(12, details=(str(PARTITION),))
+    ),
+    "crash": _Row(2, ("loss", "repeat"), "crashes", at_calls=AtCalls(7), effect="after a write"),
     # At a call: faults.
-    "respond": _Row(("fault", "loss"), "is rejected with {}", _STATUS),
-    "drop": _Row(("fault", "loss"), "is lost before it arrives"),
+    "respond": _Row(9, ("fault", "loss"), "is rejected with {}", _STATUS, at_calls=AtCalls(4)),
+    "drop": _Row(8, ("fault", "loss"), "is lost before it arrives", at_calls=AtCalls(5)),
     "lose_response": _Row(
-        ("fault", "loss", "repeat"), "succeeds, but its answer is lost"
+        3, ("fault", "loss", "repeat"), "succeeds, but its answer is lost",
+        at_calls=AtCalls(6), effect="at a write"
     ),
     "failover": _Row(
-        ("fault",), "is lost, because its node fails and a replica takes over"
+        10, ("fault",), "is lost, because its node fails and a replica takes over",
+        at_calls=AtCalls(13, "nodes")
     ),
-    "cluster_down": _Row(("fault",), "is rejected, because the cluster is down"),
+    "cluster_down": _Row(
+        12, ("fault",), "is rejected, because the cluster is down",
+        at_calls=AtCalls(14, "nodes")
+    ),
     "duplicate": _Row(
-        ("fault", "delivery", "repeat"), "arrives twice", of_delivery=" twice"
+        6, ("fault", "delivery", "repeat"), "arrives twice", of_delivery=" twice",
+        at_calls=AtCalls(8, "requests"), effect="at a write"
     ),
     # After a call: its answer is delayed, or another strand runs before the code receives it.
-    "slow": _Row(("delay",), "receives its answer {} later", _SPAN, _delay_of_next_call),
+    "slow": _Row(
+        13, ("delay",), "receives its answer {} later", _SPAN, _delay_of_next_call,
+        at_calls=AtCalls(10, "waits", tuple(map(str, SLOW)))
+    ),
     "late": _Row(
-        ("order",), "before {} receives its answer", _STRAND, _switch_at_next_call
+        4, ("order",), "before {} receives its answer", _STRAND, _switch_at_next_call,
+        effect="at the last call"
     ),
     # Another strand runs before the code continues after a sleep or a lock.
-    "wake": _Row(("order",), "before {} continues", _STRAND),
+    "wake": _Row(4, ("order",), "before {} continues", _STRAND),
     # At the start of a delivery: the queue loses the answer, the answer and further attempts are lost,
     # or attempts do not reach the destination.
     "crash_after_response": _Row(
-        ("delivery", "loss", "repeat"), of_delivery="; the queue loses the answer"
+        1, ("delivery", "loss", "repeat"), of_delivery="; the queue loses the answer"
     ),
     "fail": _Row(
-        ("delivery", "loss", "repeat"), "", _ATTEMPTS, _fewer_attempts, "; the answer is lost"
+        5, ("delivery", "loss", "repeat"), "", _ATTEMPTS, _fewer_attempts, "; the answer is lost"
     ),
     "unreachable": _Row(
-        ("delivery", "loss"), "", _ATTEMPTS, _fewer_attempts, ", which is unreachable"
+        5, ("delivery", "loss"), "", _ATTEMPTS, _fewer_attempts, ", which is unreachable"
     ),
     # In a whole trial: other random numbers.
-    "numbers": _Row((), "draws other random numbers, of series {}"),
+    "numbers": _Row(21, (), "draws other random numbers, of series {}"),
 }  # fmt: skip
 """All kinds, in the order in which disturbances of one point are applied."""
 _ORDER = {kind: at for at, kind in enumerate(KINDS)}
-RANKED: tuple[Kind, ...] = (
-    "crash_after_response", "crash", "lose_response", "switch", "late", "wake", "fail", "unreachable",
-    "duplicate", "jump", "past", "drop", "respond", "failover", "moved", "ask", "cluster_down", "delay",
-    "slow", "nearly", "partition", "tick", "redeliver", "rebalance", "hold", "rotate_token", "numbers",
-)  # fmt: skip
+RANKED = sorted(KINDS, key=lambda kind: KINDS[kind].rank)
 """All kinds in the order in which the search tries them, the clearest explanations first."""
 RANKS = {kind: rank for rank, kind in enumerate(RANKED)}
 
