@@ -32,15 +32,15 @@ import redis.asyncio
 from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenPromiseError, Cloud
-from pytest_fakecloud.explore.judge import Judge
-from pytest_fakecloud.explore.patches import explored
+from pytest_fakecloud.explore.judge.judge import Judge
 from pytest_fakecloud.explore.search.explorer import Explorer
 from pytest_fakecloud.explore.simulation.calls import Calls
 from pytest_fakecloud.explore.simulation.log import TrialLog
 from pytest_fakecloud.explore.simulation.scheduler import Scheduler
 from pytest_fakecloud.explore.simulation.simulation import Simulation
 from pytest_fakecloud.explore.simulation.turns import Turns
-from pytest_fakecloud.explore.world import World
+from pytest_fakecloud.explore.world.patches import explored
+from pytest_fakecloud.explore.world.world import World
 from pytest_fakecloud.http.app import App
 from pytest_fakecloud.process import inprocess
 from pytest_fakecloud.process.shortcut import Shortcut

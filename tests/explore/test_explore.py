@@ -33,11 +33,11 @@ from pytest_fakecloud import (
     replay_schedule,
 )
 from pytest_fakecloud.cloud.base import use_in_fixtures
-from pytest_fakecloud.explore.disturbances import FAULTS, KINDS, Kind
 from pytest_fakecloud.explore.simulation import calls as calls_module
 from pytest_fakecloud.explore.simulation import clock as clock_module
 from pytest_fakecloud.explore.simulation import scheduler
 from pytest_fakecloud.explore.simulation.faults import SERVE
+from pytest_fakecloud.explore.values.disturbances import FAULTS, KINDS, Kind
 from pytest_fakecloud.kv.engine import limits
 
 from ..harness import Run, quiet_but

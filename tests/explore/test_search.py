@@ -16,20 +16,20 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
 from pytest_fakecloud.explore.explore import playing
-from pytest_fakecloud.explore.options import Options
-from pytest_fakecloud.explore.process.loops import OwnLoop
-from pytest_fakecloud.explore.programs import programs_of
-from pytest_fakecloud.explore.schedule import Schedule
+from pytest_fakecloud.explore.fakes.connections import Connections
 from pytest_fakecloud.explore.search.explorer import Explorer, Phase, Share
 from pytest_fakecloud.explore.search.lookahead import Lookahead
 from pytest_fakecloud.explore.search.shrinking import minimal, smallest
 from pytest_fakecloud.explore.search.sources import Source
 from pytest_fakecloud.explore.search.store import key_of
 from pytest_fakecloud.explore.search.tally import Coverage, budget_of
-from pytest_fakecloud.explore.simulation.connections import Connections
 from pytest_fakecloud.explore.simulation.current_thread import CurrentThread
 from pytest_fakecloud.explore.simulation.log import TrialLog
-from pytest_fakecloud.explore.trial import Plan, Trial
+from pytest_fakecloud.explore.subject.options import Options
+from pytest_fakecloud.explore.subject.programs import programs_of
+from pytest_fakecloud.explore.values.schedule import Schedule
+from pytest_fakecloud.explore.values.trial import Plan, Trial
+from pytest_fakecloud.explore.world.loops import OwnLoop
 
 from .conftest import failure, holds
 

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from ...process.replace import Patch
-from ..simulation.connections import Connections, MemoryLink, fileno_of
+from ..fakes.connections import Connections, MemoryLink, fileno_of
 
 # Windows has none of these.
 _IN, _OUT, _PRIORITY, _ERROR, _END, _HANG_UP = (

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core.errors import ContractError
 from ...process.replace import Patch
-from ..world import World
+from ..world.world import World
 
 _PATIENCE = 0.05
 """Real seconds to wait for a socket or a thread before the clock moves, or is looked at again."""

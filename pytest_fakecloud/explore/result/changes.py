@@ -14,9 +14,9 @@ from typing import Literal
 
 from ...core.calls import Call
 from ...core.touches import Touch
-from ..disturbances import Disturbance
-from ..schedule import Schedule
-from ..trial import Line, Trial
+from ..values.disturbances import Disturbance
+from ..values.schedule import Schedule
+from ..values.trial import Line, Trial
 
 _CallId = tuple[str, int]
 """A strand, and the number of one of its calls."""

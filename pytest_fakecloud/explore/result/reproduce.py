@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from ...core.errors import ContractError
-from ..names import actor_of
-from ..schedule import Schedule
 from ..search.player import Player
 from ..search.shrinking import replay
-from ..trial import Plan, Trial
+from ..values.names import actor_of
+from ..values.schedule import Schedule
+from ..values.trial import Plan, Trial
 from .cause import find_cause
 from .changes import find_changes
 from .exploration import BrokenPromiseError

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ..disturbances import CLOCK
-from ..footprint import Footprint
-from ..trial import Place, Redundant, Step, Trial
+from ..values.disturbances import CLOCK
+from ..values.footprint import Footprint
+from ..values.trial import Place, Redundant, Step, Trial
 
 
 def decided_places(*, late: bool) -> frozenset[Place]:

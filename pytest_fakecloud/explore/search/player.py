@@ -8,16 +8,16 @@ from dataclasses import replace
 
 from ...cloud.base import context_of
 from ...core.errors import ContractError
-from ..anomalies import Allowed
-from ..clients import Inputs, with_inputs
-from ..judge import Judge
-from ..observers import Observers
-from ..promises import Promises
-from ..schedule import Schedule
-from ..serial import Serial
+from ..judge.anomalies import Allowed
+from ..judge.judge import Judge
+from ..judge.serial import Serial
 from ..simulation.script import Subject
-from ..trial import Plan, Trial
-from ..world import World
+from ..subject.clients import Inputs, with_inputs
+from ..subject.promises import Promises
+from ..values.schedule import Schedule
+from ..values.trial import Plan, Trial
+from ..world.world import World
+from .observers import Observers
 from .tally import Tally
 
 

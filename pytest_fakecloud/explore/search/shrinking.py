@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ..disturbances import ORDERS, RANKED, RANKS, SWITCHES, Disturbance, Kind
-from ..schedule import Schedule
-from ..trial import Plan, Point, Trial
+from ..values.disturbances import ORDERS, RANKED, RANKS, SWITCHES, Disturbance, Kind
+from ..values.schedule import Schedule
+from ..values.trial import Plan, Point, Trial
 from .player import Player
 from .tuning import MOST_PARTS, MOST_REPLACEMENTS, NEAR_POINTS, REPLAYS
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from ...core.touches import READS_CLOCK
-from ..disturbances import EDGE, KINDS, RANKS, SWITCHES, Disturbance
-from ..footprint import Footprint
-from ..schedule import Schedule
-from ..trial import Trial
+from ..values.disturbances import EDGE, KINDS, RANKS, SWITCHES, Disturbance
+from ..values.footprint import Footprint
+from ..values.schedule import Schedule
+from ..values.trial import Trial
 
 _Schedules: TypeAlias = list[Schedule]
 

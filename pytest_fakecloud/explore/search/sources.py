@@ -14,8 +14,8 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from ..schedule import Schedule
-from ..trial import Plan, Trial
+from ..values.schedule import Schedule
+from ..values.trial import Plan, Trial
 from .dpor import Interleavings
 from .extend import Frontier
 from .player import Player

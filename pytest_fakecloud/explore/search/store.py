@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...core.errors import ContractError
-from ..clients import functions_of_all
-from ..disturbances import Kind
-from ..schedule import Schedule
 from ..simulation.script import Subject
+from ..subject.clients import functions_of_all
+from ..values.disturbances import Kind
+from ..values.schedule import Schedule
 
 
 class Store:

@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from ...core.errors import ContractError, shown
 from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
-from ..schedule import Schedule
-from ..trial import Anomaly, Point, Trial
+from ..values.schedule import Schedule
+from ..values.trial import Anomaly, Point, Trial
 from .tuning import LEAST_TRIALS_OF_INPUT
 
 

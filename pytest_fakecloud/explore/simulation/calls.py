@@ -12,11 +12,11 @@ from ...http.messages import AnyResponse, ConnectionEffect, Proceed, Request
 from ...kv.command_fields import only_prepares
 from ...kv.report.calls import SEVERAL, command_of
 from ...kv.touches import text_of
-from ..accesses import Access
-from ..disturbances import PAUSES, Disturbance
-from ..fingerprint import content_of
-from ..footprint import CommandLine, times_in, touches_of_request
-from ..trial import Line
+from ..fakes.fingerprint import content_of
+from ..values.accesses import Access
+from ..values.disturbances import PAUSES, Disturbance
+from ..values.footprint import CommandLine, times_in, touches_of_request
+from ..values.trial import Line
 from .current_thread import CurrentThread
 from .decisions import Decisions
 from .faults import Faults, Target, faults_of_nodes, possible_disturbances, session_of

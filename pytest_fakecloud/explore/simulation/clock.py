@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from ...core.errors import ContractError
-from ..disturbances import CLOCK
-from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
-from ..trial import DueDelivery, Step
+from ..values.disturbances import CLOCK
+from ..values.footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
+from ..values.trial import DueDelivery, Step
 from .known_times import MOST_TIMERS, KnownTimes
 from .log import TrialLog, seconds
 from .pauses import Pauses

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from ..disturbances import CLOCK, KINDS, SWITCHES, Disturbance, Kind
-from ..footprint import MEMORY, Footprint
-from ..names import StrandName
-from ..trial import DueDelivery, Place, Redundant, Step
+from ..values.disturbances import CLOCK, KINDS, SWITCHES, Disturbance, Kind
+from ..values.footprint import MEMORY, Footprint
+from ..values.names import StrandName
+from ..values.trial import DueDelivery, Place, Redundant, Step
 from .clock import Option, TrialClock
 from .log import TrialLog
 from .script import Script

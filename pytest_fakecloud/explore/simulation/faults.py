@@ -15,9 +15,9 @@ from ...faults.plan import injector_of
 from ...http.messages import Answer, AnyResponse, ConnectionEffect, Proceed, Request
 from ...kv.errors import CLUSTER_DOWN
 from ...kv.faults import happen_to_nodes, possible_faults, served_slot, target_of
-from ..disturbances import FAULTS, HOLD_US, KINDS, PARTITION, Disturbance, Kind
-from ..fakes import ROTATED_US, Fakes
-from ..trial import Choices, Line
+from ..fakes.fakes import ROTATED_US, Fakes
+from ..values.disturbances import FAULTS, HOLD_US, KINDS, PARTITION, Disturbance, Kind
+from ..values.trial import Choices, Line
 from .log import TrialLog, seconds
 from .script import Script
 from .strand import Strand

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import broken_promise
 from ...core.touches import READS_CLOCK
-from ..limits import OTHER_SERVERS
-from ..names import StrandName
+from ..values.limits import OTHER_SERVERS
+from ..values.names import StrandName
 from .current_thread import CurrentThread
 from .log import TrialLog
 from .script import Script
@@ -18,7 +18,7 @@ from .strands import Strands
 from .turns import Turns
 
 if TYPE_CHECKING:
-    from ..process.loops import OwnLoop
+    from ..world.loops import OwnLoop
 
 
 class Loops:

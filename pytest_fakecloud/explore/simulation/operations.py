@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ...core.touches import ALL, Touch
-from ..trial import History, Operation
+from ..values.trial import History, Operation
 from .current_thread import CurrentThread
 from .log import TrialLog
 from .script import Script

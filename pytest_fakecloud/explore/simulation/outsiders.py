@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from ...core.errors import ContractError, Crash
 from ...core.frames import stack_of
 from ...process.clocks import INFRASTRUCTURE, module_of
-from ..limits import CHECKS_AT_START, CHECKS_OF_OUTSIDERS
+from ..fakes.gate import Gate, pause
+from ..values.limits import CHECKS_AT_START, CHECKS_OF_OUTSIDERS
 from .current_thread import OF_FAKES
 from .pool import is_of_a_strand
 from .stacks import application_frame
-from .strand import Gate, Strand, pause
+from .strand import Strand
 from .watchdog import wakings
 
 if TYPE_CHECKING:

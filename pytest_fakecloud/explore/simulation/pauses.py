@@ -5,8 +5,19 @@ from __future__ import annotations
 import functools
 from bisect import bisect_right
 
-from ..disturbances import DELAY, DELAYS, DUE, EDGE, JUMPS, KINDS, PAUSES, TICKS, Disturbance, Kind
-from ..trial import Choices
+from ..values.disturbances import (
+    DELAY,
+    DELAYS,
+    DUE,
+    EDGE,
+    JUMPS,
+    KINDS,
+    PAUSES,
+    TICKS,
+    Disturbance,
+    Kind,
+)
+from ..values.trial import Choices
 from .known_times import KnownTimes
 from .log import TrialLog, seconds
 from .script import Script

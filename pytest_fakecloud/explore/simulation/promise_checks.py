@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core.errors import breaks_a_check
-from ..schedule import Schedule, add_schedule
+from ..values.schedule import Schedule, add_schedule
 from .current_thread import CurrentThread
 from .log import TrialLog
 from .operations import Operations

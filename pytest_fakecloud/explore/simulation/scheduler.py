@@ -7,8 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from ...core.errors import ContractError
-from ..limits import CHECKS_OF_BLOCKED, CHECKS_OF_WAITING
-from ..trial import DueDelivery
+from ..fakes.gate import pause
+from ..values.limits import CHECKS_OF_BLOCKED, CHECKS_OF_WAITING
+from ..values.trial import DueDelivery
 from .clock import MOST_STEPS, ClockMove, Option, TrialClock
 from .decisions import Decisions
 from .deliveries import DeliveryStrands
@@ -19,7 +20,7 @@ from .promise_checks import PromiseChecks
 from .script import Script
 from .sleepers import Sleepers
 from .stacks import application_frame, describe_places, describe_stuck
-from .strand import Strand, pause
+from .strand import Strand
 from .strands import Strands
 from .turns import Turns
 from .workers import Workers

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..disturbances import Kind
-from ..fakes import Fakes
-from ..promises import Promises
-from ..trial import Plan, Program
+from ..fakes.fakes import Fakes
+from ..subject.promises import Promises
+from ..values.disturbances import Kind
+from ..values.trial import Plan, Program
 from .outsiders import Outsiders
 
 if TYPE_CHECKING:
-    from ..world import World
+    from ..world.world import World
 
 
 @dataclass(frozen=True, slots=True)

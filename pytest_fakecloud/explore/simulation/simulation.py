@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...core.errors import broken_promise, ends_the_test
-from ..disturbances import CLOCK
-from ..programs import check_has_run
-from ..trial import (
+from ..subject.programs import check_has_run
+from ..values.disturbances import CLOCK
+from ..values.trial import (
     NO_EFFECTS,
     CloudState,
     Effects,

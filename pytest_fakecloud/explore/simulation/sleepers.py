@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ..limits import CHECKS_OF_SLEEPERS
-from .strand import Strand, pause
+from ..fakes.gate import pause
+from ..values.limits import CHECKS_OF_SLEEPERS
+from .strand import Strand
 from .strands import Strands
 from .turns import Turns
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import asyncio
 import contextlib
 import threading
@@ -12,38 +11,11 @@ from random import Random
 from typing import Any, Literal
 
 from ...core.errors import is_crash
-from ..limits import CHECK
-from ..trial import DueDelivery, Line, Place
+from ..fakes.gate import Gate
+from ..values.trial import DueDelivery, Line, Place
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
 State = Literal["new", "running", "parked", "waiting", "ended"]
-
-
-class Gate:
-    """A binary semaphore that works even while the locks of ``threading`` are replaced.
-
-    The replacement locks use it themselves to let other strands run while they wait.
-    """
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = _thread.allocate_lock()
-        self._lock.acquire()
-
-    def release(self) -> None:
-        try:  # noqa: SIM105 - called at every turn
-            self._lock.release()
-        except RuntimeError:
-            pass
-
-    def acquire(self, timeout: float = -1) -> bool:
-        """Wait for ``release()``; return False after ``timeout`` wall-clock seconds."""
-        return self._lock.acquire(True, timeout)
-
-
-def pause() -> None:
-    Gate().acquire(CHECK)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,14 @@ from functools import partial
 from ...core.errors import Crash
 from ...core.signals import Signal
 from ...core.touches import READS_CLOCK
-from ..limits import TURN_CHECK
+from ..fakes.gate import Gate
+from ..values.limits import TURN_CHECK
 from .clock import TrialClock
 from .current_thread import OF_FAKES, CurrentThread
 from .log import TrialLog
 from .script import Script
 from .sleepers import Sleepers
-from .strand import Gate, Strand, Waiting
+from .strand import Strand, Waiting
 from .strands import Strands
 from .turns import Turns
 

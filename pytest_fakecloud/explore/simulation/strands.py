@@ -9,8 +9,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..names import StrandName
-from ..trial import Place, Program
+from ..values.names import StrandName
+from ..values.trial import Place, Program
 from .strand import Strand
 
 _UNKNOWN = -1

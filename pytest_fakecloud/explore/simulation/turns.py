@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ...core.errors import ContractError, Crash
 from ...core.timers import monotonic
-from ..limits import END_OF_THREADS, WATCH
+from ..fakes.gate import Gate
+from ..values.limits import END_OF_THREADS, WATCH
 from .current_thread import carried_strand
 from .pool import Threads
-from .strand import Gate, Strand, Waiting
+from .strand import Strand, Waiting
 from .watchdog import HOOK_ADVICE, Watchdog
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ...core.errors import ContractError
 from ...core.libraries import is_library
 from ...core.threads import place_of
 from ...core.timers import monotonic
-from ..limits import BLOCKED_AFTER, LOST_AFTER, REAL_WAIT, STUCK_AFTER
+from ..values.limits import BLOCKED_AFTER, LOST_AFTER, REAL_WAIT, STUCK_AFTER
 from .stacks import application_frame, describe_places
 from .strand import Strand
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core.errors import ContractError
-from ..names import StrandName
+from ..values.names import StrandName
 from .log import TrialLog
 from .script import Script
 from .strand import Strand, Waiting, Work

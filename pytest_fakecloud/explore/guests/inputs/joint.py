@@ -8,13 +8,13 @@ from time import process_time
 
 from ....core.errors import broken_promise
 from ....core.timers import monotonic
-from ...clients import Inputs
-from ...disturbances import Disturbance
-from ...schedule import Schedule
 from ...search.player import Player
 from ...search.shrinking import smallest
 from ...search.singles import singles
-from ...trial import Plan, Trial
+from ...subject.clients import Inputs
+from ...values.disturbances import Disturbance
+from ...values.schedule import Schedule
+from ...values.trial import Plan, Trial
 from .drawing import Drawing, Source, inputs_with_operations, number_of_operations, shrunk_inputs
 
 SECONDS = 10.0
