@@ -56,8 +56,8 @@ modules of ``cloud/``, each of which has a floor: a fake is below them, and a cl
 OF_EXPLORE = (
     "values", "subject", "fakes", "simulation", "world", "judge", "search", "result", "", "guests"
 )  # fmt: skip
-"""The floors of ``explore/``; the last but one are the modules beside the folders. ``tests/test_guests.py``
-says which module imports a guest."""
+"""The floors of ``explore/``: ``""`` are the modules beside the folders. ``tests/test_guests.py`` says
+which module imports a guest."""
 
 PURE = {"acl", "algorithms", "commands", "config", "engine", "filter", "rdb", "scripting", "search",
         "table", "values", "wire", "workflow", "errors", "model", "reply", "settings",

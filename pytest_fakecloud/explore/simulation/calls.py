@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Generator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ...cloud.fake import Fake, core_of
@@ -12,6 +13,7 @@ from ...http.messages import AnyResponse, ConnectionEffect, Proceed, Request
 from ...kv.command_fields import only_prepares
 from ...kv.report.calls import SEVERAL, command_of
 from ...kv.touches import text_of
+from ..fakes.fakes import Fakes
 from ..fakes.fingerprint import content_of
 from ..values.accesses import Access
 from ..values.disturbances import PAUSES, Disturbance
@@ -39,42 +41,30 @@ _TurnsToYield = Generator[None, None, None]
 """A generator that yields wherever the strand must give up its turn."""
 
 
+@dataclass(eq=False)
 class Calls:
     """Lets other strands run at the points of calls, and serves each call with its disturbances."""
 
-    def __init__(
-        self,
-        script: Script,
-        strands: Strands,
-        turns: Turns,
-        current_thread: CurrentThread,
-        log: TrialLog,
-        known_times: KnownTimes,
-        sources: Sources,
-        outside_calls: OutsideCalls,
-        pauses: Pauses,
-        decisions: Decisions,
-        waits: StrandWaits,
-        faults: Faults,
-    ) -> None:
-        self._script = script
-        self._fakes = script.fakes
-        self._strands = strands
-        self._turns = turns
-        self._current_thread = current_thread
-        self._log = log
-        self._known_times = known_times
-        self._sources = sources
-        self._outside_calls = outside_calls
-        self._pauses = pauses
-        self._decisions = decisions
-        self._waits = waits
-        self._faults = faults
-        self.served = ServedCalls(current_thread)
-        self._number = 0
-        """The number of the latest call of the trial."""
-        self._running: tuple[Access, Any, Sequence[bytes], list[str]] | None = None
-        """The latest command that writes, its database, and the contents of its keys before it."""
+    _fakes: Fakes
+    _script: Script
+    _strands: Strands
+    _turns: Turns
+    _current_thread: CurrentThread
+    _log: TrialLog
+    _known_times: KnownTimes
+    _sources: Sources
+    _outside_calls: OutsideCalls
+    _pauses: Pauses
+    _decisions: Decisions
+    _waits: StrandWaits
+    _faults: Faults
+    _number: int = 0
+    """The number of the latest call of the trial."""
+    _running: tuple[Access, Any, Sequence[bytes], list[str]] | None = None
+    """The latest command that writes, its database, and the contents of its keys before it."""
+
+    def __post_init__(self) -> None:
+        self.served = ServedCalls(self._current_thread)
 
     def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
         """Return the strand that makes a call, and whether its own thread handles the call."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from ...core.errors import ContractError
+from ..fakes.fakes import Fakes
 from ..values.disturbances import CLOCK
 from ..values.footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
 from ..values.trial import DueDelivery, Step
@@ -53,36 +54,24 @@ class _NextTimes(NamedTuple):
         return min(times, default=None)
 
 
+@dataclass(eq=False)
 class TrialClock:
     """Moves the fake time of a trial: when no strand can run, or when the schedule demands it."""
 
-    def __init__(
-        self,
-        script: Script,
-        strands: Strands,
-        log: TrialLog,
-        known_times: KnownTimes,
-        sleepers: Sleepers,
-        pauses: Pauses,
-    ) -> None:
-        self._script = script
-        self._fakes = script.fakes
-        self._strands = strands
-        self._log = log
-        self._known_times = known_times
-        self._sleepers = sleepers
-        self._pauses = pauses
-        self.may_move = script.moves_time or any(
-            disturbance.detail == CLOCK for disturbance in script.schedule
-        )
-        """Whether the clock may move although a strand could run."""
-        self.moves: list[tuple[int, int]] = []
-        """The index of each step that moved the clock, with the time to which it moved."""
-        self.barrier = -1
-        """The index of the last step before the last forced move of the clock."""
-        self._chosen_moves = 0
-        self._forced_moves = 0
-        self._firings = 0
+    _fakes: Fakes
+    _script: Script
+    _strands: Strands
+    _log: TrialLog
+    _known_times: KnownTimes
+    _sleepers: Sleepers
+    _pauses: Pauses
+    moves: list[tuple[int, int]] = field(default_factory=list)
+    """The index of each step that moved the clock, with the time to which it moved."""
+    barrier: int = -1
+    """The index of the last step before the last forced move of the clock."""
+    _chosen_moves: int = 0
+    _forced_moves: int = 0
+    _firings: int = 0
 
     def all_times(self) -> frozenset[int]:
         """Return the times that the clock can move to, if timers are explored."""

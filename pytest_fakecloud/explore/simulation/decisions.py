@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
+from ..fakes.fakes import Fakes
 from ..values.disturbances import CLOCK, KINDS, SWITCHES, Disturbance, Kind
 from ..values.footprint import MEMORY, Footprint
 from ..values.names import StrandName
@@ -16,27 +18,28 @@ from .strand import Strand
 from .strands import Strands
 
 
+@dataclass(eq=False)
 class Decisions:
     """Decides where several options could run: the first one does, unless the schedule or the strategy
     wants another. Records a step for each decision, if the search needs them.
     """
 
-    def __init__(self, script: Script, strands: Strands, log: TrialLog, clock: TrialClock) -> None:
-        self._script = script
-        self._fakes = script.fakes
-        self._strands = strands
-        self._log = log
-        self._clock = clock
-        self._strategy = script.strategy
-        self._switches: dict[tuple[str, int], list[Disturbance]] = {}
-        """The disturbances that have not run another strand first yet, by strand and point."""
-        for disturbance in script.schedule:
+    _fakes: Fakes
+    _script: Script
+    _strands: Strands
+    _log: TrialLog
+    _clock: TrialClock
+    _switches: dict[tuple[str, int], list[Disturbance]] = field(default_factory=dict)
+    """The disturbances that have not run another strand first yet, by strand and point."""
+    _noted: set[tuple[str, int, Kind]] = field(default_factory=set)
+    """The points that are recorded, at which other strands could run first."""
+    _times: frozenset[int] = frozenset()
+    """The times that the clock could move to at the last decision."""
+
+    def __post_init__(self) -> None:
+        for disturbance in self._script.schedule:
             if disturbance.kind in SWITCHES:
                 self._switches.setdefault(disturbance.point_id, []).append(disturbance)
-        self._noted: set[tuple[str, int, Kind]] = set()
-        """The points that are recorded, at which other strands could run first."""
-        self._times: frozenset[int] = frozenset()
-        """The times that the clock could move to at the last decision."""
 
     def has_switch(self, strand: str, point: int) -> bool:
         """Return whether the schedule runs another strand at a point, and has not done so yet."""
@@ -46,9 +49,9 @@ class Decisions:
         """Return the options of the client, worker or delivery that ran last, if the strategy wants it
         to run in one piece. End a trial in which it waits while others could run.
         """
-        if piece is None or piece.state == "ended" or not options or self._strategy is None:
+        if piece is None or piece.state == "ended" or not options or self._script.strategy is None:
             return options
-        if not self._strategy.must_go_on(partial(self._has_only_written, piece)):
+        if not self._script.strategy.must_go_on(partial(self._has_only_written, piece)):
             return options
         own = [option for option in options if getattr(option, "root", None) is piece]
         if not own:
@@ -90,8 +93,8 @@ class Decisions:
                     planned.remove(disturbance)
                     self._switched(disturbance)
                     return disturbance.detail
-        elif self._strategy is not None and kind in self._strategy.places:
-            name = self._strategy.pick(self._log.steps, names, kind)
+        elif self._script.strategy is not None and kind in self._script.strategy.places:
+            name = self._script.strategy.pick(self._log.steps, names, kind)
             if name != default:
                 self._switched(Disturbance(default, point, kind, name))
             return name
@@ -128,7 +131,11 @@ class Decisions:
         place, point = _continuation(option)
         enabled_by, barrier = self._enabled_by(option), self._clock.barrier
         step = Step(option.name, place, point, tuple(options), Footprint(), enabled_by, barrier)
-        if place != "switch" and self._strategy is not None and "late" in self._strategy.places:
+        if (
+            place != "switch"
+            and self._script.strategy is not None
+            and "late" in self._script.strategy.places
+        ):
             # Code between two calls is a step of its own, which shares the process's memory.
             step.footprint.add(MEMORY)
         self._log.steps.append(step)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from ...core.errors import broken_promise, counted, shown
 from ...queue.delivery.routes import parts_of
 from ...queue.model import SUCCESS, Outcome
+from ..fakes.fakes import Fakes
 from ..values.disturbances import KINDS, Disturbance, Kind, with_role
 from ..values.trial import Choices, DueDelivery
 from .current_thread import CurrentThread
@@ -26,21 +28,19 @@ _AT_DELIVERIES: tuple[Kind, ...] = ("duplicate", "crash_after_response")
 """Faults of one delivery."""
 
 
+@dataclass(eq=False)
 class DeliveryStrands:
     """Begins deliveries as strands, and performs them."""
 
-    def __init__(
-        self, script: Script, strands: Strands, current_thread: CurrentThread, log: TrialLog
-    ) -> None:
-        self._script = script
-        self._fakes = script.fakes
-        self._strands = strands
-        self._current_thread = current_thread
-        self._log = log
-        self.faults: dict[str, tuple[str, ...]] = {}
-        """The faults of the next delivery of each message, by the message's internal ID."""
-        self._losses: dict[str, list[_Loss]] = {}
-        """The losses of the next deliveries of each message, by the message's public ID."""
+    _fakes: Fakes
+    _script: Script
+    _strands: Strands
+    _current_thread: CurrentThread
+    _log: TrialLog
+    faults: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The faults of the next delivery of each message, by the message's internal ID."""
+    _losses: dict[str, list[_Loss]] = field(default_factory=dict)
+    """The losses of the next deliveries of each message, by the message's public ID."""
 
     def begin(self, due: DueDelivery) -> Strand | None:
         """Begin a delivery; return its strand, or None if the delivery must wait."""

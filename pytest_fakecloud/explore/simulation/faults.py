@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -19,7 +20,6 @@ from ..fakes.fakes import ROTATED_US, Fakes
 from ..values.disturbances import FAULTS, HOLD_US, KINDS, PARTITION, Disturbance, Kind
 from ..values.trial import Choices, Line
 from .log import TrialLog, seconds
-from .script import Script
 from .strand import Strand
 
 if TYPE_CHECKING:
@@ -82,13 +82,13 @@ def _serving(kind: Kind) -> Callable[[_Serve], _Serve]:
     return register
 
 
+@dataclass(eq=False)
 class Faults:
     """Applies the disturbances of calls in a trial. Pauses are applied by ``Pauses``."""
 
-    def __init__(self, script: Script, log: TrialLog) -> None:
-        self._fakes = script.fakes
-        self._log = log
-        self._partitions: dict[tuple[str, str], tuple[int, Disturbance]] = {}
+    _fakes: Fakes
+    _log: TrialLog
+    _partitions: dict[tuple[str, str], tuple[int, Disturbance]] = field(default_factory=dict)
 
     def partition(self, strand: Strand, fake: Fake) -> Disturbance | None:
         """Return the partition that keeps a strand's calls from a fake now, if there is one."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from ...core.calls import Call
 from ...core.touches import Touch
 from ...queue.touches import touches_of_delivery
+from ..fakes.fakes import Fakes
 from ..fakes.fingerprint import Fingerprints
 from ..values.accesses import Access
 from ..values.disturbances import DELAY, DELAYS, DUE, KINDS, RANDOM, Disturbance, Kind
@@ -26,6 +27,7 @@ class TrialLog:
     ``Trial`` of it at the end.
     """
 
+    _fakes: Fakes
     _script: Script
     _current_thread: CurrentThread
     schedule: Schedule = field(init=False)
@@ -50,8 +52,8 @@ class TrialLog:
 
     def __post_init__(self) -> None:
         self.schedule = self._script.schedule
-        self.start_us = self._script.fakes.now_us()
-        self.fingerprints = Fingerprints(self._script.fakes)
+        self.start_us = self._fakes.now_us()
+        self.fingerprints = Fingerprints(self._fakes)
 
     def touch(self, touches: Collection[Touch]) -> None:
         """Record accesses of the running step to data, before they happen."""
@@ -76,7 +78,7 @@ class TrialLog:
         script = self._script
         state = self.fingerprints.take(strand, decision) if script.plan.notes else 0
         choices = _allowed(choices, script.subject.kinds)
-        self.points.append(Point(strand, number, choices, state, script.fakes.now_us()))
+        self.points.append(Point(strand, number, choices, state, self._fakes.now_us()))
 
     def add_line(
         self,
@@ -87,7 +89,7 @@ class TrialLog:
         disturbances: Sequence[Disturbance] = (),
     ) -> Line:
         step = self.steps[-1] if self.steps else None
-        now_us, applied = self._script.fakes.now_us(), tuple(disturbances)
+        now_us, applied = self._fakes.now_us(), tuple(disturbances)
         line = Line(now_us, strand, words, call, disturbances=applied, step=step)
         self.lines.append(line)
         return line

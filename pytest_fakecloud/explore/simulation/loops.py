@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import broken_promise
 from ...core.touches import READS_CLOCK
+from ..fakes.fakes import Fakes
 from ..values.limits import OTHER_SERVERS
 from ..values.names import StrandName
 from .current_thread import CurrentThread
 from .log import TrialLog
-from .script import Script
 from .strand import Strand, Waiting
 from .strands import Strands
 from .turns import Turns
@@ -21,22 +22,15 @@ if TYPE_CHECKING:
     from ..world.loops import OwnLoop
 
 
+@dataclass(eq=False)
 class Loops:
     """What happens in the event loops of a trial."""
 
-    def __init__(
-        self,
-        script: Script,
-        strands: Strands,
-        turns: Turns,
-        current_thread: CurrentThread,
-        log: TrialLog,
-    ) -> None:
-        self._fakes = script.fakes
-        self._strands = strands
-        self._turns = turns
-        self._current_thread = current_thread
-        self._log = log
+    _fakes: Fakes
+    _strands: Strands
+    _turns: Turns
+    _current_thread: CurrentThread
+    _log: TrialLog
 
     def start(self, loop: OwnLoop) -> None:
         host = self._current_thread.host()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from ...core.touches import ALL, Touch
+from ..fakes.fakes import Fakes
 from ..values.trial import History, Operation
 from .current_thread import CurrentThread
 from .log import TrialLog
@@ -31,28 +33,29 @@ class TrialHistory(History):
         return super().__getattribute__(name)
 
 
+@dataclass(eq=False)
 class Operations:
     """Records the calls of observed functions, the clients, and how each strand has ended."""
 
-    def __init__(
-        self, script: Script, turns: Turns, current_thread: CurrentThread, log: TrialLog
-    ) -> None:
-        self._subject = script.subject
-        self._turns = turns
-        self._current_thread = current_thread
-        self._log = log
-        self._observed: list[Operation] = []
-        self._clients: list[Operation] = []
-        """The lists of the history, which only checks read there."""
+    _fakes: Fakes
+    _script: Script
+    _turns: Turns
+    _current_thread: CurrentThread
+    _log: TrialLog
+    _observed: list[Operation] = field(default_factory=list)
+    _clients: list[Operation] = field(default_factory=list)
+    """The lists of the history, which only checks read there."""
+    _by_client: dict[Strand, Operation] = field(default_factory=dict)
+    _positions: Iterator[int] = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
         self.history = TrialHistory(
-            script.fakes.cloud,
-            str(script.schedule),
+            self._fakes.cloud,
+            str(self._script.schedule),
             self._observed,
             self._clients,
-            inputs=self._subject.inputs,
+            inputs=self._script.subject.inputs,
         )
-        self._by_client: dict[Strand, Operation] = {}
-        self._positions = itertools.count()
 
     def begin(
         self, client: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -65,7 +68,7 @@ class Operations:
         operation.ended, operation.result = next(self._positions), result
 
     def _touch(self, *, writes: bool) -> None:
-        promises = self._subject.promises
+        promises = self._script.subject.promises
         if promises.reads_order or (writes and promises.reads_ends):
             self._log.touch([Touch("", "history", ALL, writes)])
 
@@ -116,7 +119,7 @@ class Operations:
 
     def _sort_by_client(self, outcomes: dict[str, Any]) -> None:
         """Sort a dict by its keys: the clients and workers in their order, then other strands."""
-        programs = [program.name for program in self._subject.programs]
+        programs = [program.name for program in self._script.subject.programs]
         places = {name: place for place, name in enumerate(programs)}
         names = sorted(outcomes, key=lambda name: (places.get(name, len(places)), name))
         in_order = {name: outcomes[name] for name in names}

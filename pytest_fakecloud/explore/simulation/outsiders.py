@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from types import CodeType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -170,27 +171,19 @@ for a strand, or was left running by an earlier trial.
 """
 
 
+@dataclass(eq=False)
 class OutsideCalls:
     """The calls of one trial that threads make which are not explored, such as an application's pool."""
 
-    def __init__(
-        self,
-        script: Script,
-        strands: Strands,
-        turns: Turns,
-        current_thread: CurrentThread,
-        log: TrialLog,
-    ) -> None:
-        self._subject = script.subject
-        self._outsiders = script.subject.outsiders
-        self._strands = strands
-        self._turns = turns
-        self._current_thread = current_thread
-        self._log = log
-        self._by_port: dict[int, Outside] = {}
-        """The threads that send over each connection, by its local port."""
-        self._users: set[Strand] = set()
-        """The strands for which the calls are made."""
+    _script: Script
+    _strands: Strands
+    _turns: Turns
+    _current_thread: CurrentThread
+    _log: TrialLog
+    _by_port: dict[int, Outside] = field(default_factory=dict)
+    """The threads that send over each connection, by its local port."""
+    _users: set[Strand] = field(default_factory=set)
+    """The strands for which the calls are made."""
 
     def of_this_thread(self) -> Outside:
         """Return why this thread is not explored, if it is not, and note the use of one from before.
@@ -202,7 +195,7 @@ class OutsideCalls:
             return ""
         if current.is_left_over():
             return "left over"
-        if self._outsiders.notes(thread):
+        if self._script.subject.outsiders.notes(thread):
             note = f"not explored: {_description(thread)}, which began before explore()"
             self._log.note(note)
             return "outsider"
@@ -230,8 +223,8 @@ class OutsideCalls:
         trial with an error if one goes on.
         """
         try:
-            if self._outsiders:
-                self._outsiders.await_rest(lambda: self._turns.has_ended)
+            if self._script.subject.outsiders:
+                self._script.subject.outsiders.await_rest(lambda: self._turns.has_ended)
         except ContractError as error:
             self._turns.fail(error)  # The explored code could catch the exception.
 
@@ -242,5 +235,5 @@ class OutsideCalls:
         self._users = {user for user in self._users if user not in self._strands.ended_earlier}
         self._users.add(strand)
         could_run = any(other is not strand and other.is_ready(now_us) for other in self._strands)
-        if could_run or len(self._users) > 1 or len(self._subject.programs) > 1:
-            self._turns.fail(self._outsiders.shared())
+        if could_run or len(self._users) > 1 or len(self._script.subject.programs) > 1:
+            self._turns.fail(self._script.subject.outsiders.shared())

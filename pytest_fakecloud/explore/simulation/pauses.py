@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 from bisect import bisect_right
+from dataclasses import dataclass
 
+from ..fakes.fakes import Fakes
 from ..values.disturbances import (
     DELAY,
     DELAYS,
@@ -33,19 +35,17 @@ _LATE_STARTS: Choices = (
 """The disturbances by which a client may start later than the others."""
 
 
+@dataclass(eq=False)
 class Pauses:
     """Pauses one strand or all strands, if the patience of a client allows it."""
 
-    def __init__(
-        self, script: Script, strands: Strands, log: TrialLog, known_times: KnownTimes
-    ) -> None:
-        self._script = script
-        self._fakes = script.fakes
-        self._strands = strands
-        self._log = log
-        self._known_times = known_times
-        self.all_until_us = 0
-        """The end of a pause of all strands; until then, no delivery begins."""
+    _fakes: Fakes
+    _script: Script
+    _strands: Strands
+    _log: TrialLog
+    _known_times: KnownTimes
+    all_until_us: int = 0
+    """The end of a pause of all strands; until then, no delivery begins."""
 
     def pause(self, strand: Strand, disturbance: Disturbance) -> bool:
         """Pause a strand before its call or, if it is slow, before its answer; return False if patience

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ...core.errors import breaks_a_check
+from ..fakes.fakes import Fakes
 from ..values.schedule import Schedule, add_schedule
 from .current_thread import CurrentThread
 from .log import TrialLog
@@ -11,31 +14,24 @@ from .script import Script
 from .turns import Turns
 
 
+@dataclass(eq=False)
 class PromiseChecks:
     """Checks the promises after a step, while no strand runs."""
 
-    def __init__(
-        self,
-        script: Script,
-        turns: Turns,
-        current_thread: CurrentThread,
-        log: TrialLog,
-        operations: Operations,
-    ) -> None:
-        self._fakes = script.fakes
-        self._promises = script.subject.promises
-        self._turns = turns
-        self._current_thread = current_thread
-        self._log = log
-        self._operations = operations
+    _fakes: Fakes
+    _script: Script
+    _turns: Turns
+    _current_thread: CurrentThread
+    _log: TrialLog
+    _operations: Operations
 
     def check(self) -> None:
         """Call each promise, and record the error of one that is broken."""
-        if not self._promises.at_step or self._log.broken is not None:
+        if not self._script.subject.promises.at_step or self._log.broken is not None:
             return
         # The clients of a promise have the old tokens, as those of the code do.
         with self._current_thread.checking_promise(), self._fakes.disturbances.old_tokens():
-            for promise in self._promises.at_step:
+            for promise in self._script.subject.promises.at_step:
                 try:
                     promise(self._operations.history)
                 except BaseException as error:

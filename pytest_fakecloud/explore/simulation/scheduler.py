@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ...core.errors import ContractError
+from ..fakes.fakes import Fakes
 from ..fakes.gate import pause
 from ..values.limits import CHECKS_OF_BLOCKED, CHECKS_OF_WAITING
 from ..values.trial import DueDelivery
@@ -29,6 +31,7 @@ _LATEST_STEPS = 1_000
 """Number of steps by which the strand is found that does not end."""
 
 
+@dataclass(eq=False)
 class Scheduler:
     """Chooses the strand that runs next, and moves the clock if none can run.
 
@@ -38,28 +41,23 @@ class Scheduler:
     times. ``Strand.can_run()`` says whether a strand can run, and ``Decisions`` applies the schedule.
     """
 
-    def __init__(
-        self, script: Script, strands: Strands, turns: Turns, log: TrialLog, sleepers: Sleepers,
-        outside_calls: OutsideCalls, promise_checks: PromiseChecks, pauses: Pauses, clock: TrialClock,
-        decisions: Decisions, deliveries: DeliveryStrands, workers: Workers,
-    ) -> None:  # fmt: skip
-        self._fakes = script.fakes
-        self._outsiders = script.subject.outsiders
-        self._strands = strands
-        self._turns = turns
-        self._log = log
-        self._sleepers = sleepers
-        self._outside_calls = outside_calls
-        self._promise_checks = promise_checks
-        self._pauses = pauses
-        self._clock = clock
-        self._decisions = decisions
-        self._deliveries = deliveries
-        self._workers = workers
-        self._last_root: Strand | None = None
-        """The client, worker or delivery of the strand that ran last, unless the clock has moved."""
-        self._last_begun: Strand | None = None
-        """The client, worker or delivery that ran last, whether or not the clock has moved since."""
+    _fakes: Fakes
+    _script: Script
+    _strands: Strands
+    _turns: Turns
+    _log: TrialLog
+    _sleepers: Sleepers
+    _outside_calls: OutsideCalls
+    _promise_checks: PromiseChecks
+    _pauses: Pauses
+    _clock: TrialClock
+    _decisions: Decisions
+    _deliveries: DeliveryStrands
+    _workers: Workers
+    _last_root: Strand | None = None
+    """The client, worker or delivery of the strand that ran last, unless the clock has moved."""
+    _last_begun: Strand | None = None
+    """The client, worker or delivery that ran last, whether or not the clock has moved since."""
 
     def choose(self) -> Strand | None:
         """Return the next strand, or None at the end of the trial; move the clock if none can
@@ -76,7 +74,7 @@ class Scheduler:
                 if strand.root.crashed and strand.can_crash():
                     return strand
             options = self._decisions.of_piece(self._last_begun, self._runnable_or_restarted())
-            move = self._clock.plan_move(options) if self._clock.may_move else None
+            move = self._clock.plan_move(options) if self._script.may_move_time else None
             if move is not None:
                 options.append(move)
             if options:
@@ -146,8 +144,8 @@ class Scheduler:
         """Wait or move the clock until something may run; return False at the end of the trial."""
         if not any(strand.is_stepped_over for strand in self._strands):
             # A thread from before may work for a strand, so the time must not pass meanwhile.
-            if self._outsiders:
-                self._outsiders.await_rest(
+            if self._script.subject.outsiders:
+                self._script.subject.outsiders.await_rest(
                     lambda: self._turns.has_ended or bool(self._runnable_or_restarted())
                 )
                 if self._runnable_or_restarted():

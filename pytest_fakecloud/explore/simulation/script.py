@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..fakes.fakes import Fakes
 from ..subject.promises import Promises
-from ..values.disturbances import Kind
+from ..values.disturbances import CLOCK, Kind
 from ..values.trial import Plan, Program
 from .outsiders import Outsiders
 
@@ -42,7 +41,6 @@ class Script:
     def __init__(self, subject: Subject, plan: Plan) -> None:
         self.subject = subject
         self.plan = plan
-        self.fakes: Fakes = subject.world
         self.schedule = plan.schedule
         self.strategy = strategy = None if plan.orders is None else plan.orders.strategy()
         places = subject.kinds if strategy is None else strategy.places
@@ -50,4 +48,6 @@ class Script:
         """Whether strands can give up their turns before they receive their answers."""
         self.moves_time = strategy is not None and strategy.moves_time
         """Whether the search orders the moves of the clock."""
+        self.may_move_time = self.moves_time or any(d.detail == CLOCK for d in plan.schedule)
+        """Whether the clock may move although a strand could run."""
         self.has_steps = plan.stacks or strategy is not None

@@ -52,31 +52,34 @@ class Simulation:
 
     def __init__(self, subject: Subject, plan: Plan) -> None:
         self.script = script = Script(subject, plan)
+        self._fakes = fakes = subject.world
         self.strands = strands = Strands(subject.programs)
         self.turns = turns = Turns(subject.world.threads, strands)
         self.current_thread = current = CurrentThread(turns, strands)
-        self.log = log = TrialLog(script, current)
+        self.log = log = TrialLog(fakes, script, current)
         self.sources = sources = Sources(stacks=plan.stacks)
-        self.known_times = known_times = KnownTimes(script.fakes)
-        self.operations = operations = Operations(script, turns, current, log)
+        self.known_times = times = KnownTimes(fakes)
+        self.operations = operations = Operations(fakes, script, turns, current, log)
         self.history = operations.history
-        self.outside_calls = outside_calls = OutsideCalls(script, strands, turns, current, log)
+        self.outside_calls = outside = OutsideCalls(script, strands, turns, current, log)
         self._sleepers = sleepers = Sleepers(strands, turns)
-        self._pauses = pauses = Pauses(script, strands, log, known_times)
-        self.clock = clock = TrialClock(script, strands, log, known_times, sleepers, pauses)
-        self._decisions = decisions = Decisions(script, strands, log, clock)
-        self.waits = waits = StrandWaits(script, strands, turns, current, log, sleepers, clock)
+        self._pauses = pauses = Pauses(fakes, script, strands, log, times)
+        self.clock = clock = TrialClock(fakes, script, strands, log, times, sleepers, pauses)
+        self._decisions = decisions = Decisions(fakes, script, strands, log, clock)
+        self.waits = waits = StrandWaits(
+            fakes, script, strands, turns, current, log, sleepers, clock
+        )
         self.calls = Calls(
-            script, strands, turns, current, log, known_times, sources, outside_calls, pauses,
-            decisions, waits, Faults(script, log),
+            fakes, script, strands, turns, current, log, times, sources, outside, pauses, decisions,
+            waits, Faults(fakes, log),
         )  # fmt: skip
-        self.deliveries = deliveries = DeliveryStrands(script, strands, current, log)
-        self.loops = Loops(script, strands, turns, current, log)
-        self._workers = workers = Workers(script, strands, log)
-        promise_checks = PromiseChecks(script, turns, current, log, operations)
+        self.deliveries = deliveries = DeliveryStrands(fakes, script, strands, current, log)
+        self.loops = Loops(fakes, strands, turns, current, log)
+        self._workers = workers = Workers(fakes, strands, log)
+        checks = PromiseChecks(fakes, script, turns, current, log, operations)
         self.scheduler = Scheduler(
-            script, strands, turns, log, sleepers, outside_calls, promise_checks, pauses, clock,
-            decisions, deliveries, workers,
+            fakes, script, strands, turns, log, sleepers, outside, checks, pauses, clock, decisions,
+            deliveries, workers,
         )  # fmt: skip
 
     def play(self) -> None:
@@ -89,8 +92,8 @@ class Simulation:
         finally:
             self._sleepers.end()
             self._cut(lambda strand: strand.crashed or strand.host.crashed or strand.root.crashed)
-        self.script.fakes.disturbances.end()
-        self.script.fakes.deliveries.resume_schedules()
+        self._fakes.disturbances.end()
+        self._fakes.deliveries.resume_schedules()
         if "redundant" not in self.log.flags:
             self._end()
         self.calls.note_changes()
@@ -109,7 +112,7 @@ class Simulation:
 
     def _cut(self, concerned: Callable[[Strand], bool]) -> None:
         """Close the connections of strands that have ended, as if their clients had died."""
-        connections = self.script.fakes.connections
+        connections = self._fakes.connections
         for link in [*connections.by_fileno.values()]:
             owner = self.strands.owners.get(link.port)
             if owner is not None and concerned(owner):
@@ -147,9 +150,7 @@ class Simulation:
             effects,
             state,
             notes=tuple(log.notes),
-            wording=Wording(
-                self.script.fakes.deliveries.names(), log.silent_calls, log.idle_restarts
-            ),
+            wording=Wording(self._fakes.deliveries.names(), log.silent_calls, log.idle_restarts),
             flags=frozenset(log.flags),
             lesson=None if strategy is None else strategy.lesson(log.steps, is_cut=is_cut),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..fakes.gate import pause
@@ -19,13 +20,13 @@ class _Sleeper(NamedTuple):
     wake: Callable[[], object]
 
 
+@dataclass(eq=False)
 class Sleepers:
     """Sleeps that end when the clock has moved far enough, one after the other."""
 
-    def __init__(self, strands: Strands, turns: Turns) -> None:
-        self._strands = strands
-        self._turns = turns
-        self._sleepers: list[_Sleeper] = []
+    _strands: Strands
+    _turns: Turns
+    _sleepers: list[_Sleeper] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self._sleepers)

@@ -6,11 +6,13 @@ import asyncio
 import math
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from ...core.errors import Crash
 from ...core.signals import Signal
 from ...core.touches import READS_CLOCK
+from ..fakes.fakes import Fakes
 from ..fakes.gate import Gate
 from ..values.limits import TURN_CHECK
 from .clock import TrialClock
@@ -23,27 +25,18 @@ from .strands import Strands
 from .turns import Turns
 
 
+@dataclass(eq=False)
 class StrandWaits:
     """Lets a strand wait: for its turn, a condition or a time. Then other strands run."""
 
-    def __init__(
-        self,
-        script: Script,
-        strands: Strands,
-        turns: Turns,
-        current_thread: CurrentThread,
-        log: TrialLog,
-        sleepers: Sleepers,
-        clock: TrialClock,
-    ) -> None:
-        self._script = script
-        self._fakes = script.fakes
-        self._strands = strands
-        self._turns = turns
-        self._current_thread = current_thread
-        self._log = log
-        self._sleepers = sleepers
-        self._clock = clock
+    _fakes: Fakes
+    _script: Script
+    _strands: Strands
+    _turns: Turns
+    _current_thread: CurrentThread
+    _log: TrialLog
+    _sleepers: Sleepers
+    _clock: TrialClock
 
     def sleep(self, seconds: float) -> bool:
         """Sleep in fake time; return False for a thread that does not work for a strand."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from ...core.errors import ContractError
+from ..fakes.fakes import Fakes
 from ..values.names import StrandName
 from .log import TrialLog
-from .script import Script
 from .strand import Strand, Waiting, Work
 from .strands import Strands
 
@@ -15,15 +17,15 @@ MOST_RESTARTS_WITHOUT_PROGRESS = 3
 """Maximum number of restarts of a worker while a group's committed offsets and lag stay the same."""
 
 
+@dataclass(eq=False)
 class Workers:
     """Starts workers again while there may be work for them."""
 
-    def __init__(self, script: Script, strands: Strands, log: TrialLog) -> None:
-        self._fakes = script.fakes
-        self._strands = strands
-        self._log = log
-        self._starts: dict[tuple[object, ...], set[int]] = {}
-        """The starts that left the same records, by program and backlog."""
+    _fakes: Fakes
+    _strands: Strands
+    _log: TrialLog
+    _starts: dict[tuple[object, ...], set[int]] = field(default_factory=dict)
+    """The starts that left the same records, by program and backlog."""
 
     def may_begin(self, now: int) -> bool:
         # Start workers only if no delivery or sleep is pending, so that they have work to do.
