@@ -286,9 +286,7 @@ class Fakes:
                     client.engine.forget_state(client.session)
 
     def state_of(self, touch: Touch) -> object:
-        """Return the value of a key, or else all data of a fake, to compare it with another
-        trial's.
-        """
+        """Return the value of a key, or else all data of a fake, to compare it with another trial's."""
         fake = self.by_name[touch.fake]
         keyspace = self.keyspaces.get((touch.fake, touch.kind))
         if keyspace is None or touch.name == ALL:

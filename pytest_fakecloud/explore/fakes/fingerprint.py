@@ -32,9 +32,7 @@ _VARYING = re.compile(
 )
 """A date, a time since the Unix epoch, or an ID such as a UUID, a token or that of a stream's entry."""
 _LARGE = 100_000
-"""Number of characters above which data is read only once in a trial, because trials have many
-steps.
-"""
+"""Number of characters above which data is read only once in a trial, because trials have many steps."""
 _UNITS_US = {10: 1_000_000, 13: 1_000, 16: 1}
 """Microseconds of the last digit of a time, by its number of digits."""
 _WITH_TTL = " with a TTL"

@@ -31,9 +31,7 @@ _WORD = re.compile(r"[A-Za-z_-]{1,14}")
 
 
 class Evidence:
-    """What patterns look at: the accesses of a trial, and those of the trial without
-    disturbances.
-    """
+    """What patterns look at: the accesses of a trial, and those of the trial without disturbances."""
 
     def __init__(
         self,
@@ -286,9 +284,7 @@ def _counts_one(access: Access) -> bool:
 
 
 def lasts(access: Access, trial: Trial) -> bool:
-    """Return whether an effect remains at the end of a trial: something sent, or a key without
-    TTL.
-    """
+    """Return whether an effect remains at the end of a trial: something sent, or a key without TTL."""
     if access.call is not None:
         return access.changes and access.name in _SENDS
     return access.changes and any(trial.effects.remaining.get(key, False) for key in access.keys)

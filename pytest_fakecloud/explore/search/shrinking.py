@@ -149,9 +149,7 @@ def _single_switches(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """The result of replaying a failing schedule; ``trial`` is the last trial that failed, if
-    any.
-    """
+    """The result of replaying a failing schedule; ``trial`` is the last trial that failed, if any."""
 
     trial: Trial | None
     failed: int

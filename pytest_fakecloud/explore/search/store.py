@@ -34,9 +34,7 @@ class Store:
         return cls(cache, key_of(functions, subject.kinds, subject.disturbed, inputs))
 
     def load(self) -> Schedule:
-        """Return the stored schedule; one without disturbances if there is none that can be
-        read.
-        """
+        """Return the stored schedule; one without disturbances if there is none that can be read."""
         text = "" if self._cache is None else self._cache.get(self._key, "")
         try:
             return Schedule.parse(text)

@@ -65,9 +65,7 @@ def budget_of(argument: int | Duration) -> SearchBudget:
 
 @dataclass
 class Coverage:
-    """Calls of each strand, points of each strand, and kinds of disturbances in the trials so
-    far.
-    """
+    """Calls of each strand, points of each strand, and kinds of disturbances in the trials so far."""
 
     calls: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The least and the greatest number of calls in one trial, by the title of each strand."""

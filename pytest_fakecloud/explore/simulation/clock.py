@@ -24,9 +24,7 @@ MOST_STEPS = 20_000
 MOST_MOVES = 8
 """Maximum number of times that the clock moves in one trial although a strand could run."""
 FIRINGS = 3
-"""Number of times that a queue's schedules fire at the end of a trial, if no ``horizon`` is
-given.
-"""
+"""Number of times that a queue's schedules fire at the end of a trial, if no ``horizon`` is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +208,7 @@ class TrialClock:
         )
 
     def _end_schedules_after(self, times: _NextTimes) -> None:
-        """End the schedules if no strand waits and none of them may fire, so that the trial
-        ends.
-        """
+        """End the schedules if no strand waits and none of them may fire, so that the trial ends."""
         if times.wake_up is None and times.firing is None:
             self._fakes.deliveries.end_schedules()
 

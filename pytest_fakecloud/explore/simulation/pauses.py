@@ -165,7 +165,5 @@ def _pauses(jumps: int, *, has_due: bool, has_edge: bool) -> Choices:
 
 
 def _edge(now_us: int) -> int:
-    """Return the start of the next second; the disturbance ``nearly`` ends a millisecond before
-    it.
-    """
+    """Return the start of the next second; the disturbance ``nearly`` ends a millisecond before it."""
     return (now_us // 1_000_000 + 1) * 1_000_000

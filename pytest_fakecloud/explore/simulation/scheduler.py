@@ -60,9 +60,7 @@ class Scheduler:
     """The client, worker or delivery that ran last, whether or not the clock has moved since."""
 
     def choose(self) -> Strand | None:
-        """Return the next strand, or None at the end of the trial; move the clock if none can
-        run.
-        """
+        """Return the next strand, or None at the end of the trial; move the clock if none can run."""
         self._promise_checks.check()
         strands = self._strands
         if any(strand.is_waiting_for_thread() for strand in strands):

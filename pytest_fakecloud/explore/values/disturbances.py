@@ -30,9 +30,7 @@ HOLD_US = 60_000_000
 PARTITION = 60
 """Length in seconds of the ``partition`` disturbances that the search tries."""
 TICKS = {"1ms": 1_000, "1s": 1_000_000, "9999ms": 9_999_000, "59999ms": 59_999_000}
-"""Durations in microseconds of the ``tick`` disturbances to try, keyed by the disturbance's
-detail.
-"""
+"""Durations in microseconds of the ``tick`` disturbances to try, keyed by the disturbance's detail."""
 WINDOWS = frozenset({"9999ms", "59999ms"})
 """Details of ``tick`` disturbances that end just within a window of ten seconds or a minute."""
 DUE = "due"

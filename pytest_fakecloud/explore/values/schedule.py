@@ -10,9 +10,7 @@ from .disturbances import RANDOM, SWITCHES, Disturbance
 
 
 class Schedule(tuple[Disturbance, ...]):
-    """A list of disturbances, written ``"pay.2 lose_response, delivery1.0
-    crash_after_response"``.
-    """
+    """A list of disturbances, written ``"pay.2 lose_response, delivery1.0 crash_after_response"``."""
 
     _places: dict[tuple[str, int], list[Disturbance]]
     """The disturbances of each point, in the order in which they are applied."""

@@ -175,9 +175,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """A pattern that a trial shows: its name, the key or call that it is about, and what
-    happened.
-    """
+    """A pattern that a trial shows: its name, the key or call that it is about, and what happened."""
 
     name: str
     subject: str

@@ -47,9 +47,7 @@ class World(Fakes):
         # The trials of a search repeat the same commands.
         self.command_line = lru_cache(maxsize=256)(command_line)
         self.free_locks: Sequence[Callable[[], None]] = ()
-        """Free the replaced locks that were free, before each trial: a crash may leave them
-        held.
-        """
+        """Free the replaced locks that were free, before each trial: a crash may leave them held."""
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "fakecloud-explore")
         """Threads for requests of event loops that several strands share."""
         self.threads = Threads()

@@ -54,9 +54,7 @@ class JointShrinking:
         return self._player, self._trial
 
     def _shrink(self) -> None:
-        """Leave out operations and disturbances, and simplify arguments, as long as that
-        succeeds.
-        """
+        """Leave out operations and disturbances, and simplify arguments, as long as that succeeds."""
         while "stuck" not in self._trial.flags and self._has_time():
             inputs = self._player.subject.inputs
             shrunk_inputs(inputs, self._sources, self._breaks, self._drawing)
