@@ -107,25 +107,19 @@ class Faults:
                 continue
             if disturbance.kind in FAULTS:
                 fault = disturbance
-            elif not self._apply_before(strand, disturbance, fake, request):
-                continue
+            elif happen := _HAPPEN.get(disturbance.kind):
+                event = _Event(self._fakes, self._partitions, strand, disturbance, fake, request)
+                gaps = happen(event)
+                if gaps is None:
+                    continue
+                text = KINDS[disturbance.kind].words.format(*gaps)
+                self._log.add_line(strand.name, text, disturbances=[disturbance])
+            else:
+                continue  # It is a pause.
             self._log.fired.append(disturbance)
             if strand.root.crashed:
                 raise Crash
         return fault
-
-    def _apply_before(
-        self, strand: Strand, disturbance: Disturbance, fake: Fake, request: Request
-    ) -> bool:
-        """Apply a disturbance that precedes a call; return whether it was possible."""
-        happen = _HAPPEN.get(disturbance.kind)
-        event = _Event(self._fakes, self._partitions, strand, disturbance, fake, request)
-        gaps = None if happen is None else happen(event)
-        if gaps is None:
-            return False
-        text = KINDS[disturbance.kind].words.format(*gaps)
-        self._log.add_line(strand.name, text, disturbances=[disturbance])
-        return True
 
     def serve(
         self, fault: Disturbance, fake: Fake, request: Request, proceed: Proceed, line: Line
