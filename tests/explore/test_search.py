@@ -24,7 +24,7 @@ from pytest_fakecloud.explore.search.sources import Source
 from pytest_fakecloud.explore.search.store import key_of
 from pytest_fakecloud.explore.search.tally import Coverage, budget_of
 from pytest_fakecloud.explore.simulation.current_thread import CurrentThread
-from pytest_fakecloud.explore.simulation.log import TrialLog
+from pytest_fakecloud.explore.simulation.simulation import Simulation
 from pytest_fakecloud.explore.subject.options import Options
 from pytest_fakecloud.explore.subject.programs import programs_of
 from pytest_fakecloud.explore.values.schedule import Schedule
@@ -299,14 +299,17 @@ def test_a_plainer_disturbance_can_make_another_one_needless(cloud: Cloud, kv: K
         assert str(smallest(player, trial, undisturbed).schedule) == "run.3 drop"
 
 
-def test_a_success_of_a_handler_is_remembered_after_many_failures() -> None:
+def test_a_success_of_a_handler_is_remembered_after_many_failures(
+    cloud: Cloud, redis: Redis
+) -> None:
     coverage = Coverage()
     handler = "call", "https://example.com/"
-    for outcomes in ([False] * 100, [True], [False]):
-        log = TrialLog(Schedule(), 0)
-        for succeeded in outcomes:
-            log.handled(handler, succeeded=succeeded)
-        coverage.add(Coverage.of(Trial(Schedule(), handlers=log.handlers)))
+    with playing(cloud, programs_of(redis.ping, ()), holds, Options()) as player:
+        for outcomes in ([False] * 100, [True], [False]):
+            log = Simulation(player.subject, Plan()).log
+            for succeeded in outcomes:
+                log.handled(handler, succeeded=succeeded)
+            coverage.add(Coverage.of(Trial(Schedule(), handlers=log.handlers)))
     assert coverage.succeeded == {handler: True}
 
 

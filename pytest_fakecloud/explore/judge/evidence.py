@@ -94,9 +94,7 @@ class Evidence:
 
     @cached_property
     def loss(self) -> Disturbance | None:
-        """The only disturbance that can have kept a client from an effect; others only paused a
-        worker.
-        """
+        """The only disturbance that can have kept a client from an effect; others paused a worker."""
         losses = [disturbance for disturbance in self.trial.fired if disturbance.kind in LOSSES]
         if len(losses) != 1:
             return None

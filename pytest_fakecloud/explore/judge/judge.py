@@ -34,9 +34,7 @@ class Judge:
     counts_last: bool = False
     """Whether the patterns that are reported ``LAST`` count, because nothing else was found."""
     _first: Evidence | None = None
-    """The evidence of the first trial, in which no disturbance happens unless the caller gave a
-    schedule.
-    """
+    """The evidence of the first trial, which is undisturbed unless the caller gave a schedule."""
 
     def remember_first(self, trial: Trial) -> None:
         """Compare this trial and later ones with it, if it is the first."""
@@ -98,9 +96,7 @@ class Judge:
         return None
 
     def _anomalies(self, trial: Trial) -> list[Anomaly]:
-        """Return the anomalies that a comparison with the first trial shows, if that had no
-        disturbances.
-        """
+        """Return the anomalies that a comparison with the first trial shows, if that was undisturbed."""
         evidence = self._evidence(trial)
         is_first_disturbed = bool(evidence.undisturbed_trial.fired)
         return [] if is_first_disturbed else find_anomalies(evidence, self.allowed)

@@ -101,9 +101,7 @@ def _other_calls(disturbance: Disturbance, without: Trial, applied: Trial) -> It
 
 
 def _other_orders(without: Trial, applied: Trial) -> Iterator[tuple[Touch, _Pair]]:
-    """Yield the data that the same calls access in another order, with the call that comes first in
-    each side.
-    """
+    """Yield the data that the same calls access in another order, and the first call of each side."""
     calls, others = calls_by_id(without), calls_by_id(applied)
     orders, other_orders = _orders(calls), _orders(others)
     for touch, call_ids in orders.items():

@@ -135,9 +135,7 @@ def _points_from(disturbance: Disturbance, trial: Trial) -> list[Point]:
 
 
 def _single_switches(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:
-    """Yield schedules with one switch of the undisturbed trial, at strands of the trial's
-    disturbances.
-    """
+    """Yield schedules with one switch of the undisturbed trial, between strands that were disturbed."""
     strands = {disturbance.strand for disturbance in trial.fired} | {
         disturbance.detail for disturbance in trial.fired if disturbance.kind in SWITCHES
     }

@@ -73,9 +73,7 @@ class Coverage:
     """The distinct points of all trials, some of them without possible disturbances."""
     draws_numbers: bool = False
     attempted: set[str] = field(default_factory=set)
-    """The kinds of disturbances in the schedules; such a disturbance applies only if its point
-    is reached.
-    """
+    """The kinds of disturbances in the schedules, whether or not their points were reached."""
     kinds: Counter[str] = field(default_factory=Counter)
     """The number of disturbances that were applied."""
     succeeded: dict[tuple[str, Url], bool] = field(default_factory=dict)

@@ -130,9 +130,7 @@ def _delivery_words(due: DueDelivery, disturbances: Sequence[Disturbance]) -> st
 
 
 def _delivery_disturbances(due: DueDelivery) -> Choices:
-    """Return the disturbances of a delivery: a loss of one attempt, of all retries, and of all
-    attempts.
-    """
+    """Return the disturbances of a delivery: losses of one attempt, of all retries, of all attempts."""
     disturbances: list[tuple[Kind, str]] = [(kind, "") for kind in _AT_DELIVERIES]
     retries = due.message.max_retries - due.message.retried
     if retries > 1:

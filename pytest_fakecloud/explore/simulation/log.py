@@ -23,9 +23,7 @@ from .script import Script
 
 @dataclass(slots=True)
 class TrialLog:
-    """What has happened in a trial so far, written down by the parts of a simulation, which makes a
-    ``Trial`` of it at the end.
-    """
+    """What has happened in a trial so far; the simulation makes a ``Trial`` of it at the end."""
 
     _fakes: Fakes
     _script: Script
@@ -126,9 +124,7 @@ class TrialLog:
         self.lines.append(line)
 
     def has_overlap(self) -> bool:
-        """Return whether another strand woke up and made a call while the last disturbance delayed a
-        strand.
-        """
+        """Return whether another strand made a call while the last disturbance delayed a strand."""
         disturbance = self.fired[-1] if self.fired else None
         if disturbance is None or disturbance.kind not in DELAYS or disturbance.detail == DUE:
             return False

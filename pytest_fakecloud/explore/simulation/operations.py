@@ -111,9 +111,7 @@ class Operations:
                 self._touch(writes=True)
 
     def sort_outcomes(self) -> None:
-        """Sort the outcomes by client: no call determines in which order clients end, so checks at the
-        end must not see it.
-        """
+        """Sort the outcomes by client, because checks must not see in which order clients have ended."""
         self._sort_by_client(self.history.results)
         self._sort_by_client(self.history.errors)
 

@@ -136,9 +136,7 @@ class Pauses:
         return now + self._script.subject.patience_us - strand.pause.total_us
 
     def note_point(self, strand: Strand, choices: Choices = ()) -> None:
-        """Record the disturbances that are possible at a point: the given ones and pauses of
-        all strands.
-        """
+        """Record the disturbances that are possible at a point: these, and pauses of all strands."""
         if not self._fakes.clock.driving:
             now = self._fakes.now_us()
             due_us, latest_us = (self._known_times.next_in_data(now), self._latest_us(strand, now))

@@ -131,9 +131,7 @@ class StrandWaits:
         return thread.carried() or (self._turns.current if is_of_fakes else None)
 
     async def sleep_in_loop(self, seconds: float) -> bool:
-        """Sleep in a task of an event loop that is not explored but works for a strand; return False
-        for other loops.
-        """
+        """Sleep in an event loop that works for a strand, unexplored; return False for other loops."""
         strand = self._sleeper()
         if strand is None:
             return False

@@ -299,9 +299,7 @@ def _look(fake: Fake, method: str, name: str) -> Look:
 
 
 def _broken(text: str, looks: Sequence[Look]) -> AssertionError:
-    """Return the error of a broken promise, with its looks at data for the test's report: no statement
-    of the test contains them.
-    """
+    """Return the error of a broken promise, with its looks at data for the report of the test."""
     error = AssertionError(text)
     vars(error)["_fakecloud_looks"] = tuple(looks)
     return error

@@ -81,9 +81,7 @@ class Disturbance(NamedTuple):
 
     @property
     def ends_call(self) -> bool:
-        """Return whether the disturbance determines its call's outcome; a call can have one
-        such disturbance.
-        """
+        """Whether the disturbance determines the outcome of its call; a call can have one of these."""
         return self.point > 0 and self.kind in ENDS
 
     @property

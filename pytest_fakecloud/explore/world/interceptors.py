@@ -1,6 +1,4 @@
-"""Connects the fakes of a cloud to the simulation of the current trial: each call, command and delivery
-passes to it first.
-"""
+"""Interceptors of the fakes, which pass each call, command and delivery to the simulation."""
 
 from __future__ import annotations
 

@@ -107,9 +107,7 @@ class _SharedLock:
 
 
 class _LockOfCheck(_SharedLock):
-    """A lock that a check creates, also the one on which ``Condition.wait()`` waits: Its time-outs are
-    in fake time.
-    """
+    """A lock that a check creates, also that of ``Condition.wait()``, with time-outs in fake time."""
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         if not blocking or timeout <= 0 or self._real.acquire(False):

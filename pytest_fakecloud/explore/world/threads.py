@@ -27,9 +27,7 @@ def _is_thread_of_a_fake(thread: threading.Thread) -> bool:
 
 
 def _can_start(thread: threading.Thread) -> bool:
-    """Return whether a thread is initialized and has not been started yet; ``Thread.start()`` raises an
-    error for others.
-    """
+    """Return whether a thread can be started: it is initialized, and has not been started yet."""
     return vars(thread).get("_ident", 0) is None
 
 

@@ -126,9 +126,7 @@ class JointShrinking:
 
 
 def _with_fewer_calls(schedule: Schedule) -> Iterator[Schedule]:
-    """Yield a schedule, and those whose disturbances happen earlier because a client makes
-    fewer calls.
-    """
+    """Yield a schedule, and those with earlier disturbances, because a client makes fewer calls."""
     if schedule:
         yield schedule
     strands = dict.fromkeys(disturbance.strand for disturbance in schedule)
