@@ -32,14 +32,15 @@ import redis.asyncio
 from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenPromiseError, Cloud
-from pytest_fakecloud.explore.patches import explored
+from pytest_fakecloud.explore.judge.judge import Judge
 from pytest_fakecloud.explore.search.explorer import Explorer
-from pytest_fakecloud.explore.search.player import Player
 from pytest_fakecloud.explore.simulation.calls import Calls
-from pytest_fakecloud.explore.simulation.scheduler import Simulation
-from pytest_fakecloud.explore.simulation.state import TrialState
+from pytest_fakecloud.explore.simulation.log import TrialLog
+from pytest_fakecloud.explore.simulation.scheduler import Scheduler
+from pytest_fakecloud.explore.simulation.simulation import Simulation
 from pytest_fakecloud.explore.simulation.turns import Turns
-from pytest_fakecloud.explore.world import World
+from pytest_fakecloud.explore.world.patches import explored
+from pytest_fakecloud.explore.world.world import World
 from pytest_fakecloud.http.app import App
 from pytest_fakecloud.process import inprocess
 from pytest_fakecloud.process.shortcut import Shortcut
@@ -82,12 +83,12 @@ PARTS: dict[str, tuple[tuple[object, str], ...]] = {
     "HTTP pipeline and journal": ((App, "respond"),),
     "engine": ((App, "call_endpoint"),),
     "points and disturbances of calls": ((Calls, "at_call"),),
-    "accesses of steps": ((TrialState, "touch"),),
-    "choice of the next strand": ((Simulation, "choose"),),
-    "turns of the threads": ((Turns, "run_strands"), (Turns, "_wake"), (Turns, "yield_turn")),
+    "accesses of steps": ((TrialLog, "touch"),),
+    "choice of the next strand": ((Scheduler, "choose"),),
+    "turns of the threads": ((Turns, "run"), (Turns, "_wake"), (Turns, "yield_turn")),
     "start and end of a trial": ((Simulation, "__init__"), (Simulation, "play")),
     "return to the baseline": ((World, "reset"),),
-    "check of the promise": ((Player, "_broken_promise"),),
+    "check of the promise": ((Judge, "_broken_promise"),),
     "search": ((Explorer, "search"),),
 }
 """The parts of a schedule, with the functions that belong to each."""

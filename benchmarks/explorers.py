@@ -24,9 +24,9 @@ from typing import Any, cast
 from unittest import mock
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, History
-from pytest_fakecloud.explore.patches import explored
-from pytest_fakecloud.explore.promises import Promises
 from pytest_fakecloud.explore.search.explorer import Explorer
+from pytest_fakecloud.explore.subject.promises import Promises
+from pytest_fakecloud.explore.world.patches import explored
 from pytest_fakecloud.queue.fake import Queue
 from tests.docs.recipes import Recipe, recipes
 

@@ -64,11 +64,11 @@ _PUBLIC_NAMES = {
         "core.violations": "Violation",
         "explore.guests.inputs.drawing": "drawn operations transactions",
         "explore.guests.isolation": "isolated",
-        "explore.programs": "observed replay_schedule",
-        "explore.promises": "always at_most_one eventually follows linearizable monotonic_reads "
+        "explore.subject.programs": "observed replay_schedule",
+        "explore.subject.promises": "always at_most_one eventually follows linearizable monotonic_reads "
         "never nothing_lost once sometimes",
         "explore.result.exploration": "BrokenPromiseError Exploration",
-        "explore.trial": "History",
+        "explore.values.trial": "History",
         "faults.answers": "Response",
         "faults.fault": "Fault",
         "faults.plan": "FaultPlan",
@@ -104,7 +104,7 @@ _PART_NAMES = {
         "explore.result.failures": "Failure",
         "core.calls": "Headers",
         "core.timers": "Fired",
-        "explore.trial": "Operation",
+        "explore.values.trial": "Operation",
         "kv.interruptions": "Between",
         "queue.delivery.routes": "DestinationRoute",
     }.items()

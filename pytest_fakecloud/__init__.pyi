@@ -32,7 +32,7 @@ from .faults.fault import Fault as Fault
 from .faults.plan import FaultPlan as FaultPlan
 from .queue.actions import FlowControl as FlowControl
 from .broker.views import GroupView as GroupView
-from .explore.trial import History as History
+from .explore.values.trial import History as History
 from .core.timers import Instant as Instant
 from .core.journal import Journal as Journal
 from .kv.fake import KVServer as KVServer
@@ -62,21 +62,21 @@ from .vector.fake import VectorIndex as VectorIndex
 from .vector.settings import VectorLimits as VectorLimits
 from .vector.fake import VectorSettings as VectorSettings
 from .core.violations import Violation as Violation
-from .explore.promises import always as always
-from .explore.promises import at_most_one as at_most_one
+from .explore.subject.promises import always as always
+from .explore.subject.promises import at_most_one as at_most_one
 from .explore.guests.inputs.drawing import drawn as drawn
-from .explore.promises import eventually as eventually
-from .explore.promises import follows as follows
+from .explore.subject.promises import eventually as eventually
+from .explore.subject.promises import follows as follows
 from .explore.guests.isolation import isolated as isolated
-from .explore.promises import linearizable as linearizable
-from .explore.promises import monotonic_reads as monotonic_reads
-from .explore.promises import never as never
-from .explore.promises import nothing_lost as nothing_lost
-from .explore.programs import observed as observed
-from .explore.promises import once as once
+from .explore.subject.promises import linearizable as linearizable
+from .explore.subject.promises import monotonic_reads as monotonic_reads
+from .explore.subject.promises import never as never
+from .explore.subject.promises import nothing_lost as nothing_lost
+from .explore.subject.programs import observed as observed
+from .explore.subject.promises import once as once
 from .explore.guests.inputs.drawing import operations as operations
-from .explore.programs import replay_schedule as replay_schedule
-from .explore.promises import sometimes as sometimes
+from .explore.subject.programs import replay_schedule as replay_schedule
+from .explore.subject.promises import sometimes as sometimes
 from .explore.guests.inputs.drawing import transactions as transactions
 
 _PUBLIC_NAMES: dict[str, str]

@@ -27,7 +27,7 @@ from _pytest.mark import ParameterSet
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timers import monotonic
-from pytest_fakecloud.explore import patches
+from pytest_fakecloud.explore.world import patches
 from pytest_fakecloud.process import loops
 from pytest_fakecloud.process.surroundings import changes_for, no_proxy
 from pytest_fakecloud.pytest_run.warning import FakecloudWarning

@@ -53,6 +53,11 @@ FLOORS = (
 """From bottom to top. Folders on one floor do not import each other. The services are between the
 modules of ``cloud/``, each of which has a floor: a fake is below them, and a cloud of fakes above.
 ``_typing`` has only stubs for type checkers, which name classes of all floors."""
+OF_EXPLORE = (
+    "values", "subject", "fakes", "simulation", "world", "judge", "search", "result", "", "guests"
+)  # fmt: skip
+"""The floors of ``explore/``: ``""`` are the modules beside the folders. ``tests/test_guests.py`` says
+which module imports a guest."""
 
 PURE = {"acl", "algorithms", "commands", "config", "engine", "filter", "rdb", "scripting", "search",
         "table", "values", "wire", "workflow", "errors", "model", "reply", "settings",
@@ -188,6 +193,27 @@ def goes_down(name: str) -> None:
         if wing(imported) != wing(name) and floor(imported) >= floor(name)
     ]
     assert not wrong, f"{name} is on floor {wing(name)!r} and may not import {sorted(wrong)}"
+
+
+def test_imports_within_explore_go_down() -> None:
+    check_each(goes_down_in_explore, [each for each in EACH if each[0].startswith("explore.")])
+
+
+def goes_down_in_explore(name: str) -> None:
+    floors = {
+        imported: OF_EXPLORE.index(_folder_in_explore(imported))
+        # Classes of two floors may name each other in types.
+        for imported in own(name, for_types=False)
+        if imported.startswith("explore.") and _folder_in_explore(imported) != "guests"
+    }
+    own_floor = OF_EXPLORE.index(_folder_in_explore(name))
+    wrong = sorted(imported for imported, floor in floors.items() if floor > own_floor)
+    assert not wrong, f"{name} is on floor {_folder_in_explore(name)!r} and may not import {wrong}"
+
+
+def _folder_in_explore(name: str) -> str:
+    _, *folders, _ = name.split(".")
+    return folders[0] if folders else ""
 
 
 def test_what_is_pure_stays_pure() -> None:
@@ -373,7 +399,7 @@ def test_private_attributes_are_assigned_where_their_class_is() -> None:
         if node.attr in owners
         and name not in owners[node.attr]
         # an executor of the standard library
-        and (name, ast.unparse(node)) != ("explore.process.threads", "pool._threads")
+        and (name, ast.unparse(node)) != ("explore.world.threads", "pool._threads")
     ]
     assert assignments == []
     assert assigned

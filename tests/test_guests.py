@@ -32,9 +32,9 @@ OF_EXPLORE = {
     "explore.guests.ahead": "explore.explore",
     "explore.guests.trust": "explore.explore",
     "explore.guests.every_failure": "cloud.cloud",
-    "explore.guests.trio_runs": "explore.patches",
-    "explore.guests.celery_workers": "explore.patches",
-    "explore.guests.polling": "explore.patches",
+    "explore.guests.trio_runs": "explore.world.patches",
+    "explore.guests.celery_workers": "explore.world.patches",
+    "explore.guests.polling": "explore.world.patches",
 }
 """The same for the guests of ``explore()``. No module imports one that is only a public name."""
 GUESTS = REGISTRATIONS | OF_EXPLORE

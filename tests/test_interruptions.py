@@ -30,7 +30,7 @@ import pytest
 import time_machine
 
 from pytest_fakecloud import _PART_NAMES, _PUBLIC_NAMES, Cloud, KVServer
-from pytest_fakecloud.explore.patches import explored
+from pytest_fakecloud.explore.world.patches import explored
 from pytest_fakecloud.http import hub
 from pytest_fakecloud.http.app import FAULTS
 from pytest_fakecloud.kv.engine.limits import Sizes

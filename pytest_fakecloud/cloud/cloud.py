@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from ..core.journal import Results
     from ..explore.guests.every_failure import FailureOptions
-    from ..explore.options import Checks, ExploreOptions
-    from ..explore.programs import Functions
     from ..explore.result.exploration import Exploration
     from ..explore.result.failures import Failure
+    from ..explore.subject.options import Checks, ExploreOptions
+    from ..explore.subject.programs import Functions
     from ..recordings.archives import Difference, ReplayOptions
 
 

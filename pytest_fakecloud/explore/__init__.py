@@ -1,17 +1,16 @@
 """Exploration: running code under many schedules, to find the smallest one that breaks a promise.
 
-The way from ``explore.explore()`` to the story of a failure::
+A folder may import those above it in this list; ``explore`` and its neighbours use them all::
 
-    options, programs           the arguments
-    disturbances, schedule      what differs from the default: a schedule is a tuple of disturbances
-    search.search               the undisturbed trial, the search, and then
-    search.explorer             takes the next plan from its sources, until a trial breaks the promise
-    search.player               plays a plan, and counts the trial:
-        world, simulation/          runs the code, one strand at a time: TrialLog, then Trial
-        judge                       calls the checks, and looks for anomalies: Verdict
-    search.shrinking            leaves disturbances out, and replaces them by simpler ones
-    result.reproduce            repeats the failing trial; others in result/ find the cause, and tell
-                                the story
-
-``trial`` has the values that these share. Each part of ``guests/`` can be deleted.
+    values/         disturbances and their kinds, schedules, and the trial
+    subject/        what the caller passes: programs, promises, options
+    fakes/          the fakes, their connections in memory, and fingerprints of their data
+    simulation/     runs the code once, one strand at a time: TrialLog, then Trial
+    world/          what is replaced in the process and the fakes, and leads to the simulation
+    judge/          calls the checks, and looks for anomalies: Verdict
+    search/         takes the next plan from its sources, plays and counts it, and shrinks what fails
+    result/         repeats the failing trial, finds the cause, and tells the story
+    explore         checks the arguments, and for each program
+    find_failure    plays the undisturbed trial, searches, and shrinks the failing schedule
+    guests/         parts that can be deleted, one by one
 """

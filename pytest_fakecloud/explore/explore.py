@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, Unpack
 
 from ..core.errors import ContractError, importing, shown
 from ..core.timers import duration_us
-from .anomalies import Allowed
-from .assertions import may_assert
-from .clients import functions_of_all, has_drawn_inputs
-from .disturbances import KINDS
-from .options import Checks, ExploreOptions, Options
-from .patches import explored
-from .programs import (
+from .find_failure import MakeLookahead, Search, find_failure
+from .judge.anomalies import Allowed
+from .result.exploration import Exploration, Trust
+from .result.reproduce import raise_broken, replay_only
+from .search.coverage_checks import check_budget, check_covered
+from .search.lookahead import Lookahead
+from .search.player import Player
+from .search.tally import budget_of, merged
+from .simulation.script import Subject
+from .subject.assertions import may_assert
+from .subject.clients import functions_of_all, has_drawn_inputs
+from .subject.options import Checks, ExploreOptions, Options
+from .subject.programs import (
     Functions,
     chosen_fakes,
     inputs_to_replay,
@@ -26,21 +32,15 @@ from .programs import (
     programs_of,
     schedule_to_replay,
 )
-from .promises import Promises
-from .result.exploration import Exploration, Trust
-from .result.reproduce import raise_broken, replay_only
-from .search.coverage_checks import check_budget, check_covered
-from .search.lookahead import Lookahead
-from .search.player import Player
-from .search.search import MakeLookahead, Search, search
-from .search.tally import budget_of, merged
-from .search.undisturbed import check_undisturbed
-from .simulation.state import Subject
-from .trial import Program, Trial
+from .subject.promises import Promises
+from .undisturbed import check_undisturbed
+from .values.disturbances import KINDS
+from .values.trial import Program, Trial
+from .world.patches import explored
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
-    from .world import World
+    from .world.world import World
 
 _Smaller: TypeAlias = Callable[[Player, Trial], tuple[Player, Trial]]
 """Returns the failing trial with the smallest inputs that was found, and the player with them."""
@@ -102,7 +102,7 @@ def explore(
             smaller = None if drawn is None else partial(drawn.smallest, player)
             parts = [(player, budget)] if drawn is None else drawn.searches(player, budget)
             for part, its_budget in parts:
-                searches.append(search(part, its_budget, seed, cache, make_lookahead))
+                searches.append(find_failure(part, its_budget, seed, cache, make_lookahead))
                 if searches[-1].failing is not None:
                     _raise_failure(searches, smaller)
             # Reports are about the input of most calls, with the numbers of all searches.

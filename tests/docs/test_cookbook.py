@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_fakecloud.explore.options import Options
+from pytest_fakecloud.explore.subject.options import Options
 
 from ..budget import cases
 from ..harness import explore_searches_fewer_modules as explore_searches_fewer_modules

@@ -14,12 +14,12 @@ from upstash_redis import Redis
 from upstash_redis.errors import UpstashError
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, ContractError, Exploration, KVServer
-from pytest_fakecloud.explore.anomalies import LAST, PATTERNS
 from pytest_fakecloud.explore.explore import playing
-from pytest_fakecloud.explore.options import TRIALS, Options
-from pytest_fakecloud.explore.programs import programs_of
-from pytest_fakecloud.explore.schedule import Schedule
-from pytest_fakecloud.explore.trial import Plan
+from pytest_fakecloud.explore.judge.anomalies import LAST, PATTERNS
+from pytest_fakecloud.explore.subject.options import TRIALS, Options
+from pytest_fakecloud.explore.subject.programs import programs_of
+from pytest_fakecloud.explore.values.schedule import Schedule
+from pytest_fakecloud.explore.values.trial import Plan
 
 from ..docs.blocks import DOCS
 from .bugs import Make, Scenario, events, reads, ten, work

@@ -12,7 +12,7 @@ import pytest
 from upstash_redis import Redis
 
 from pytest_fakecloud import KVServer
-from pytest_fakecloud.explore.assertions import may_assert
+from pytest_fakecloud.explore.subject.assertions import may_assert
 from tests.explore import test_assertions
 
 

@@ -18,10 +18,10 @@ import redis.asyncio as redis_asyncio
 
 from pytest_fakecloud import Cloud, History, KVServer
 from pytest_fakecloud.core.timers import monotonic
-from pytest_fakecloud.explore.simulation.connections import MemoryLink
-from pytest_fakecloud.explore.simulation.scheduler import Simulation
-from pytest_fakecloud.explore.simulation.strands import Gate
-from pytest_fakecloud.explore.trial import Trial
+from pytest_fakecloud.explore.fakes.connections import MemoryLink
+from pytest_fakecloud.explore.fakes.gate import Gate
+from pytest_fakecloud.explore.simulation.simulation import Simulation
+from pytest_fakecloud.explore.values.trial import Trial
 
 from .conftest import broken_if_disturbed, expects, failure, holds
 

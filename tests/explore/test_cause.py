@@ -18,9 +18,9 @@ import redis.asyncio as redis_asyncio
 from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, History, KVServer, always
-from pytest_fakecloud.explore.disturbances import Kind
 from pytest_fakecloud.explore.simulation.stacks import distinct_places
-from pytest_fakecloud.explore.trial import Line
+from pytest_fakecloud.explore.values.disturbances import Kind
+from pytest_fakecloud.explore.values.trial import Line
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import report_of
 

@@ -10,7 +10,7 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, History, KVServer
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.explore.trial import Line
+from pytest_fakecloud.explore.values.trial import Line
 
 from .bugs import Make, deep
 from .conftest import broken, expects, failure, found_cause, opened

@@ -18,7 +18,7 @@ import pytest
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError, KVServer
-from pytest_fakecloud.explore import patches
+from pytest_fakecloud.explore.world import patches
 
 from .conftest import holds
 

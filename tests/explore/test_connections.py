@@ -20,7 +20,7 @@ import pytest
 import redis
 
 from pytest_fakecloud import Cloud, KVServer
-from pytest_fakecloud.explore.simulation.connections import Connections
+from pytest_fakecloud.explore.fakes.connections import Connections
 
 from .conftest import holds
 

@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, ContractError
-from pytest_fakecloud.explore.schedule import Schedule
+from pytest_fakecloud.explore.values.schedule import Schedule
 
 from ..budget import cases
 from .bugs import Make

@@ -17,13 +17,13 @@ from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 
 from pytest_fakecloud import Cloud, DeliveredRequest, History, KVServer, always, observed
-from pytest_fakecloud.explore.disturbances import SWITCHES
-from pytest_fakecloud.explore.patches import explored
-from pytest_fakecloud.explore.promises import Promises
 from pytest_fakecloud.explore.search.dpor import Branch, Interleavings, decided_places
-from pytest_fakecloud.explore.simulation.scheduler import Simulation
-from pytest_fakecloud.explore.simulation.state import Subject
-from pytest_fakecloud.explore.trial import Place, Plan, Program, Step, Trial
+from pytest_fakecloud.explore.simulation.script import Subject
+from pytest_fakecloud.explore.simulation.simulation import Simulation
+from pytest_fakecloud.explore.subject.promises import Promises
+from pytest_fakecloud.explore.values.disturbances import SWITCHES
+from pytest_fakecloud.explore.values.trial import Place, Plan, Program, Step, Trial
+from pytest_fakecloud.explore.world.patches import explored
 
 from ..budget import cases
 from .conftest import expects

@@ -26,7 +26,7 @@ from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, ContractError, DeliveredRequest, KVServer
-from pytest_fakecloud.explore.disturbances import KINDS
+from pytest_fakecloud.explore.values.disturbances import KINDS
 
 from .bugs import locks, queues
 from .conftest import expects, failure, holds, publishes_to_asgi

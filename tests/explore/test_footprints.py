@@ -14,7 +14,7 @@ from qstash import QStash
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, KVServer
-from pytest_fakecloud.explore.footprint import touches_of_request
+from pytest_fakecloud.explore.values.footprint import touches_of_request
 from pytest_fakecloud.http.messages import Request
 from pytest_fakecloud.kv.touches import touches_of_command
 from pytest_fakecloud.queue.touches import touches_of_delivery

@@ -14,8 +14,8 @@ from qstash import QStash
 from upstash_redis import Redis
 
 from pytest_fakecloud import Broker, Cloud, ContractError, DeliveredRequest, Fake, KVServer, Queue
-from pytest_fakecloud.explore.fakes import OngoingDisturbances
-from pytest_fakecloud.explore.patches import explored
+from pytest_fakecloud.explore.fakes.fakes import OngoingDisturbances
+from pytest_fakecloud.explore.world.patches import explored
 
 from .conftest import failure
 

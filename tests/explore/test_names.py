@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.explore.names import StrandName, actor_of
+from pytest_fakecloud.explore.values.names import StrandName, actor_of
 
 from .conftest import holds
 

@@ -25,8 +25,8 @@ from werkzeug import Request, Response
 
 from pytest_fakecloud import Cloud, History, KVServer
 from pytest_fakecloud.core.timers import monotonic
-from pytest_fakecloud.explore.limits import CHECKS_AT_START
 from pytest_fakecloud.explore.simulation import outsiders
+from pytest_fakecloud.explore.values.limits import CHECKS_AT_START
 
 from ..harness import apart
 from .conftest import broken, failure, holds, publishes_to_asgi

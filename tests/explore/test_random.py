@@ -24,7 +24,7 @@ from qstash import AsyncQStash
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError, History, KVServer, Queue
-from pytest_fakecloud.explore.schedule import Schedule
+from pytest_fakecloud.explore.values.schedule import Schedule
 
 from .conftest import asgi_app, failure, holds, opened
 

@@ -16,20 +16,20 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
 from pytest_fakecloud.explore.explore import playing
-from pytest_fakecloud.explore.options import Options
-from pytest_fakecloud.explore.process.loops import OwnLoop
-from pytest_fakecloud.explore.programs import programs_of
-from pytest_fakecloud.explore.schedule import Schedule
+from pytest_fakecloud.explore.fakes.connections import Connections
 from pytest_fakecloud.explore.search.explorer import Explorer, Phase, Share
 from pytest_fakecloud.explore.search.lookahead import Lookahead
 from pytest_fakecloud.explore.search.shrinking import minimal, smallest
 from pytest_fakecloud.explore.search.sources import Source
 from pytest_fakecloud.explore.search.store import key_of
 from pytest_fakecloud.explore.search.tally import Coverage, budget_of
-from pytest_fakecloud.explore.simulation.connections import Connections
 from pytest_fakecloud.explore.simulation.current_thread import CurrentThread
-from pytest_fakecloud.explore.simulation.log import TrialLog
-from pytest_fakecloud.explore.trial import Plan, Trial
+from pytest_fakecloud.explore.simulation.simulation import Simulation
+from pytest_fakecloud.explore.subject.options import Options
+from pytest_fakecloud.explore.subject.programs import programs_of
+from pytest_fakecloud.explore.values.schedule import Schedule
+from pytest_fakecloud.explore.values.trial import Plan, Trial
+from pytest_fakecloud.explore.world.loops import OwnLoop
 
 from .conftest import failure, holds
 
@@ -299,14 +299,17 @@ def test_a_plainer_disturbance_can_make_another_one_needless(cloud: Cloud, kv: K
         assert str(smallest(player, trial, undisturbed).schedule) == "run.3 drop"
 
 
-def test_a_success_of_a_handler_is_remembered_after_many_failures() -> None:
+def test_a_success_of_a_handler_is_remembered_after_many_failures(
+    cloud: Cloud, redis: Redis
+) -> None:
     coverage = Coverage()
     handler = "call", "https://example.com/"
-    for outcomes in ([False] * 100, [True], [False]):
-        log = TrialLog(Schedule(), 0)
-        for succeeded in outcomes:
-            log.handled(handler, succeeded=succeeded)
-        coverage.add(Coverage.of(Trial(Schedule(), handlers=log.handlers)))
+    with playing(cloud, programs_of(redis.ping, ()), holds, Options()) as player:
+        for outcomes in ([False] * 100, [True], [False]):
+            log = Simulation(player.subject, Plan()).log
+            for succeeded in outcomes:
+                log.handled(handler, succeeded=succeeded)
+            coverage.add(Coverage.of(Trial(Schedule(), handlers=log.handlers)))
     assert coverage.succeeded == {handler: True}
 
 

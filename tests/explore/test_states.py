@@ -11,12 +11,12 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.core.touches import ALL, Touch
-from pytest_fakecloud.explore.fakes import Fakes
-from pytest_fakecloud.explore.fingerprint import Fingerprints
-from pytest_fakecloud.explore.schedule import Schedule
+from pytest_fakecloud.explore.fakes.fakes import Fakes
+from pytest_fakecloud.explore.fakes.fingerprint import Fingerprints
 from pytest_fakecloud.explore.search.extend import Frontier
 from pytest_fakecloud.explore.search.tally import Tally
-from pytest_fakecloud.explore.trial import Point, Trial
+from pytest_fakecloud.explore.values.schedule import Schedule
+from pytest_fakecloud.explore.values.trial import Point, Trial
 
 from .conftest import holds
 

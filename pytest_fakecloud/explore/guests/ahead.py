@@ -28,7 +28,7 @@ from ...core.errors import ContractError, shown
 from ..search.dpor import Branch, Interleavings
 from ..search.lookahead import Lookahead
 from ..search.player import Player
-from ..trial import NO_EFFECTS, Plan, Trial, Verdict, Wording
+from ..values.trial import NO_EFFECTS, Plan, Trial, Verdict, Wording
 
 CAN_FORK = sys.platform.startswith("linux")
 """Whether a process with threads can be forked safely: libraries of macOS do not allow that."""

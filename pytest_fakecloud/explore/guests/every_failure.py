@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...core.errors import ContractError, shown
 from ...core.journal import Results
-from ..clients import has_drawn_inputs
-from ..disturbances import Disturbance
 from ..explore import playing
-from ..options import Checks, Options
-from ..programs import names_of, programs_of, schedule_to_replay
 from ..result.failures import FAILURES, Failure, FailureName
 from ..result.reproduce import raise_broken, replay_only
-from ..schedule import Schedule
 from ..search.player import Player
-from ..search.undisturbed import check_repeats, check_undisturbed
-from ..trial import Plan, Trial
+from ..subject.clients import has_drawn_inputs
+from ..subject.options import Checks, Options
+from ..subject.programs import names_of, programs_of, schedule_to_replay
+from ..undisturbed import check_repeats, check_undisturbed
+from ..values.disturbances import Disturbance
+from ..values.schedule import Schedule
+from ..values.trial import Plan, Trial
 
 if TYPE_CHECKING:
     from ...cloud.base import BaseCloud

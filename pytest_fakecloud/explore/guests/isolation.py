@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from ...core.errors import ContractError, shown, unknown_name
-from ..promises import Check, expect
-from ..trial import History, Operation
+from ..subject.promises import Check, expect
+from ..values.trial import History, Operation
 
 Level: TypeAlias = Literal[
     "read uncommitted",

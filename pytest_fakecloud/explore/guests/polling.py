@@ -15,24 +15,24 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from ...process.replace import Patch
-from ..simulation.connections import Connections, MemoryLink, fileno_of
+from ..fakes.connections import Connections, MemoryLink, fileno_of
 
 # Windows has none of these.
 _IN, _OUT, _PRIORITY, _ERROR, _END, _HANG_UP = (
     getattr(select, name, 0)
     for name in ("POLLIN", "POLLOUT", "POLLPRI", "POLLERR", "POLLHUP", "POLLRDHUP")
 )
-_Await: TypeAlias = Callable[[Callable[[], bool], float | None], None]
+_WaitUntil: TypeAlias = Callable[[Callable[[], bool], float | None], None]
 """Waits until a condition is true; raises ``TimeoutError`` if it is not after these seconds."""
 
 
 class MemoryPoll:
     """A ``select.poll()`` object."""
 
-    def __init__(self, system: Any, connections: Connections, await_news: _Await) -> None:
+    def __init__(self, system: Any, connections: Connections, wait_until: _WaitUntil) -> None:
         self._system = system
         self._connections = connections
-        self._await_news = await_news
+        self._wait_until = wait_until
         self._links: dict[int, tuple[MemoryLink, int]] = {}
         """The registered connections in memory with their event masks, by descriptor."""
 
@@ -63,7 +63,7 @@ class MemoryPoll:
         if not self._ready() and timeout != 0:
             seconds = None if timeout is None or timeout < 0 else timeout / 1000
             with suppress(TimeoutError):
-                self._await_news(lambda: bool(self._ready()), seconds)
+                self._wait_until(lambda: bool(self._ready()), seconds)
         return [*self._ready(), *self._system.poll(0)]
 
     def _ready(self) -> list[tuple[int, int]]:
@@ -82,14 +82,14 @@ def _events(link: MemoryLink, mask: int) -> int:
     return events & mask | always
 
 
-def polling_patches(connections: Connections, await_news: _Await) -> Iterator[Patch]:
+def polling_patches(connections: Connections, wait_until: _WaitUntil) -> Iterator[Patch]:
     """Yield the functions of ``select`` that are replaced, as owner, name and value."""
     if not hasattr(select, "poll"):
         return  # on Windows
     system_poll, system_select = select.poll, select.select
 
     def poll() -> MemoryPoll:
-        return MemoryPoll(system_poll(), connections, await_news)
+        return MemoryPoll(system_poll(), connections, wait_until)
 
     def select_in_memory(
         rlist: Iterable[Any],

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core.errors import ContractError
 from ...process.replace import Patch
-from ..world import World
+from ..world.world import World
 
 _PATIENCE = 0.05
 """Real seconds to wait for a socket or a thread before the clock moves, or is looked at again."""
@@ -93,7 +93,7 @@ class _Clock:
         now_us, looks = self._world.now_us(), iter((False,))
         limit = None if seconds == math.inf else seconds
         try:
-            self._world.waits.until(lambda: next(looks, True), limit)
+            self._world.waits.wait_in_check(lambda: next(looks, True), limit)
         except ContractError as error:
             if self.error is not None:
                 raise  # A task that is shielded goes on waiting.

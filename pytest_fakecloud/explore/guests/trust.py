@@ -20,15 +20,15 @@ from ...http.messages import AnyResponse, Proceed, Request
 from ...inspect.data import state_of
 from ...kv.touches import KEY_OF_DB, touch_of_key
 from ...process.replace import swap
-from ..assertions import may_assert, named_by
-from ..clients import functions_of_all
-from ..footprint import touches_of_request
-from ..promises import Predicate
 from ..result.exploration import Trust
 from ..result.story import line_text, lookups_of_trial
 from ..search.player import Player
-from ..trial import History, Line, Plan, Trial
-from ..world import World
+from ..subject.assertions import may_assert, named_by
+from ..subject.clients import functions_of_all
+from ..subject.promises import Predicate
+from ..values.footprint import touches_of_request
+from ..values.trial import History, Line, Plan, Trial
+from ..world.world import World
 
 MOST_LEFT_OUT = 100
 """Maximum number of writes that are left out, each in a trial of its own."""
@@ -107,7 +107,7 @@ class Examination:
         if simulation is None:
             self._add(touch.read for touch in touches_of_request(fake, request))
             return proceed()
-        lines = simulation.state.log.lines
+        lines = simulation.log.lines
         line = lines[-1] if lines else None
         is_left_out = line and (line.strand, line.point) == self._left_out
         if not is_left_out or line is None or line.call is not request.call:

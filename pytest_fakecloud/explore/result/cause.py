@@ -21,10 +21,10 @@ from typing import Literal, TypeAlias
 
 from ...core.touches import Touch
 from ...kv.report.calls import command_of
-from ..disturbances import ORDERS, SWITCHES, Disturbance
-from ..names import StrandName
-from ..schedule import Schedule
-from ..trial import Line, Trial
+from ..values.disturbances import ORDERS, SWITCHES, Disturbance
+from ..values.names import StrandName
+from ..values.schedule import Schedule
+from ..values.trial import Line, Trial
 from .changes import Change, calls_by_id, request_of
 
 _Key: TypeAlias = tuple[str, int, object]

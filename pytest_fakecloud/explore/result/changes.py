@@ -14,9 +14,9 @@ from typing import Literal
 
 from ...core.calls import Call
 from ...core.touches import Touch
-from ..disturbances import Disturbance
-from ..schedule import Schedule
-from ..trial import Line, Trial
+from ..values.disturbances import Disturbance
+from ..values.schedule import Schedule
+from ..values.trial import Line, Trial
 
 _CallId = tuple[str, int]
 """A strand, and the number of one of its calls."""
@@ -101,9 +101,7 @@ def _other_calls(disturbance: Disturbance, without: Trial, applied: Trial) -> It
 
 
 def _other_orders(without: Trial, applied: Trial) -> Iterator[tuple[Touch, _Pair]]:
-    """Yield the data that the same calls access in another order, with the call that comes first in
-    each side.
-    """
+    """Yield the data that the same calls access in another order, and the first call of each side."""
     calls, others = calls_by_id(without), calls_by_id(applied)
     orders, other_orders = _orders(calls), _orders(others)
     for touch, call_ids in orders.items():

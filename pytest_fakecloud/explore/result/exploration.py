@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import FakecloudError, counted, did_you_mean, shown
 from ...core.journal import Results
-from ..clients import Inputs, replay_text, text_of_inputs
-from ..disturbances import SWITCHES
 from ..search.shrinking import ReplayResult
 from ..search.tally import ShownAnomaly, Tally
-from ..trial import Trial
+from ..subject.clients import Inputs, replay_text, text_of_inputs
+from ..values.disturbances import SWITCHES
+from ..values.trial import Trial
 from .cause import Cause
 from .changes import Change
 from .failures import Failure

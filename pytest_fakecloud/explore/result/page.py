@@ -11,8 +11,8 @@ from ...reporting.as_json import as_json, row_json
 from ...reporting.mask import Mask
 from ...reporting.model import AppliedFault, ReportRow
 from ...reporting.rows import rows
-from ..names import StrandName
-from ..trial import Line, Trial
+from ..values.names import StrandName
+from ..values.trial import Line, Trial
 from .cause import Cause
 from .story import cause_text, reason
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from ...core.errors import ContractError
-from ..names import actor_of
-from ..schedule import Schedule
 from ..search.player import Player
 from ..search.shrinking import replay
-from ..trial import Plan, Trial
+from ..values.names import actor_of
+from ..values.schedule import Schedule
+from ..values.trial import Plan, Trial
 from .cause import find_cause
 from .changes import find_changes
 from .exploration import BrokenPromiseError
@@ -21,10 +21,11 @@ def replay_only(player: Player, schedule: Schedule) -> None:
     __tracebackhide__ = True
     tally = player.tally
     tally.only_schedule = schedule
-    player.judge.is_last = True
-    if player.judge.has_promise:
-        player.judge.serial = None  # Nothing else runs.
-    elif schedule:
+    judge = player.judge
+    # With a promise, nothing but the schedule runs.
+    serial = None if judge.has_promise else judge.serial
+    player = player.judged_by(replace(judge, serial=serial, counts_last=True))
+    if schedule and not judge.has_promise:
         player.play(Plan(), counts=False)  # with which patterns compare the trial
         # The trials in one piece run for this one, and none runs after the trial that is kept.
         player.play(Plan(schedule), counts=False)

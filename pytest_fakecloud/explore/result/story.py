@@ -17,10 +17,10 @@ from ...kv.table import kinds
 from ...reporting.calls import error_of
 from ...reporting.lookups import Lookups
 from ...reporting.wording import summarise
-from ..anomalies import AnomalyError
-from ..disturbances import PAUSES, Disturbance, with_role
-from ..names import StrandName
-from ..trial import Line, Trial
+from ..judge.anomalies import AnomalyError
+from ..values.disturbances import PAUSES, Disturbance, with_role
+from ..values.names import StrandName
+from ..values.trial import Line, Trial
 
 if TYPE_CHECKING:
     from .cause import Cause

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from ...core.errors import ContractError, brief, counted, shown
 from ...queue.delivery.routes import parts_of
-from ..disturbances import KINDS, SWITCHES
+from ..values.disturbances import KINDS, SWITCHES
 from .player import Player
 from .tally import SearchBudget, Tally
 

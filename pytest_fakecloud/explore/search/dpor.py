@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ..disturbances import CLOCK
-from ..footprint import Footprint
-from ..trial import Place, Redundant, Step, Trial
+from ..values.disturbances import CLOCK
+from ..values.footprint import Footprint
+from ..values.trial import Place, Redundant, Step, Trial
 
 
 def decided_places(*, late: bool) -> frozenset[Place]:
@@ -22,9 +22,7 @@ def decided_places(*, late: bool) -> frozenset[Place]:
 
 
 class Decision(NamedTuple):
-    """A decision of a trial: the index of the next step, the strands that could run, and one of
-    them.
-    """
+    """A decision of a trial: the index of the next step, the strands that could run, and one of them."""
 
     step: int
     options: tuple[str, ...]
@@ -70,9 +68,7 @@ class Lesson(NamedTuple):
     """What the search for interleavings learns from a trial."""
 
     repeated: int
-    """The number of decisions of the branch that the trial made again; fewer if it took another
-    way.
-    """
+    """The number of decisions of the branch that the trial made again; fewer if it took another way."""
     decisions: tuple[Decision, ...]
     """The further decisions."""
     sleeps: tuple[Mapping[str, Footprint], ...]
@@ -131,9 +127,7 @@ class Interleavings:
         return None
 
     def upcoming(self) -> Iterator[Branch]:
-        """Yield the branches that follow, if no trial before them finds others, the next one
-        first.
-        """
+        """Yield the branches that follow, if no trial before them finds others, the next one first."""
         if not self._has_begun:
             yield self.root
         for index in reversed(range(len(self._frames))):

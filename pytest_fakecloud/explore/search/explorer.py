@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..disturbances import SWITCHES
-from ..trial import Trial
+from ..values.disturbances import SWITCHES
+from ..values.trial import Trial
 from .dpor import Branch, Interleavings
 from .extend import Frontier
 from .lookahead import Lookahead

@@ -14,10 +14,20 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
-from ..disturbances import DELAY, DELAYS, DUE, EDGE, RANKS, WINDOWS, Disturbance, Kind, with_role
-from ..names import StrandName
-from ..schedule import Schedule
-from ..trial import Point, Trial
+from ..values.disturbances import (
+    DELAY,
+    DELAYS,
+    DUE,
+    EDGE,
+    RANKS,
+    WINDOWS,
+    Disturbance,
+    Kind,
+    with_role,
+)
+from ..values.names import StrandName
+from ..values.schedule import Schedule
+from ..values.trial import Point, Trial
 from .tally import Tally
 from .tuning import CALLS_AFTER_SLOW_ANSWER, LIKELY_WEIGHT, MOST_DISTURBANCES, REPEATED_WEIGHT
 

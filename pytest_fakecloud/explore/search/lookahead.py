@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..trial import Plan, Trial
+from ..values.trial import Plan, Trial
 from .player import Player
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from copy import copy
 from dataclasses import replace
 
 from ...cloud.base import context_of
 from ...core.errors import ContractError
-from ..anomalies import Allowed
-from ..clients import Inputs, with_inputs
-from ..judge import Judge
-from ..observers import Observers
-from ..promises import Promises
-from ..schedule import Schedule
-from ..serial import Serial
-from ..simulation.state import Subject
-from ..trial import Plan, Trial
-from ..world import World
+from ..judge.anomalies import Allowed
+from ..judge.judge import Judge
+from ..judge.serial import Serial
+from ..simulation.script import Subject
+from ..subject.clients import Inputs, with_inputs
+from ..subject.promises import Promises
+from ..values.schedule import Schedule
+from ..values.trial import Plan, Trial
+from ..world.world import World
+from .observers import Observers
 from .tally import Tally
 
 
@@ -38,7 +39,7 @@ class Player:
         self.outcomes: dict[Schedule, Schedule | None] = {}
         """For each schedule so far, the applied disturbances, or None if the promise held."""
         serial = Serial(self._play_in_one_piece, subject.programs)
-        self.judge = Judge(world, subject, allowed, serial, has_promise=has_promise)
+        self.judge = Judge(world, subject, allowed, has_promise, serial)
         self._observers = Observers(context_of(world.cloud).recorder)
 
     def with_inputs(self, inputs: Inputs) -> Player:
@@ -49,6 +50,12 @@ class Player:
         return Player(
             self.world, subject, self.judge.allowed, has_promise=has_promise, inputs=number
         )
+
+    def judged_by(self, judge: Judge) -> Player:
+        """Return a player with the same tally, and another judge."""
+        player = copy(self)
+        player.judge, player.outcomes = judge, {}
+        return player
 
     def play(self, plan: Plan, *, counts: bool = True) -> Trial:
         """Play a trial, and judge it unless its strategy ends it; count it if it ``counts``."""

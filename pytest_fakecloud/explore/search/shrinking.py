@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ..disturbances import ORDERS, RANKED, RANKS, SWITCHES, Disturbance, Kind
-from ..schedule import Schedule
-from ..trial import Plan, Point, Trial
+from ..values.disturbances import ORDERS, RANKED, RANKS, SWITCHES, Disturbance, Kind
+from ..values.schedule import Schedule
+from ..values.trial import Plan, Point, Trial
 from .player import Player
 from .tuning import MOST_PARTS, MOST_REPLACEMENTS, NEAR_POINTS, REPLAYS
 
@@ -135,9 +135,7 @@ def _points_from(disturbance: Disturbance, trial: Trial) -> list[Point]:
 
 
 def _single_switches(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:
-    """Yield schedules with one switch of the undisturbed trial, at strands of the trial's
-    disturbances.
-    """
+    """Yield schedules with one switch of the undisturbed trial, between strands that were disturbed."""
     strands = {disturbance.strand for disturbance in trial.fired} | {
         disturbance.detail for disturbance in trial.fired if disturbance.kind in SWITCHES
     }
@@ -149,9 +147,7 @@ def _single_switches(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """The result of replaying a failing schedule; ``trial`` is the last trial that failed, if
-    any.
-    """
+    """The result of replaying a failing schedule; ``trial`` is the last trial that failed, if any."""
 
     trial: Trial | None
     failed: int

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from ...core.touches import READS_CLOCK
-from ..disturbances import EDGE, RANKS, SWITCHES, Disturbance
-from ..footprint import Footprint
-from ..schedule import Schedule
-from ..trial import Trial
+from ..values.disturbances import EDGE, KINDS, RANKS, SWITCHES, Disturbance
+from ..values.footprint import Footprint
+from ..values.schedule import Schedule
+from ..values.trial import Trial
 
 _Schedules: TypeAlias = list[Schedule]
 
@@ -55,19 +55,20 @@ def _likeness(trial: Trial) -> Callable[[Disturbance], bool]:
     reads_clock = any(READS_CLOCK in step.footprint.touches for step in trial.steps)
 
     def is_like_another(disturbance: Disturbance) -> bool:
-        kind, footprint = disturbance.kind, touched.get(disturbance.point_id)
+        footprint = touched.get(disturbance.point_id)
         before = touched.get((disturbance.strand, disturbance.point - 1))
-        if kind in ("jump", "past", "nearly") and disturbance.detail.isdigit():
-            return True  # The next known time is the likeliest to matter.
-        if kind == "tick" or disturbance.detail == EDGE:
+        effect = KINDS[disturbance.kind].effect
+        if effect == "on readers of the clock" or disturbance.detail == EDGE:
             return not reads_clock
-        if kind in ("lose_response", "duplicate"):  # like a lost request, or a single one
+        if effect == "at the first known time":
+            return disturbance.detail.isdigit()
+        if effect == "at a write":
             return footprint is not None and not _writes(footprint)
-        if kind == "crash":  # like a crash at the call before
+        if effect == "after a write":
             return before is not None and not _writes(before)
-        if kind == "late":  # like a switch at the next call
+        if effect == "at the last call":
             return (disturbance.strand, disturbance.point + 1) in points
-        if kind == "switch":  # like a switch at the call before
+        if effect == "after a dependent call":
             other = strands.get(disturbance.detail, Footprint())
             return before is not None and not before.depends_on(other)
         return False

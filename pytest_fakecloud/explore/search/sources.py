@@ -14,8 +14,8 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from ..schedule import Schedule
-from ..trial import Plan, Trial
+from ..values.schedule import Schedule
+from ..values.trial import Plan, Trial
 from .dpor import Interleavings
 from .extend import Frontier
 from .player import Player
@@ -128,9 +128,7 @@ class Singles(Source):
         return Plan(self._latest, notes=True)
 
     def second_plan(self, trial: Trial) -> Plan | None:
-        """Return the plan without other random numbers if these have led the code past the point of
-        the disturbance.
-        """
+        """Return the plan with the usual random numbers if others led the code past its point."""
         schedule = self._schedules[self._number - 1]
         if self._latest == schedule or schedule[0] in trial.fired or trial.broken is not None:
             return None

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...core.errors import ContractError
-from ..clients import functions_of_all
-from ..disturbances import Kind
-from ..schedule import Schedule
-from ..simulation.state import Subject
+from ..simulation.script import Subject
+from ..subject.clients import functions_of_all
+from ..values.disturbances import Kind
+from ..values.schedule import Schedule
 
 
 class Store:
@@ -34,9 +34,7 @@ class Store:
         return cls(cache, key_of(functions, subject.kinds, subject.disturbed, inputs))
 
     def load(self) -> Schedule:
-        """Return the stored schedule; one without disturbances if there is none that can be
-        read.
-        """
+        """Return the stored schedule; one without disturbances if there is none that can be read."""
         text = "" if self._cache is None else self._cache.get(self._key, "")
         try:
             return Schedule.parse(text)

@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from ...core.errors import ContractError, shown
 from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
-from ..schedule import Schedule
-from ..trial import Anomaly, Point, Trial
+from ..values.schedule import Schedule
+from ..values.trial import Anomaly, Point, Trial
 from .tuning import LEAST_TRIALS_OF_INPUT
 
 
@@ -65,9 +65,7 @@ def budget_of(argument: int | Duration) -> SearchBudget:
 
 @dataclass
 class Coverage:
-    """Calls of each strand, points of each strand, and kinds of disturbances in the trials so
-    far.
-    """
+    """Calls of each strand, points of each strand, and kinds of disturbances in the trials so far."""
 
     calls: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The least and the greatest number of calls in one trial, by the title of each strand."""
@@ -75,9 +73,7 @@ class Coverage:
     """The distinct points of all trials, some of them without possible disturbances."""
     draws_numbers: bool = False
     attempted: set[str] = field(default_factory=set)
-    """The kinds of disturbances in the schedules; such a disturbance applies only if its point
-    is reached.
-    """
+    """The kinds of disturbances in the schedules, whether or not their points were reached."""
     kinds: Counter[str] = field(default_factory=Counter)
     """The number of disturbances that were applied."""
     succeeded: dict[tuple[str, Url], bool] = field(default_factory=dict)

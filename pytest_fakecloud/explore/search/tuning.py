@@ -66,8 +66,6 @@ MOST_PARTS = 1_000
 MOST_REPLACEMENTS = 200
 """Maximum number of schedules that are tried with other disturbances than the failing one."""
 NEAR_POINTS = 4
-"""Number of points of one strand, and of all others, at which a plainer disturbance is tried
-instead.
-"""
+"""Number of points of one strand, and of all others, at which a plainer disturbance is tried instead."""
 REPLAYS = 5
 """Number of times a failing schedule is replayed before it is reported."""

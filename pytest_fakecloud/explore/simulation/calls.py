@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Generator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ...cloud.fake import Fake, core_of
@@ -12,18 +13,26 @@ from ...http.messages import AnyResponse, ConnectionEffect, Proceed, Request
 from ...kv.command_fields import only_prepares
 from ...kv.report.calls import SEVERAL, command_of
 from ...kv.touches import text_of
-from ..accesses import Access
-from ..disturbances import PAUSES, Disturbance
-from ..fingerprint import content_of
-from ..footprint import CommandLine, times_in, touches_of_request
-from ..trial import Line
+from ..fakes.fakes import Fakes
+from ..fakes.fingerprint import content_of
+from ..values.accesses import Access
+from ..values.disturbances import PAUSES, Disturbance
+from ..values.footprint import CommandLine, times_in, touches_of_request
+from ..values.trial import Line
+from .current_thread import CurrentThread
+from .decisions import Decisions
 from .faults import Faults, Target, faults_of_nodes, possible_disturbances, session_of
+from .known_times import KnownTimes
+from .log import TrialLog
+from .outsiders import OutsideCalls
 from .pauses import Pauses
+from .script import Script
 from .served_calls import ServedCalls
-from .stacks import Source, carried_source, describe_places, source_of
-from .state import Part, TrialState
+from .stacks import Source, Sources, carried_source, describe_places, source_of
+from .strand import Strand
 from .strand_waits import StrandWaits
-from .strands import Strand
+from .strands import Strands
+from .turns import Turns
 
 MOST_POINTS = 2_000
 """Maximum number of calls of one strand; more calls count as an endless loop."""
@@ -32,19 +41,30 @@ _TurnsToYield = Generator[None, None, None]
 """A generator that yields wherever the strand must give up its turn."""
 
 
-class Calls(Part):
+@dataclass(eq=False)
+class Calls:
     """Lets other strands run at the points of calls, and serves each call with its disturbances."""
 
-    def __init__(self, state: TrialState, pauses: Pauses, waits: StrandWaits) -> None:
-        super().__init__(state)
-        self._pauses = pauses
-        self._waits = waits
-        self._faults = Faults(state)
-        self.served = ServedCalls(state.current_thread)
-        self._number = 0
-        """The number of the latest call of the trial."""
-        self._running: tuple[Access, Any, Sequence[bytes], list[str]] | None = None
-        """The latest command that writes, its database, and the contents of its keys before it."""
+    _fakes: Fakes
+    _script: Script
+    _strands: Strands
+    _turns: Turns
+    _current_thread: CurrentThread
+    _log: TrialLog
+    _known_times: KnownTimes
+    _sources: Sources
+    _outside_calls: OutsideCalls
+    _pauses: Pauses
+    _decisions: Decisions
+    _waits: StrandWaits
+    _faults: Faults
+    _number: int = 0
+    """The number of the latest call of the trial."""
+    _running: tuple[Access, Any, Sequence[bytes], list[str]] | None = None
+    """The latest command that writes, its database, and the contents of its keys before it."""
+
+    def __post_init__(self) -> None:
+        self.served = ServedCalls(self._current_thread)
 
     def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
         """Return the strand that makes a call, and whether its own thread handles the call."""
@@ -52,7 +72,7 @@ class Calls(Part):
         if strand is not None:
             return strand, True
         if request.client is not None:
-            owner = self._state.owners.get(request.client[1])
+            owner = self._strands.owners.get(request.client[1])
             if owner is not None and owner.state != "ended":
                 return owner, False
         return self._current_thread.working_for(), False
@@ -61,9 +81,7 @@ class Calls(Part):
         """Handle a request at its endpoint, in the strand's own thread or in the fake's."""
         if self._current_thread.is_checking_promise():
             return proceed()
-        outside = self._state.outside_calls.of_call(
-            -1 if request.client is None else request.client[1]
-        )
+        outside = self._outside_calls.of_call(-1 if request.client is None else request.client[1])
         if "left over" in outside:
             self._log.note("not explored: late calls for a request of an earlier trial")
             return ConnectionEffect("drop")
@@ -75,12 +93,12 @@ class Calls(Part):
                 raise Crash
             self._turns.check_alive(strand)
             if _is_silent(fake, request):
-                if self._state.plan.stacks:
+                if self._script.plan.stacks:
                     self._log.silent_calls.append(request.call)
                 return proceed()
             is_helped = "helper" in outside and not is_own_thread and not strand.thread.real_waits
             if "outsider" in outside or is_helped:
-                self._state.outside_calls.note_use(strand)
+                self._outside_calls.note_use(strand, self._fakes.now_us())
                 return self._serve_without_turn(strand, fake, request, proceed)
             return self._serve_in_turn(strand, is_own_thread, fake, request, proceed)
         except Crash:
@@ -106,7 +124,7 @@ class Calls(Part):
             for _ in self._approach(strand, point, fake, request):
                 self._waits.take_turn(strand)
             response = self._serve(strand, point, fake, request, proceed)
-            if self._state.is_late or self._state.schedule.at(strand.name, point):
+            if self._script.is_late or self._script.schedule.at(strand.name, point):
                 for _ in self._receive(strand, point):
                     self._waits.take_turn(strand)
             return response
@@ -158,17 +176,17 @@ class Calls(Part):
         self._note_disturbances(strand, fake, request, may_wait=may_wait)
         if not may_wait:
             return
-        if disturbances := self._state.schedule.at(strand.name, point):
+        if disturbances := self._script.schedule.at(strand.name, point):
             yield from self._pause(strand, disturbances, PAUSES)
-        is_point = fake.name in self._state.subject.disturbed
-        if is_point or self._state.switches.get((strand.name, point)):
-            self._state.park(strand, "switch")
+        is_point = fake.name in self._script.subject.disturbed
+        if is_point or self._decisions.has_switch(strand.name, point):
+            self._strands.park(strand, "switch")
             yield
 
     def _note_disturbances(
         self, strand: Strand, fake: Fake, request: Request | None, *, may_wait: bool
     ) -> None:
-        if self._state.plan.notes and fake.name in self._state.subject.disturbed:
+        if self._script.plan.notes and fake.name in self._script.subject.disturbed:
             route = "" if request is None else request.call.route
             node_faults = () if request is None else faults_of_nodes(fake, request)
             target = Target(fake.fixture, route, node_faults, may_wait)
@@ -187,15 +205,15 @@ class Calls(Part):
         """Process the point before the code receives an answer; yield like ``_approach()``."""
         if self._fakes.clock.driving or strand.state == "ended":
             return
-        if disturbances := self._state.schedule.at(strand.name, point):
+        if disturbances := self._script.schedule.at(strand.name, point):
             yield from self._pause(strand, disturbances, ("slow",))
-        if self._state.is_late:
-            self._state.park(strand, "late")
+        if self._script.is_late:
+            self._strands.park(strand, "late")
             yield
 
     def rejected(self, request: Request) -> None:
         """Add a call without valid credentials to the story; it has no point for disturbances."""
-        if not self._state.plan.stacks:
+        if not self._script.plan.stacks:
             return
         strand, _ = self._strand_of(request)
         if strand is None or self._current_thread.is_checking_promise() or self._turns.has_ended:
@@ -208,7 +226,7 @@ class Calls(Part):
         if strand is None:
             return
         lines, interrupted = self._log.lines, strand.line
-        self._state.add_line("test", " ".join(map(text_of, argv)))
+        self._log.add_line("test", " ".join(map(text_of, argv)))
         is_served = self.served.is_served(strand)
         call = None if interrupted is None else interrupted.call
         if is_served and interrupted and call and call.route not in SEVERAL:
@@ -251,11 +269,11 @@ class Calls(Part):
         if strand.role == "task" and self._current_thread.is_explored():
             return
         strand.points += 1
-        if self._state.plan.notes:
+        if self._script.plan.notes:
             self._pauses.note_point(strand)
-        for _ in self._pause(strand, self._state.schedule.at(strand.name, strand.points), PAUSES):
+        for _ in self._pause(strand, self._script.schedule.at(strand.name, strand.points), PAUSES):
             self._waits.take_turn(strand)
-        self._state.park(strand, "switch")
+        self._strands.park(strand, "switch")
         self._waits.take_turn(strand)
 
     def _serve(
@@ -267,19 +285,19 @@ class Calls(Part):
         root.work.last_call = self._number
         root.work.first_call = root.work.first_call or self._number
         if fake.fixture != "kv_server":  # which reports its commands
-            self._state.known_times.note_data(times_in(request.body))
+            self._known_times.note_data(times_in(request.body))
         if fake.fixture == "broker" and request.route in ("consume", "commit"):
             group, instance = request.params.get("group"), request.params.get("instance")
             if group and instance:
                 root.work.consumers.add((fake, group, instance))
-        disturbances = self._state.schedule.at(strand.name, point)
+        disturbances = self._script.schedule.at(strand.name, point)
         fault = self._faults.apply(disturbances, strand, fake, request) if disturbances else None
         self._log.calls[title] += 1
         app: Any = core_of(fake).app
         app.recorder.renumber(request.call, now)
         line = strand.line = self._add_line(strand, request, point)
         if touches := touches_of_request(fake, request):
-            self._state.touch(touches)
+            self._log.touch(touches)
             subjects = tuple(touch.read for touch in touches if touch.fake)
             words, writes = (
                 (request.route, request.call.path),
@@ -298,9 +316,9 @@ class Calls(Part):
             self.note_changes()
 
     def _add_line(self, strand: Strand, request: Request, point: int = 0) -> Line:
-        line = self._state.add_line(strand.name, call=request.call)
+        line = self._log.add_line(strand.name, call=request.call)
         line.point = point
-        if self._state.plan.stacks:
+        if self._script.plan.stacks:
             lines: list[str] = []
             # A search for lines must not change the trial whose lines it adds.
             with report_failure("the line of a call could not be found", lines.append):
@@ -310,11 +328,7 @@ class Calls(Part):
 
     def _source(self, strand: Strand, request: Request) -> Source:
         port = request.client[1] if request.client else 0
-        lines = (
-            carried_source.get()
-            or self._state.sources.here()
-            or self._state.sources.by_port.get(port, ())
-        )
+        lines = carried_source.get() or self._sources.here() or self._sources.by_port.get(port, ())
         if not lines and strand.host.loop.running is None:
             lines = source_of(sys._current_frames().get(strand.host.thread.ident))
         return lines

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from ...core.errors import ContractError
-from ..disturbances import CLOCK
-from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
-from ..trial import DueDelivery, Step
-from .known_times import MOST_TIMERS
+from ..fakes.fakes import Fakes
+from ..values.disturbances import CLOCK
+from ..values.footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
+from ..values.trial import DueDelivery, Step
+from .known_times import MOST_TIMERS, KnownTimes
+from .log import TrialLog, seconds
 from .pauses import Pauses
+from .script import Script
+from .sleepers import Sleepers
 from .stacks import describe_places
-from .state import Part, TrialState, seconds
-from .strands import Strand
+from .strand import Strand
+from .strands import Strands
 
 MOST_STEPS = 20_000
 MOST_MOVES = 8
 """Maximum number of times that the clock moves in one trial although a strand could run."""
 FIRINGS = 3
-"""Number of times that a queue's schedules fire at the end of a trial, if no ``horizon`` is
-given.
-"""
+"""Number of times that a queue's schedules fire at the end of a trial, if no ``horizon`` is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,33 +52,32 @@ class _NextTimes(NamedTuple):
         return min(times, default=None)
 
 
-class TrialClock(Part):
+@dataclass(eq=False)
+class TrialClock:
     """Moves the fake time of a trial: when no strand can run, or when the schedule demands it."""
 
-    def __init__(self, state: TrialState, pauses: Pauses) -> None:
-        super().__init__(state)
-        self._pauses = pauses
-        self.may_move = state.moves_time or any(
-            disturbance.detail == CLOCK for disturbance in state.schedule
-        )
-        """Whether the clock may move although a strand could run."""
-        self.moves: list[tuple[int, int]] = []
-        """The index of each step that moved the clock, with the time to which it moved."""
-        self.barrier = -1
-        """The index of the last step before the last forced move of the clock."""
-        self._chosen_moves = 0
-        self._forced_moves = 0
-        self._firings = 0
+    _fakes: Fakes
+    _script: Script
+    _strands: Strands
+    _log: TrialLog
+    _known_times: KnownTimes
+    _sleepers: Sleepers
+    _pauses: Pauses
+    moves: list[tuple[int, int]] = field(default_factory=list)
+    """The index of each step that moved the clock, with the time to which it moved."""
+    barrier: int = -1
+    """The index of the last step before the last forced move of the clock."""
+    _chosen_moves: int = 0
+    _forced_moves: int = 0
+    _firings: int = 0
 
     def all_times(self) -> frozenset[int]:
         """Return the times that the clock can move to, if timers are explored."""
-        if not self._state.moves_time:
+        if not self._script.moves_time:
             return frozenset()
-        waits = [
-            strand.waiting.wake_us for strand in self._state.strands if strand.state == "waiting"
-        ]
+        waits = [strand.waiting.wake_us for strand in self._strands if strand.state == "waiting"]
         wakes = [wake_us for wake_us in waits if wake_us is not None]
-        return frozenset(self._state.known_times.upcoming(self._fakes.now_us(), MOST_MOVES) + wakes)
+        return frozenset(self._known_times.upcoming(self._fakes.now_us(), MOST_MOVES) + wakes)
 
     def plan_move(self, options: Sequence[Option]) -> ClockMove | None:
         """Plan the next move of the clock, or none; end the schedules if nothing else goes on."""
@@ -86,9 +87,9 @@ class TrialClock(Part):
         times = self._next_times(now)
         self._end_schedules_after(times)
         at_us = times.earliest(now)
-        if at_us is None or not self._state.moves_time:
+        if at_us is None or not self._script.moves_time:
             return None
-        return ClockMove(min([at_us, *self._state.known_times.upcoming(now, 1)]))
+        return ClockMove(min([at_us, *self._known_times.upcoming(now, 1)]))
 
     def _chosen_move(self, options: Sequence[Option]) -> ClockMove | None:
         """Return a move before the strands and deliveries that can run, or None if the patience of one
@@ -103,7 +104,7 @@ class TrialClock(Part):
         for option in options:
             if (
                 isinstance(option, DueDelivery)
-                and at_us - option.timer.due_us > self._state.subject.patience_us
+                and at_us - option.timer.due_us > self._script.subject.patience_us
             ):
                 return None
             if (
@@ -127,15 +128,15 @@ class TrialClock(Part):
             self._chosen_moves += 1
             # The last disturbance is the decision for this move, which nothing else makes.
             words = f"moves by {seconds(move.at_us - now)}"
-            self._state.add_line("clock", words, disturbances=self._log.fired[-1:])
+            self._log.add_line("clock", words, disturbances=self._log.fired[-1:])
         if move.at_us == self._fakes.deliveries.next_firing_us():
             self._firings += 1
-        ends = list(self._state.known_times.ends_until(move.at_us)) if self._state.has_steps else []
+        ends = list(self._known_times.ends_until(move.at_us)) if self._script.has_steps else []
         fired = self.move_to(move.at_us)
-        if self._state.has_steps:
+        if self._script.has_steps:
             index = len(self._log.steps) - 1
             self.moves.append((index, move.at_us))
-            self._state.touch([MOVES_CLOCK, *ends])
+            self._log.touch([MOVES_CLOCK, *ends])
             if fired:
                 self._log.steps[index].footprint.is_everything = True
 
@@ -144,11 +145,11 @@ class TrialClock(Part):
         now = self._fakes.now_us()
         if self._chosen_moves >= MOST_MOVES:
             return
-        for at_us in self._state.known_times.upcoming(now, MOST_MOVES - self._chosen_moves):
-            if at_us > now + self._state.subject.patience_us:
+        for at_us in self._known_times.upcoming(now, MOST_MOVES - self._chosen_moves):
+            if at_us > now + self._script.subject.patience_us:
                 return
-            touched = Footprint([MOVES_CLOCK, *self._state.known_times.ends_until(at_us)])
-            if self._state.subject.promises.at_step:
+            touched = Footprint([MOVES_CLOCK, *self._known_times.ends_until(at_us)])
+            if self._script.subject.promises.at_step:
                 touched.add(CHECKS_PROMISE)
             _, timers = self._fakes.clock.planned(MOST_TIMERS)
             touched.is_everything = any(t.lane == "state" and t.due_us <= at_us for t in timers)
@@ -166,7 +167,7 @@ class TrialClock(Part):
             self._firings += 1
         self._forced_moves += 1
         if self._forced_moves > MOST_STEPS:
-            waiting = [strand for strand in self._state.strands if strand.state == "waiting"]
+            waiting = [strand for strand in self._strands if strand.state == "waiting"]
             raise ContractError(
                 f"time has moved {MOST_STEPS:,} times and the trial goes on: "
                 f"{describe_places(waiting)} waits again and again. Give its loop an end"
@@ -178,7 +179,7 @@ class TrialClock(Part):
     def next_us(self) -> int | None:
         """Return the time of the next wake-up, delivery, timer or end of a TTL, or None."""
         now = self._fakes.now_us()
-        return self._next_times(now).earliest(now, self._state.known_times.upcoming(now, 1))
+        return self._next_times(now).earliest(now, self._known_times.upcoming(now, 1))
 
     def _next_times(self, now: int) -> _NextTimes:
         """Return the next times without the ends of TTLs, because no strand waits for them."""
@@ -191,14 +192,11 @@ class TrialClock(Part):
 
     def _next_wake_up(self, now: int) -> int | None:
         """Return the next time at which a strand goes on; daemons count only beside others."""
-        times = [self._state.all_paused_until_us, *self._state.sleepers.times()]
-        for strand in self._state.strands:
+        times = [self._pauses.all_until_us, *self._sleepers.times()]
+        for strand in self._strands:
             if strand.state == "ended" or (strand.is_daemon and self._are_only_daemons_left()):
                 continue
-            if strand.pause.until_us > now:
-                times.append(strand.pause.until_us)
-            elif strand.state in ("waiting", "new"):
-                times.append(strand.waiting.wake_us or 0)
+            times.append(strand.next_us(now) or 0)
         return min([at for at in times if at > now], default=None)
 
     def _are_only_daemons_left(self) -> bool:
@@ -206,13 +204,11 @@ class TrialClock(Part):
             strand.is_daemon
             or strand.state == "ended"
             or (strand.role == "thread" and strand.waiting.wake_us is None)
-            for strand in self._state.strands
+            for strand in self._strands
         )
 
     def _end_schedules_after(self, times: _NextTimes) -> None:
-        """End the schedules if no strand waits and none of them may fire, so that the trial
-        ends.
-        """
+        """End the schedules if no strand waits and none of them may fire, so that the trial ends."""
         if times.wake_up is None and times.firing is None:
             self._fakes.deliveries.end_schedules()
 
@@ -220,7 +216,7 @@ class TrialClock(Part):
         """Return whether schedules may still fire although no strand waits. Retries do not count,
         because messages that are never handled would let schedules fire for hours.
         """
-        horizon_us = self._state.subject.horizon_us
+        horizon_us = self._script.subject.horizon_us
         if horizon_us is None:
             return self._firings < FIRINGS
         return at_us <= self._log.start_us + horizon_us
@@ -229,5 +225,5 @@ class TrialClock(Part):
         """Move the clock, fire the engines' own timers on the way, and return whether any fired."""
         target = max(instant_us, self._fakes.now_us())
         fired = bool(self._fakes.clock.fire(lambda: target, ("state",)))
-        self._state.sleepers.wake(self._fakes.now_us())
+        self._sleepers.wake(self._fakes.now_us())
         return fired

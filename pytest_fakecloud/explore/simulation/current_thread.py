@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from .strands import Strand
+from .strand import Strand
 
 if TYPE_CHECKING:
-    from .state import TrialState
+    from .strands import Strands
+    from .turns import Turns
 
 OF_FAKES = "fakecloud"
 """How the names of the fakes' threads begin."""
@@ -33,8 +34,9 @@ class CurrentThread:
     Between trials, no thread is explored.
     """
 
-    def __init__(self, trial: TrialState | None = None) -> None:
-        self._trial = trial
+    def __init__(self, turns: Turns | None = None, strands: Strands | None = None) -> None:
+        self._turns = turns
+        self._strands = strands
         self._owner = threading.get_ident()
         self._of_promise: int | None = None
         """The thread that checks a promise after a step, by its identifier."""
@@ -44,7 +46,7 @@ class CurrentThread:
 
     def host(self) -> Strand | None:
         """Return the strand that has this thread; for a task, the strand of its event loop."""
-        return None if self._trial is None else self._trial.turns.here()
+        return None if self._turns is None else self._turns.here()
 
     def is_explored(self) -> bool:
         return not self.is_checking_promise() and self.host() is not None
@@ -52,10 +54,10 @@ class CurrentThread:
     def strand(self) -> Strand | None:
         """Return the explored strand of this thread or, in an event loop, of its current task."""
         host = None if self.is_checking_promise() else self.host()
-        if host is None or self._trial is None or host.loop.running is None:
+        if host is None or self._strands is None or host.loop.running is None:
             return host
         task = asyncio.current_task(host.loop.running)
-        return host if task is None else self._trial.task_strand(host, task)
+        return host if task is None else self._strands.of_task(host, task)
 
     def cooperating(self) -> Strand | None:
         """Return the strand of this thread, unless it must not let other strands run: at the end of
@@ -66,29 +68,29 @@ class CurrentThread:
 
     def has_ended(self) -> bool:
         """Return whether the trial has ended, although threads still run its code."""
-        return self._trial is not None and self._trial.turns.has_ended
+        return self._turns is not None and self._turns.has_ended
 
     # -- threads that are not explored
 
     def carried(self) -> Strand | None:
         """Return the strand on whose behalf this thread works, if its context says so."""
         strand = carried_strand.get()
-        is_of_trial = self._trial is not None and strand in self._trial.strands
+        is_of_trial = self._strands is not None and strand in self._strands
         return strand if strand is not None and is_of_trial and strand.state != "ended" else None
 
     def is_left_over(self) -> bool:
         """Return whether this thread works for a strand of an earlier trial, which has ended."""
-        strand, trial = carried_strand.get(), self._trial
-        return strand is not None and trial is not None and strand not in trial.strands
+        strand, strands = carried_strand.get(), self._strands
+        return strand is not None and strands is not None and strand not in strands
 
     def working_for(self) -> Strand | None:
         """Return the strand on whose behalf this thread works, also if the thread is not explored:
         the running strand, or one that waits, if the thread's context does not name it.
         """
-        if self._trial is None:
+        if self._turns is None or self._strands is None:
             return None
-        waiting = (strand for strand in self._trial.strands if strand.is_waiting_for_thread())
-        return self.strand() or self.carried() or self._trial.turns.current or next(waiting, None)
+        waiting = (strand for strand in self._strands if strand.is_waiting_for_thread())
+        return self.strand() or self.carried() or self._turns.current or next(waiting, None)
 
     def drawing_for(self) -> Strand | None:
         """Return the strand whose random numbers this thread draws, on whatever thread or loop the

@@ -3,38 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
-from ..disturbances import CLOCK, KINDS, Disturbance, Kind
-from ..footprint import MEMORY, Footprint
-from ..names import StrandName
-from ..trial import DueDelivery, Place, Redundant, Step
+from ..fakes.fakes import Fakes
+from ..values.disturbances import CLOCK, KINDS, SWITCHES, Disturbance, Kind
+from ..values.footprint import MEMORY, Footprint
+from ..values.names import StrandName
+from ..values.trial import DueDelivery, Place, Redundant, Step
 from .clock import Option, TrialClock
-from .state import Part, TrialState
-from .strands import Strand
+from .log import TrialLog
+from .script import Script
+from .strand import Strand
+from .strands import Strands
 
 
-class Decisions(Part):
+@dataclass(eq=False)
+class Decisions:
     """Decides where several options could run: the first one does, unless the schedule or the strategy
     wants another. Records a step for each decision, if the search needs them.
     """
 
-    def __init__(self, state: TrialState, clock: TrialClock) -> None:
-        super().__init__(state)
-        self._strategy = state.strategy
-        self._clock = clock
-        self._noted: set[tuple[str, int, Kind]] = set()
-        """The points that are recorded, at which other strands could run first."""
-        self._times: frozenset[int] = frozenset()
-        """The times that the clock could move to at the last decision."""
+    _fakes: Fakes
+    _script: Script
+    _strands: Strands
+    _log: TrialLog
+    _clock: TrialClock
+    _switches: dict[tuple[str, int], list[Disturbance]] = field(default_factory=dict)
+    """The disturbances that have not run another strand first yet, by strand and point."""
+    _noted: set[tuple[str, int, Kind]] = field(default_factory=set)
+    """The points that are recorded, at which other strands could run first."""
+    _times: frozenset[int] = frozenset()
+    """The times that the clock could move to at the last decision."""
+
+    def __post_init__(self) -> None:
+        for disturbance in self._script.schedule:
+            if disturbance.kind in SWITCHES:
+                self._switches.setdefault(disturbance.point_id, []).append(disturbance)
+
+    def has_switch(self, strand: str, point: int) -> bool:
+        """Return whether the schedule runs another strand at a point, and has not done so yet."""
+        return bool(self._switches.get((strand, point)))
 
     def of_piece(self, piece: Strand | None, options: list[Option]) -> list[Option]:
         """Return the options of the client, worker or delivery that ran last, if the strategy wants it
         to run in one piece. End a trial in which it waits while others could run.
         """
-        if piece is None or piece.state == "ended" or not options or self._strategy is None:
+        if piece is None or piece.state == "ended" or not options or self._script.strategy is None:
             return options
-        if not self._strategy.must_go_on(partial(self._has_only_written, piece)):
+        if not self._script.strategy.must_go_on(partial(self._has_only_written, piece)):
             return options
         own = [option for option in options if getattr(option, "root", None) is piece]
         if not own:
@@ -43,13 +60,13 @@ class Decisions(Part):
 
     def _has_only_written(self, root: Strand) -> bool:
         """Return whether a client, worker or delivery has written data of fakes and read none."""
-        names = {strand.name for strand in self._state.strands if strand.root is root}
+        names = {strand.name for strand in self._strands if strand.root is root}
         own = [access for access in self._log.accesses if access.client in names]
         return bool(own) and all(access.is_write and access.name != "consume" for access in own)
 
     def decide(self, options: list[Option]) -> Option:
         """Choose an option: the first one unless the schedule or the strategy wants another."""
-        has_steps = self._state.has_steps
+        has_steps = self._script.has_steps
         if len(options) == 1 and not has_steps:
             return options[0]
         names = [option.name for option in options]
@@ -57,10 +74,10 @@ class Decisions(Part):
         if has_steps:
             self.end_step(names)
         key = names[0], point, kind
-        if len(options) > 1 and kind in self._state.subject.kinds and key not in self._noted:
+        if len(options) > 1 and kind in self._script.subject.kinds and key not in self._noted:
             self._noted.add(key)
             others = tuple([(kind, name) for name in names[1:] if name != CLOCK])
-            self._state.add_point(names[0], point, others, kind)
+            self._log.add_point(names[0], point, others, kind)
         chosen = options[names.index(self._next_name(names, point, kind))]
         if has_steps:
             self._begin_step(chosen, names)
@@ -69,15 +86,15 @@ class Decisions(Part):
     def _next_name(self, names: list[str], point: int, kind: Kind) -> str:
         """Return the name of the option that the schedule or the strategy wants to run next."""
         default = names[0]
-        planned = self._state.switches.get((default, point))
+        planned = self._switches.get((default, point))
         if planned:
             for disturbance in planned:
                 if disturbance.kind == kind and disturbance.detail in names:
                     planned.remove(disturbance)
                     self._switched(disturbance)
                     return disturbance.detail
-        elif self._strategy is not None and kind in self._strategy.places:
-            name = self._strategy.pick(self._log.steps, names, kind)
+        elif self._script.strategy is not None and kind in self._script.strategy.places:
+            name = self._script.strategy.pick(self._log.steps, names, kind)
             if name != default:
                 self._switched(Disturbance(default, point, kind, name))
             return name
@@ -91,12 +108,12 @@ class Decisions(Part):
         is_start = disturbance.kind == "switch" and not disturbance.point
         when = "before {} starts" if is_start else KINDS[disturbance.kind].words
         chosen = next(
-            (strand for strand in self._state.strands if strand.name == disturbance.detail), None
+            (strand for strand in self._strands if strand.name == disturbance.detail), None
         )
         is_late = chosen is not None and chosen.state == "parked" and chosen.place == "late"
         words = "receives its answer" if is_late else "runs"
         text = f"{words} {when.format(other)}"
-        self._state.add_line(disturbance.detail, text, disturbances=[disturbance])
+        self._log.add_line(disturbance.detail, text, disturbances=[disturbance])
 
     def end_step(self, options: Sequence[str]) -> None:
         """Record which options and clock times the last step made impossible."""
@@ -114,14 +131,18 @@ class Decisions(Part):
         place, point = _continuation(option)
         enabled_by, barrier = self._enabled_by(option), self._clock.barrier
         step = Step(option.name, place, point, tuple(options), Footprint(), enabled_by, barrier)
-        if place != "switch" and self._strategy is not None and "late" in self._strategy.places:
+        if (
+            place != "switch"
+            and self._script.strategy is not None
+            and "late" in self._script.strategy.places
+        ):
             # Code between two calls is a step of its own, which shares the process's memory.
             step.footprint.add(MEMORY)
         self._log.steps.append(step)
 
     def _enabled_by(self, option: Option) -> int:
         """Return the index of the step that created an option, or that moved the clock to its time."""
-        created_by = self._state.created_by.get(option.name, -1)
+        created_by = self._strands.created_by.get(option.name, -1)
         due_us = None
         if isinstance(option, DueDelivery):
             due_us = option.timer.due_us

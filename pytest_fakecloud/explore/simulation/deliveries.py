@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from ...core.errors import broken_promise, counted, shown
 from ...queue.delivery.routes import parts_of
 from ...queue.model import SUCCESS, Outcome
-from ..disturbances import KINDS, Disturbance, Kind, with_role
-from ..trial import Choices, DueDelivery
-from .state import Part, TrialState
-from .strands import Strand
+from ..fakes.fakes import Fakes
+from ..values.disturbances import KINDS, Disturbance, Kind, with_role
+from ..values.trial import Choices, DueDelivery
+from .current_thread import CurrentThread
+from .log import TrialLog
+from .script import Script
+from .strand import Strand
+from .strands import Strands
 
 if TYPE_CHECKING:
     from ...queue.delivery.routes import DestinationRoute
@@ -23,37 +28,41 @@ _AT_DELIVERIES: tuple[Kind, ...] = ("duplicate", "crash_after_response")
 """Faults of one delivery."""
 
 
-class DeliveryStrands(Part):
+@dataclass(eq=False)
+class DeliveryStrands:
     """Begins deliveries as strands, and performs them."""
 
-    def __init__(self, state: TrialState) -> None:
-        super().__init__(state)
-        self.faults: dict[str, tuple[str, ...]] = {}
-        """The faults of the next delivery of each message, by the message's internal ID."""
-        self._losses: dict[str, list[_Loss]] = {}
-        """The losses of the next deliveries of each message, by the message's public ID."""
+    _fakes: Fakes
+    _script: Script
+    _strands: Strands
+    _current_thread: CurrentThread
+    _log: TrialLog
+    faults: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The faults of the next delivery of each message, by the message's internal ID."""
+    _losses: dict[str, list[_Loss]] = field(default_factory=dict)
+    """The losses of the next deliveries of each message, by the message's public ID."""
 
     def begin(self, due: DueDelivery) -> Strand | None:
         """Begin a delivery; return its strand, or None if the delivery must wait."""
-        self._state.add_point(due.name, 0, _delivery_disturbances(due))
+        self._log.add_point(due.name, 0, _delivery_disturbances(due))
         disturbances = [
             disturbance
-            for disturbance in self._state.schedule.at(due.name, 0)
+            for disturbance in self._script.schedule.at(due.name, 0)
             if disturbance.kind in with_role("delivery")
         ]
         self._plan(due, disturbances)
-        self._state.touch_message(due)
+        self._log.touch_message(due)
         due.timer.cancel()
         assert due.timer.begin is not None
         body = due.timer.begin(due.timer.due_us)
         if body is None:
             return None
         self._log.fired += disturbances
-        strand = self._state.add(Strand(due.name, "delivery", body, due))
+        strand = self._strands.add(Strand(due.name, "delivery", body, due))
         strand.pause.deadline_us = self._fakes.now_us() + max(0, due.message.timeout_us - 1000)
-        self._state.created_by[due.name] = len(self._log.steps) - 1
+        self._strands.created_by[due.name] = len(self._log.steps) - 1
         words = _delivery_words(due, disturbances)
-        self._state.add_line(due.name, words, disturbances=disturbances)
+        self._log.add_line(due.name, words, disturbances=disturbances)
         return strand
 
     def _plan(self, due: DueDelivery, disturbances: Sequence[Disturbance]) -> None:
@@ -82,7 +91,7 @@ class DeliveryStrands(Part):
         if route is not None and where in ("call", "wsgi", "asgi"):
             # Count only exceptions as failures, because a handler may answer 500 on purpose.
             self._log.handled((where, route.prefix), succeeded=outcome.exception is None)
-        strand = self._state.current_thread.strand()
+        strand = self._current_thread.strand()
         if outcome.status in SUCCESS and loss is None and strand is not None:
             self._log.acknowledged.add(strand.title)
         if outcome.status is not None:
@@ -94,7 +103,7 @@ class DeliveryStrands(Part):
 
     def report(self, name: str, due: DueDelivery) -> None:
         """Record the end of a delivery, and how it failed if it did."""
-        self._state.touch_message(due)
+        self._log.touch_message(due)
         attempt = due.message.attempts[-1]
         if attempt.state != "delivered":
             answer = attempt.status if attempt.status is not None else "nothing"
@@ -103,7 +112,7 @@ class DeliveryStrands(Part):
                 is_success = attempt.status is not None and 200 <= attempt.status < 300
                 again = ", and is delivered again" if is_success else ", so it is retried"
                 answer = f"{answer}{again}"
-            self._state.add_line(name, f"answered {answer}")
+            self._log.add_line(name, f"answered {answer}")
 
 
 def _delivery_words(due: DueDelivery, disturbances: Sequence[Disturbance]) -> str:
@@ -121,9 +130,7 @@ def _delivery_words(due: DueDelivery, disturbances: Sequence[Disturbance]) -> st
 
 
 def _delivery_disturbances(due: DueDelivery) -> Choices:
-    """Return the disturbances of a delivery: a loss of one attempt, of all retries, and of all
-    attempts.
-    """
+    """Return the disturbances of a delivery: losses of one attempt, of all retries, of all attempts."""
     disturbances: list[tuple[Kind, str]] = [(kind, "") for kind in _AT_DELIVERIES]
     retries = due.message.max_retries - due.message.retried
     if retries > 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -15,24 +16,79 @@ from ...faults.plan import injector_of
 from ...http.messages import Answer, AnyResponse, ConnectionEffect, Proceed, Request
 from ...kv.errors import CLUSTER_DOWN
 from ...kv.faults import happen_to_nodes, possible_faults, served_slot, target_of
-from ..disturbances import DELAY, FAULTS, HOLD_US, KINDS, PARTITION, SLOW, Disturbance, Kind
-from ..fakes import ROTATED_US
-from ..trial import Choices, Line
-from .state import Part, TrialState, seconds
-from .strands import Strand
+from ..fakes.fakes import ROTATED_US, Fakes
+from ..values.disturbances import FAULTS, HOLD_US, KINDS, PARTITION, Disturbance, Kind
+from ..values.trial import Choices, Line
+from .log import TrialLog, seconds
+from .strand import Strand
 
 if TYPE_CHECKING:
     from ...kv.engine.replication import Node
     from ...kv.engine.sessions import Session
 
 
-class Faults(Part):
-    """Applies the disturbances of calls in a trial."""
+_Gaps: TypeAlias = tuple[object, ...]
+"""What fills the gaps in the words of a kind."""
 
-    def __init__(self, state: TrialState) -> None:
-        super().__init__(state)
-        self._partitions: dict[tuple[str, str], tuple[int, Disturbance]] = {}
-        """The end of each partition between a root strand and a fake, by title and name."""
+
+class _Event(NamedTuple):
+    """A disturbance that happens before a call."""
+
+    fakes: Fakes
+    partitions: dict[tuple[str, str], tuple[int, Disturbance]]
+    """The end of each partition between a root strand and a fake, by title and name."""
+    strand: Strand
+    disturbance: Disturbance
+    fake: Any
+    request: Request
+
+
+class _FaultyCall(NamedTuple):
+    """A call with a fault, and its line in the story."""
+
+    fault: Disturbance
+    fake: Any
+    request: Request
+    proceed: Proceed
+    line: Line
+
+
+_Happen: TypeAlias = Callable[[_Event], _Gaps | None]
+"""Applies a disturbance before a call, and returns what fills the gaps in the words of its kind; None if
+it was not possible.
+"""
+_Serve: TypeAlias = Callable[[_FaultyCall], AnyResponse]
+_HAPPEN: dict[Kind, _Happen] = {}
+SERVE: dict[Kind, _Serve] = {}
+
+
+def _before_call(*kinds: Kind) -> Callable[[_Happen], _Happen]:
+    """Register the function that applies kinds of disturbances before a call."""
+
+    def register(happen: _Happen) -> _Happen:
+        _HAPPEN.update(dict.fromkeys(kinds, happen))
+        return happen
+
+    return register
+
+
+def _serving(kind: Kind) -> Callable[[_Serve], _Serve]:
+    """Register the function that serves a call with a kind of fault."""
+
+    def register(serve: _Serve) -> _Serve:
+        SERVE[kind] = serve
+        return serve
+
+    return register
+
+
+@dataclass(eq=False)
+class Faults:
+    """Applies the disturbances of calls in a trial. Pauses are applied by ``Pauses``."""
+
+    _fakes: Fakes
+    _log: TrialLog
+    _partitions: dict[tuple[str, str], tuple[int, Disturbance]] = field(default_factory=dict)
 
     def partition(self, strand: Strand, fake: Fake) -> Disturbance | None:
         """Return the partition that keeps a strand's calls from a fake now, if there is one."""
@@ -40,165 +96,132 @@ class Faults(Part):
         until_us, disturbance = self._partitions.get(key, (0, None))
         return disturbance if until_us > self._fakes.now_us() else None
 
-    def begin_partition(self, strand: Strand, disturbance: Disturbance, fake: Fake) -> int:
-        """Keep a root strand's calls from a fake; return for how many seconds."""
-        span = int(disturbance.detail or PARTITION)
-        until_us = self._fakes.now_us() + span * 1_000_000
-        self._partitions[strand.root.title, fake.name] = until_us, disturbance
-        return span
-
     def apply(
         self, disturbances: Sequence[Disturbance], strand: Strand, fake: Fake, request: Request
     ) -> Disturbance | None:
         """Apply the disturbances before a call, and return the fault of the call, if any."""
         fault = None
         for disturbance in disturbances:
-            kind = disturbance.kind
             target = Target(fake.fixture, request.call.route, faults_of_nodes(fake, request))
-            if kind not in CALL_KINDS or not CALL_KINDS[kind].is_possible(target):
+            if not target.allows(disturbance.kind):
                 continue
-            if kind in FAULTS:
+            if disturbance.kind in FAULTS:
                 fault = disturbance
-            elif not self._apply_before(strand, disturbance, fake, request):
-                continue
+            elif happen := _HAPPEN.get(disturbance.kind):
+                event = _Event(self._fakes, self._partitions, strand, disturbance, fake, request)
+                gaps = happen(event)
+                if gaps is None:
+                    continue
+                text = KINDS[disturbance.kind].words.format(*gaps)
+                self._log.add_line(strand.name, text, disturbances=[disturbance])
+            else:
+                continue  # It is a pause.
             self._log.fired.append(disturbance)
             if strand.root.crashed:
                 raise Crash
         return fault
 
-    def _apply_before(
-        self, strand: Strand, disturbance: Disturbance, fake: Fake, request: Request
-    ) -> bool:
-        """Apply a disturbance that precedes a call; return whether it was possible."""
-        happen = CALL_KINDS[disturbance.kind].happen
-        gaps = None if happen is None else happen(self, strand, disturbance, fake, request)
-        if gaps is None:
-            return False
-        text = KINDS[disturbance.kind].words.format(*gaps)
-        self._state.add_line(strand.name, text, disturbances=[disturbance])
-        return True
-
-    def rotate_token(self, fake: Fake) -> None:
-        self._fakes.disturbances.rotate(fake)
-
-    def hold(self, fake: Any) -> None:
-        self._fakes.disturbances.hold(fake)
-
     def serve(
         self, fault: Disturbance, fake: Fake, request: Request, proceed: Proceed, line: Line
     ) -> AnyResponse:
         """Serve a call with its fault, and describe the fault in the call's line."""
-        serve = CALL_KINDS[fault.kind].serve
-        assert serve is not None, f"{fault.kind} is a fault that nothing serves"
-        words = KINDS[fault.kind].words
-        line.disturbances, line.words = (fault,), words.format(_status_of(fault))
+        line.disturbances = (fault,)
+        line.words = KINDS[fault.kind].words.format(_status_of(fault))
         request.call.faults = ({"kind": fault.kind, "description": fault.kind},)
-        return serve(fault, fake, request, proceed, line)
+        return SERVE[fault.kind](_FaultyCall(fault, fake, request, proceed, line))
 
 
 # -- what happens before a call ----------------------------------------------------------------------
 
-_Gaps: TypeAlias = tuple[object, ...]
-"""What fills the gaps in the words of a kind."""
 
-
-def _crash(
-    faults: Faults, strand: Strand, disturbance: Disturbance, fake: Fake, request: Request
-) -> _Gaps:
-    strand.root.crashed = strand.crashed = True
+@_before_call("crash")
+def _crash(event: _Event) -> _Gaps:
+    event.strand.root.crashed = event.strand.crashed = True
     return ()
 
 
-def _rotate_token(
-    faults: Faults, strand: Strand, disturbance: Disturbance, fake: Fake, request: Request
-) -> _Gaps:
-    faults.rotate_token(fake)
-    return fake.name, seconds(ROTATED_US)
+@_before_call("rotate_token")
+def _rotate_token(event: _Event) -> _Gaps:
+    event.fakes.disturbances.rotate(event.fake)
+    return event.fake.name, seconds(ROTATED_US)
 
 
-def _hold(
-    faults: Faults, strand: Strand, disturbance: Disturbance, fake: Fake, request: Request
-) -> _Gaps:
-    faults.hold(fake)
-    return fake.name, seconds(HOLD_US)
+@_before_call("hold")
+def _hold(event: _Event) -> _Gaps:
+    event.fakes.disturbances.hold(event.fake)
+    return event.fake.name, seconds(HOLD_US)
 
 
-def _partition(
-    faults: Faults, strand: Strand, disturbance: Disturbance, fake: Fake, request: Request
-) -> _Gaps:
-    return fake.name, faults.begin_partition(strand, disturbance, fake)
+@_before_call("partition")
+def _partition(event: _Event) -> _Gaps:
+    span = int(event.disturbance.detail or PARTITION)
+    until_us = event.fakes.now_us() + span * 1_000_000
+    event.partitions[event.strand.root.title, event.fake.name] = until_us, event.disturbance
+    return event.fake.name, span
 
 
-def _disturb_group(
-    faults: Faults, strand: Strand, disturbance: Disturbance, fake: Any, request: Request
-) -> _Gaps | None:
+@_before_call("rebalance", "redeliver")
+def _disturb_group(event: _Event) -> _Gaps | None:
     """Disturb the consumer group of a call; return None if the call has none that can be disturbed."""
-    group = request.params.get("group")
+    group, broker = event.request.params.get("group"), event.fake
     if not group:
         return None
     try:
-        consumer_group = fake.group(group)
-        if disturbance.kind == "redeliver":
-            return (group,) if fake.faults.redeliver(group) else None
+        consumer_group = broker.group(group)
+        if event.disturbance.kind == "redeliver":
+            return (group,) if broker.faults.redeliver(group) else None
     except ContractError:
         return None  # No consumer has joined the group yet, or there have been no deliveries.
     consumer_group.rebalance()
     return (group,)
 
 
-def _move_slot(
-    faults: Faults, strand: Strand, disturbance: Disturbance, fake: Fake, request: Request
-) -> _Gaps:
-    slot, target = _disturb_nodes(disturbance.kind, session_of(fake, request), request)
-    return slot, fake.name, target.address
+@_before_call("moved", "ask")
+def _move_slot(event: _Event) -> _Gaps:
+    slot, target = _disturb_nodes(event.disturbance.kind, event.fake, event.request)
+    return slot, event.fake.name, target.address
 
 
 # -- how a call with a fault is served ---------------------------------------------------------------
 
 
-def _drop(
-    fault: Disturbance, fake: Fake, request: Request, proceed: Proceed, line: Line
-) -> AnyResponse:
+@_serving("drop")
+def _drop(call: _FaultyCall) -> AnyResponse:
     return ConnectionEffect("drop")
 
 
-def _respond(
-    fault: Disturbance, fake: Fake, request: Request, proceed: Proceed, line: Line
-) -> AnyResponse:
-    session = session_of(fake, request)
+@_serving("respond")
+def _respond(call: _FaultyCall) -> AnyResponse:
+    session = session_of(call.fake, call.request)
     if session is not None:
         return _loading(session)
-    status = _status_of(fault)
+    status = _status_of(call.fault)
     error = ServiceError(status, HTTPStatus(status).phrase)
-    return injector_of(fake.faults).answers.render(error)
+    return injector_of(call.fake.faults).answers.render(error)
 
 
-def _lose_response(
-    fault: Disturbance, fake: Fake, request: Request, proceed: Proceed, line: Line
-) -> AnyResponse:
-    return lost(proceed())
+@_serving("lose_response")
+def _lose_response(call: _FaultyCall) -> AnyResponse:
+    return lost(call.proceed())
 
 
-def _duplicate(
-    fault: Disturbance, fake: Fake, request: Request, proceed: Proceed, line: Line
-) -> AnyResponse:
-    response = proceed()
-    if request.call.route == "consume":
-        line.words += _lost_records(response)
-    return proceed()
+@_serving("duplicate")
+def _duplicate(call: _FaultyCall) -> AnyResponse:
+    response = call.proceed()
+    if call.request.call.route == "consume":
+        call.line.words += _lost_records(response)
+    return call.proceed()
 
 
-def _failover(
-    fault: Disturbance, fake: Fake, request: Request, proceed: Proceed, line: Line
-) -> AnyResponse:
-    _disturb_nodes(fault.kind, session_of(fake, request), request)
+@_serving("failover")
+def _failover(call: _FaultyCall) -> AnyResponse:
+    _disturb_nodes(call.fault.kind, call.fake, call.request)
     return ConnectionEffect("drop", reset=True)
 
 
-def _cluster_down(
-    fault: Disturbance, fake: Fake, request: Request, proceed: Proceed, line: Line
-) -> AnyResponse:
-    _disturb_nodes(fault.kind, session_of(fake, request), request)
+@_serving("cluster_down")
+def _cluster_down(call: _FaultyCall) -> AnyResponse:
+    _disturb_nodes(call.fault.kind, call.fake, call.request)
     return Answer(CLUSTER_DOWN, 400, (), "text/plain")  # The port makes a reply of it.
 
 
@@ -206,7 +229,7 @@ def _status_of(fault: Disturbance) -> int:
     return int(fault.detail or 503) if fault.kind == "respond" else 503
 
 
-# -- the table of the kinds of calls -----------------------------------------------------------------
+# -- which disturbances are possible at a call -------------------------------------------------------
 
 
 class Target(NamedTuple):
@@ -219,77 +242,32 @@ class Target(NamedTuple):
     """The faults of nodes that are possible at the command."""
     may_wait: bool = True
 
-
-class CallKind(NamedTuple):
-    """Where a kind of disturbance of calls is possible, and what it does there.
-
-    ``pauses`` applies a kind with neither function.
-    """
-
-    is_possible: Callable[[Target], bool]
-    happen: Callable[[Faults, Strand, Disturbance, Fake, Request], _Gaps | None] | None = None
-    """Applies it before the call, and returns what fills the gaps in its words; None if it was not
-    possible.
-    """
-    serve: Callable[[Disturbance, Fake, Request, Proceed, Line], AnyResponse] | None = None
-    """Serves the call with this fault."""
-    details: tuple[str, ...] = ("",)
-    """The details that the search tries."""
-
-
-def _everywhere(target: Target) -> bool:
-    return True
-
-
-def _at_requests(target: Target) -> bool:
-    return target.route != "database-port"
-
-
-def _at_waits(target: Target) -> bool:
-    return target.may_wait
-
-
-def _of_broker(target: Target) -> bool:
-    return target.fixture == "broker"
-
-
-def _of_index(target: Target) -> bool:
-    return target.fixture == "vector_index"
-
-
-def _of_nodes(kind: Kind) -> Callable[[Target], bool]:
-    return lambda target: kind in target.node_faults
-
-
-CALL_KINDS: dict[Kind, CallKind] = {
-    "rebalance": CallKind(_of_broker, _disturb_group),
-    "redeliver": CallKind(_of_broker, _disturb_group),
-    "hold": CallKind(_of_index, _hold),
-    "respond": CallKind(_everywhere, serve=_respond),
-    "drop": CallKind(_everywhere, serve=_drop),
-    "lose_response": CallKind(_everywhere, serve=_lose_response),
-    "crash": CallKind(_everywhere, _crash),
-    "duplicate": CallKind(_at_requests, serve=_duplicate),
-    "delay": CallKind(_at_waits, details=(str(DELAY),)),
-    "slow": CallKind(_at_waits, details=tuple(map(str, SLOW))),
-    "rotate_token": CallKind(_everywhere, _rotate_token),
-    "partition": CallKind(_everywhere, _partition, details=(str(PARTITION),)),
-    "failover": CallKind(_of_nodes("failover"), serve=_failover),
-    "cluster_down": CallKind(_of_nodes("cluster_down"), serve=_cluster_down),
-    "moved": CallKind(_of_nodes("moved"), _move_slot),
-    "ask": CallKind(_of_nodes("ask"), _move_slot),
-}
-"""The disturbances of calls, in the order in which a point lists them."""
+    def allows(self, kind: Kind) -> bool:
+        at_calls = KINDS[kind].at_calls
+        if at_calls is None:
+            return False
+        match at_calls.where:
+            case "calls":
+                return True
+            case "requests":
+                return self.route != "database-port"
+            case "waits":
+                return self.may_wait
+            case "nodes":
+                return kind in self.node_faults
+            case service:
+                return self.fixture == service
 
 
 @functools.cache
 def possible_disturbances(target: Target) -> Choices:
     """Return the disturbances of a call, without pauses of all strands."""
+    rows = {kind: row.at_calls for kind, row in KINDS.items() if row.at_calls is not None}
     return tuple(
         (kind, detail)
-        for kind, call_kind in CALL_KINDS.items()
-        if call_kind.is_possible(target)
-        for detail in call_kind.details
+        for kind, at_calls in sorted(rows.items(), key=lambda row: row[1].place)
+        if target.allows(kind)
+        for detail in at_calls.details
     )
 
 
@@ -301,8 +279,9 @@ def faults_of_nodes(fake: Any, request: Request) -> tuple[Kind, ...]:
     return () if session is None else possible_faults(session, _line_of(request))
 
 
-def _disturb_nodes(kind: Any, session: Any, request: Request) -> tuple[int, Node]:
+def _disturb_nodes(kind: Any, fake: Fake, request: Request) -> tuple[int, Node]:
     """Let a fault happen to nodes that is possible at a command; return its slot and its node."""
+    session: Any = session_of(fake, request)
     line = _line_of(request)
     slot, target = served_slot(session, line), target_of(kind, session)
     assert slot is not None

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...core.touches import Touch
 from ...kv.touches import touch_of_key
-from ..fakes import Fakes
+from ..fakes.fakes import Fakes
 
 MOST_TIMERS = 1_000
 """Maximum number of timers, or of pending stream entries of one group, that are inspected."""

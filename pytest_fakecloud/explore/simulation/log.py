@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from ...core.calls import Call
-from ..accesses import Access
-from ..disturbances import DELAY, DELAYS, DUE, KINDS, RANDOM, Disturbance
-from ..schedule import Schedule
-from ..trial import Flag, Handler, Line, Point, Step
+from ...core.touches import Touch
+from ...queue.touches import touches_of_delivery
+from ..fakes.fakes import Fakes
+from ..fakes.fingerprint import Fingerprints
+from ..values.accesses import Access
+from ..values.disturbances import DELAY, DELAYS, DUE, KINDS, RANDOM, Disturbance, Kind
+from ..values.footprint import CHECKS_PROMISE
+from ..values.schedule import Schedule
+from ..values.trial import Choices, DueDelivery, Flag, Handler, Line, Point, Step
+from .current_thread import CurrentThread
+from .script import Script
 
 
 @dataclass(slots=True)
 class TrialLog:
-    """What has happened in a trial so far, written down by the parts of a simulation, which makes a
-    ``Trial`` of it at the end.
-    """
+    """What has happened in a trial so far; the simulation makes a ``Trial`` of it at the end."""
 
-    schedule: Schedule
-    start_us: int
+    _fakes: Fakes
+    _script: Script
+    _current_thread: CurrentThread
+    schedule: Schedule = field(init=False)
+    start_us: int = field(init=False)
+    fingerprints: Fingerprints = field(init=False)
     broken: BaseException | None = None
     """The first failed assertion of the code, or of a promise that is checked after every step."""
     fired: list[Disturbance] = field(default_factory=list)
@@ -30,14 +41,56 @@ class TrialLog:
     silent_calls: list[Call] = field(default_factory=list)
     calls: Counter[str] = field(default_factory=Counter)
     """The number of calls of each strand, by title, in the order of the first calls."""
-    begun: set[str] = field(default_factory=set)
-    """The strands that have begun, by title."""
     idle_restarts: set[str] = field(default_factory=set)
     acknowledged: set[str] = field(default_factory=set)
     handlers: dict[Handler, bool] = field(default_factory=dict)
     flags: set[Flag] = field(default_factory=set)
     notes: dict[str, None] = field(default_factory=dict)
     """Sentences about code that was not explored, in order."""
+
+    def __post_init__(self) -> None:
+        self.schedule = self._script.schedule
+        self.start_us = self._fakes.now_us()
+        self.fingerprints = Fingerprints(self._fakes)
+
+    def touch(self, touches: Collection[Touch]) -> None:
+        """Record accesses of the running step to data, before they happen."""
+        if self._current_thread.is_checking_promise():
+            return
+        self.fingerprints.note(touches)
+        if self.steps:
+            footprint = self.steps[-1].footprint
+            for touch in touches:
+                footprint.add(touch)
+                if touch.writes and self._script.subject.promises.at_step:
+                    footprint.add(CHECKS_PROMISE)
+
+    def touch_message(self, due: DueDelivery) -> None:
+        self.touch([*touches_of_delivery(due.queue.name, due.first_name, due.message)])
+
+    def touch_lock(self, name: str) -> None:
+        self.touch([Touch("", "lock", name, True)])
+
+    def add_point(self, strand: str, number: int, choices: Choices, decision: str = "") -> None:
+        """Record a point, and the fingerprint of the state in which the trial reaches it."""
+        script = self._script
+        state = self.fingerprints.take(strand, decision) if script.plan.notes else 0
+        choices = _allowed(choices, script.subject.kinds)
+        self.points.append(Point(strand, number, choices, state, self._fakes.now_us()))
+
+    def add_line(
+        self,
+        strand: str,
+        words: str = "",
+        call: Call | None = None,
+        *,
+        disturbances: Sequence[Disturbance] = (),
+    ) -> Line:
+        step = self.steps[-1] if self.steps else None
+        now_us, applied = self._fakes.now_us(), tuple(disturbances)
+        line = Line(now_us, strand, words, call, disturbances=applied, step=step)
+        self.lines.append(line)
+        return line
 
     def note(self, text: str) -> None:
         """Add a sentence about code that was not explored, unless it is there."""
@@ -71,9 +124,7 @@ class TrialLog:
         self.lines.append(line)
 
     def has_overlap(self) -> bool:
-        """Return whether another strand woke up and made a call while the last disturbance delayed a
-        strand.
-        """
+        """Return whether another strand made a call while the last disturbance delayed a strand."""
         disturbance = self.fired[-1] if self.fired else None
         if disturbance is None or disturbance.kind not in DELAYS or disturbance.detail == DUE:
             return False
@@ -90,3 +141,13 @@ class TrialLog:
             and began < line.at_us < ended
             for line in self.lines
         )
+
+
+@functools.cache
+def _allowed(choices: Choices, kinds: frozenset[Kind]) -> Choices:
+    """Return the choices of these kinds, as one tuple for all points and trials that have them."""
+    return tuple(choice for choice in choices if choice[0] in kinds)
+
+
+def seconds(span_us: int) -> str:
+    return f"{span_us / 1e6:.6g} s"

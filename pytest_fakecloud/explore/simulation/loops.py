@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import broken_promise
 from ...core.touches import READS_CLOCK
-from ..limits import OTHER_SERVERS
-from ..names import StrandName
-from .state import Part
-from .strands import Strand, Waiting
+from ..fakes.fakes import Fakes
+from ..values.limits import OTHER_SERVERS
+from ..values.names import StrandName
+from .current_thread import CurrentThread
+from .log import TrialLog
+from .strand import Strand, Waiting
+from .strands import Strands
+from .turns import Turns
 
 if TYPE_CHECKING:
-    from ..process.loops import OwnLoop
+    from ..world.loops import OwnLoop
 
 
-class Loops(Part):
+@dataclass(eq=False)
+class Loops:
     """What happens in the event loops of a trial."""
+
+    _fakes: Fakes
+    _strands: Strands
+    _turns: Turns
+    _current_thread: CurrentThread
+    _log: TrialLog
 
     def start(self, loop: OwnLoop) -> None:
         host = self._current_thread.host()
@@ -29,10 +41,10 @@ class Loops(Part):
         if host.role != "task" and host.loop.main_task is None:
             main = Strand(host.title, "task", parent=host, points=host.points)
             main.begin()
-            self._state.add(main)
+            self._strands.add(main)
             host.loop.main_task, host.name = main, StrandName.of(host.title).loop()
             for task in asyncio.all_tasks(loop):
-                self._state.tasks[task] = main
+                self._strands.tasks[task] = main
 
     def end(self, loop: OwnLoop) -> None:
         host = self._current_thread.host()
@@ -43,9 +55,7 @@ class Loops(Part):
             host.points = host.loop.main_task.points
             host.loop.main_task, host.name = None, host.title
         tasks = [
-            strand
-            for strand in self._state.strands
-            if strand.role == "task" and strand.host is host
+            strand for strand in self._strands if strand.role == "task" and strand.host is host
         ]
         for strand in sorted(tasks, key=lambda strand: strand.parked_at):
             while strand.state == "parked":
@@ -73,7 +83,7 @@ class Loops(Part):
         wake_us = None
         if timeout is not None:
             wake_us = self._fakes.now_us() + math.ceil(timeout * 1e6)
-            self._state.touch([READS_CLOCK])
+            self._log.touch([READS_CLOCK])
         host.place = "wake"
         host.points = 0 if host.loop.main_task is None else host.loop.main_task.points
         self._turns.idle(host, Waiting(loop.selector.has_events, wake_us))
@@ -83,7 +93,7 @@ class Loops(Part):
     def add_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
         creator = self._current_thread.strand()
         if is_inner and creator is not None and creator.role == "task":
-            self._state.tasks[task] = creator
+            self._strands.tasks[task] = creator
 
     def note_unhandled(self, error: BaseException) -> None:
         broken = broken_promise(error)

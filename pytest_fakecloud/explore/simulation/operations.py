@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.touches import ALL, Touch
-from ..trial import History, Operation
-from .strands import Strand
-
-if TYPE_CHECKING:
-    from .state import TrialState
+from ..fakes.fakes import Fakes
+from ..values.trial import History, Operation
+from .current_thread import CurrentThread
+from .log import TrialLog
+from .script import Script
+from .strand import Strand
+from .turns import Turns
 
 
 class TrialHistory(History):
@@ -30,24 +33,29 @@ class TrialHistory(History):
         return super().__getattribute__(name)
 
 
+@dataclass(eq=False)
 class Operations:
     """Records the calls of observed functions, the clients, and how each strand has ended."""
 
-    def __init__(self, state: TrialState) -> None:
-        self._state = state
-        self._observed: list[Operation] = []
-        self._clients: list[Operation] = []
-        """The lists of the history, which only checks read there."""
-        subject = state.subject
+    _fakes: Fakes
+    _script: Script
+    _turns: Turns
+    _current_thread: CurrentThread
+    _log: TrialLog
+    _observed: list[Operation] = field(default_factory=list)
+    _clients: list[Operation] = field(default_factory=list)
+    """The lists of the history, which only checks read there."""
+    _by_client: dict[Strand, Operation] = field(default_factory=dict)
+    _positions: Iterator[int] = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
         self.history = TrialHistory(
-            state.fakes.cloud,
-            str(state.plan.schedule),
+            self._fakes.cloud,
+            str(self._script.schedule),
             self._observed,
             self._clients,
-            inputs=subject.inputs,
+            inputs=self._script.subject.inputs,
         )
-        self._by_client: dict[Strand, Operation] = {}
-        self._positions = itertools.count()
 
     def begin(
         self, client: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -60,16 +68,16 @@ class Operations:
         operation.ended, operation.result = next(self._positions), result
 
     def _touch(self, *, writes: bool) -> None:
-        promises = self._state.subject.promises
+        promises = self._script.subject.promises
         if promises.reads_order or (writes and promises.reads_ends):
-            self._state.touch([Touch("", "history", ALL, writes)])
+            self._log.touch([Touch("", "history", ALL, writes)])
 
     @contextmanager
     def observing(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Iterator[Callable[[object], None]]:
         """Record a call of an observed function."""
-        strand = self._state.current_thread.strand() or self._state.turns.current
+        strand = self._current_thread.strand() or self._turns.current
         client = strand.root.title if strand is not None else ""
         operation = self.begin(client, name, args, kwargs)
         self._observed.append(operation)
@@ -103,15 +111,13 @@ class Operations:
                 self._touch(writes=True)
 
     def sort_outcomes(self) -> None:
-        """Sort the outcomes by client: no call determines in which order clients end, so checks at the
-        end must not see it.
-        """
+        """Sort the outcomes by client, because checks must not see in which order clients have ended."""
         self._sort_by_client(self.history.results)
         self._sort_by_client(self.history.errors)
 
     def _sort_by_client(self, outcomes: dict[str, Any]) -> None:
         """Sort a dict by its keys: the clients and workers in their order, then other strands."""
-        programs = [program.name for program in self._state.subject.programs]
+        programs = [program.name for program in self._script.subject.programs]
         places = {name: place for place, name in enumerate(programs)}
         names = sorted(outcomes, key=lambda name: (places.get(name, len(places)), name))
         in_order = {name: outcomes[name] for name in names}

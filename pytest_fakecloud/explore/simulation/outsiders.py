@@ -5,21 +5,27 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from types import CodeType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ...core.errors import ContractError, Crash
 from ...core.frames import stack_of
 from ...process.clocks import INFRASTRUCTURE, module_of
-from ..limits import CHECKS_AT_START, CHECKS_OF_OUTSIDERS
+from ..fakes.gate import Gate, pause
+from ..values.limits import CHECKS_AT_START, CHECKS_OF_OUTSIDERS
 from .current_thread import OF_FAKES
 from .pool import is_of_a_strand
 from .stacks import application_frame
-from .strands import Gate, Strand, pause
+from .strand import Strand
 from .watchdog import wakings
 
 if TYPE_CHECKING:
-    from .state import TrialState
+    from .current_thread import CurrentThread
+    from .log import TrialLog
+    from .script import Script
+    from .strands import Strands
+    from .turns import Turns
 
 _OF_STRANDS = ("explore", "abandoned")
 """How the names of the threads begin that run strands, or have run them."""
@@ -165,32 +171,33 @@ for a strand, or was left running by an earlier trial.
 """
 
 
+@dataclass(eq=False)
 class OutsideCalls:
     """The calls of one trial that threads make which are not explored, such as an application's pool."""
 
-    def __init__(self, state: TrialState) -> None:
-        self._state = state
-        self._outsiders = state.subject.outsiders
-        self._by_port: dict[int, Outside] = {}
-        """The threads that send over each connection, by its local port."""
-        self._users: set[Strand] = set()
-        """The strands for which the calls are made, without those that had ended before the latest
-        strand began.
-        """
+    _script: Script
+    _strands: Strands
+    _turns: Turns
+    _current_thread: CurrentThread
+    _log: TrialLog
+    _by_port: dict[int, Outside] = field(default_factory=dict)
+    """The threads that send over each connection, by its local port."""
+    _users: set[Strand] = field(default_factory=set)
+    """The strands for which the calls are made."""
 
     def of_this_thread(self) -> Outside:
         """Return why this thread is not explored, if it is not, and note the use of one from before.
 
         Raises ``Crash`` in the thread of a strand of an earlier trial.
         """
-        current, thread = self._state.current_thread, threading.current_thread()
+        current, thread = self._current_thread, threading.current_thread()
         if current.host() is not None:
             return ""
         if current.is_left_over():
             return "left over"
-        if self._outsiders.notes(thread):
+        if self._script.subject.outsiders.notes(thread):
             note = f"not explored: {_description(thread)}, which began before explore()"
-            self._state.log.note(note)
+            self._log.note(note)
             return "outsider"
         if is_of_a_strand(thread):
             raise Crash
@@ -211,22 +218,22 @@ class OutsideCalls:
         """Return why the thread that handles a call, and the one that sends it, are not explored."""
         return {self.of_this_thread(), self._by_port.get(port, "")}
 
-    def forget_ended(self) -> None:
-        """Forget the strands that have ended, because another one begins."""
-        self._users = {user for user in self._users if user.state != "ended"}
+    def await_rest(self) -> None:
+        """Wait until threads from before rest, because their speed would decide what runs next. End the
+        trial with an error if one goes on.
+        """
+        try:
+            if self._script.subject.outsiders:
+                self._script.subject.outsiders.await_rest(lambda: self._turns.has_ended)
+        except ContractError as error:
+            self._turns.fail(error)  # The explored code could catch the exception.
 
-    def note_use(self, strand: Strand) -> None:
+    def note_use(self, strand: Strand, now_us: int) -> None:
         """Note a strand for which such a call is made. End the trial with an error if another strand
         could make calls at the same time: real time would decide their order.
         """
+        self._users = {user for user in self._users if user not in self._strands.ended_earlier}
         self._users.add(strand)
-        could_run = any(other is not strand and _could_run(other) for other in self._state.strands)
-        if could_run or len(self._users) > 1 or len(self._state.subject.programs) > 1:
-            self._state.turns.fail(self._outsiders.shared())
-
-
-def _could_run(strand: Strand) -> bool:
-    """Return whether a strand could go on now, or begin."""
-    ready = strand.waiting.ready
-    is_ready = strand.state == "waiting" and ready is not None and ready()
-    return is_ready or strand.state in ("new", "parked")
+        could_run = any(other is not strand and other.is_ready(now_us) for other in self._strands)
+        if could_run or len(self._users) > 1 or len(self._script.subject.programs) > 1:
+            self._turns.fail(self._script.subject.outsiders.shared())

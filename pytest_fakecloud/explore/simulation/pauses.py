@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import functools
 from bisect import bisect_right
+from dataclasses import dataclass
 
-from ..disturbances import DELAY, DELAYS, DUE, EDGE, JUMPS, KINDS, PAUSES, TICKS, Disturbance, Kind
-from ..trial import Choices
-from .state import Part, seconds
-from .strands import Strand, Waiting
+from ..fakes.fakes import Fakes
+from ..values.disturbances import (
+    DELAY,
+    DELAYS,
+    DUE,
+    EDGE,
+    JUMPS,
+    KINDS,
+    PAUSES,
+    TICKS,
+    Disturbance,
+    Kind,
+)
+from ..values.trial import Choices
+from .known_times import KnownTimes
+from .log import TrialLog, seconds
+from .script import Script
+from .strand import Strand, Waiting
+from .strands import Strands
 
 _LATE_STARTS: Choices = (
     ("delay", str(DELAY)),
@@ -19,8 +35,17 @@ _LATE_STARTS: Choices = (
 """The disturbances by which a client may start later than the others."""
 
 
-class Pauses(Part):
+@dataclass(eq=False)
+class Pauses:
     """Pauses one strand or all strands, if the patience of a client allows it."""
+
+    _fakes: Fakes
+    _script: Script
+    _strands: Strands
+    _log: TrialLog
+    _known_times: KnownTimes
+    all_until_us: int = 0
+    """The end of a pause of all strands; until then, no delivery begins."""
 
     def pause(self, strand: Strand, disturbance: Disturbance) -> bool:
         """Pause a strand before its call or, if it is slow, before its answer; return False if patience
@@ -37,10 +62,10 @@ class Pauses(Part):
         if is_for_all:
             paused += [
                 other
-                for other in self._state.strands
+                for other in self._strands
                 if other is not strand
                 and other.state in ("parked", "new")
-                and other.pause.until_us <= now
+                and not other.is_paused(now)
             ]
         begun = [other for other in paused if other is strand or other.state != "new"]
         if not all(self.may_pause(other, span_us) for other in begun):
@@ -53,36 +78,36 @@ class Pauses(Part):
         strand.pause.lets_others_first = disturbance.detail == DUE
         words = KINDS[disturbance.kind].words.format(seconds(span_us))
         if is_for_all:
-            self._state.all_paused_until_us = until_us
+            self.all_until_us = until_us
             strand.pause.lets_others_first = True
             due_us = self._fakes.deliveries.next_us()
             if len(paused) > 1 or (due_us is not None and due_us < until_us):
                 words += ", and the others wait"
-        self._state.park(strand, "late" if disturbance.kind == "slow" else "switch")
-        self._state.add_line(strand.name, words, disturbances=[disturbance])
+        self._strands.park(strand, "late" if disturbance.kind == "slow" else "switch")
+        self._log.add_line(strand.name, words, disturbances=[disturbance])
         return True
 
     def delay_starts(self) -> None:
         """Let clients of which there are several start later, as the schedule demands."""
-        clients = [strand for strand in self._state.strands if strand.role == "client"]
+        clients = [strand for strand in self._strands if strand.role == "client"]
         if len(clients) < 2:
             return
         for strand in clients:
-            if self._state.plan.notes:
-                self._state.add_point(strand.name, 0, _LATE_STARTS)
-            for disturbance in self._state.schedule.at(strand.name, 0):
+            if self._script.plan.notes:
+                self._log.add_point(strand.name, 0, _LATE_STARTS)
+            for disturbance in self._script.schedule.at(strand.name, 0):
                 if disturbance.kind in PAUSES and (end_us := self._end_us(disturbance)) is not None:
                     strand.waiting = Waiting(wake_us=end_us)
                     self._log.fired.append(disturbance)
                     span = seconds(end_us - self._fakes.now_us())
                     words = f"starts {span} later"
-                    self._state.add_line(strand.name, words, disturbances=[disturbance])
+                    self._log.add_line(strand.name, words, disturbances=[disturbance])
 
     def _end_us(self, disturbance: Disturbance) -> int | None:
         """Return the time at which a pause that begins now ends, or None without such a time."""
         now = self._fakes.now_us()
         if disturbance.detail == DUE:
-            return self._state.known_times.next_in_data(now)
+            return self._known_times.next_in_data(now)
         if disturbance.kind in DELAYS:
             return now + int(disturbance.detail or DELAY) * 1_000_000
         if disturbance.kind == "tick":
@@ -91,7 +116,7 @@ class Pauses(Part):
             target = _edge(now)
         else:
             index = int(disturbance.detail or 1) - 1
-            instants = self._state.known_times.upcoming(now, JUMPS)
+            instants = self._known_times.upcoming(now, JUMPS)
             if index >= len(instants):
                 return None
             target = instants[index]
@@ -108,24 +133,19 @@ class Pauses(Part):
         deadline_us = strand.root.pause.deadline_us
         if deadline_us is not None:
             return deadline_us
-        return now + self._state.subject.patience_us - strand.pause.total_us
+        return now + self._script.subject.patience_us - strand.pause.total_us
 
     def note_point(self, strand: Strand, choices: Choices = ()) -> None:
-        """Record the disturbances that are possible at a point: the given ones and pauses of
-        all strands.
-        """
+        """Record the disturbances that are possible at a point: these, and pauses of all strands."""
         if not self._fakes.clock.driving:
             now = self._fakes.now_us()
-            due_us, latest_us = (
-                self._state.known_times.next_in_data(now),
-                self._latest_us(strand, now),
-            )
+            due_us, latest_us = (self._known_times.next_in_data(now), self._latest_us(strand, now))
             choices += _pauses(
-                bisect_right(self._state.known_times.upcoming(now, JUMPS), latest_us),
+                bisect_right(self._known_times.upcoming(now, JUMPS), latest_us),
                 has_due=due_us is not None and due_us <= latest_us,
                 has_edge=_edge(now) <= latest_us,
             )
-        self._state.add_point(strand.name, strand.points, choices)
+        self._log.add_point(strand.name, strand.points, choices)
 
 
 @functools.cache
@@ -143,7 +163,5 @@ def _pauses(jumps: int, *, has_due: bool, has_edge: bool) -> Choices:
 
 
 def _edge(now_us: int) -> int:
-    """Return the start of the next second; the disturbance ``nearly`` ends a millisecond before
-    it.
-    """
+    """Return the start of the next second; the disturbance ``nearly`` ends a millisecond before it."""
     return (now_us // 1_000_000 + 1) * 1_000_000

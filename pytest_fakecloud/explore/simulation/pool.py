@@ -8,8 +8,9 @@ from concurrent.futures.thread import _threads_queues
 from typing import TYPE_CHECKING, Any, cast
 
 from ...core.threads import DaemonThread
-from ..limits import END_OF_STUCK_THREAD, END_OF_THREADS
-from .strands import Gate, Strand
+from ..fakes.gate import Gate
+from ..values.limits import END_OF_STUCK_THREAD, END_OF_THREADS
+from .strand import Strand
 
 if TYPE_CHECKING:
     from .turns import Turns

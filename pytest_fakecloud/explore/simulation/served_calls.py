@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 
 from .current_thread import CurrentThread
-from .strands import Strand
+from .strand import Strand
 
 
 class ServedCalls:

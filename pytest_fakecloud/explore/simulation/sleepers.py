@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from ..limits import CHECKS_OF_SLEEPERS
-from .strands import Strand, pause
-
-if TYPE_CHECKING:
-    from .state import TrialState
+from ..fakes.gate import pause
+from ..values.limits import CHECKS_OF_SLEEPERS
+from .strand import Strand
+from .strands import Strands
+from .turns import Turns
 
 
 class _Sleeper(NamedTuple):
@@ -19,12 +20,13 @@ class _Sleeper(NamedTuple):
     wake: Callable[[], object]
 
 
+@dataclass(eq=False)
 class Sleepers:
     """Sleeps that end when the clock has moved far enough, one after the other."""
 
-    def __init__(self, state: TrialState) -> None:
-        self._state = state
-        self._sleepers: list[_Sleeper] = []
+    _strands: Strands
+    _turns: Turns
+    _sleepers: list[_Sleeper] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self._sleepers)
@@ -37,14 +39,14 @@ class Sleepers:
 
     def wake(self, now_us: int) -> None:
         """Wake the sleepers whose time has come, one after the other, in the order of the strands."""
-        strands, due = self._state.strands, [s for s in self._sleepers if s.until_us <= now_us]
-        for sleeper in sorted(due, key=lambda s: (s.until_us, strands.index(s.strand))):
+        due = [s for s in self._sleepers if s.until_us <= now_us]
+        for sleeper in sorted(due, key=lambda s: (s.until_us, self._strands.index(s.strand))):
             self._sleepers.remove(sleeper)
             sleeper.wake()
             strand, ready = sleeper.strand, sleeper.strand.waiting.ready
             for _ in range(CHECKS_OF_SLEEPERS):
                 sleeps_again = any(other.strand is strand for other in self._sleepers)
-                has_ended = self._state.turns.has_ended
+                has_ended = self._turns.has_ended
                 if has_ended or sleeps_again or ready is None or ready():
                     break
                 pause()

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from ...core.errors import report_failure
 from ...core.frames import stack_of
 from ...core.libraries import is_library
-from .strands import Strand
+from .strand import Strand
 
 _DEPTH = 4
 """Maximum number of lines to keep of a stack."""

@@ -6,24 +6,37 @@ import asyncio
 import math
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from ...core.errors import Crash
 from ...core.signals import Signal
 from ...core.touches import READS_CLOCK
-from ..limits import TURN_CHECK
+from ..fakes.fakes import Fakes
+from ..fakes.gate import Gate
+from ..values.limits import TURN_CHECK
 from .clock import TrialClock
-from .current_thread import OF_FAKES
-from .state import Part, TrialState
-from .strands import Gate, Strand, Waiting
+from .current_thread import OF_FAKES, CurrentThread
+from .log import TrialLog
+from .script import Script
+from .sleepers import Sleepers
+from .strand import Strand, Waiting
+from .strands import Strands
+from .turns import Turns
 
 
-class StrandWaits(Part):
+@dataclass(eq=False)
+class StrandWaits:
     """Lets a strand wait: for its turn, a condition or a time. Then other strands run."""
 
-    def __init__(self, state: TrialState, clock: TrialClock) -> None:
-        super().__init__(state)
-        self._clock = clock
+    _fakes: Fakes
+    _script: Script
+    _strands: Strands
+    _turns: Turns
+    _current_thread: CurrentThread
+    _log: TrialLog
+    _sleepers: Sleepers
+    _clock: TrialClock
 
     def sleep(self, seconds: float) -> bool:
         """Sleep in fake time; return False for a thread that does not work for a strand."""
@@ -33,14 +46,14 @@ class StrandWaits(Part):
         self._turns.check_alive(strand)
         if self._fakes.clock.driving or seconds <= 0:
             return True
-        self.wait_for(strand, None, self._after(seconds))
+        self.wait_until(strand, None, self._after(seconds))
         return True
 
     def _after(self, seconds: float) -> int:
         """Return the time after some seconds, in microseconds."""
         return self._fakes.now_us() + math.ceil(seconds * 1e6)
 
-    def wait_for(
+    def wait_until(
         self,
         strand: Strand,
         ready: Callable[[], bool] | None,
@@ -53,15 +66,15 @@ class StrandWaits(Part):
         ``for_thread``: the wait is for a lock, or for the end of a thread.
         """
         if until_us is not None:
-            self._state.touch([READS_CLOCK])
+            self._log.touch([READS_CLOCK])
             # In another order, the time could pass while another strand can run.
-            if len(self._state.strands) > 1:
+            if len(self._strands) > 1:
                 self._log.flags.add("timers")
-        self._state.park(strand, "wake")
+        self._strands.park(strand, "wake")
         strand.wait(Waiting(ready, until_us, for_thread))
         self.take_turn(strand)
 
-    def wait(
+    def wait_in_command(
         self, strand: Strand, signal: Signal, poll: Callable[[], object], until_us: int
     ) -> object:
         """Let other strands run until ``poll()`` returns something other than None, for a strand whose
@@ -78,7 +91,7 @@ class StrandWaits(Part):
         if not ready() and self._fakes.now_us() < until_us:
             line = strand.line
             try:
-                self.wait_for(strand, ready, until_us)
+                self.wait_until(strand, ready, until_us)
             except Crash:
                 if self._current_thread.strand() is strand:
                     raise
@@ -95,14 +108,14 @@ class StrandWaits(Part):
             return False
         if not self._passes(strand, seconds):
             gate, me = Gate(), threading.get_ident()
-            sleeping = self._state.subject.outsiders.sleeping
+            sleeping = self._script.subject.outsiders.sleeping
 
             def wake() -> None:
                 sleeping.discard(me)
                 gate.release()
 
             sleeping.add(me)
-            self._state.sleepers.add(self._after(seconds), strand, wake)
+            self._sleepers.add(self._after(seconds), strand, wake)
             gate.acquire()
             if self._turns.has_ended:
                 raise RuntimeError("the trial has ended in which this thread began to sleep")
@@ -118,9 +131,7 @@ class StrandWaits(Part):
         return thread.carried() or (self._turns.current if is_of_fakes else None)
 
     async def sleep_in_loop(self, seconds: float) -> bool:
-        """Sleep in a task of an event loop that is not explored but works for a strand; return False
-        for other loops.
-        """
+        """Sleep in an event loop that works for a strand, unexplored; return False for other loops."""
         strand = self._sleeper()
         if strand is None:
             return False
@@ -135,7 +146,7 @@ class StrandWaits(Part):
                     future.set_result(None)
 
             wake = partial(loop.call_soon_threadsafe, end)
-            self._state.sleepers.add(self._after(seconds), strand, wake)
+            self._sleepers.add(self._after(seconds), strand, wake)
             await future
         return True
 

@@ -1,275 +1,73 @@
-"""Strands of explored code (clients, workers, deliveries, tasks, threads), and their stack frames."""
+"""The strands of a trial, and the names of those that its code starts."""
 
 from __future__ import annotations
 
-import _thread
 import asyncio
-import contextlib
+import itertools
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from random import Random
-from typing import Any, Literal
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from ...core.errors import is_crash
-from ..limits import CHECK
-from ..trial import DueDelivery, Line, Place
+from ..values.names import StrandName
+from ..values.trial import Place, Program
+from .strand import Strand
 
-Role = Literal["client", "worker", "delivery", "task", "thread"]
-State = Literal["new", "running", "parked", "waiting", "ended"]
-
-
-class Gate:
-    """A binary semaphore that works even while the locks of ``threading`` are replaced.
-
-    The replacement locks use it themselves to let other strands run while they wait.
-    """
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = _thread.allocate_lock()
-        self._lock.acquire()
-
-    def release(self) -> None:
-        try:  # noqa: SIM105 - called at every turn
-            self._lock.release()
-        except RuntimeError:
-            pass
-
-    def acquire(self, timeout: float = -1) -> bool:
-        """Wait for ``release()``; return False after ``timeout`` wall-clock seconds."""
-        return self._lock.acquire(True, timeout)
+_UNKNOWN = -1
+"""The identifier of a thread of the code that has not begun."""
 
 
-def pause() -> None:
-    Gate().acquire(CHECK)
+class Strands(list[Strand]):
+    """All strands of one trial, in the order in which they were created."""
 
+    def __init__(self, programs: Sequence[Program]) -> None:
+        super().__init__(
+            Strand(program.name, "worker" if program.is_worker else "client", program.function)
+            for program in programs
+        )
+        self.owners: dict[int, Strand] = {}
+        """The strand that uses each connection, by the client's port."""
+        self.tasks: weakref.WeakKeyDictionary[Any, Strand] = weakref.WeakKeyDictionary()
+        self.created_by: dict[str, int] = {}
+        """The index of the step that created a strand or began a delivery, by its name."""
+        self.ended_earlier: list[Strand] = []
+        """The strands that had ended before the latest one was created."""
+        self._names = {program.name for program in programs}
+        self._parkings = itertools.count(1)
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """The condition or the time that ends the wait of a strand."""
+    def add(self, strand: Strand) -> Strand:
+        self.ended_earlier = [other for other in self if other.state == "ended"]
+        self.append(strand)
+        return strand
 
-    ready: Callable[[], bool] | None = None
-    wake_us: int | None = None
-    is_for_thread: bool = False
-    """Whether it waits for a lock, or for the end of a thread."""
+    def park(self, strand: Strand, place: Place) -> None:
+        strand.park(place, next(self._parkings))
 
+    def new_thread(self, parent: Strand, thread: threading.Thread, created_by: int) -> Strand:
+        """Add the strand of a thread that a strand starts in a step."""
+        function = getattr(getattr(thread, "_target", None), "__name__", "").strip("_")
+        name = self._new_name(StrandName.of(parent.root.title).thread, function, "thread")
+        self.created_by[name] = created_by
+        child = Strand(name, "thread", parent=parent, is_daemon=thread.daemon)
+        child.thread.ident, child.thread.starting = _UNKNOWN, thread
+        return self.add(child)
 
-NOT_WAITING = Waiting()
+    def of_task(self, host: Strand, task: asyncio.Task[Any]) -> Strand:
+        """Return the strand of a task in the event loop of a strand."""
+        strand = self.tasks.get(task)
+        if strand is None:
+            function = str(getattr(task.get_coro(), "__name__", ""))
+            name = self._new_name(StrandName.of(host.root.title).task, function, "task")
+            strand = self.add(Strand(name, "task", parent=host))
+            strand.begin()
+            strand.has_run_code = True
+            self.tasks[task] = strand
+        return strand
 
-
-@dataclass(slots=True)
-class Work:
-    """The starts of a worker (a restart follows a failure), and the calls of any root strand.
-
-    ``first_call`` and ``last_call`` are positions among the calls of the trial.
-    """
-
-    starts: int = 1
-    is_restart: bool = False
-    first_call: int = 0
-    last_call: int = 0
-    consumers: set[tuple[Any, str, str]] = field(default_factory=set)
-    """The consumers by broker, group and instance."""
-
-
-@dataclass(slots=True)
-class Pause:
-    """The pauses of a strand that the schedule contains."""
-
-    until_us: int = 0
-    """The end of the current pause, in which the strand cannot run, or 0."""
-    lets_others_first: bool = False
-    """Whether every other strand that can run comes first, after a pause of all strands."""
-    total_us: int = 0
-    deadline_us: int | None = None
-    """The latest end of a pause of a delivery."""
-
-
-@dataclass(slots=True)
-class StrandThread:
-    """The thread that runs a strand."""
-
-    ident: int = 0
-    """Its identifier; 0 without a thread."""
-    starting: threading.Thread | None = None
-    """The thread itself, until the code of the strand begins there."""
-    gate: Gate = field(default_factory=Gate)
-    """The gate at which it waits for the turn."""
-    real_waits: int = 0
-    """Number of waits for threads of the fakes or other processes that are in progress."""
-
-
-class LoopState:
-    """The event loop that runs in a strand's thread, and the strand to continue at its gate."""
-
-    running: asyncio.AbstractEventLoop | None = None
-    main_task: Strand | None = None
-    chosen: Strand | None = None
-    is_idle: bool = False
-    """Whether the loop waits, so that its tasks can be chosen."""
-
-
-class TaskTurn:
-    """The turn of a task at its next or its current call."""
-
-    resume: Callable[[Callable[[], None]], None] | None = None
-    """Lets the thread aside go on that delays the request of a connection until the task's turn."""
-    future: asyncio.Future[None] | None = None
-    """The future that ends when an awaiting task has its turn."""
-    exchange: int = 0
-    """The number of the call that the task makes now, if it awaits its turns before and after it."""
-    is_inline: bool = False
-    """Whether the task waits in the thread of its event loop, instead of awaiting."""
-
-
-@dataclass(eq=False)
-class Strand:
-    """A sequence of steps in a trial: a client, worker, delivery, task or thread.
-
-    A task of ``ann`` has a name such as ``ann:add``, and a thread ``ann+add``. ``relay/2`` is the
-    second start of a worker, and ``delivery1/2`` the second attempt of a delivery.
-    """
-
-    title: str
-    role: Role
-    body: Callable[[], object] = lambda: None
-    """The code, unless a thread or an event loop of the code runs it."""
-    due: DueDelivery | None = None
-    parent: Strand | None = None
-    """The strand that started this thread, or whose event loop runs this task."""
-    name: str = field(init=False)
-    """The name in schedules, which differs from the title while an event loop has a main task."""
-    root: Strand = field(init=False)
-    """The client, worker or delivery to which the strand belongs."""
-    host: Strand = field(init=False)
-    """The strand whose thread runs it: for a task, the strand of its event loop."""
-    is_daemon: bool = False
-
-    _state: State = field(default="new", init=False)
-    place: Place = "switch"
-    line: Line | None = None
-    """The line of the story of the latest call."""
-    points: int = 0
-    """Number of calls and gaps of pipelines so far."""
-    crashed: bool = False
-    crashes: int = 0
-    """Number of times that ``Crash`` was raised in the strand's code."""
-    result: object = None
-    error: BaseException | None = None
-
-    # The conditions under which a parked or waiting strand can run.
-    waiting: Waiting = NOT_WAITING
-    pause: Pause = field(default_factory=Pause)
-    parked_at: int = 0
-    """Number of times that strands had parked when this strand parked."""
-    is_stepped_over: bool = False
-    """Whether other strands run although this strand is blocked in its turn."""
-
-    # What makes the names and the numbers of the strand the same in every trial.
-    locks_created: int = 0
-    random: Random | None = None
-
-    thread: StrandThread = field(default_factory=StrandThread)
-    work: Work = field(default_factory=Work)
-    loop: LoopState = field(default_factory=LoopState)
-    turn: TaskTurn = field(default_factory=TaskTurn)
-
-    def __post_init__(self) -> None:
-        self.name = self.title
-        self.root = self if self.parent is None else self.parent.root
-        self.host = self
-        if self.role == "task":
-            assert self.parent is not None
-            self.host = self.parent
-
-    @contextlib.contextmanager
-    def waits_for_real(self) -> Iterator[None]:
-        """Allow the block to wait for a thread of the fakes or for another process."""
-        self.host.thread.real_waits += 1
-        try:
-            yield
-        finally:
-            self.host.thread.real_waits -= 1
-
-    # -- the state
-
-    @property
-    def state(self) -> State:
-        """The state, which only the methods below change.
-
-        A *running* strand has the turn. A *parked* strand can go on at any time, one that is *waiting*
-        needs its condition or its time for that.
-        """
-        return self._state
-
-    def begin(self) -> None:
-        self._state = "running"
-
-    def park(self, place: Place, number: int) -> None:
-        """Give up the turn at a point; ``number`` counts how often strands have parked."""
-        self._state, self.place = "parked", place
-        self.parked_at = self.host.parked_at = number
-
-    def wait(self, waiting: Waiting) -> None:
-        """Give up the turn until a condition or a time."""
-        self._state, self.waiting = "waiting", waiting
-
-    def resume(self) -> None:
-        """Go on, because it is the strand's turn."""
-        self._state, self.waiting, self.pause.until_us = "running", NOT_WAITING, 0
-
-    def go_on(self) -> None:
-        """Go on, even if it is not the strand's turn: waits are cancelled, and event loops end."""
-        if self._state != "ended":
-            self._state = "running"
-
-    def step_over(self) -> Callable[[], None]:
-        """Wait, because the strand is blocked in its turn; return a function that undoes this."""
-        before = self._state, self.waiting
-        self.is_stepped_over = True
-        self.wait(Waiting())
-
-        def undo() -> None:
-            self.is_stepped_over = False
-            self._state, self.waiting = before
-
-        return undo
-
-    def end(self) -> None:
-        self._state = "ended"
-
-    # -- the turn
-
-    def give_turn(self) -> None:
-        """Let the thread of the strand go on; an event loop that waits there goes on with the strand."""
-        self.host.loop.chosen = self
-        self.host.thread.gate.release()
-
-    def go_on_in_loop(self) -> None:
-        """Let a task go on whose event loop has got the turn for it: the task awaits a future or, if a
-        thread of a fake or a thread aside handles its request, that thread waits at its gate.
-        """
-        if self.turn.future is None:
-            self.release()
-        elif not self.turn.future.done():
-            self.turn.future.set_result(None)
-
-    def release(self) -> None:
-        """Open the strand's gate; wait for a thread aside, which goes on in its place."""
-        if self.turn.resume is None:
-            self.thread.gate.release()
-        else:
-            self.turn.resume(self.thread.gate.release)
-
-    def fail(self, error: BaseException) -> None:
-        """Note the exception that ended the strand's code: a crash, or an error of its own."""
-        if is_crash(error):
-            self.crashed = True
-        else:
-            self.error = error
-
-    def is_waiting_for_thread(self) -> bool:
-        """Return whether the strand waits for a lock, or for the end of a thread."""
-        return self.state == "waiting" and self.waiting.is_for_thread
+    def _new_name(self, named: Callable[[str], str], function: str, otherwise: str) -> str:
+        """Return a name that no strand has, after the name of a function if it is an identifier."""
+        name = named(function if function.isidentifier() else otherwise)
+        names = itertools.chain([name], (f"{name}{number}" for number in itertools.count(2)))
+        free_name = next(candidate for candidate in names if candidate not in self._names)
+        self._names.add(free_name)
+        return free_name

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ...core.errors import ContractError, Crash
 from ...core.timers import monotonic
-from ..limits import END_OF_THREADS, WATCH
+from ..fakes.gate import Gate
+from ..values.limits import END_OF_THREADS, WATCH
 from .current_thread import carried_strand
 from .pool import Threads
-from .strands import Gate, Strand, Waiting
+from .strand import Strand, Waiting
 from .watchdog import HOOK_ADVICE, Watchdog
 
 if TYPE_CHECKING:
-    from .scheduler import Simulation
+    from .simulation import Simulation
 
 MOST_CRASHES = 20
 """Number of times that code may catch its crash before its thread is abandoned."""
@@ -100,7 +101,7 @@ class Turns:
                 return
             undo = strand.step_over()
             self.current, self._switching = None, True
-        chosen = self._simulation.choose_meanwhile()
+        chosen = self._simulation.scheduler.choose_meanwhile()
         with self._lock:
             self.current, self._switching = chosen, False
             if chosen is None and strand.is_stepped_over and not strand.is_daemon:
@@ -225,7 +226,7 @@ class Turns:
             self.current, self._switching = None, True
         chosen = error = None
         try:
-            chosen = None if self.has_ended else self._simulation.choose()
+            chosen = None if self.has_ended else self._simulation.scheduler.choose()
         except BaseException as raised:
             error = raised
         with self._lock:

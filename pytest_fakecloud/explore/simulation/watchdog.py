@@ -14,12 +14,12 @@ from ...core.errors import ContractError
 from ...core.libraries import is_library
 from ...core.threads import place_of
 from ...core.timers import monotonic
-from ..limits import BLOCKED_AFTER, LOST_AFTER, REAL_WAIT, STUCK_AFTER
+from ..values.limits import BLOCKED_AFTER, LOST_AFTER, REAL_WAIT, STUCK_AFTER
 from .stacks import application_frame, describe_places
-from .strands import Strand
+from .strand import Strand
 
 if TYPE_CHECKING:
-    from .scheduler import Simulation
+    from .simulation import Simulation
 
 HOOK_ADVICE = (
     "look at the functions that were passed to threading.settrace() and threading.setprofile(), and at "
@@ -77,7 +77,7 @@ class Watchdog:
                 )
             )
         elif seconds > STUCK_AFTER:
-            self._simulation.stuck(blocked)
+            self._simulation.scheduler.stuck(blocked)
         elif seconds >= BLOCKED_AFTER and blocked.host.loop.running is None:
             self._turns.step_over(blocked)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from ...core.errors import ContractError
-from ..names import StrandName
-from .state import Part, TrialState
-from .strands import Strand, Waiting, Work
+from ..fakes.fakes import Fakes
+from ..values.names import StrandName
+from .log import TrialLog
+from .strand import Strand, Waiting, Work
+from .strands import Strands
 
 MOST_STARTS = 12
 """Maximum number of times that one worker is started."""
@@ -13,13 +17,15 @@ MOST_RESTARTS_WITHOUT_PROGRESS = 3
 """Maximum number of restarts of a worker while a group's committed offsets and lag stay the same."""
 
 
-class Workers(Part):
+@dataclass(eq=False)
+class Workers:
     """Starts workers again while there may be work for them."""
 
-    def __init__(self, state: TrialState) -> None:
-        super().__init__(state)
-        self._starts: dict[tuple[object, ...], set[int]] = {}
-        """The starts that left the same records, by program and backlog."""
+    _fakes: Fakes
+    _strands: Strands
+    _log: TrialLog
+    _starts: dict[tuple[object, ...], set[int]] = field(default_factory=dict)
+    """The starts that left the same records, by program and backlog."""
 
     def may_begin(self, now: int) -> bool:
         # Start workers only if no delivery or sleep is pending, so that they have work to do.
@@ -29,7 +35,7 @@ class Workers(Part):
             strand.state == "waiting"
             and strand.waiting.wake_us is not None
             and not strand.is_daemon
-            for strand in self._state.strands
+            for strand in self._strands
         )
 
     def restart(self, now: int) -> Strand | None:
@@ -37,7 +43,7 @@ class Workers(Part):
         if not self.may_begin(now):
             return None
         latest: dict[str, Strand] = {}
-        for strand in reversed(self._state.strands):
+        for strand in reversed(self._strands):
             if strand.role == "worker":
                 latest.setdefault(_program(strand), strand)
         for strand in reversed(latest.values()):  # the worker that started first comes first
@@ -64,7 +70,7 @@ class Workers(Part):
         return any(
             other.work.last_call > strand.work.first_call
             and (other.role != "worker" or other.work.is_restart)
-            for other in self._state.strands
+            for other in self._strands
             if other.root is other
             and not (other.role == "worker" and _program(other) == _program(strand))
         )
@@ -88,7 +94,7 @@ class Workers(Part):
         """Add the worker's next start; one that failed pauses first."""
         before = strand.work.starts
         name = str(StrandName(_program(strand), before + 1))
-        new_start = self._state.add(
+        new_start = self._strands.add(
             Strand(name, "worker", strand.body, work=Work(before + 1, failed))
         )
         if failed:
@@ -107,7 +113,7 @@ class Workers(Part):
                 broker.group(group).expire(instance)
             except ContractError:
                 continue  # the consumer has already left
-            self._state.add_line(strand.name, f"the session of {instance} in {group} ended")
+            self._log.add_line(strand.name, f"the session of {instance} in {group} ended")
 
 
 def _program(worker: Strand) -> str:

@@ -17,9 +17,9 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from ....core.errors import ContractError, shown, unknown_name
-from ...clients import DrawnClient, Inputs
-from ...programs import Functions, named_functions
-from ...trial import Program
+from ...subject.clients import DrawnClient, Inputs
+from ...subject.programs import Functions, named_functions
+from ...values.trial import Program
 
 Call: TypeAlias = tuple[str, dict[str, Any]]
 """A call of an operation: its name, and its drawn arguments."""

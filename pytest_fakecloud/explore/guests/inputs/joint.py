@@ -8,13 +8,13 @@ from time import process_time
 
 from ....core.errors import broken_promise
 from ....core.timers import monotonic
-from ...clients import Inputs
-from ...disturbances import Disturbance
-from ...schedule import Schedule
 from ...search.player import Player
 from ...search.shrinking import smallest
 from ...search.singles import singles
-from ...trial import Plan, Trial
+from ...subject.clients import Inputs
+from ...values.disturbances import Disturbance
+from ...values.schedule import Schedule
+from ...values.trial import Plan, Trial
 from .drawing import Drawing, Source, inputs_with_operations, number_of_operations, shrunk_inputs
 
 SECONDS = 10.0
@@ -54,9 +54,7 @@ class JointShrinking:
         return self._player, self._trial
 
     def _shrink(self) -> None:
-        """Leave out operations and disturbances, and simplify arguments, as long as that
-        succeeds.
-        """
+        """Leave out operations and disturbances, and simplify arguments, as long as that succeeds."""
         while "stuck" not in self._trial.flags and self._has_time():
             inputs = self._player.subject.inputs
             shrunk_inputs(inputs, self._sources, self._breaks, self._drawing)
@@ -128,9 +126,7 @@ class JointShrinking:
 
 
 def _with_fewer_calls(schedule: Schedule) -> Iterator[Schedule]:
-    """Yield a schedule, and those whose disturbances happen earlier because a client makes
-    fewer calls.
-    """
+    """Yield a schedule, and those with earlier disturbances, because a client makes fewer calls."""
     if schedule:
         yield schedule
     strands = dict.fromkeys(disturbance.strand for disturbance in schedule)

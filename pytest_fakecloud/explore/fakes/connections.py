@@ -1,0 +1,415 @@
+"""Connections in memory between explored code and the fakes: no socket of the system carries a byte.
+
+A request is handled where it is sent, in the thread of the code. A thread with an event loop must go
+on, so its requests are handled in a thread aside, which the event loop lets run like a coroutine: one
+of the two waits for the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle
+from typing import Any
+
+from ...cloud.fake import core_of
+from ...http.hub import Mount
+from ...http.server import RESET_ON_CLOSE, Connection
+from ..values.limits import ASIDE_WAIT, CHECKS_OF_STREAM, MOST_ASIDE_WAITS
+from .gate import Gate, pause
+
+_CLIENT_PORTS = range(49_152, 65_536)
+_LOCAL = ("127.0.0.1", "localhost")
+
+
+class FakeEnd:
+    """The fake's end of a connection, with the methods of a socket that the fakes' servers call."""
+
+    def __init__(self) -> None:
+        self.received = bytearray()
+        """What the client has sent and the fake has not read."""
+        self.sent = bytearray()
+        """What the fake has sent and the client has not read."""
+        self.is_hung_up = False
+        """Whether the client sends nothing more."""
+        self.is_ended = False
+        """Whether the fake sends nothing more."""
+        self.is_closed = False
+        self.is_reset = False
+        """Whether the client gets an error instead of the end of the connection."""
+        self.has_failed = False
+        """Whether the client has got that error."""
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        """Return what has arrived, without waiting, and nothing at the end."""
+        if not (self.received or self.is_hung_up or self.is_closed):
+            raise BlockingIOError
+        data = bytes(self.received[:size])
+        if not flags & socket.MSG_PEEK:
+            del self.received[: len(data)]  # Another thread may have added more.
+        return data
+
+    def sendall(self, data: bytes) -> None:
+        if self.is_ended or self.is_hung_up:
+            raise BrokenPipeError("the client has gone")
+        self.sent += data
+
+    def setsockopt(self, level: int, option: int, value: object) -> None:
+        self.is_reset = self.is_reset or value == RESET_ON_CLOSE
+
+    def settimeout(self, seconds: float | None) -> None:
+        """Do nothing, because no method waits."""
+
+    def close(self) -> None:
+        if self.received:  # as the system does if data was not read
+            self.is_reset = True
+        self.is_ended = self.is_closed = True
+
+
+class MemoryLink(Connection):
+    """A connection in memory of explored code, seen from the fake."""
+
+    sock: Any
+
+    def __init__(
+        self,
+        client: socket.socket,
+        address: tuple[str, int],
+        mount: Mount,
+        connections: Connections,
+    ) -> None:
+        super().__init__(FakeEnd(), address, mount)  # type: ignore[arg-type]
+        self.port = address[1]
+        self.fileno = client.fileno()
+        self.client = weakref.ref(client)
+        self._connections = connections
+        self.handler: Any = mount.protocol(self)
+        self._is_served = False
+        """Whether a thread handles requests of this connection."""
+        self._hangs = False
+        """Whether no request is handled any more, and the connection stays open."""
+        self._streams = False
+        """Whether a stream is being sent, after which further requests are handled."""
+        self.looks = 0
+        """How often the thread of a stream has looked for something to send."""
+        self._gone: Callable[[], None] | None = None
+        """Called when the client closes its side during a call that watches it."""
+        self._runs_aside = False
+        """Whether the thread aside goes on, so that the event loop waits for it."""
+        self._went_back = Gate()
+
+    # -- the client's side
+
+    def send(self, data: bytes) -> None:
+        """Take bytes of the client. Raises ``ConnectionError`` for a connection that was reset."""
+        if self.sock.is_closed:
+            if self.sock.is_reset:
+                raise self._error() or _error(errno.EPIPE)
+            return
+        self.sock.received += data
+
+    def take(self, size: int, flags: int = 0) -> bytes:
+        """Return bytes for the client, without waiting, and nothing at the end of the connection."""
+        sent = self.sock.sent
+        if not sent and (error := self._error()):
+            raise error
+        if size and not self.has_news():
+            raise _error(errno.EAGAIN)
+        data = bytes(sent[:size])
+        if not flags & socket.MSG_PEEK:
+            del sent[: len(data)]  # Another thread may have added more.
+        return data
+
+    def _error(self) -> OSError | None:
+        """Return the error of a connection that was reset, at its first use after that."""
+        if not self.sock.is_closed or not self.sock.is_reset or self.sock.has_failed:
+            return None
+        self.sock.has_failed = True
+        return _error(errno.ECONNRESET)
+
+    def has_news(self) -> bool:
+        """Return whether the client can read bytes, or the end of the connection."""
+        until = self.looks + 2  # The first of two looks may have begun before now.
+        for _ in range(CHECKS_OF_STREAM):
+            if self.sock.sent or self.sock.is_ended:
+                return True
+            if not self._streams or self.looks >= until:
+                return False
+            pause()
+        return False
+
+    def hang_up(self) -> None:
+        """Called when the client sends nothing more."""
+        self.sock.is_hung_up = True
+        if self._gone is not None:
+            self._gone()
+        elif self._is_served and self.handler is not None:
+            self.handler.end()
+        self.serve()
+
+    # -- the fake's side
+
+    def serve(self) -> None:
+        """Serve all requests that have arrived, unless a thread is doing that, or sends a stream."""
+        if self._is_served or self._streams or self.sock.is_closed:
+            return
+        self._is_served, self.worker = True, threading.get_ident()
+        try:
+            is_open = self._handle_all()
+        except (TimeoutError, ConnectionError):
+            is_open = False
+        except BaseException as error:
+            is_open = False
+            self.mount.report(error)
+        finally:
+            self._is_served, self.worker = False, 0
+        if not is_open:
+            handler, self.handler = self.handler, None
+            handler.close()
+            self.mount.forget(self)
+
+    def _handle_all(self) -> bool:
+        """Serve all requests that have arrived; return whether the connection stays open."""
+        while not self._streams:
+            try:
+                data = self.sock.recv(1_048_576)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            if not (self._hangs or self._receive(data) or self._hangs):
+                return False
+        return True
+
+    def _receive(self, data: bytes) -> bool:
+        """Have all requests handled that these bytes complete."""
+        is_open: bool = self.handler.receive(data)
+        while is_open and self.handler.is_unfinished:
+            is_open = self.handler.receive(b"")
+        return is_open
+
+    def stream(self, send: Callable[[], bool]) -> bool:
+        def run() -> None:
+            me = threading.get_ident()
+            self._connections.streams[me] = self
+            try:
+                going_on = send()
+            finally:
+                del self._connections.streams[me]
+                self._streams = False
+            if not going_on:
+                self.shut_down()
+            self.serve()
+
+        # A thread of its own, because explored code has to go on while the stream waits.
+        self._streams = True
+        self.mount.hub.workers.submit(run, self.shut_down)
+        return True
+
+    def look(self, poll: Callable[[], Any], is_over: Callable[[], bool]) -> Any:
+        """Poll for something to send on a stream until ``is_over()``, in the thread of the stream: the
+        clock stands still, so a wait in real time would be over at once.
+        """
+        while True:
+            result = poll()
+            if result is not None or is_over() or self.sock.is_ended:
+                return result
+            self.looks += 1
+            pause()
+
+    def after_fork(self) -> None:
+        """Do nothing, because the copy of the connection works, too."""
+
+    def end(self) -> None:
+        self.ended = True
+        self.sock.received.clear()
+        self.reset_when_closed()
+        self.shut_down()
+        if self._gone is not None:
+            self._gone()
+        if self.handler is not None:
+            self.handler.end()
+
+    def shut_down(self, how: int = socket.SHUT_RDWR) -> None:
+        self.sock.is_ended = True
+        if how != socket.SHUT_WR:
+            self.sock.is_hung_up = True
+            self._connections.ended.append(self)
+
+    def write(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):  # ``serve()`` notices that the client has gone.
+            self.sock.sendall(data)
+
+    def discard_until_closed(self, seconds: float) -> None:
+        self.sock.received.clear()
+
+    def hang(self) -> None:
+        self._hangs = True
+
+    def has_hung_up(self) -> bool:
+        return bool(self.sock.is_hung_up)
+
+    @contextlib.contextmanager
+    def watched(self, gone: Callable[[], None]) -> Iterator[None]:
+        before, self._gone = self._gone, gone
+        if self.sock.is_hung_up:
+            gone()
+        try:
+            yield
+        finally:
+            self._gone = before
+
+    # -- a thread aside
+
+    def serve_aside(self, wake: Callable[[], None]) -> None:
+        """Serve the requests in a thread aside, until it waits or has handled them all.
+
+        ``wake()`` wakes an event loop that did not wait for the end.
+        """
+        if self._is_served or self.sock.is_closed:
+            return
+
+        def serve() -> None:
+            me = threading.get_ident()
+            self._connections.aside[me] = self
+            try:
+                self.serve()
+            finally:
+                del self._connections.aside[me]
+                self.step_back()
+                wake()
+
+        self.resume(lambda: self.mount.hub.workers.submit(serve, self.step_back))
+
+    def resume(self, go: Callable[[], None]) -> None:
+        """Let the thread aside go on, until it waits again or has handled all requests."""
+        self._went_back.acquire(0)  # Forget the end of a wait in real time.
+        self._runs_aside = True
+        go()
+        for _ in range(MOST_ASIDE_WAITS):
+            # At the end of a trial, two threads may wait for one step of the thread aside.
+            if not self._runs_aside or self._went_back.acquire(ASIDE_WAIT):
+                break
+
+    def step_back(self) -> None:
+        """Called in the thread aside before it waits, and at its end: the event loop goes on."""
+        self._runs_aside = False
+        self._went_back.release()
+
+
+class Connections:
+    """The connections in memory of an exploration; they outlive its trials, as their clients may."""
+
+    def __init__(self, fakes: Sequence[Any]) -> None:
+        self._fakes = fakes
+        self._ports = cycle(_CLIENT_PORTS)
+        # Use no lock. A finalizer can send at any time, also in the middle of these methods, so they
+        # only use operations that other code cannot interrupt.
+        self.by_fileno: dict[int, MemoryLink] = {}
+        self.aside: dict[int, MemoryLink] = {}
+        """The connections whose requests are handled in threads aside, by the thread."""
+        self.ended: deque[MemoryLink] = deque()
+        """The connections to close as soon as no thread handles their requests."""
+        self.streams: dict[int, MemoryLink] = {}
+        """The connections over which threads send streams, by the thread."""
+        self._moved: dict[int, int] = {}
+        """The actual port for each port of a fake, in a forked process."""
+
+    def after_fork(self) -> None:
+        for mount in self._mounts():
+            mount.reopen()
+            self._moved[mount.port] = mount.listener.getsockname()[1]
+        for link in self.by_fileno.values():
+            link.mount.live.add(link)
+
+    def actual(self, address: Any) -> Any:
+        """Return the address of a server for a socket of the system."""
+        if self._moved and isinstance(address, tuple) and address[1] in self._moved:
+            return address[0], self._moved[address[1]], *address[2:]
+        return address
+
+    def _mounts(self) -> Iterator[Mount]:
+        return (mount for fake in self._fakes for mount in core_of(fake).mounts)
+
+    def connect(self, client: socket.socket, address: Any) -> bool:
+        """Connect a client's socket; return False if no fake listens at the address without TLS.
+
+        Raises ``OSError`` if it is connected already.
+        """
+        mount = self._mount_at(address) if client.family == socket.AF_INET else None
+        if mount is None:
+            return False
+        if self.of(client) is not None:
+            raise _error(errno.EISCONN)
+        link = MemoryLink(client, ("127.0.0.1", next(self._ports)), mount, self)
+        fileno = link.fileno
+
+        def drop(_: object) -> None:
+            if self.by_fileno.get(fileno) is link:
+                del self.by_fileno[fileno]
+            link.shut_down()
+
+        link.client = weakref.ref(client, drop)
+        self.by_fileno[fileno] = link
+        with mount.lock:
+            mount.live.add(link)
+        return True
+
+    def _mount_at(self, address: Any) -> Mount | None:
+        if not isinstance(address, tuple):
+            return None
+        host, port = address[:2]
+        mount = next(
+            (mount for mount in self._mounts() if mount.port == port and mount.tls is None), None
+        )
+        is_here = mount is not None and mount.is_listening and host in (mount.host, *_LOCAL)
+        return mount if is_here else None
+
+    def of(self, client: socket.socket) -> MemoryLink | None:
+        """Return the connection of a client's socket, or None if it is not connected to a fake."""
+        link = self.by_fileno.get(client.fileno())
+        return link if link is not None and link.client() is client else None
+
+    def at(self, fileobj: Any) -> MemoryLink | None:
+        """Return the connection of a socket or of its descriptor, as selectors take them, or None."""
+        link = self.by_fileno.get(fileno_of(fileobj))
+        return link if link is not None and link.client() is not None else None
+
+    def closed(self, link: MemoryLink) -> None:
+        """Called after a client has closed its socket."""
+        self.by_fileno.pop(link.fileno, None)
+        link.hang_up()
+
+    def sweep(self) -> None:
+        """Close the connections that have ended while no thread handled their requests."""
+        while self.ended:
+            self.ended.popleft().serve()
+
+    def close(self) -> None:
+        """End all connections, after the exploration."""
+        for link in [*self.by_fileno.values()]:
+            link.shut_down()
+        self.by_fileno.clear()
+        self.sweep()
+
+    def step_back(self) -> MemoryLink | None:
+        """Called before this thread waits: if it is a thread aside, let its event loop go on."""
+        link = self.aside.get(threading.get_ident())
+        if link is not None:
+            link.step_back()
+        return link
+
+
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+def fileno_of(fileobj: Any) -> int:
+    """Return the descriptor of an object that selectors take."""
+    return int(fileobj if isinstance(fileobj, int) else fileobj.fileno())

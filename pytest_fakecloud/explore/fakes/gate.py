@@ -1,0 +1,34 @@
+"""Waiting in real time, while the locks of the process are replaced."""
+
+from __future__ import annotations
+
+import _thread
+
+from ..values.limits import CHECK
+
+
+class Gate:
+    """A binary semaphore that works even while the locks of ``threading`` are replaced.
+
+    The replacement locks use it themselves to let other strands run while they wait.
+    """
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = _thread.allocate_lock()
+        self._lock.acquire()
+
+    def release(self) -> None:
+        try:  # noqa: SIM105 - called at every turn
+            self._lock.release()
+        except RuntimeError:
+            pass
+
+    def acquire(self, timeout: float = -1) -> bool:
+        """Wait for ``release()``; return False after ``timeout`` wall-clock seconds."""
+        return self._lock.acquire(True, timeout)
+
+
+def pause() -> None:
+    Gate().acquire(CHECK)

@@ -1,0 +1,94 @@
+"""The search for a failing schedule of one program: with its inputs, if any are drawn."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
+
+from ..core.errors import ContractError
+from ..core.timers import monotonic
+from .search.explorer import Explorer
+from .search.lookahead import Lookahead
+from .search.player import Player
+from .search.shrinking import smallest
+from .search.store import Store
+from .search.tally import SearchBudget
+from .undisturbed import check_repeats, check_undisturbed, own_errors
+from .values.schedule import Schedule
+from .values.trial import Plan, Trial
+
+MakeLookahead: TypeAlias = Callable[[Player, Trial], Lookahead]
+"""Makes what plays the trials of a search ahead of time, if anything does."""
+
+
+class Search(NamedTuple):
+    """A search that has ended: its player, and the trials that it found."""
+
+    player: Player
+    undisturbed: Trial
+    failing: Trial | None = None
+    """The trial of the smallest schedule found that breaks the promise, if any."""
+
+
+def find_failure(
+    player: Player, budget: SearchBudget, seed: int | str, cache: Any, make_lookahead: MakeLookahead
+) -> Search:
+    """Search for a schedule that breaks the promise, and shrink it.
+
+    ``cache`` is that of pytest, for the schedule that failed last time; None if the search does not
+    use it.
+    """
+    __tracebackhide__ = True
+    undisturbed = player.play(Plan.first())
+    if player.subject.inputs:
+        if undisturbed.broken is not None and not own_errors(undisturbed):
+            # Smaller inputs may break the promise, too.
+            return Search(player, undisturbed, undisturbed)
+        if not (undisturbed.calls or undisturbed.errors):
+            return Search(player, undisturbed)  # These inputs lead to no call; others may.
+    check_undisturbed(player, undisturbed)
+    check_repeats(player, undisturbed, "the second time")
+    _check_can_fail(player, undisturbed)
+    store = Store.of(player.subject, cache)
+    with contextlib.closing(make_lookahead(player, undisturbed)) as lookahead:
+        began = monotonic()
+        explorer = Explorer(player, lookahead, undisturbed, budget, seed)
+        failing = _stored_failure(player, store) or explorer.search()
+        if failing is not None:
+            failing = smallest(player, failing, undisturbed)
+            if "stuck" not in failing.flags:
+                store.save(failing.schedule)
+        player.tally.seconds = monotonic() - began
+    if failing is None and player.tally.anomalies and not player.judge.has_promise:
+        # Trials that only show one of the patterns that are reported last have counted as held.
+        player = player.judged_by(replace(player.judge, counts_last=True))
+        shown_anomaly = next(iter(player.tally.anomalies.values()))
+        failing = smallest(player, player.play(Plan(shown_anomaly.schedule)), undisturbed)
+    if failing is None:
+        check_repeats(player, undisturbed, "after the search")
+    return Search(player, undisturbed, failing)
+
+
+def _check_can_fail(player: Player, undisturbed: Trial) -> None:
+    """Raise ``ContractError`` if nothing is promised, and the code accesses no data."""
+    uses_other_services = any(line.call and line.call.service != "kv" for line in undisturbed.lines)
+    if not (player.judge.has_promise or undisturbed.effects.accesses or uses_other_services):
+        raise ContractError(
+            "nothing can fail: there is no check=, the code asserts nothing, and it reads and writes "
+            "no data of a fake. Pass check=, a function that asserts what must hold after a trial"
+        )
+
+
+def _stored_failure(player: Player, store: Store) -> Trial | None:
+    """Return the trial of the schedule that failed last time, and forget it if it does not fail now."""
+    schedule = store.load()
+    if not schedule:
+        return None
+    player.tally.count("drawn")
+    trial = player.play(Plan(schedule))
+    if trial.broken is not None and len(trial.fired) == len(schedule):
+        return trial
+    store.save(Schedule())
+    return None

@@ -1,0 +1,1 @@
+"""Judging a trial: the checks of the promise, and the patterns of anomalies."""

@@ -1,0 +1,350 @@
+"""What patterns of anomalies look at: the accesses of a trial beside those of the undisturbed trial."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+from ...core.touches import Touch
+from ...kv.table import kinds
+from ..values.accesses import MESSAGES, Access
+from ..values.disturbances import DELAYS, PAUSES, Disturbance, with_role
+from ..values.names import actor_of
+from ..values.trial import Trial
+from .serial import Serial
+
+_SENDS = MESSAGES | {"upsert", "upsert-data"}
+"""Routes of other services by which a client stores or sends something that stays."""
+OF_CONSUMERS = frozenset({"consume", "commit", "delete-consumer"})
+"""Routes by which a consumer says where it is."""
+LOSSES = with_role("loss")
+"""Kinds of disturbances that can keep a client from having an effect."""
+_LOSSES_OF_ALL = with_role("loss of all")
+"""Those that can keep all clients from their effects."""
+PAUSES_OF_ALL = PAUSES - DELAYS
+"""Kinds of disturbances that pause all clients, and so change no order."""
+_WORD = re.compile(r"[A-Za-z_-]{1,14}")
+"""The name of a field or member that a program contains, unlike an ID."""
+
+
+class Evidence:
+    """What patterns look at: the accesses of a trial, and those of the trial without disturbances."""
+
+    def __init__(
+        self,
+        trial: Trial,
+        undisturbed: Evidence | None,
+        workers: frozenset[str],
+        serial: Serial | None,
+    ) -> None:
+        self.trial = trial
+        self.undisturbed = self if undisturbed is None else undisturbed
+        """The evidence of the trial without disturbances, which what is compared with it shares."""
+        self.undisturbed_trial = self.undisturbed.trial
+        self.workers = workers
+        """The names of the clients that start again when they fail."""
+        self.serial = serial
+        """The trials in which each client runs in one piece; None if there are none."""
+        self.commands = [access for access in trial.effects.accesses if access.call is None]
+        self.places: dict[Touch, list[int]] = {}
+        """The indexes of the commands that access each key, in order."""
+        shared: set[Touch] = set()
+        for at, command in enumerate(self.commands):
+            for key in command.keys:
+                places = self.places.setdefault(key, [])
+                if places and self.commands[places[-1]].client != command.client:
+                    shared.add(key)
+                places.append(at)
+        indexed = enumerate(self.commands)
+        self.shared = [
+            (at, command) for at, command in indexed if not shared.isdisjoint(command.keys)
+        ]
+        """The commands on keys that several clients access, with their indexes."""
+        self.reading = {command.unit for command in self.commands if not command.is_write}
+        """The units of the commands that only read."""
+
+    def of_key(self, key: Touch, after: int) -> Iterator[Access]:
+        """Yield the commands that access a key, after an index of ``commands``."""
+        return (self.commands[at] for at in self.places.get(key, ()) if at > after)
+
+    def is_blind(self, write: Access) -> bool:
+        """Return whether a write has no condition, and its script does not read."""
+        is_conditional = write.name in kinds.IF_NEW | kinds.IF_EQUAL
+        is_guarded = is_conditional or bool(write.options & kinds.CONDITIONS)
+        return not is_guarded and write.unit not in self.reading
+
+    @cached_property
+    def takeovers(self) -> list[tuple[Access, Access, Touch, int]]:
+        """Each client's lock, the next holder's, their key, and the index of the latter."""
+        takeovers = []
+        for at, acquisition in self.shared:
+            key = acquisition.keys[0]
+            for place in self.places[key] if acquisition.acquires else ():
+                other = self.commands[place]
+                if place <= at or not other.is_write:
+                    continue
+                if other.client == acquisition.client or other.acquires:
+                    if other.client != acquisition.client:
+                        takeovers.append((acquisition, other, key, place))
+                    break
+        return takeovers
+
+    @cached_property
+    def loss(self) -> Disturbance | None:
+        """The only disturbance that can have kept a client from an effect; others paused a worker."""
+        losses = [disturbance for disturbance in self.trial.fired if disturbance.kind in LOSSES]
+        if len(losses) != 1:
+            return None
+        pauses = (
+            disturbance
+            for disturbance in self.trial.fired
+            if disturbance.kind not in LOSSES | {"numbers"}
+        )
+        strand = losses[0].strand if actor_of(losses[0].strand) in self.workers else ""
+        is_alone = all(
+            disturbance.kind in PAUSES_OF_ALL and disturbance.strand == strand
+            for disturbance in pauses
+        )
+        return losses[0] if is_alone else None
+
+    @cached_property
+    def disturbed(self) -> str:
+        """The client or delivery that the loss hit."""
+        return "" if self.loss is None else actor_of(self.loss.strand)
+
+    @cached_property
+    def has_gone_on(self) -> bool:
+        """Whether the disturbed worker or delivery ended its work later, and will not start again."""
+        if self.disturbed not in self.workers:
+            return any(
+                actor_of(delivery) == self.disturbed for delivery in self.trial.effects.acknowledged
+            )
+        starts = [access.client for access in self.own_accesses]
+        is_dead = self.loss is not None and self.loss.kind == "crash" and self.loss.strand
+        return bool(starts) and starts[-1] not in self.trial.errors and starts[-1] != is_dead
+
+    @cached_property
+    def own_accesses(self) -> list[Access]:
+        """The accesses of the disturbed client and of its restarts."""
+        return [access for access in self.trial.effects.accesses if access.actor == self.disturbed]
+
+    @cached_property
+    def changes(self) -> Counter[object]:
+        """How often something of each shape, and of each text, was changed."""
+        changes = [
+            access
+            for access in self.trial.effects.accesses
+            if access.changes and (access.deletes_vectors or not access.is_vector_deletion)
+        ]
+        return Counter(aspect for change in changes for aspect in (change.shape, change.text))
+
+    @cached_property
+    def effects(self) -> Counter[object]:
+        return Counter(effect for effect, _ in effects_of(self.trial))
+
+    @cached_property
+    def lost_effects(self) -> Sequence[Access]:
+        """Those lasting effects of the disturbed client that it has without the disturbance, but that
+        neither it nor anybody else had here; none if it did something else instead.
+
+        An effect is not lost if a later attempt decided against it, because of what somebody else
+        wrote, or waits for a lease to expire.
+        """
+        if (
+            self.loss is None
+            or self.lacks_work
+            or any(
+                access.changes
+                and access.shape not in self.undisturbed.changes
+                and access.name not in OF_CONSUMERS
+                for access in self.own_accesses
+            )
+        ):
+            return ()
+        roots = {
+            access.actor for access in self.trial.effects.accesses if access.made_by.is_delivery
+        }
+        if not roots <= set(map(actor_of, self.trial.effects.acknowledged)):
+            return ()  # A dead letter waits for a person.
+        later = [
+            access
+            for access in self.own_accesses
+            if access.client != self.loss.strand and access.call is None
+        ]
+        if any(
+            access.has_condition
+            and not access.changes
+            and self.trial.effects.remaining.get(access.keys[0]) is False
+            for access in later
+        ):
+            return ()
+        commands_of_others = (
+            command for command in self.commands if command.actor != self.disturbed
+        )
+        others = {key for command in commands_of_others if command.changes for key in command.keys}
+        return [
+            effect
+            for effect in self._missing()
+            if effect.actor == self.disturbed
+            and not any(
+                effect.keys[0] in others and effect.keys[0] in other.keys and effect.meets(other)
+                for other in later
+            )
+            and not self._is_superseded(effect)
+        ]
+
+    def _missing(self) -> Sequence[Access]:
+        """Return the lasting effects without the disturbance that nobody had here."""
+        # A command that sets the value that its key has already counts as done.
+        effective = (
+            access
+            for access in self.trial.effects.accesses
+            if access.changes or (access.name in kinds.REPEATABLE and not access.has_condition)
+        )
+        counts = Counter(aspect for access in effective for aspect in (access.shape, access.text))
+        usual_counts = self.undisturbed.changes
+        rarer = (
+            access
+            for access in self.undisturbed_trial.effects.accesses
+            if counts[access.shape] < usual_counts[access.shape]
+        )
+        return [
+            access
+            for access in rarer
+            if lasts(access, self.undisturbed_trial)
+            and counts[access.text] < usual_counts[access.text]
+        ]
+
+    def _is_superseded(self, effect: Access) -> bool:
+        """Return whether without the disturbance, too, nothing remains of an effect."""
+        later = self.undisturbed_trial.effects.accesses[
+            self.undisturbed_trial.effects.accesses.index(effect) + 1 :
+        ]
+        same = (
+            access for access in later if (access.name, access.keys) == (effect.name, effect.keys)
+        )
+        return effect.name in kinds.LOSES_UPDATES and any(
+            {*access.fields} >= {*effect.fields} for access in same
+        )
+
+    @cached_property
+    def lacks_work(self) -> bool:
+        """Whether others could not write data that the disturbed client reads or takes without the
+        disturbance, such as a record or an element: an effect of what does not exist is not lost.
+        """
+        if self.loss is None or self.loss.kind not in _LOSSES_OF_ALL:
+            return False
+        own = [
+            access
+            for access in self.undisturbed_trial.effects.accesses
+            if access.actor == self.disturbed
+        ]
+        sources = {key for access in own for key in access.keys}
+        missing = _writes_by_root(self.undisturbed_trial) - _writes_by_root(self.trial)
+        writes = (key._replace(writes=True) for root, key in missing if root != self.disturbed)
+        return any(write.conflicts(source) for write in writes for source in sources)
+
+    def counts_attempts(self, access: Access) -> bool:
+        """Return whether a command counts one more as the first write of every attempt of its client,
+        besides other counters and what takes work: it counts the attempts.
+        """
+        if not _counts_one(access):
+            return False
+        first: dict[str, Access] = {}
+        root, counted = access.actor, (access.name, access.keys, access.fields)
+        for other in self.trial.effects.accesses:
+            takes_work = other.name in OF_CONSUMERS | kinds.CONSUMES | kinds.MOVES
+            if other.changes and not takes_work and other.actor == root:
+                is_same = (other.name, other.keys, other.fields) == counted
+                if is_same or not _counts_one(other):
+                    first.setdefault(other.client, other)
+        return all((write.name, write.keys, write.fields) == counted for write in first.values())
+
+    @property
+    def left_keys(self) -> list[Touch]:
+        """The keys that the disturbed client left, and that are gone without the disturbance."""
+        return [
+            access.keys[-1]
+            for access in self.own_accesses
+            if access.changes
+            and self.trial.effects.remaining.get(access.keys[-1])
+            and access.keys[-1] not in self.undisturbed_trial.effects.remaining
+        ]
+
+
+def _counts_one(access: Access) -> bool:
+    """Return whether a command adds one to a counter."""
+    is_number = access.name == "INCR" or access.bound.named("increment") == ("1",)
+    return access.call is None and is_number and access.is_relative
+
+
+def lasts(access: Access, trial: Trial) -> bool:
+    """Return whether an effect remains at the end of a trial: something sent, or a key without TTL."""
+    if access.call is not None:
+        return access.changes and access.name in _SENDS
+    return access.changes and any(trial.effects.remaining.get(key, False) for key in access.keys)
+
+
+def _writes_by_root(trial: Trial) -> Counter[tuple[str, Touch]]:
+    """Count the changes of each key or other subject by each client, worker or delivery."""
+    return Counter(
+        (access.actor, key)
+        for access in trial.effects.accesses
+        if access.changes
+        for key in access.keys
+    )
+
+
+def effects_of(trial: Trial) -> Iterator[tuple[object, Access]]:
+    """Yield the relative writes to keys that stay, and the keys, fields and members that are new.
+
+    A second attempt may store the same data under another name, such as a random ID.
+    """
+    names: set[object] = set()
+    for at, access in enumerate(trial.effects.accesses):
+        if (
+            access.call is not None
+            or not access.changes
+            or not trial.effects.remaining.get(access.keys[0])
+        ):
+            continue
+        is_replaced = any(
+            other.changes
+            and other.name in kinds.LOSES_UPDATES
+            and access.keys[0] in other.keys
+            and access.meets(other)
+            for other in (trial.effects.accesses[at + 1 :] if access.is_relative else ())
+            if other.call is None
+        )
+        if access.is_relative and not is_replaced and not is_id(access, trial.effects.accesses, at):
+            yield access.text, access
+        for created in (
+            access.creates if access.name in kinds.CREATES and not access.has_condition else ()
+        ):
+            if (access.subject, created) not in names:
+                names.add((access.subject, created))
+                # A field or member with a plain name is another effect than one with another name.
+                is_named = access.name in kinds.FIELDS and _WORD.fullmatch(created)
+                yield (access.shape, created) if is_named else access.shape, access
+
+
+def is_id(access: Access, accesses: Sequence[Access], at: int) -> bool:
+    """Return whether a counter gives out numbers, one of which the client's next accesses contain, or
+    is the version of a hash, which each write of the hash increases.
+    """
+    if access.name == "HINCRBY":
+        beside = [
+            neighbour
+            for neighbour in accesses[max(0, at - 1) : at + 2]
+            if neighbour.keys == access.keys
+        ]
+        return access.words[-1] == "1" and any(neighbour.name == "HSET" for neighbour in beside)
+    counter: Any = (access.before[0] or b"0") if access.name == "INCR" else None
+    if not isinstance(counter, bytes) or not re.fullmatch(rb"-?\d+", counter):
+        return False
+    number = re.compile(rf"\b{int(counter) + 1}\b")
+    later = (other for other in accesses[at + 1 :] if other.client == access.client)
+    return any(number.search(other.content) for other in later if other.keys != access.keys)

@@ -1,1 +1,0 @@
-"""What ``explore()`` replaces in the process of the explored code."""

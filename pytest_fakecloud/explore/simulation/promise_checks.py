@@ -1,0 +1,46 @@
+"""The promises that must hold after every step of a trial."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...core.errors import breaks_a_check
+from ..fakes.fakes import Fakes
+from ..values.schedule import Schedule, add_schedule
+from .current_thread import CurrentThread
+from .log import TrialLog
+from .operations import Operations
+from .script import Script
+from .turns import Turns
+
+
+@dataclass(eq=False)
+class PromiseChecks:
+    """Checks the promises after a step, while no strand runs."""
+
+    _fakes: Fakes
+    _script: Script
+    _turns: Turns
+    _current_thread: CurrentThread
+    _log: TrialLog
+    _operations: Operations
+
+    def check(self) -> None:
+        """Call each promise, and record the error of one that is broken."""
+        if not self._script.subject.promises.at_step or self._log.broken is not None:
+            return
+        # The clients of a promise have the old tokens, as those of the code do.
+        with self._current_thread.checking_promise(), self._fakes.disturbances.old_tokens():
+            for promise in self._script.subject.promises.at_step:
+                try:
+                    promise(self._operations.history)
+                except BaseException as error:
+                    # Without a disturbance, an error of the promise is a mistake of the test.
+                    is_broken = bool(self._log.fired) and breaks_a_check(error)
+                    if isinstance(error, AssertionError) or is_broken:
+                        self._log.breaks(error)
+                        self._log.add_line("the promise", "breaks here").breaks = True
+                        return
+                    add_schedule(error, "during", Schedule(self._log.fired))
+                    # End the trial here, because the explored code could catch the exception.
+                    self._turns.fail(error)

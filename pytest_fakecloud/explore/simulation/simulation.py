@@ -1,0 +1,201 @@
+"""One trial of explored code under one schedule: its parts, and the start and the end of its strands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...core.errors import broken_promise, ends_the_test
+from ..subject.programs import check_has_run
+from ..values.disturbances import CLOCK
+from ..values.trial import (
+    NO_EFFECTS,
+    CloudState,
+    Effects,
+    Plan,
+    Redundant,
+    StrandRecord,
+    Trial,
+    Verdict,
+    Wording,
+)
+from .calls import Calls
+from .clock import TrialClock
+from .current_thread import CurrentThread
+from .decisions import Decisions
+from .deliveries import DeliveryStrands
+from .faults import Faults
+from .known_times import KnownTimes
+from .log import TrialLog
+from .loops import Loops
+from .operations import Operations
+from .outsiders import OutsideCalls
+from .pauses import Pauses
+from .promise_checks import PromiseChecks
+from .scheduler import Scheduler
+from .script import Script, Subject
+from .sleepers import Sleepers
+from .stacks import Sources, describe_places, distinct_places
+from .strand import Strand
+from .strand_waits import StrandWaits
+from .strands import Strands
+from .turns import MOST_CRASHES, Turns
+from .workers import MOST_STARTS, Workers
+
+
+class Simulation:
+    """Runs clients, workers, deliveries and the clock under one schedule, one strand at a time.
+
+    It makes all parts. Each gets the parts that it calls, and calls none that is made after it; only
+    the ``Turns`` call back here, and ask the ``Scheduler``. What is replaced in the process, and the
+    interceptors of the fakes, call the public parts.
+    """
+
+    def __init__(self, subject: Subject, plan: Plan) -> None:
+        self.script = script = Script(subject, plan)
+        self._fakes = fakes = subject.world
+        self.strands = strands = Strands(subject.programs)
+        self.turns = turns = Turns(subject.world.threads, strands)
+        self.current_thread = current = CurrentThread(turns, strands)
+        self.log = log = TrialLog(fakes, script, current)
+        self.sources = sources = Sources(stacks=plan.stacks)
+        self.known_times = times = KnownTimes(fakes)
+        self.operations = operations = Operations(fakes, script, turns, current, log)
+        self.history = operations.history
+        self.outside_calls = outside = OutsideCalls(script, strands, turns, current, log)
+        self._sleepers = sleepers = Sleepers(strands, turns)
+        self._pauses = pauses = Pauses(fakes, script, strands, log, times)
+        self.clock = clock = TrialClock(fakes, script, strands, log, times, sleepers, pauses)
+        self._decisions = decisions = Decisions(fakes, script, strands, log, clock)
+        self.waits = waits = StrandWaits(
+            fakes, script, strands, turns, current, log, sleepers, clock
+        )
+        self.calls = Calls(
+            fakes, script, strands, turns, current, log, times, sources, outside, pauses, decisions,
+            waits, Faults(fakes, log),
+        )  # fmt: skip
+        self.deliveries = deliveries = DeliveryStrands(fakes, script, strands, current, log)
+        self.loops = Loops(fakes, strands, turns, current, log)
+        self._workers = workers = Workers(fakes, strands, log)
+        checks = PromiseChecks(fakes, script, turns, current, log, operations)
+        self.scheduler = Scheduler(
+            fakes, script, strands, turns, log, sleepers, outside, checks, pauses, clock, decisions,
+            deliveries, workers,
+        )  # fmt: skip
+
+    def play(self) -> None:
+        """Run all strands to their end, and check the promises that apply to every step."""
+        try:
+            self._pauses.delay_starts()
+            self.turns.run(self)
+        except Redundant:
+            self.log.flags.add("redundant")
+        finally:
+            self._sleepers.end()
+            self._cut(lambda strand: strand.crashed or strand.host.crashed or strand.root.crashed)
+        self._fakes.disturbances.end()
+        self._fakes.deliveries.resume_schedules()
+        if "redundant" not in self.log.flags:
+            self._end()
+        self.calls.note_changes()
+
+    def _end(self) -> None:
+        """Complete the steps and the history of a trial that has run to its end."""
+        log = self.log
+        if self.script.has_steps and log.broken is None:
+            self._decisions.end_step((CLOCK,))
+        if self.script.moves_time and log.broken is None:
+            self.clock.foresee()
+        self.operations.sort_outcomes()
+        for strand in self.strands:
+            if strand.error is not None:
+                log.breaks(broken_promise(strand.error))
+
+    def _cut(self, concerned: Callable[[Strand], bool]) -> None:
+        """Close the connections of strands that have ended, as if their clients had died."""
+        connections = self._fakes.connections
+        for link in [*connections.by_fileno.values()]:
+            owner = self.strands.owners.get(link.port)
+            if owner is not None and concerned(owner):
+                link.end()
+        connections.sweep()
+
+    def frozen(self, effects: Effects = NO_EFFECTS, state: CloudState | None = None) -> Trial:
+        """Return the trial that has ended, with its effects on the fakes and the data that it left."""
+        log, plan, strategy = self.log, self.script.plan, self.script.strategy
+        if plan.stacks:
+            sources = distinct_places([line.lines for line in log.lines])
+            for line, source in zip(log.lines, sources, strict=True):
+                line.source = source
+        if log.has_overlap():
+            log.flags.add("overlap")
+        results = {name: repr(result) for name, result in self.history.results.items()}
+        begun = {strand.title for strand in self.strands if strand.has_run_code}
+        errors = {s.title: s.error for s in self.strands if s.error is not None}
+        names = dict.fromkeys((*log.calls, *sorted(begun), *errors))
+        is_cut = "cut" in log.flags
+        return Trial(
+            log.schedule,
+            # A trial that repeats a known order has no result.
+            Verdict() if "redundant" in log.flags else Verdict(log.broken),
+            log.start_us,
+            tuple(log.fired),
+            tuple(log.lines),
+            tuple(log.steps),
+            tuple(log.points),
+            {
+                name: StrandRecord(log.calls[name], results.get(name), errors.get(name))
+                for name in names
+            },
+            log.handlers,
+            effects,
+            state,
+            notes=tuple(log.notes),
+            wording=Wording(self._fakes.deliveries.names(), log.silent_calls, log.idle_restarts),
+            flags=frozenset(log.flags),
+            lesson=None if strategy is None else strategy.lesson(log.steps, is_cut=is_cut),
+        )
+
+    # -- the start and the end of a strand
+
+    def perform(self, strand: Strand) -> object:
+        """Run a strand's code, and return what it returns or, for a coroutine, awaits."""
+        result = self.script.subject.world.awaited(strand.body())
+        if strand.role != "delivery":
+            check_has_run(result, strand.title)
+        return result
+
+    def begins(self, strand: Strand) -> None:
+        """Record the start of a strand; for a client, also the start of an operation."""
+        strand.has_run_code = True
+        if strand.role == "client":
+            self.operations.begin_client(strand)
+
+    def lost(self, strand: Strand) -> None:
+        """Note a thread of the code that has ended before its function began."""
+        note = f"not explored: the thread {strand.title}, which ended before its code began"
+        self.log.note(note)
+
+    def ended(self, strand: Strand) -> None:
+        """Store the result of a strand; report a failed delivery; restart a worker that failed."""
+        error = strand.error
+        if (outcome := ends_the_test(error)) is not None:
+            raise outcome
+        if strand.crashed:
+            strand.root.crashed = True
+            self._cut(lambda owner: owner.root is strand.root)
+        self.operations.store(strand)
+        if strand.due is not None:
+            self.deliveries.report(strand.name, strand.due)
+        if strand.crashed or (error is not None and broken_promise(error) is None):
+            self._workers.leave_groups(strand)
+            if strand.role == "worker" and strand.work.starts < MOST_STARTS:
+                self._workers.start_again(strand, failed=True)
+
+    def abandons(self, strand: Strand) -> None:
+        """Note that a crashed strand goes on, and end the tasks of its event loop."""
+        note = f"{describe_places([strand])} caught its crash {MOST_CRASHES} times"
+        self.log.note(f"{note}: its thread was abandoned. Do not catch BaseException")
+        for task in self.strands:
+            if task.role == "task" and task.host is strand:
+                task.end()
+                task.crashed = True

@@ -1,0 +1,116 @@
+"""What must hold of the trial without disturbances: it keeps the promise, and repeats."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable
+
+from ..core.errors import ContractError, broken_promise, shown
+from .result.exploration import BrokenPromiseError
+from .result.story import line_text, lookups_of_trial, reason
+from .search.player import Player
+from .subject.clients import text_of_inputs
+from .values.schedule import UNDISTURBED
+from .values.trial import Line, Plan, Trial
+
+_OF_ANOTHER_LOOP = re.compile("Event loop is closed|different (?:event )?loop")
+"""asyncio's errors for a connection or a lock that another event loop has used."""
+
+
+def own_errors(trial: Trial) -> list[tuple[str, BaseException]]:
+    """Return the exceptions of the code, by client, which are no failed assertions."""
+    return [(name, error) for name, error in trial.errors.items() if broken_promise(error) is None]
+
+
+def check_undisturbed(player: Player, trial: Trial) -> None:
+    """Raise an error of the undisturbed trial: of the code, of its promise, or that it makes no call."""
+    __tracebackhide__ = True
+    inputs = player.subject.inputs
+    for name, error in own_errors(trial):
+        # Raise the code's own error first, because it explains more than the broken promise.
+        error.add_note(
+            f"raised by {name} in the undisturbed trial, to which no disturbance was applied: "
+            f"{_advice(error)}"
+        )
+        if inputs:
+            error.add_note(f"inputs: {text_of_inputs(inputs)}")
+        raise error
+    if trial.broken is not None:
+        again = trial if "stuck" in trial.flags else player.play(Plan.reported(UNDISTURBED))
+        shown_trial = again if again.broken is not None else trial
+        raise BrokenPromiseError(shown_trial, player.tally, inputs=inputs) from shown_trial.broken
+    if not trial.calls:
+        raise ContractError("the code made no call to any fake, so there is nothing to explore")
+
+
+def _advice(error: BaseException) -> str:
+    if isinstance(error, RuntimeError) and _OF_ANOTHER_LOOP.search(str(error)):
+        return "each client has an event loop of its own, so create its connections inside it"
+    return "catch it in the client if it is expected"
+
+
+def check_repeats(player: Player, first: Trial, when: str) -> None:
+    """Raise ``ContractError`` if another undisturbed trial makes other calls or gets other answers.
+
+    ``when`` completes the sentence, such as "the second time".
+    """
+    __tracebackhide__ = True
+    second = player.play(Plan(stacks=True))
+    # Without the process's time, arguments and answers contain wall-clock times.
+    has_content = player.world.process_time is not None
+    pairs = itertools.zip_longest(first.call_lines, second.call_lines)
+    for number, (line, other) in enumerate(pairs, 1):
+        if not (line and other and _content(line, has_content) == _content(other, has_content)):
+            was = f"was '{_call_text(line, first)}'" if line else "did not exist"
+            now = f"'{_call_text(other, second)}'" if other else "there was none"
+            if line and other and was == f"was {now}":
+                now = f"the same except for {_difference(line, other)},"
+            difference = (
+                f"call {number} {was}, and {'was ' if other and not line else ''}{now} {when}"
+            )
+            raise _remembers(difference, dict.fromkeys((*first.notes, *second.notes)))
+    if first.broken is None and second.broken is not None:
+        raise _remembers(f"the promise held, and was broken {when} ({reason(second.broken)})", {})
+
+
+def _remembers(difference: str, notes: Iterable[str]) -> ContractError:
+    text = (
+        f"two trials in which no disturbance was applied differ: {difference}. The code remembers an "
+        "earlier trial, for example in a cache, a counter or a client that it keeps, or depends on "
+        "something outside the fakes: create it within the explored functions, or reset it in setup="
+    )
+    return ContractError("; ".join([text, *notes]))
+
+
+def _content(line: Line, has_content: bool) -> tuple[object, ...]:
+    call = line.call
+    assert call is not None
+    key = line.strand, call.fake, call.route
+    if not has_content:
+        return key
+    # Compare bytes, because a body that the journal has cut refuses comparisons.
+    sent, answer = bytes(call.request_body), bytes(call.response_body)
+    return *key, call.method, call.target, sent, call.status, call.outcome, answer
+
+
+def _difference(line: Line, other: Line) -> str:
+    """Describe the first difference of two calls whose lines in a story are alike."""
+    assert line.call is not None
+    assert other.call is not None
+    for part in ("target", "request_body", "status", "outcome", "response_body"):
+        before, after = getattr(line.call, part), getattr(other.call, part)
+        if isinstance(before, bytes):
+            before, after = bytes(before), bytes(after)
+            pairs = enumerate(zip(before, after, strict=False))
+            at = next((at for at, (one_byte, other_byte) in pairs if one_byte != other_byte), 0)
+            before, after = before[max(0, at - 20) : at + 60], after[max(0, at - 20) : at + 60]
+        if before != after:
+            return (
+                f"its {part.replace('_', ' ')}, which had {shown(before)} and then {shown(after)}"
+            )
+    return "its route"
+
+
+def _call_text(line: Line, trial: Trial) -> str:
+    return f"{line.strand}: {line_text(line, lookups_of_trial(trial))}"

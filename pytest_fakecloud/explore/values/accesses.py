@@ -1,0 +1,205 @@
+"""What a trial does to the data of the fakes: its commands and calls."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from ...core.calls import Call
+from ...core.touches import Touch
+from ...kv.report.wording import command_text
+from ...kv.table import kinds
+from ...kv.table.synopsis import BoundLine
+from ...queue.rest.app import PUBLISHING
+from ...reporting.lookups import Lookups
+from ...reporting.values import parsed
+from ...reporting.wording import summarise
+from .names import StrandName
+
+MESSAGES = frozenset({*PUBLISHING, "produce"})
+"""Routes of other services by which a client sends a message."""
+_SETS_VALUES = kinds.CREATES & kinds.LOSES_UPDATES
+NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_VARIABLE = re.compile(r"[0-9a-f]{8}[0-9a-f-]*|\d+")
+"""Numbers and IDs, which can differ between two trials of the same code."""
+
+
+@dataclass(eq=False)
+class Access:
+    """A command that a key-value engine ran, or a call of another service.
+
+    ``unit`` identifies the script or the single command, which nobody interrupts. ``keys`` are the
+    keys of a command, or the subjects of a call, as reads. ``before`` are the values of a command's
+    keys before it ran. The ``words`` of a call are its route and path.
+    """
+
+    client: str
+    unit: object
+    words: tuple[str, ...]
+    keys: tuple[Touch, ...]
+    before: tuple[object, ...] = ()
+    is_write: bool = True
+    call: Call | None = None
+    bound: BoundLine = field(default_factory=BoundLine)
+    """The arguments of a command with their names."""
+    at_us: int = 0
+    has_changed: bool = False
+    """Whether a command has changed the content of a key, which is known after it has run."""
+
+    def __post_init__(self) -> None:
+        self.name = self.words[0]
+        if self.is_write and self.call is None:
+            _ = self.creates  # before the command changes the value of its key
+
+    @cached_property
+    def made_by(self) -> StrandName:
+        return StrandName.of(self.client)
+
+    @cached_property
+    def actor(self) -> str:
+        """The strand that made it, without the number of its start or attempt."""
+        return str(self.made_by.first)
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.words)
+
+    @property
+    def content(self) -> str:
+        """The arguments of a command, or the body of a call."""
+        if self.call is None:
+            return " ".join(self.words[1:])
+        return self.call.request_body.decode("utf-8", "replace")
+
+    @property
+    def changes(self) -> bool:
+        """Whether it has changed data. A TTL counts only if nothing else can change."""
+        if self.call is not None:
+            return self.is_write and self.call.reached
+        has_key = self.before.count(None) < len(self.before)
+        return self.has_changed or (self.name in kinds.EXPIRIES and has_key)
+
+    @property
+    def is_vector_deletion(self) -> bool:
+        return self.name == "delete" and self.call is not None and self.call.service == "vector"
+
+    @property
+    def deletes_vectors(self) -> bool:
+        """Whether a call deletes vectors that were there."""
+        if self.call is None or not self.is_vector_deletion:
+            return False
+        answer: Any = parsed(self.call.response_body)
+        result = answer.get("result") if isinstance(answer, dict) else None
+        return isinstance(result, dict) and bool(result.get("deleted"))
+
+    @property
+    def counts(self) -> bool:
+        """Whether it sets a number that is there already: two clients may have computed the same."""
+        is_overwriting = self.name in kinds.LOSES_UPDATES and not self.options & kinds.CONDITIONS
+        values = self.bound.with_role("value") if is_overwriting and not self.changes else ()
+        return any(map(NUMBER.fullmatch, values))
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The values that it sets, if it only sets values."""
+        return self.bound.with_role("value") if self.name in _SETS_VALUES else ()
+
+    def _has(self, field: str) -> bool:
+        """Return whether the first key had a field or member before the command."""
+        old_value: Any = self.before[0]
+        if getattr(old_value, "type_name", "") == "array":
+            return field.isdecimal() and int(field) in old_value.values
+        is_known = getattr(old_value, "type_name", "") in ("hash", "set", "vectorset", "zset")
+        return is_known and field.encode() in old_value
+
+    @cached_property
+    def creates(self) -> tuple[str, ...]:
+        """The fields or members that the first key did not have, or else the key if it is new."""
+        if self.name in kinds.FIELDS:
+            return tuple(field for field in self.fields if not self._has(field))
+        return () if self.before[0] is not None else (self.keys[0].name,)
+
+    @property
+    def has_condition(self) -> bool:
+        """Whether a command only sets keys of which none exists."""
+        if self.name in kinds.FIELDS:
+            return False
+        return self.name in kinds.IF_NEW or (self.name in _SETS_VALUES and "NX" in self.options)
+
+    @property
+    def acquires(self) -> bool:
+        """Whether the command takes a lock: a key that only its first writer sets."""
+        return self.has_condition and self.changes and len(self.keys) == 1
+
+    @property
+    def commits_records(self) -> bool:
+        """Whether a call of a consumer commits records: by itself, or those that it receives. The answer
+        that shows them may be lost.
+        """
+        if self.call is None or not self.call.reached:
+            return False
+        if self.name != "consume":
+            return self.name == "commit"
+        setting = self.call.request_headers.get("Kafka-Enable-Auto-Commit", "true")
+        has_records = parsed(self.call.response_body) != []
+        return has_records and setting.strip().lower() != "false"
+
+    @property
+    def is_message(self) -> bool:
+        """Whether a call sends a message that nobody recognises as a duplicate."""
+        if self.call is None or not self.changes or self.name not in MESSAGES:
+            return False
+        return not any("deduplication" in name.lower() for name in self.call.request_headers)
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether a second run of the command or call has a second effect."""
+        return self.changes and (self.call is not None or self.name in kinds.CHANGES_AGAIN)
+
+    @property
+    def summary(self) -> str:
+        """The command or call as the story shows it."""
+        if self.call is None:
+            return command_text(self.words)
+        summary = summarise(self.call, Lookups())
+        return self.text if summary is None else summary.what
+
+    @property
+    def subject(self) -> str:
+        """The key, or the destination, group, topic, vectors or fake that a call is about."""
+        if self.call is None:
+            return self.keys[0].name
+        facts = [
+            self.call.facts.get(name) for name in ("destination", "group", "topic", "ids", "prefix")
+        ]
+        named: Any = next(filter(None, facts), self.keys[0].fake)
+        return named if isinstance(named, str) else ", ".join(map(str, named))
+
+    @cached_property
+    def shape(self) -> tuple[str, str, str]:
+        """The fake, the command or route, and what it is about, without numbers and IDs."""
+        about = self.subject if self.call is None else self.text
+        return self.keys[0].fake, self.name, _VARIABLE.sub("#", about)
+
+    def meets(self, other: Access) -> bool:
+        """Return whether two commands can access the same field or member of their common key."""
+        mine, others = self.fields, other.fields
+        return not (mine and others) or not set(mine).isdisjoint(others)
+
+    @cached_property
+    def options(self) -> frozenset[str]:
+        """The option words of a command, in upper case."""
+        return self.bound.options
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        """The fields, members or indexes that a command accesses, if its words name them."""
+        if self.name not in kinds.FIELDS:
+            return ()
+        fields = self.bound.with_role("field")
+        if self.name == "ARSET" and fields[0].isdecimal():
+            first = int(fields[0])
+            return tuple(map(str, range(first, first + len(self.bound.with_role("value")))))
+        return fields

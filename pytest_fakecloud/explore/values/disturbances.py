@@ -1,0 +1,318 @@
+"""Disturbances: the events by which a trial differs from the default, and their kinds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple, TypeAlias
+
+from ...core.errors import ContractError, shown, unknown_name
+
+Kind: TypeAlias = Literal[
+    "jump", "nearly", "past", "tick", "delay", "switch", "rebalance", "redeliver",
+    "rotate_token", "hold", "moved", "ask", "partition", "crash", "respond", "drop",
+    "lose_response", "failover", "cluster_down", "duplicate",
+    "slow", "late", "wake", "crash_after_response", "fail", "unreachable", "numbers",
+]  # fmt: skip
+"""Kinds of disturbances, of which ``KINDS`` says everything. Faults have the same names as in ``faults``
+and on the fakes.
+"""
+CLOCK = "@clock"
+"""The name of a move of the clock in lists of strands. No client can have this name."""
+RANDOM = "@random"
+"""The strand of a ``numbers`` disturbance, whose point is the number of the series."""
+DELAY = 30
+"""Length in seconds of the ``delay`` disturbances that the search tries."""
+SLOW = (4, 30)
+"""Lengths in seconds of the ``slow`` disturbances to try: below and above usual client timeouts."""
+HOLD_US = 60_000_000
+"""Microseconds for which vectors remain pending after a ``hold`` disturbance."""
+PARTITION = 60
+"""Length in seconds of the ``partition`` disturbances that the search tries."""
+TICKS = {"1ms": 1_000, "1s": 1_000_000, "9999ms": 9_999_000, "59999ms": 59_999_000}
+"""Durations in microseconds of the ``tick`` disturbances to try, keyed by the disturbance's detail."""
+WINDOWS = frozenset({"9999ms", "59999ms"})
+"""Details of ``tick`` disturbances that end just within a window of ten seconds or a minute."""
+DUE = "due"
+"""The detail of a ``delay`` that ends at the next time that the application keeps as data."""
+EDGE = "edge"
+"""The detail of a ``nearly`` disturbance that ends just before the next whole second."""
+JUMPS = 3
+"""Number of known times to which ``jump`` disturbances move the clock, from each point."""
+
+
+class Disturbance(NamedTuple):
+    """A disturbance that a schedule injects: the strand, its point, the kind, and a detail.
+
+    Point 1 of a strand is its first call, point 0 its start. A gap between two commands of a
+    pipeline is a point, too. ``detail`` is the strand that a ``switch`` runs first, the seconds of
+    a ``delay``, the count of a ``fail``, or the status of a ``respond`` if it is not 503.
+    """
+
+    strand: str
+    point: int
+    kind: Kind
+    detail: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Disturbance:
+        """Parse a disturbance's string; raise ``ContractError`` for any other string."""
+        match = _DISTURBANCE.fullmatch(text)
+        if match is None:
+            raise ContractError(
+                f"{shown(text)} is not a disturbance of a schedule: write a client, the number of one "
+                "of its calls, and the kind of disturbance, such as 'pay.2 lose_response'"
+            )
+        kind, detail = match["kind"], match["detail"] or ""
+        if kind not in KINDS:
+            raise ContractError(unknown_name("kind of disturbance", kind, KINDS))
+        pattern, problem, example = KINDS[kind].detail
+        if not re.fullmatch(pattern, detail):
+            raise ContractError(f"{shown(text)} {problem}: write e.g. '{example.format(kind)}'")
+        return cls(match["strand"], int(match["point"]), kind, detail)
+
+    def __str__(self) -> str:
+        return f"{self.strand}.{self.point} {self.kind}{f' {self.detail}' * bool(self.detail)}"
+
+    @property
+    def point_id(self) -> tuple[str, int]:
+        """The strand and the number of the point, as ``Point.id``."""
+        return self.strand, self.point
+
+    @property
+    def ends_call(self) -> bool:
+        """Whether the disturbance determines the outcome of its call; a call can have one of these."""
+        return self.point > 0 and self.kind in ENDS
+
+    @property
+    def order(self) -> int:
+        return _ORDER[self.kind]
+
+    def simpler(self) -> Iterator[Disturbance]:
+        """Yield disturbances that are easier to explain and have the same effect, or a smaller one."""
+        return KINDS[self.kind].simpler(self)
+
+
+_DISTURBANCE = re.compile(
+    r"(?P<strand>[^\s,]+)\.(?P<point>\d+) (?P<kind>\w+)(?: (?P<detail>[^\s,]+))?"
+)
+
+# -- what a disturbance is reduced to --------------------------------------------------------------
+
+
+def _not_simpler(disturbance: Disturbance) -> Iterator[Disturbance]:
+    return iter(())
+
+
+def _next_known_time(disturbance: Disturbance) -> Iterator[Disturbance]:
+    if disturbance.kind != "jump" and disturbance.detail != EDGE:
+        yield disturbance._replace(kind="jump")
+    if disturbance.detail:
+        yield disturbance._replace(detail="")
+
+
+def _delay_of_next_call(disturbance: Disturbance) -> Iterator[Disturbance]:
+    yield disturbance._replace(point=disturbance.point + 1, kind="delay")
+
+
+def _switch_at_next_call(disturbance: Disturbance) -> Iterator[Disturbance]:
+    yield disturbance._replace(point=disturbance.point + 1, kind="switch")
+
+
+def _fewer_attempts(disturbance: Disturbance) -> Iterator[Disturbance]:
+    if disturbance.detail not in ("", "1"):
+        yield disturbance._replace(detail=str(int(disturbance.detail) - 1))
+
+
+# -- the table of kinds ----------------------------------------------------------------------------
+
+
+class Detail(NamedTuple):
+    """The details that a kind takes: a regular expression, an error's words, and an example."""
+
+    pattern: str
+    problem: str
+    example: str
+
+
+_NO_DETAIL = Detail("", "has a detail, which this kind of disturbance does not take", "pay.2 {}")
+_SPAN = Detail(r"\d{1,9}", "has no number of seconds", "pay.2 {} 30")
+_STRAND = Detail(".+", "does not name what runs first", "pay.2 {} refund")
+_ATTEMPTS = Detail(r"[1-9]\d{0,3}", "has no number of attempts", "delivery1.0 {} 3")
+_TIME = f"has neither a number of up to {JUMPS} nor {EDGE!r} as its time"
+_KNOWN_TIME = Detail(f"[1-{JUMPS}]|{EDGE}|", _TIME, "pay.2 {} 2")
+_SPAN_OR_DUE = Detail(
+    rf"\d{{1,9}}|{DUE}", f"has neither a number of seconds nor {DUE!r}", "pay.2 {} 30"
+)
+_STATUS = Detail(r"[45]\d\d|", "has no status of an error", "pay.2 {} 429")
+_TICK = Detail("|".join(TICKS), f"has none of the spans {', '.join(TICKS)}", "pay.2 {} 1ms")
+
+_PAUSES = "pauses for {} before its call"
+
+_Role: TypeAlias = Literal[
+    "order",  # only changes the order of steps
+    "pause",  # pauses a strand before its call
+    "delay",  # delays one strand while the others go on
+    "fault",  # determines a call's outcome; the first in the order of the table wins
+    "delivery",  # is possible at the start of a delivery
+    "loss",  # can keep a client from having an effect
+    "loss of all",  # can keep all clients from their effects
+    "repeat",  # lets code run, or a request arrive, a second time
+    "lasting",  # begins what a timer ends
+    "of fake",  # happens in a fake, so its words are a whole sentence
+]
+
+
+_Effect: TypeAlias = Literal[
+    "of its own",
+    "at the first known time",
+    "on readers of the clock",
+    "at a write",  # else like a lost request, or a single one
+    "after a write",  # else like a crash at the call before
+    "after a dependent call",  # else like a switch at the call before
+    "at the last call",  # else like a switch at the next call
+]
+
+
+class AtCalls(NamedTuple):
+    """Where a kind is possible at calls, and with which details the search tries it there."""
+
+    place: int
+    """Its place among the disturbances of a call, on which the random order of a seed depends."""
+    where: Literal["calls", "requests", "waits", "nodes", "broker", "vector_index"] = "calls"
+    """At all calls, at those without the Redis protocol or in which a strand may wait, at commands of a
+    cluster, or at the calls of a service.
+    """
+    details: tuple[str, ...] = ("",)
+
+
+class _Row(NamedTuple):
+    """What a kind of disturbance is, beside the code that applies it."""
+
+    rank: int
+    """How clear an explanation it is: 1 is the clearest, which the search tries first."""
+    roles: tuple[_Role, ...] = ()
+    words: str = ""
+    """How the story describes it; the code that applies it fills the gaps."""
+    detail: Detail = _NO_DETAIL
+    simpler: Callable[[Disturbance], Iterator[Disturbance]] = _not_simpler
+    """What a shrinking schedule replaces it by."""
+    of_delivery: str = ""
+    """How the story describes it behind the destination of a delivery."""
+    at_calls: AtCalls | None = None
+    effect: _Effect = "of its own"
+    """Where it probably has another effect than the disturbances that the search tries before it."""
+
+
+KINDS: dict[Kind, _Row] = {
+    # Before a call. The clock moves to the next known time, to a millisecond before or a second after
+    # it, or by a short span.
+    "jump": _Row(
+        7, ("pause",), _PAUSES, _KNOWN_TIME, _next_known_time, effect="at the first known time"
+    ),
+    "nearly": _Row(
+        14, ("pause",), _PAUSES, _KNOWN_TIME, _next_known_time, effect="at the first known time"
+    ),
+    "past": _Row(
+        7, ("pause",), _PAUSES, _KNOWN_TIME, _next_known_time, effect="at the first known time"
+    ),
+    "tick": _Row(16, ("pause",), _PAUSES, _TICK, effect="on readers of the clock"),
+    # One strand pauses.
+    "delay": _Row(
+        13, ("pause", "delay"), _PAUSES, _SPAN_OR_DUE,
+        at_calls=AtCalls(9, "waits", (str(DELAY),))
+    ),
+    # Another strand runs first.
+    "switch": _Row(4, ("order",), "before {} continues", _STRAND, effect="after a dependent call"),
+    # The members of a consumer group change, or its last commit is lost.
+    "rebalance": _Row(18, ("repeat", "of fake"), "{} rebalances", at_calls=AtCalls(1, "broker")),
+    "redeliver": _Row(
+        17, ("repeat", "of fake"), "the last commit of {} is lost",
+        at_calls=AtCalls(2, "broker")
+    ),
+    # The token of a fake changes, and the code learns it later; changes of an index stay pending.
+    "rotate_token": _Row(
+        20, ("loss", "loss of all", "lasting", "of fake"),
+        "the token of {} is rotated; the code has the new one after {}", at_calls=AtCalls(11)
+    ),
+    "hold": _Row(
+        19, ("lasting", "of fake"), "changes of {} stay pending for {}",
+        at_calls=AtCalls(3, "vector_index")
+    ),
+    # A slot of a cluster moves, or is moving.
+    "moved": _Row(11, ("of fake",), "slot {} of {} moves to {}", at_calls=AtCalls(15, "nodes")),
+    "ask": _Row(11, ("of fake",), "slot {} of {} is moving to {}", at_calls=AtCalls(16, "nodes")),
+    # A client is separated from a fake.
+    "partition": _Row(
+        15, ("loss",), "is cut off from {} for {} s", _SPAN,
+        at_calls=AtCalls(12, details=(str(PARTITION),))
+    ),
+    "crash": _Row(2, ("loss", "repeat"), "crashes", at_calls=AtCalls(7), effect="after a write"),
+    # At a call: faults.
+    "respond": _Row(9, ("fault", "loss"), "is rejected with {}", _STATUS, at_calls=AtCalls(4)),
+    "drop": _Row(8, ("fault", "loss"), "is lost before it arrives", at_calls=AtCalls(5)),
+    "lose_response": _Row(
+        3, ("fault", "loss", "repeat"), "succeeds, but its answer is lost",
+        at_calls=AtCalls(6), effect="at a write"
+    ),
+    "failover": _Row(
+        10, ("fault",), "is lost, because its node fails and a replica takes over",
+        at_calls=AtCalls(13, "nodes")
+    ),
+    "cluster_down": _Row(
+        12, ("fault",), "is rejected, because the cluster is down",
+        at_calls=AtCalls(14, "nodes")
+    ),
+    "duplicate": _Row(
+        6, ("fault", "delivery", "repeat"), "arrives twice", of_delivery=" twice",
+        at_calls=AtCalls(8, "requests"), effect="at a write"
+    ),
+    # After a call: its answer is delayed, or another strand runs before the code receives it.
+    "slow": _Row(
+        13, ("delay",), "receives its answer {} later", _SPAN, _delay_of_next_call,
+        at_calls=AtCalls(10, "waits", tuple(map(str, SLOW)))
+    ),
+    "late": _Row(
+        4, ("order",), "before {} receives its answer", _STRAND, _switch_at_next_call,
+        effect="at the last call"
+    ),
+    # Another strand runs before the code continues after a sleep or a lock.
+    "wake": _Row(4, ("order",), "before {} continues", _STRAND),
+    # At the start of a delivery: the queue loses the answer, the answer and further attempts are lost,
+    # or attempts do not reach the destination.
+    "crash_after_response": _Row(
+        1, ("delivery", "loss", "repeat"), of_delivery="; the queue loses the answer"
+    ),
+    "fail": _Row(
+        5, ("delivery", "loss", "repeat"), "", _ATTEMPTS, _fewer_attempts, "; the answer is lost"
+    ),
+    "unreachable": _Row(
+        5, ("delivery", "loss"), "", _ATTEMPTS, _fewer_attempts, ", which is unreachable"
+    ),
+    # In a whole trial: other random numbers.
+    "numbers": _Row(21, (), "draws other random numbers, of series {}"),
+}  # fmt: skip
+"""All kinds, in the order in which disturbances of one point are applied."""
+_ORDER = {kind: at for at, kind in enumerate(KINDS)}
+RANKED = sorted(KINDS, key=lambda kind: KINDS[kind].rank)
+"""All kinds in the order in which the search tries them, the clearest explanations first."""
+RANKS = {kind: rank for rank, kind in enumerate(RANKED)}
+
+
+def with_role(role: _Role) -> frozenset[Kind]:
+    """Return the kinds that have a role."""
+    return frozenset(kind for kind, row in KINDS.items() if role in row.roles)
+
+
+SWITCHES = with_role("order")
+"""Kinds that only change the order of steps."""
+PAUSES = with_role("pause")
+"""Kinds that pause a strand before its call."""
+DELAYS = with_role("delay")
+"""Kinds that delay one strand while the others go on."""
+FAULTS = with_role("fault")
+"""Faults that determine a call's outcome."""
+ENDS: frozenset[Kind] = FAULTS | {"crash"}
+"""All kinds that determine a call's outcome."""
+ORDERS = SWITCHES | PAUSES | DELAYS
+"""Kinds that only change when strands run."""

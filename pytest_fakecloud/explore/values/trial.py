@@ -1,0 +1,383 @@
+"""The values of one trial: its programs, points, steps, lines, history, and the trial itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+from ...cloud.base import BaseCloud
+from ...cloud.fake import Snapshot
+from ...core.calls import Call
+from ...core.timers import Timer
+from ...core.touches import Touch
+from ...queue.delivery.routes import Url
+from ...queue.fake import Queue
+from ...queue.model import Message
+from .accesses import Access
+from .disturbances import Disturbance, Kind
+from .footprint import Footprint
+from .names import StrandName
+from .schedule import UNDISTURBED, Schedule
+
+Choices: TypeAlias = tuple[tuple[Kind, str], ...]
+"""The disturbances that are possible at a point, each as its kind and its detail."""
+Place = Literal["switch", "late", "wake"]
+"""Where a strand gave up its turn: before a call, before its answer, or before it wakes up."""
+
+Begin = Literal["", "start", "read"]
+"""From where on no other client, worker or delivery runs before one ends: from nowhere, from its start,
+or from the first data that it reads.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A function that runs as a client or worker; workers are restarted."""
+
+    name: str
+    function: Callable[[], object]
+    is_worker: bool = False
+
+
+class Strategy(Protocol):
+    """Decides which strand runs next where the schedule contains no disturbance.
+
+    ``pick()`` raises ``Redundant`` to end a trial that would repeat a known order. ``lesson()``
+    returns what a search learns from the steps of a trial, also of one that has been ended. ``is_cut``
+    is the flag ``cut``.
+    """
+
+    places: frozenset[Place]
+    moves_time: bool
+
+    def must_go_on(self, has_only_written: Callable[[], bool]) -> bool:
+        """Return whether the client, worker or delivery that ran last must run until it ends, given
+        whether it has written data of fakes and read none.
+        """
+        ...
+
+    def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str: ...
+
+    def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> Any: ...
+
+
+class Orders(Protocol):
+    """A value from which each trial makes its strategy."""
+
+    def strategy(self) -> Strategy: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one trial plays, and what it records.
+
+    ``orders`` decide where the schedule says nothing; by default, the first strand that can run goes on.
+    ``notes``: where disturbances are possible. ``stacks``: the application's lines that make each call.
+    ``keeps``: the data that the trial leaves, and its calls in the journal. ``shows``: its log, warnings
+    and output, until the next trial that is kept.
+    """
+
+    schedule: Schedule = UNDISTURBED
+    orders: Orders | None = None
+    notes: bool = False
+    stacks: bool = False
+    keeps: bool = False
+    shows: bool = False
+
+    @classmethod
+    def first(cls) -> Plan:
+        """Return the plan of the trial without disturbances with which others are compared."""
+        return cls(notes=True, stacks=True, shows=True)
+
+    @classmethod
+    def reported(cls, schedule: Schedule) -> Plan:
+        """Return the plan of a trial that a report shows."""
+        return cls(schedule, stacks=True, keeps=True)
+
+
+class DueDelivery:
+    """A delivery that can begin now."""
+
+    def __init__(self, queue: Queue, message: Message, timer: Timer, ordinal: int) -> None:
+        self.queue = queue
+        self.message = message
+        self.timer = timer
+        name = StrandName.of_delivery(ordinal, len(message.attempts) + 1)
+        self.first_name, self.name = str(name.first), str(name)
+
+
+class Point(NamedTuple):
+    """A point in a trial, such as a call, and the disturbances that are possible there.
+
+    ``state`` is the fingerprint of the state in which the trial reaches it, if the trial records the
+    possible disturbances, and ``at_us`` the time.
+    """
+
+    strand: str
+    number: int
+    choices: Choices
+    state: int = 0
+    at_us: int = 0
+
+    @property
+    def id(self) -> tuple[str, int]:
+        """The strand and the number, by which a schedule names the point."""
+        return self.strand, self.number
+
+    @property
+    def without_state(self) -> tuple[str, int, Choices]:
+        """The point without what differs from trial to trial."""
+        return self.strand, self.number, self.choices
+
+    def disturbances(self) -> list[Disturbance]:
+        return [
+            Disturbance(self.strand, self.number, kind, detail) for kind, detail in self.choices
+        ]
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """One line of the story: a call, or a description of a disturbance.
+
+    ``disturbances`` are those of the schedule that the line is about, and ``breaks`` marks the step
+    after which a promise no longer held. ``lines`` are the application's lines that led to the call,
+    innermost first, if stacks were recorded; ``source`` is the line that the story shows. ``step``
+    is the step that the line belongs to, if steps were recorded. ``point`` is the number of a call
+    among those of its strand.
+    """
+
+    at_us: int
+    strand: str
+    words: str = ""
+    call: Call | None = None
+    disturbances: tuple[Disturbance, ...] = ()
+    source: str = ""
+    lines: tuple[str, ...] = ()
+    step: Step | None = None
+    breaks: bool = False
+    point: int = 0
+
+    @property
+    def is_disturbance(self) -> bool:
+        return bool(self.disturbances)
+
+    @property
+    def data(self) -> list[Touch]:
+        """The accesses to data of the fakes by the line's step."""
+        touches = self.step.footprint.touches if self.step is not None else ()
+        return [touch for touch in touches if touch.fake]
+
+    @property
+    def writes(self) -> bool:
+        return any(touch.writes for touch in self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    """A pattern that a trial shows: its name, the key or call that it is about, and what happened."""
+
+    name: str
+    subject: str
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.subject}): {self.words}"
+
+
+@dataclass(slots=True)
+class Step:
+    """The actions of one strand between two decisions of the simulation.
+
+    ``options`` are the strands that could have run instead; those in ``disabled`` could no longer
+    run after this step. ``enabled_by`` is the index of the step that created or woke the strand, and
+    ``barrier`` the index of the last step before the clock had to move; -1 without one.
+    """
+
+    strand: str
+    place: Place
+    point: int
+    options: tuple[str, ...]
+    footprint: Footprint
+    enabled_by: int = -1
+    barrier: int = -1
+    disabled: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """A call of a function marked with ``observed``.
+
+    ``began`` and ``ended`` are positions in the order of all starts and ends. If the client does not
+    know whether the call took effect, ``ended`` is None and ``error`` is the exception.
+    """
+
+    client: str
+    name: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    began: int
+    ended: int | None = None
+    result: object = None
+    error: BaseException | None = None
+
+    def __repr__(self) -> str:
+        arguments = [repr(argument) for argument in self.args]
+        arguments += [f"{name}={value!r}" for name, value in self.kwargs.items()]
+        answer = "?" if self.ended is None else repr(self.result)
+        return f"{self.client}: {self.name}({', '.join(arguments)}) -> {answer}"
+
+
+@dataclass
+class History:
+    """One trial, for checks to inspect.
+
+    ``cloud`` contains the fakes. ``schedule`` is the schedule as a string. ``operations`` are the calls
+    of functions marked with ``observed``, ``clients`` the clients as operations. ``results`` maps
+    clients and workers that returned to what they returned, ``errors`` those that gave up to their
+    exception. ``crashed`` are the names of clients and workers that a crash ended. The first
+    restart of a worker ``relay`` is ``relay/2``. ``inputs`` maps clients to their drawn inputs: to a
+    dict of arguments, or to a list of operations and their arguments.
+    """
+
+    cloud: BaseCloud
+    schedule: str
+    operations: list[Operation] = field(default_factory=list)
+    clients: list[Operation] = field(default_factory=list)
+    results: dict[str, object] = field(default_factory=dict)
+    errors: dict[str, BaseException] = field(default_factory=dict)
+    crashed: list[str] = field(default_factory=list)
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Redundant(Exception):
+    """Raised by a strategy to end a trial that would repeat a known order."""
+
+
+@dataclass(frozen=True, slots=True)
+class StrandRecord:
+    """What a strand did in a trial: its number of calls, what it returned, and what ended it."""
+
+    calls: int = 0
+    result: str | None = None
+    """The value that it returned, as text."""
+    error: BaseException | None = None
+    """The exception that ended it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What a trial did to the data of the fakes, for patterns of anomalies."""
+
+    accesses: Sequence[Access] = ()
+    """The commands of key-value engines, also within scripts, and the calls of other services."""
+    remaining: Mapping[Touch, bool] = field(default_factory=dict)
+    """Those of the accessed keys that exist at the end, and whether each lives forever."""
+    left: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
+    """The data that differ from the beginning, as text without random names and times."""
+    left_with_ttl: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
+    """The same for keys that had or have a TTL."""
+    pending: Set[Touch] = frozenset()
+    """The streams with entries at the end that a consumer has read and nobody has acknowledged."""
+    acknowledged: Set[str] = frozenset()
+    """The deliveries that their destinations answered with a success."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """What only the story of a trial needs."""
+
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """The names that the story uses for messages, by message ID."""
+    silent_calls: Sequence[Call] = ()
+    """Calls at which no disturbance is tried, such as the commands that a transaction queues."""
+    idle_restarts: Set[str] = frozenset()
+    """The workers that started again without a failure, to look for new work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The judgement of a trial: whether it broke the promise, and the anomalies that it shows."""
+
+    broken: BaseException | None = None
+    """The failed assertion, or the exception that a check raised after a disturbance."""
+    anomalies: Sequence[Anomaly] = ()
+    """Those that ``allow=`` does not contain."""
+    lines: Sequence[Line] = ()
+    """The calls that the checks at the end made, if the trial records stacks."""
+
+
+Flag = Literal["redundant", "stuck", "cut", "timers", "numbers", "overlap"]
+"""A fact about a trial.
+
+``redundant``: its strategy ended it, so it has no result. ``stuck``: a strand waited forever.
+``cut``: the limit of clock moves kept an order from being tried. ``timers``: the clock could have
+moved while a strand could run, here or in another order. ``numbers``: the code drew random numbers.
+``overlap``: another strand made a call while the last disturbance delayed a strand.
+"""
+Handler: TypeAlias = tuple[str, Url]
+"""A destination handler: the kind and the prefix of its route."""
+
+
+CloudState: TypeAlias = tuple[BaseCloud, Snapshot]
+"""A cloud, with the data of its fakes."""
+NO_EFFECTS = Effects()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trial:
+    """One trial of the explored code under a schedule: what ran, what it left, and its flags.
+
+    ``Schedule(fired)`` alone repeats the trial. ``strands`` are the strands that began, by title.
+    ``handlers`` are the destination handlers that were called, and whether any call succeeded.
+    ``state`` is the cloud with the data of its fakes at the end, if the plan asks for it. ``notes``
+    describe code that was not explored. ``lesson`` is what the search of the strategy learns.
+    """
+
+    schedule: Schedule
+    verdict: Verdict = Verdict()
+
+    start_us: int = 0
+    fired: tuple[Disturbance, ...] = ()
+    """The applied disturbances, and the decisions of a strategy."""
+    lines: tuple[Line, ...] = ()
+    steps: tuple[Step, ...] = ()
+    points: tuple[Point, ...] = ()
+    strands: Mapping[str, StrandRecord] = field(default_factory=dict)
+    handlers: Mapping[Handler, bool] = field(default_factory=dict)
+
+    effects: Effects = NO_EFFECTS
+    state: CloudState | None = None
+    notes: tuple[str, ...] = ()
+    wording: Wording = Wording()
+
+    flags: Set[Flag] = frozenset()
+    lesson: Any = None
+
+    @property
+    def broken(self) -> BaseException | None:
+        """The error of the broken promise, or None."""
+        return self.verdict.broken
+
+    @property
+    def errors(self) -> dict[str, BaseException]:
+        """The exceptions that ended strands, by title."""
+        strands = self.strands.items()
+        return {name: strand.error for name, strand in strands if strand.error is not None}
+
+    @property
+    def calls(self) -> int:
+        """The number of calls of all strands."""
+        return sum(strand.calls for strand in self.strands.values())
+
+    @property
+    def call_lines(self) -> list[Line]:
+        return [line for line in self.lines if line.call is not None]
+
+    @property
+    def last_disturbance(self) -> Disturbance | None:
+        """The last disturbance that happened at a point of the trial."""
+        return next(
+            (disturbance for disturbance in reversed(self.fired) if disturbance.kind != "numbers"),
+            None,
+        )

@@ -1,0 +1,292 @@
+"""The locks of explored code, and what its functions and objects have stored before ``explore()``."""
+
+from __future__ import annotations
+
+import math
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from types import FrameType, MemberDescriptorType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import Crash
+from ...core.exits import Exits
+from ...core.frames import is_own, stack_of
+from ...core.libraries import is_library
+from ...core.threads import DaemonThread, start_thread
+from ...process.replace import Function, Patch
+from ..subject.clients import functions_of
+from ..values.limits import END_OF_LOCK
+from ..values.trial import Program
+
+if TYPE_CHECKING:
+    from .world import World
+
+# Keep the originals, because explore() replaces the names.
+_allocate, _monotonic = threading.Lock, time.monotonic
+_MAKERS_OF_LOCKS = ("threading", "queue", __name__)
+"""Modules that create locks for their callers."""
+_MAKERS_OF_THREADS = (DaemonThread.__init__.__code__, start_thread.__code__)
+"""Functions that create and start the threads of this package."""
+_DEPTH = 3
+"""Maximum number of references to follow from a program to a lock or a sleep."""
+_MOST_ITEMS = 100
+"""Maximum number of items of a dictionary or list that is searched."""
+_LOCK, _REENTRANT_LOCK = type(threading.Lock()), type(threading.RLock())
+
+
+class _SharedLock:
+    """A lock that lets other strands run during a wait. Other threads use the wrapped lock."""
+
+    def __init__(self, world: World, name: str, real: Any = None) -> None:
+        self._world = world
+        self.name = name
+        self._real: Any = _allocate() if real is None else real
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire the lock like ``threading.Lock``; ``timeout`` is in fake time."""
+        here = self._world.here()
+        if here is None:
+            return self._acquire_outside(blocking, timeout)
+        simulation, strand = here
+        # A thread from before may hold the lock, or be about to fulfil a future under it.
+        simulation.outside_calls.await_rest()
+        until = None
+        if timeout != -1:
+            if not blocking or timeout < 0:
+                return bool(self._real.acquire(blocking, timeout))  # raises ValueError
+            # A real wait lasts longer than its timeout. Code such as `as_completed()` relies on this.
+            until = self._world.now_us() + math.floor(timeout * 1e6) + 1
+        while not (acquired := self._real.acquire(False)):
+            if not blocking or (until is not None and self._world.now_us() >= until):
+                break
+            simulation.waits.wait_until(strand, self._is_free, until, for_thread=True)
+        simulation.log.touch_lock(self.name)
+        return bool(acquired)
+
+    def _acquire_outside(self, blocking: bool, timeout: float) -> bool:
+        """Acquire the lock in a thread that is not explored, or at the end of a trial."""
+        thread = self._world.current_thread
+        if blocking and thread.has_ended() and thread.host() is not None:
+            if self._real.acquire(True, END_OF_LOCK):
+                return True
+            raise Crash
+        return bool(self._real.acquire(blocking, timeout))
+
+    def release(self) -> None:
+        self._real.release()
+        simulation = self._world.simulation
+        # Skip a thread that just starts, because it may do so in a step of another strand. Include
+        # the strands that the end of a trial stops: a strand that waited depends on their order.
+        if simulation is not None and self._world.current_thread.is_explored():
+            simulation.log.touch_lock(self.name)
+
+    def locked(self) -> bool:
+        return not self._is_free()
+
+    def free(self) -> None:
+        """Make the lock free, whichever thread holds it."""
+        self._real._at_fork_reinit()
+
+    def _is_free(self) -> bool:
+        if not self._real.acquire(False):
+            return False
+        self._real.release()
+        return True
+
+    __enter__ = acquire
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+class _LockOfCheck(_SharedLock):
+    """A lock that a check creates, also that of ``Condition.wait()``, with time-outs in fake time."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        if not blocking or timeout <= 0 or self._real.acquire(False):
+            return super().acquire(blocking, timeout)
+        # Another thread that runs may end the wait, which real time alone can show.
+        patience = self._world.waits.patience_with_threads(timeout)
+        if patience and self._real.acquire(True, patience):
+            return True
+        self._world.waits.wait_in_check(self._is_free, timeout)
+        return bool(self._real.acquire(False))
+
+    __enter__ = acquire
+
+
+class _SharedReentrantLock(_SharedLock):
+    """Like ``_SharedLock``, for a lock that its owner can acquire again."""
+
+    def _is_free(self) -> bool:
+        # The strand that the owner's thread asks for is another one, for which the lock is not free.
+        return not self._real._is_owned() and super()._is_free()
+
+    def _acquire_restore(self, state: Any) -> None:
+        """Acquire the lock again after ``Condition.wait()``, as often as before."""
+        self.acquire()
+        self._real.release()
+        self._real._acquire_restore(state)
+
+
+def lock_patches(world: World) -> Iterator[Patch]:
+    """Yield the functions that create locks and queues, as owner, name and value.
+
+    The versions of ``threading`` and ``queue`` in Python create the locks that are replaced here.
+    """
+    real_rlock, real_queue = threading.RLock, queue.SimpleQueue
+
+    def is_explored(frame: FrameType) -> bool:
+        return world.current_thread.creates_explored_locks() and not is_of_a_fake(frame)
+
+    def lock() -> Any:
+        thread = world.current_thread
+        strand = thread.cooperating()
+        is_real = strand is None and not world.waits.is_of_check()
+        if is_real or is_of_a_fake(sys._getframe(1)):
+            return _allocate()
+        if strand is None:
+            return _LockOfCheck(world, "check")
+        # Choose a name that is the same in every trial, because footprints of trials are compared.
+        strand.locks_created += 1
+        return _SharedLock(world, f"{strand.name}#{strand.locks_created}")
+
+    def rlock() -> Any:
+        is_real = not is_explored(sys._getframe(1))
+        return real_rlock() if is_real else threading._PyRLock()  # type: ignore[attr-defined]
+
+    class SimpleQueue:
+        """A class, because code also writes ``SimpleQueue[int]()``."""
+
+        def __new__(cls) -> Any:
+            is_real = not is_explored(sys._getframe(1))
+            return real_queue() if is_real else queue._PySimpleQueue()  # type: ignore[attr-defined]
+
+        def __class_getitem__(cls, item: Any) -> type:
+            return cls
+
+    def monotonic() -> float:
+        """Return the time with which ``threading`` and ``queue`` measure their time-outs."""
+        if world.current_thread.cooperating() is None and not world.waits.is_of_check():
+            return _monotonic()
+        return world.elapsed_us() / 1e6
+
+    yield threading, "Lock", lock
+    yield threading, "_allocate_lock", lock
+    yield threading, "RLock", rlock
+    yield threading, "_time", monotonic
+    yield queue, "SimpleQueue", SimpleQueue
+    yield queue, "time", monotonic
+
+
+def is_of_a_fake(frame: FrameType | None) -> bool:
+    """Return whether a lock is created by this package, whose own locks are not explored."""
+    # The first client that uses a port would record accesses to its locks; a later trial would not.
+    while frame is not None and frame.f_globals.get("__name__") in _MAKERS_OF_LOCKS:
+        frame = frame.f_back
+    # A tool that wraps ``threading.Thread`` can be between ``threading`` and this package.
+    return (frame is not None and is_own(frame)) or any(
+        caller.f_code in _MAKERS_OF_THREADS for caller in stack_of(frame)
+    )
+
+
+class StoredObjects:
+    """Replaces the locks, sleeps and clocks to which functions referred before ``explore()``, and puts
+    them back when ``exits`` is closed.
+    """
+
+    def __init__(self, world: World, exits: Exits, functions: Mapping[int, Function]) -> None:
+        self._world = world
+        self._exits = exits
+        self._functions = functions
+        self.locks: dict[int, _SharedLock] = {}
+        self._seen: dict[int, int] = {}
+        """The greatest depth with which each object was visited, by ``id()``."""
+
+    def replace_in(self, programs: Iterable[Program]) -> None:
+        """Replace what the functions of programs refer to."""
+        for program in programs:
+            for function in functions_of(program.function):
+                self.visit(function, _DEPTH)
+        locks = self.locks.values()
+        self._world.free_locks = [lock.free for lock in locks if not lock.locked()]
+
+    def visit(self, value: Any, depth: int) -> None:
+        """Replace what a value refers to, following ``depth`` further references from there."""
+        if self._seen.get(id(value), -1) >= depth:
+            return
+        self._seen[id(value)] = depth
+        if isinstance(value, partial):
+            bound: Any = value
+            state = bound.args, bound.keywords, vars(bound)
+            self._replace(
+                bound.func, depth, lambda function: bound.__setstate__((function, *state))
+            )
+            value = bound.func
+        if isinstance(value, dict | list) and len(value) <= _MOST_ITEMS:
+            pairs = list(value.items() if isinstance(value, dict) else enumerate(value))
+            for key, held in pairs:
+                self._visit_held(held, depth, partial(value.__setitem__, key))
+            return
+        owner = getattr(value, "__self__", None)
+        if owner is not None and not isinstance(owner, type(sys)):
+            self.visit(owner, depth)
+        code = getattr(value, "__code__", None)
+        if code is None:
+            self._visit_attributes(value, depth)
+        elif not is_library(code.co_filename):
+            self._visit_closure(value, depth)
+            self._visit_names(getattr(value, "__globals__", {}), code.co_names, depth)
+
+    def _visit_attributes(self, value: Any, depth: int) -> None:
+        module = sys.modules.get(type(value).__module__)
+        source = getattr(module, "__file__", None)
+        if not isinstance(value, SimpleNamespace) and (not source or is_library(source)):
+            return
+        names = getattr(value, "__dict__", None)
+        if isinstance(names, dict):
+            self._visit_names(names, list(names), depth)
+        for name in getattr(type(value), "__slots__", ()):
+            if isinstance(getattr(type(value), name, None), MemberDescriptorType):
+                held = getattr(value, name, None)
+                self._visit_held(held, depth, partial(setattr, value, name))
+
+    def _visit_closure(self, function: Any, depth: int) -> None:
+        for cell in getattr(function, "__closure__", None) or ():
+            try:
+                value = cell.cell_contents
+            except ValueError:
+                continue  # The variable has no value yet.
+            self._replace(value, depth, partial(setattr, cell, "cell_contents"))
+
+    def _visit_names(self, scope: dict[str, Any], names: Iterable[str], depth: int) -> None:
+        for name in names:
+            if name in scope:
+                self._visit_held(scope[name], depth, partial(scope.__setitem__, name))
+
+    def _visit_held(self, value: Any, depth: int, put: Callable[[Any], None]) -> None:
+        """Replace a value that is held by another one, or visit it if ``depth`` allows that."""
+        is_replaced = isinstance(value, _LOCK | _REENTRANT_LOCK)
+        if depth or is_replaced or id(value) in self._functions:
+            self._replace(value, depth - 1, put)
+
+    def _replace(self, value: Any, depth: int, put: Callable[[Any], None]) -> None:
+        function = self._functions.get(id(value))
+        if function is not None:
+            self._exits.callback(put, value)
+            put(function)
+        elif isinstance(value, _LOCK | _REENTRANT_LOCK):
+            kind = _SharedReentrantLock if isinstance(value, _REENTRANT_LOCK) else _SharedLock
+            new = kind(self._world, f"#{len(self.locks)}", value)
+            shared = self.locks.setdefault(id(value), new)
+            self._exits.callback(put, value)
+            put(shared)
+        elif value is not None:
+            self.visit(value, depth)

@@ -1,0 +1,166 @@
+"""Waits of the checks and of ``setup=``, which move the clock of the cloud, and of explored code."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from ...core.errors import ContractError
+from ...core.signals import Signal
+from ...core.timers import monotonic, to_datetime
+from ..fakes.fakes import HORIZON_US
+from ..fakes.gate import pause
+from ..simulation.pool import ABANDONED
+from ..values.limits import EARLIER_THREADS
+
+if TYPE_CHECKING:
+    from .world import World
+
+
+class Waits:
+    """Lets threads wait in fake time: until a condition is true, or some seconds have passed.
+
+    A check or ``setup=`` moves the clock from event to event, explored code lets other strands run,
+    and a promise that is checked after every step must not wait. Other threads wait in real time.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._moving = threading.RLock()
+        self._of_checks = {threading.get_ident()}
+        """The threads of the checks and of ``setup=``, by their identifiers."""
+        self._earlier_threads = WeakSet(threading.enumerate())
+        """The threads that were there before the exploration."""
+
+    def sleep(self, seconds: float) -> bool:
+        """Sleep in fake time; return False for a thread that is not explored."""
+        simulation = self._world.simulation
+        if simulation is None:
+            return self.wait_in_check(lambda: False, seconds)
+        self._check_promise(seconds)
+        return simulation.waits.sleep(seconds)
+
+    async def sleep_in_loop(self, seconds: float) -> bool:
+        """Sleep in fake time in an event loop that is not explored; return False for other loops."""
+        simulation = self._world.simulation
+        if simulation is None:
+            return self.wait_in_check(lambda: False, seconds)
+        self._check_promise(seconds)
+        return await simulation.waits.sleep_in_loop(seconds)
+
+    def wait_in_check(self, is_over: Callable[[], bool], seconds: float | None) -> bool:
+        """Move the clock from event to event until ``is_over()`` is true or a time has passed, because
+        a check waits; return False for other threads, and if only another thread can end the wait.
+        """
+        world = self._world
+        if world.simulation is not None:
+            self._check_promise(seconds)
+            return False
+        if not self.is_of_check():
+            return False
+        is_limited = seconds is not None
+        span_us = HORIZON_US if seconds is None else math.ceil(seconds * 1e6)
+        until_us = world.now_us() + span_us
+        with self._moving:
+            if world.clock.driving:
+                return is_limited  # A handler of a delivery, during which the time stands still.
+            while not is_over():
+                now, due = world.now_us(), world.clock.next_due_us()
+                if due is None and not is_limited:
+                    return False
+                if now >= until_us:
+                    return is_limited
+                target = until_us if due is None else min(until_us, max(due, now + 1))
+                world.clock.move_to(to_datetime(target))
+        return True
+
+    def wait_until(self, is_over: Callable[[], bool], timeout: float | None) -> None:
+        """Wait until ``is_over()``, unless the timeout is 0; raise ``TimeoutError`` when it ends."""
+        world, strand = self._world, self._world.current_thread.strand()
+        simulation = None if strand is None else world.simulation
+        if timeout != 0 and not is_over():
+            if simulation is not None and strand is not None:
+                until = None if timeout is None else world.now_us() + math.ceil(timeout * 1e6)
+                simulation.waits.wait_until(strand, is_over, until)
+            elif not self.wait_in_check(is_over, timeout):
+                _wait_really(is_over, timeout)
+            if not is_over():
+                raise TimeoutError("timed out")
+        if simulation is not None and strand is not None:
+            simulation.turns.check_alive(strand)
+
+    def is_of_check(self) -> bool:
+        """Return whether the waits of this thread move the clock, because it runs a check."""
+        return self._world.simulation is None and threading.get_ident() in self._of_checks
+
+    def run_in_check(self, run: Callable[[], object]) -> None:
+        """Run the code of a thread that a check has started, whose waits move the clock, too."""
+        me = threading.get_ident()
+        self._of_checks.add(me)
+        try:
+            run()
+        finally:
+            self._of_checks.discard(me)
+
+    def wait_in_command(
+        self,
+        real: Callable[[Signal, Callable[[], object], int], object],
+        signal: Signal,
+        poll: Callable[[], object],
+        until_us: int,
+    ) -> object:
+        """Wait until ``poll()`` returns something other than None, for a blocking command of a fake."""
+        world, thread, simulation = self._world, self._world.current_thread, self._world.simulation
+        strand = None if simulation is None else simulation.calls.served.served_here()
+        if simulation is not None and strand is not None and not world.clock.driving:
+            return simulation.waits.wait_in_command(strand, signal, poll, until_us)
+        stream = world.connections.streams.get(threading.get_ident())
+        if stream is not None:
+            return stream.look(
+                poll, lambda: signal.closed or world.now_us() >= until_us or thread.has_ended()
+            )
+        result: object = None
+
+        def is_over() -> bool:
+            nonlocal result
+            result = poll()
+            return result is not None
+
+        if world.connections.step_back() is None and world.simulation is None:
+            self.wait_in_check(is_over, max(0, until_us - world.now_us()) / 1e6)
+        return real(signal, poll, until_us) if result is None else result
+
+    def patience_with_threads(self, timeout: float) -> float:
+        """Return for how many real seconds a wait with a time-out may still be ended by another thread:
+        not by one of the fakes, nor by an abandoned one. A thread that was there before the exploration
+        can be idle for good, as libraries keep some for later, so such a one gets a second (decided
+        here).
+        """
+        me = threading.current_thread()
+        others = [
+            thread
+            for thread in threading.enumerate()
+            if thread is not me and not thread.name.startswith(("fakecloud-", ABANDONED))
+        ]
+        if all(thread in self._earlier_threads for thread in others):
+            return min(timeout, EARLIER_THREADS) if others else 0.0
+        return timeout
+
+    def _check_promise(self, seconds: float | None) -> None:
+        """Raise ``ContractError`` if a promise that is checked after every step is about to wait."""
+        if seconds and self._world.current_thread.is_in_promise():
+            raise ContractError(
+                "a promise that is checked after every step waits, but time that passes in it would "
+                "change the trial: read from the fakes, or wait in a check at the end of a trial, such "
+                "as eventually()"
+            )
+
+
+def _wait_really(is_over: Callable[[], bool], seconds: float | None) -> None:
+    """Wait, in wall-clock time, until a condition is true or a time has passed."""
+    deadline = None if seconds is None else monotonic() + seconds
+    while not is_over() and (deadline is None or monotonic() <= deadline):
+        pause()

@@ -1,0 +1,146 @@
+"""A cloud while it is explored, which plays trials from its baseline."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
+from typing import Any
+
+from ...cloud.base import BaseCloud
+from ...core.touches import READS_CLOCK, Touch
+from ...kv.touches import key_of_touch
+from ...process.replace import Function
+from ..fakes.fakes import Fakes
+from ..simulation.current_thread import CurrentThread
+from ..simulation.known_times import MOST_TIMERS
+from ..simulation.log import TrialLog
+from ..simulation.operations import TrialHistory
+from ..simulation.pool import Threads
+from ..simulation.script import Subject
+from ..simulation.simulation import Simulation
+from ..simulation.strand import Strand
+from ..subject.programs import check_has_run, current_observer
+from ..values.disturbances import SWITCHES
+from ..values.footprint import command_line
+from ..values.trial import Effects, Plan, Trial
+from .loops import new_loop
+from .randomness import Randomness
+from .waits import Waits
+
+
+class World(Fakes):
+    """A cloud while it is explored, with the simulation of the current trial.
+
+    What ``patches.explored()`` replaces in the process passes through it.
+    """
+
+    def __init__(self, cloud: BaseCloud, seed: int | str) -> None:
+        super().__init__(cloud)
+        self.randomness = Randomness(seed, lambda: self.current_thread.drawing_for())
+        self.simulation: Simulation | None = None
+        self._between_trials = self.current_thread = CurrentThread()
+        self.waits = Waits(self)
+        # The trials of a search repeat the same commands.
+        self.command_line = lru_cache(maxsize=256)(command_line)
+        self.free_locks: Sequence[Callable[[], None]] = ()
+        """Free the replaced locks that were free, before each trial: a crash may leave them held."""
+        self.carriers = ThreadPoolExecutor(MOST_TIMERS, "fakecloud-explore")
+        """Threads for requests of event loops that several strands share."""
+        self.threads = Threads()
+        """Threads for strands."""
+
+    def after_fork(self) -> None:
+        """Let clients reach the copies of the fakes in a forked process, which lacks the threads."""
+        self.carriers = ThreadPoolExecutor(MOST_TIMERS, "fakecloud-explore")
+        self.threads.after_fork()
+        self.connections.after_fork()
+
+    def play(self, subject: Subject, plan: Plan) -> tuple[Trial, TrialHistory]:
+        """Play one trial from the baseline of the fakes; return it, with its history for checks."""
+        self.reset()
+        self.randomness.begin(plan.schedule.series)
+        if subject.setup is not None:
+            with self.current_thread.setting_up():
+                check_has_run(self.awaited(subject.setup()), "setup=")
+            self.randomness.mark()
+        simulation = Simulation(subject, plan)
+        with self.simulating(simulation):
+            simulation.play()
+        log = simulation.log
+        if "redundant" in log.flags:
+            return simulation.frozen(), simulation.history
+        if self.randomness.has_drawn():
+            log.draws_numbers(plan.schedule.series)
+        else:
+            log.schedule = plan.schedule.with_series(0)
+        state = (self.cloud, self.cloud.snapshot()) if plan.keeps else None
+        return simulation.frozen(self._effects(simulation.log), state), simulation.history
+
+    @contextlib.contextmanager
+    def simulating(self, simulation: Simulation) -> Iterator[None]:
+        """Let calls, waits and locks of the code pass through a simulation within the block."""
+        for free in self.free_locks:
+            free()
+        token = current_observer.set(simulation.operations.observing)
+        self.simulation, self.current_thread = simulation, simulation.current_thread
+        try:
+            yield
+        finally:
+            self.simulation, self.current_thread = None, self._between_trials
+            current_observer.reset(token)
+        self.check_queues()
+
+    def _effects(self, log: TrialLog) -> Effects:
+        """Return what a trial has done to the data of the fakes, before a check changes them."""
+        # Only trials in which nothing but the order of calls differs are compared by what they leave.
+        has_only_orders = all(disturbance.kind in SWITCHES for disturbance in log.fired)
+        left, left_with_ttl = log.fingerprints.left() if has_only_orders else ({}, {})
+        remaining: dict[Touch, bool] = {}
+        pending: set[Touch] = set()
+        for access in log.accesses:
+            for key in access.keys:
+                keyspace, name = self.keyspaces.get((key.fake, key.kind)), key_of_touch(key)
+                if keyspace is not None and name in keyspace.values:
+                    remaining[key] = name not in keyspace.expires
+                    groups: dict[Any, Any] = getattr(keyspace.values[name], "groups", {})
+                    if any(group.pending for group in groups.values()):
+                        pending.add(key)
+        return Effects(log.accesses, remaining, left, left_with_ttl, pending, log.acknowledged)
+
+    def awaited(self, value: Any) -> Any:
+        """Return a value or, if it is a coroutine, its result in a loop that runs on fake time."""
+        if not inspect.iscoroutine(value):
+            return value
+        # A coroutine for which no loop can be created would warn that it was never awaited.
+        with (
+            contextlib.closing(value),
+            asyncio.Runner(loop_factory=partial(new_loop, self)) as runner,
+        ):
+            return runner.run(value)
+
+    def note_clock_read(self) -> None:
+        simulation = self.simulation
+        if simulation is None or not simulation.script.has_steps:
+            return
+        if self.current_thread.is_explored():
+            simulation.log.touch([READS_CLOCK])
+
+    def here(self) -> tuple[Simulation, Strand] | None:
+        """Return the simulation and the strand of this thread, if it may let other strands run."""
+        strand = self.current_thread.cooperating()
+        return None if strand is None or self.simulation is None else (self.simulation, strand)
+
+    def in_strands(self, original: Function, replacement: Function) -> Function:
+        """Return a function that calls ``replacement(simulation, strand, …)`` in explored code only."""
+
+        def patched(*args: Any, **kwargs: Any) -> Any:
+            here = self.here()
+            return (
+                original(*args, **kwargs) if here is None else replacement(*here, *args, **kwargs)
+            )
+
+        return patched
