@@ -294,6 +294,7 @@ class Queue(QueueActions, Fake):
             # Raise the error about a snapshot of another fixture.
             super().restore(snapshot)
 
+    @action
     def reset(self) -> None:
         super().reset()
         self._reports.forget_unrecorded()
