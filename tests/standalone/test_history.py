@@ -452,23 +452,23 @@ def test_a_restore_keeps_destinations_and_is_undone(server: Server) -> None:
 
 
 def test_versions_of_one_field_are_those_in_which_it_changed(server: Server) -> None:
-    first = kv(server, "HSET", "h", "name", "Ada", "visits", "1")
-    second = kv(server, "HINCRBY", "h", "visits", "1")
-    renamed = kv(server, "HSET", "h", "name", "Bob")
-    gone = kv(server, "HDEL", "h", "name")
-    kv(server, "RPUSH", "l", "a", "b")
-    pushed = kv(server, "LPUSH", "l", "c")
+    first = kv(server, "HSET", "hash:busy", "name", "Ada", "visits", "1")
+    second = kv(server, "HINCRBY", "hash:busy", "visits", "1")
+    renamed = kv(server, "HSET", "hash:busy", "name", "Bob")
+    gone = kv(server, "HDEL", "hash:busy", "name")
+    kv(server, "RPUSH", "list:busy", "a", "b")
+    pushed = kv(server, "LPUSH", "list:busy", "c")
 
     def of(item: str, part: str) -> list[Any]:
         path = f"/fakes/kv_server/versions?section=keys&item={item}&part={part}"
         found = server.ask("GET", path)[1]["versions"]
         return [(version["number"], value(version["fields"])) for version in found]
 
-    assert of("h", "visits") == [(first, "1"), (second, "2")]
-    assert of("h", "name") == [(first, "Ada"), (renamed, "Bob"), (gone, None)]
-    assert of("h", "none") == []
-    assert of("l", "first") == [(pushed - 1, "a"), (pushed, "c")]
-    assert of("l", "last") == [(pushed - 1, "b")]
+    assert of("hash:busy", "visits") == [(first, "1"), (second, "2")]
+    assert of("hash:busy", "name") == [(first, "Ada"), (renamed, "Bob"), (gone, None)]
+    assert of("hash:busy", "none") == []
+    assert of("list:busy", "first") == [(pushed - 1, "a"), (pushed, "c")]
+    assert of("list:busy", "last") == [(pushed - 1, "b")]
     path = "/fakes/kv_server/versions?section=keys&item="
-    assert server.ask("GET", path + "h")[1]["parts"] == ["name", "visits"]
-    assert server.ask("GET", path + "l")[1]["parts"] == ["first", "last"]
+    assert server.ask("GET", path + "hash:busy")[1]["parts"] == ["name", "visits"]
+    assert server.ask("GET", path + "list:busy")[1]["parts"] == ["first", "last"]
