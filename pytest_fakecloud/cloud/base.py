@@ -365,7 +365,7 @@ class BaseCloud:
         self._context.violations.clear()
         self._allowed.clear()
         self.journal.clear()
-        self._context.closed_addresses.clear()
+        self._context.closed_fakes.clear()
         self._context.former_secrets = frozenset()
 
     # -- closing ---------------------------------------------------------------------------------

@@ -77,8 +77,8 @@ class Context:
         self.hub: Hub | None = None
         """The hub of the first mount."""
         self.fakes: Registry[Fake] = Registry()
-        self.closed_addresses: dict[str, tuple[str, str]] = {}
-        """The fixture and the address of each closed fake, by name."""
+        self.closed_fakes: dict[str, ClosedFake] = {}
+        """What remains of each closed fake, by name."""
         self.former_secrets: Set[str] = frozenset()
         """Credentials of closed fakes, and replaced ones, which reports must hide."""
         self._numbers: dict[str, int] = {}
@@ -138,6 +138,14 @@ FAKE_FIELDS: Mapping[str, Field] = {
     "url": Field(URL),
     "closed": Field(FLAG),
 }
+
+
+class ClosedFake(NamedTuple):
+    """What reports and HTTP archives show of a closed fake."""
+
+    fixture: str
+    service: str
+    url: str
 
 
 class Snapshot(NamedTuple):
@@ -576,7 +584,8 @@ class Fake:
         context = self._context
         context.fakes.remove(self)
         if self._mounts:
-            context.closed_addresses[self.name] = self.fixture, self._mount.url
+            closed = ClosedFake(self.fixture, self.service, self._mount.url)
+            context.closed_fakes[self.name] = closed
             context.former_secrets |= secrets_of(self)
             # Last, because a repetition after an interruption must not add them twice.
             context.violations += self._left_behind()

@@ -44,7 +44,8 @@ def archive(cloud: BaseCloud, others: Iterable[Mapping[str, Any]] = ()) -> dict[
 
 def entries_from(cloud: BaseCloud) -> list[dict[str, Any]]:
     mask = Mask(cloud)
-    addresses = dict(context_of(cloud).closed_addresses)
+    closed_fakes = context_of(cloud).closed_fakes.items()
+    addresses = {name: (closed.fixture, closed.url) for name, closed in closed_fakes}
     addresses.update((fake.name, (fake.fixture, fake.url)) for fake in cloud.fakes())
     exchanges, entries = exchanges_of(cloud), []
     # A delivery to a fake of the cloud is a call of that fake.

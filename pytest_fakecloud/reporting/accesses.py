@@ -42,7 +42,7 @@ def accesses_of(row: ReportRow, lookups: Lookups) -> tuple[DataAccess, ...]:
     error = f"what a row of {row.peer} accessed cannot be shown"
     # A delivery to a fake is a row of both services.
     for accesses_of_service in (_of_source, _of_delivery):
-        with contained(error, lookups.errors, row.source.call):
+        with contained(error, lookups.errors, call=row.source.call):
             accesses += accesses_of_service(row, lookups)
     return tuple(accesses)
 

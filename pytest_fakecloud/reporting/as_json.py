@@ -122,7 +122,7 @@ def row_json(
     if words.script is not None:
         text["script"] = words.script.source
     request, response, data = None, None, dict[str, Any]()
-    with contained("the data cannot be shown", lines, row.source.call):
+    with contained("the data cannot be shown", lines, call=row.source.call):
         data = _data(row)
         request, response = _exchange(row, lookups)
     return {

@@ -39,23 +39,28 @@ def may_be_malformed(call: Call) -> bool:
 
 
 @contextmanager
-def contained(failed: str, errors: list[str], *read: object) -> Iterator[None]:
-    """Turn an exception of a part of the report into a line of ``errors`` that begins with ``failed``,
-    unless what it ``read`` is a call that may be malformed.
+def contained(failed: str, errors: list[str], *, call: Call | None = None) -> Iterator[None]:
+    """Turn an exception of a part of the report into a line of ``errors`` that begins with ``failed``.
+
+    The exceptions of `MALFORMED` are dropped if the part reads a ``call`` that may be malformed.
     """
-    malformed = any(isinstance(entry, Call) and may_be_malformed(entry) for entry in read)
+    malformed = call is not None and may_be_malformed(call)
     with report_hook_failure(failed, errors.append), suppress(*MALFORMED if malformed else ()):
         yield
 
 
 def collected(
-    failed: str, errors: list[str], function: Callable[..., Iterable[_Item]], *arguments: object
+    failed: str,
+    errors: list[str],
+    function: Callable[..., Iterable[_Item]],
+    *arguments: object,
+    call: Call | None = None,
 ) -> list[_Item]:
-    """Return what a function of a service yields before it ends or raises an exception, which becomes a
-    line of ``errors`` as in `contained()`.
+    """Return what a function of a service yields before it ends or raises an exception, which is
+    `contained()`.
     """
     items: list[_Item] = []
-    with contained(failed, errors, *arguments):
+    with contained(failed, errors, call=call):
         items.extend(function(*arguments))
     return items
 

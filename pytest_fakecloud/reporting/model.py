@@ -259,7 +259,7 @@ class DataAccess:
 
     @property
     def reads(self) -> bool:
-        return self.returns_value or not self.writes
+        return self.returns_value or not (self.writes or self.is_named)
 
 
 def named(kind: SubjectKind, name: object, fake: str) -> DataAccess:

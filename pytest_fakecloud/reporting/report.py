@@ -108,7 +108,7 @@ def report_of(
         "what is unfinished cannot be shown", errors, unfinished, cloud, lookups, errors
     )
     found_violations = collected("the violations cannot be shown", errors, violations, cloud)
-    shared, closed = context_of(cloud), context_of(cloud).closed_addresses.items()
+    shared = context_of(cloud)
     if statement is not None:
         findings = concerning(statement, marks, report_rows, accesses, findings)
     findings = findings[:MOST_FINDINGS]
@@ -121,7 +121,10 @@ def report_of(
         failure=mask.text(failure),
         fakes=[
             *(ReportedFake(fake.name, fake.service, fake.url) for fake in shared.fakes),
-            *(ReportedFake(name, fixture, url, closed=True) for name, (fixture, url) in closed),
+            *(
+                ReportedFake(name, fake.service, fake.url, closed=True)
+                for name, fake in shared.closed_fakes.items()
+            ),
         ],
         rows=report_rows,
         findings=findings,

@@ -135,7 +135,7 @@ class _Builder:
         self._stacks = records_of(cloud).stacks
         self._from_console = records_of(cloud).from_console
         self._places = places_of(records_of(cloud))
-        self._names = {url: name for name, (_, url) in context_of(cloud).closed_addresses.items()}
+        self._names = {fake.url: name for name, fake in context_of(cloud).closed_fakes.items()}
         self._names.update((fake.url, fake.name) for fake in context_of(cloud).fakes)
         services = {fake.service for fake in cloud.fakes()} | {entry.service for entry in entries}
         self._received: dict[int, Event] = {}

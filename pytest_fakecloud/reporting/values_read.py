@@ -122,7 +122,7 @@ class _Values:
         commands_of = functions_of(row.service).protocol.commands
         if commands_of is not None and call is not None:
             failed, lookups = f"commands of {row.peer} cannot be compared", self._lookups
-            yield from collected(failed, lookups.errors, commands_of, call, lookups)
+            yield from collected(failed, lookups.errors, commands_of, call, lookups, call=call)
         elif call is not None:
             returned = _content(call.response_body) if has_full_answer(call) else ()
             yield Exchange(_content(call.request_body), returned, accesses)

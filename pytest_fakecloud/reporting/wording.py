@@ -27,7 +27,7 @@ from .values import EXCERPT, compact, phrase_of, readable, shortened
 def summarise(call: Call, lookups: Lookups) -> Summary | None:
     """Return the description of a call; None if its service has none or its body is malformed."""
     errors: list[str] = []
-    with contained("cannot be described", errors, call):
+    with contained("cannot be described", errors, call=call):
         return functions_of(call.service).calls.summary(call, lookups)
     return replace(_raw(call), remarks=errors) if errors else None
 
@@ -92,7 +92,7 @@ def _call(call: Call, lookups: Lookups) -> Summary:
     summary = summarise(call, lookups) or _raw(call)
     note = "" if call.violation == "bug" else call.note
     answer, errors = "", list[str]()
-    with contained("the answer cannot be described", errors, call):
+    with contained("the answer cannot be described", errors, call=call):
         answer = _answer(call, summary)
     return replace(summary, answer=answer, note=note, remarks=[*summary.remarks, *errors])
 
@@ -304,8 +304,8 @@ def sentence(finding: Finding, lookups: Lookups) -> str:
 
 def _sentence_of(kind: str, values: Values) -> str:
     """Return the sentence of a kind of finding or of a reason; without one, the kind and the values."""
+    words = sentences().get(kind)
     try:
-        words = sentences().get(kind)
         if isinstance(words, str):
             return words.format_map({name: shortened(str(value)) for name, value in values.items()})
         if words is not None:

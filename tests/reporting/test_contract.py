@@ -6,7 +6,7 @@ import ast
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from inspect import signature
 from operator import attrgetter
 from pathlib import Path
@@ -17,7 +17,9 @@ import pytest
 import pytest_fakecloud
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.broker.report.accesses import ARGUMENTS
+from pytest_fakecloud.cloud.base import fixture_fake
 from pytest_fakecloud.cloud.services import SERVICES, Service
+from pytest_fakecloud.reporting import wording
 from pytest_fakecloud.reporting.as_json import as_json
 from pytest_fakecloud.reporting.contract import (
     ActionFunctions,
@@ -29,7 +31,7 @@ from pytest_fakecloud.reporting.contract import (
     functions_of,
 )
 from pytest_fakecloud.reporting.lookups import Lookups
-from pytest_fakecloud.reporting.model import Finding
+from pytest_fakecloud.reporting.model import Finding, SubjectKind, named
 from pytest_fakecloud.reporting.report import Report, report_of
 from pytest_fakecloud.reporting.text import text
 from pytest_fakecloud.reporting.wording import sentence, sentences, sentences_of_all
@@ -63,6 +65,15 @@ def test_a_kind_of_findings_belongs_to_one_service() -> None:
     assert sentences == {"a": "1", "b": "2"}
     with pytest.raises(ValueError, match="kv_server and toy have findings of the kind 'expired'"):
         sentences_of_all({"kv_server": {"expired": "1"}, "toy": {"expired": "1"}})
+
+
+def test_a_kind_of_two_services_is_no_finding_without_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wording, "_SENTENCES", {"expired": "{key} expired"})
+    sentences.cache_clear()
+    with pytest.raises(ValueError, match="findings of the kind 'expired'"):
+        sentence(Finding("expired", "kv", values={"key": "a"}), Lookups())
 
 
 def kinds_of_findings() -> Iterator[tuple[str, str]]:
@@ -205,6 +216,20 @@ def test_an_error_in_a_function_loses_no_row(cloud: Cloud, name: str) -> None:
     # Without the lookups, for example, calls have rows of their own that are one row otherwise.
     assert set(rows) >= set(numbers)
     assert BROKE in shown
+
+
+def test_a_closed_fake_has_the_service_of_an_open_one(cloud: Cloud) -> None:
+    for service in SERVICES:
+        fixture_fake(cloud, service)
+    opened = report_of(cloud).fakes
+    for fake in list(cloud.fakes()):
+        fake.close()
+    assert report_of(cloud).fakes == [replace(fake, closed=True) for fake in opened]
+
+
+def test_a_named_subject_is_neither_read_nor_written() -> None:
+    access = named(SubjectKind("lock"), "a", "locks")
+    assert (access.reads, access.writes) == (False, False)
 
 
 @pytest.mark.parametrize("kind", ARGUMENTS)
