@@ -143,6 +143,7 @@ FAKE_FIELDS: Mapping[str, Field] = {
 class ClosedFake(NamedTuple):
     """What reports and HTTP archives show of a closed fake."""
 
+    name: str
     fixture: str
     service: str
     url: str
@@ -584,7 +585,7 @@ class Fake:
         context = self._context
         context.fakes.remove(self)
         if self._mounts:
-            closed = ClosedFake(self.fixture, self.service, self._mount.url)
+            closed = ClosedFake(self.name, self.fixture, self.service, self._mount.url)
             context.closed_fakes[self.name] = closed
             context.former_secrets |= secrets_of(self)
             # Last, because a repetition after an interruption must not add them twice.

@@ -145,9 +145,9 @@ def _failure(clouds: list[Cloud], violations: list[Violation]) -> BaseException:
 
 def _described(clouds: list[Cloud], kinds: set[str]) -> list[str]:
     """Describe the violations of these kinds, equal ones of a client that retries only once."""
-    from ..reporting.findings import violations
     from ..reporting.lookups import Lookups
     from ..reporting.mask import Mask
+    from ..reporting.violations import violations
     from ..reporting.wording import violation
 
     return [
@@ -168,8 +168,8 @@ def _refused_clients(cloud: Cloud) -> list[str]:
     entries = context_of(cloud).recorder.entries
     if not any(isinstance(e, Call) and e.status == 401 and not meant(e) for e in entries):
         return []
-    from ..reporting.findings import rejected
     from ..reporting.lookups import Lookups
+    from ..reporting.violations import rejected
     from ..reporting.wording import sentence
 
     return [

@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 from urllib.parse import SplitResult, urlsplit
 
 from ..cloud.base import BaseCloud, context_of, fixture_fake
-from ..cloud.fake import Fake
+from ..cloud.fake import ClosedFake, Fake
 from ..cloud.files import read_json
 from ..core.assets import asset
 from ..core.calls import Call, Event, Headers
@@ -44,9 +44,8 @@ def archive(cloud: BaseCloud, others: Iterable[Mapping[str, Any]] = ()) -> dict[
 
 def entries_from(cloud: BaseCloud) -> list[dict[str, Any]]:
     mask = Mask(cloud)
-    closed_fakes = context_of(cloud).closed_fakes.items()
-    addresses = {name: (closed.fixture, closed.url) for name, closed in closed_fakes}
-    addresses.update((fake.name, (fake.fixture, fake.url)) for fake in cloud.fakes())
+    fakes: list[ClosedFake | Fake] = [*context_of(cloud).closed_fakes.values(), *cloud.fakes()]
+    addresses = {fake.name: (fake.fixture, fake.url) for fake in fakes}
     exchanges, entries = exchanges_of(cloud), []
     # A delivery to a fake of the cloud is a call of that fake.
     received = tuple(f"{url}/" for _, url in addresses.values())

@@ -21,9 +21,7 @@ class OrderedAccess(NamedTuple):
 
 
 def ordered_accesses(rows: Sequence[ReportRow]) -> list[OrderedAccess]:
-    """Return the accesses of rows to data. Those of an event belong to the row of the call that caused
-    it.
-    """
+    """Return the accesses of rows to data; those of an event belong to the row of its first cause."""
     by_number = {row.number: row for row in rows}
     ordered: list[OrderedAccess] = []
     for row in rows:

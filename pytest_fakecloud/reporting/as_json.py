@@ -10,7 +10,7 @@ import linecache
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..cloud.files import local_path
 from ..core.calls import Call
@@ -40,6 +40,8 @@ _COPIED = (
     "outcome", "ok", "cause", "depth", "attempt", "took_us",
 )  # fmt: skip
 """Fields of a row that its JSON contains unchanged."""
+_Exchange: TypeAlias = tuple[dict[str, Any] | None, dict[str, Any] | None]
+"""The request and the response of a row."""
 _LEFT_OUT = {"traceback", "exception", "sent", "sent_headers", "answer"}
 
 
@@ -161,9 +163,7 @@ def _line(place: Place) -> dict[str, Any]:
     return {"file": local_path(place.file), "line": place.line, "function": place.function}
 
 
-def _exchange(
-    row: ReportRow, lookups: Lookups
-) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+def _exchange(row: ReportRow, lookups: Lookups) -> _Exchange:
     source = row.source
     if source.call is not None:
         return _called(source.call, lookups)
@@ -174,7 +174,7 @@ def _exchange(
     return None, None
 
 
-def _called(call: Call, lookups: Lookups) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _called(call: Call, lookups: Lookups) -> _Exchange:
     functions, mask = functions_of(call.service).protocol, lookups.mask
     if (exchange := functions.connection_exchange(call, lookups)) is not None:
         request = _message(exchange.request, (), b"", mask)
@@ -192,7 +192,7 @@ def _called(call: Call, lookups: Lookups) -> tuple[dict[str, Any], dict[str, Any
     return request, answer
 
 
-def _served(served: ServedRequest, mask: Mask) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _served(served: ServedRequest, mask: Mask) -> _Exchange:
     headers = [("Content-Type", served.body_type)] if served.body_type else []
     for variable, value in served.headers:
         name = variable.removeprefix("HTTP_").replace("_", "-").title()
@@ -207,9 +207,7 @@ def _served(served: ServedRequest, mask: Mask) -> tuple[dict[str, Any], dict[str
     return request, _message(str(served.status), headers, body, mask, cut, missing=is_missing)
 
 
-def _delivered(
-    delivery: Delivery, status: int | None, lookups: Lookups
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _delivered(delivery: Delivery, status: int | None, lookups: Lookups) -> _Exchange:
     """Return the request and the response of a delivery attempt.
 
     A fake of this process keeps its most recent deliveries. For another one, only the events of failed

@@ -56,9 +56,7 @@ def collected(
     *arguments: object,
     call: Call | None = None,
 ) -> list[_Item]:
-    """Return what a function of a service yields before it ends or raises an exception, which is
-    `contained()`.
-    """
+    """Return what a function yields until it ends or raises an exception, which is `contained()`."""
     items: list[_Item] = []
     with contained(failed, errors, call=call):
         items.extend(function(*arguments))

@@ -1,12 +1,13 @@
 """What reports call of a service: the `ReportFunctions` in its ``report/functions.py``.
 
-They are grouped by what a row is made from: a call to a fake, an event inside one, an action of the
-test on one, or a delivery by one. The modules of this folder know no service.
+Those about one call, event, action or delivery, from which a row is made, are grouped; the others are
+about a fake or the whole journal. No name of a service is in the code of this folder's modules.
 
 Credentials are masked in the rows, calls, events and actions that a function gets, and in the names that
 ``sought`` returns, so that these match those of accesses. Raw are the fakes, the entries in a sequence,
-which is the journal, the arguments of ``sought``, which may call the fake with them, what a detector
-sees, and the calls of ``may_wait``, ``hides_body`` and ``rejection``.
+which is the journal, the entries, calls and actions of an `ObservedTest` (not its rows), the arguments
+of ``sought``, which may call the fake with them, and the calls of ``may_wait``, ``hides_body`` and
+``rejection``.
 """
 
 from __future__ import annotations
@@ -21,18 +22,16 @@ from .model import DataAccess, Delivery, Finding, ReportRow, Sentences, Sought, 
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
-    from .findings import ObservedTest
     from .lookups import Background, Exchanged, Lookups, ServiceLookups
     from .mask import Mask
+    from .observed import ObservedTest
 
 Detector: TypeAlias = "Callable[[ObservedTest, Any], Iterable[Finding]]"
 """A function that finds facts about a fake in the journal of a test."""
 
 
 class Exchange(NamedTuple):
-    """The values that a command, a request or a delivery sent and got back, and the data that it
-    accessed.
-    """
+    """The values that a command, request or delivery sent and got back, and what it accessed."""
 
     sent: Sequence[Any]
     returned: Sequence[Any]
@@ -77,9 +76,7 @@ class CallFunctions:
     a channel. The page filters rows by these subjects.
     """
     may_wait: Callable[[Call], bool] = lambda call: False
-    """Whether a call may have waited: needed if that depends on more than its route, of which
-    ``lingers`` says it.
-    """
+    """Whether a call may have waited: needed if ``lingers`` of its route does not say it."""
     rejection: Callable[[Call, Any], Mapping[str, str] | None] = _none
     """Why a fake rejected the credentials of a call, None if they are just missing, wrong, or those of
     another fake: needed for other reasons. The sentence of its ``kind`` has the key ``rejected_{kind}``.
@@ -113,9 +110,7 @@ class EventFunctions:
     summary: Callable[[Event, Lookups], Summary | None] = _none
     """The words of an event. None lets the row show the kind and the text of the event."""
     accesses: Callable[[Event, Lookups], Iterable[DataAccess]] = _nothing
-    """The data that an event changed, and what it only names. If a call caused the event, its row
-    accessed this data.
-    """
+    """The data that an event changed, and what it only names. The row of its first cause has both."""
     effect: Callable[[Event, Call | None, Lookups], str] = lambda event, call, lookups: ""
     """What an event adds to the row of its cause, empty if nothing: needed if events are recorded with
     what they are ``caused_by``.
@@ -140,11 +135,9 @@ class DeliveryFunctions:
     fakes. The row of a delivery to a fake of the cloud has its call, too.
     """
 
-    summary: Callable[[ReportRow, ReportRow, Lookups, Summary | None], Summary] = (
-        lambda row, last, lookups, received: received or Summary(row.operation)
-    )
+    summary: Callable[[ReportRow, ReportRow, Lookups, Summary | None], Summary | None] = _none
     """The words of the row of an attempt, given the last of equal ones, and the words of the call if a
-    fake received it.
+    fake received it. None lets the row show these words, or the URL.
     """
     accesses: Callable[[ReportRow, Delivery, Lookups], Iterable[DataAccess]] = _nothing
     """The data that a delivery read and wrote, given its row."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -93,14 +93,12 @@ class Lookups(ServiceLookups):
         return _WORD.sub(lambda match: self.ids.get(match[0], match[0]), text)
 
 
-def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = None) -> Lookups:
+def lookups_of(cloud: BaseCloud, entries: Sequence[Entry]) -> Lookups:
     """Return the lookups of a cloud and its journal, with credentials in grouped calls masked."""
-    errors: list[str] = []
-    mask = mask or Mask(cloud)
+    errors, mask = list[str](), Mask(cloud)
     of_fakes = (fake.service for fake in cloud.fakes())
-    services = dict.fromkeys((*of_fakes, *(entry.service for entry in entries)))
     contributed: list[ServiceLookups] = []
-    for service in services:
+    for service in dict.fromkeys((*of_fakes, *(entry.service for entry in entries))):
         with contained("lookups failed", errors):
             if (function := functions_of(service).lookups) is not None:
                 contributed.append(function(cloud, entries, mask))
@@ -137,11 +135,6 @@ def exchanges_of(cloud: BaseCloud) -> dict[int, Exchanged]:
 def records_of(cloud: BaseCloud) -> SharedRecords:
     """Return the actions and call sites of a cloud."""
     return context_of(cloud).recorder.shared
-
-
-def tried(read: Callable[..., Iterable[Any]], *arguments: Any) -> list[Any]:
-    """Return the values that a function of a fake returns; none if it raises an exception."""
-    return collected("", [], read, *arguments)
 
 
 def abbreviated(ids: Iterable[str]) -> dict[str, str]:

@@ -71,9 +71,7 @@ def _writers(accesses: Iterable[OrderedAccess], statement: ReadByStatement) -> I
 
 
 def _undone(accesses: Iterable[OrderedAccess], statement: ReadByStatement) -> JournalNumber:
-    """Return the last write of what a statement read that was refused, and which no effective one
-    followed.
-    """
+    """Return the last refused write of what a statement read, unless an effective one followed."""
     refused: dict[tuple[ReportSubject, str], int] = {}
     for ordered in accesses:
         access, until = ordered.access, statement.read_until(ordered.access)

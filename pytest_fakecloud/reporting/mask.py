@@ -12,7 +12,7 @@ from ..core.calls import Action, Call, Event, Headers, set_facts
 from ..core.secrets import HIDDEN, SecretMask
 from ..process.applications import ServedRequest
 from .contract import functions_of
-from .model import ReportSubject, Sought
+from .model import Finding, ReportSubject, Sought
 from .values import map_strings
 
 _AnyEvent = TypeVar("_AnyEvent", bound=Event)
@@ -66,6 +66,10 @@ class Mask(SecretMask):
         masked = self.event(action)
         masked.call = action.call and self.value(action.call)
         return masked
+
+    def finding(self, finding: Finding) -> Finding:
+        subjects = tuple(map(self.subject, finding.subjects))
+        return replace(finding, values=self.value(finding.values), subjects=subjects)
 
     def subject(self, subject: ReportSubject) -> ReportSubject:
         return replace(subject, name=self.text(subject.name))

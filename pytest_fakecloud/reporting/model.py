@@ -1,8 +1,8 @@
-"""The data of a report: rows, findings, and what the failing statement read.
+"""The data of a report: rows with their accesses, what was looked at, marks, findings and words.
 
-A report is made in one direction: journal, rows, findings, selection, renderers. The steps pass the
-values of this module to each other. The values contain no sentences but those of violations and
-hints: `wording` writes the others when a report is rendered. The types of its results are at the end.
+The steps of a report, which ``docs/contributing/map.md`` has in their order, pass these values to each
+other; other values are in the module of the step that makes them. Words are made from data when a
+report is rendered. Only violations, hints and a queue's pending work have a sentence as their value.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from ..core.calls import Action, Call, Event, began
 from ..process.applications import ServedRequest
@@ -36,7 +36,8 @@ Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
 """The kind of a row.
 
 ``call``: a request to a fake. ``attempt``: a delivery by a fake. ``request``: a request to the
-application. ``event``: an event inside a fake. ``action``: an action of the test on a fake.
+application. ``event``: an event inside a fake, or an entry that cannot be shown. ``action``: an action
+of the test on a fake.
 """
 
 
@@ -143,7 +144,7 @@ class Delivery:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowSource:
     """What a row was made from, masked: one of these by its kind, or both ``delivery`` and ``call`` for
-    an attempt that a fake of the cloud received.
+    an attempt that a fake of the cloud received; only ``error`` for an entry that cannot be shown.
     """
 
     call: Call | None = None
@@ -193,7 +194,7 @@ class ReportRow:
     depth: int = 0
     """How deep it is nested."""
     follows: JournalNumber = 0
-    """The call that caused an event."""
+    """The row of the call or the event that is the first cause of an event; 0 without one."""
 
     # What tells it from similar rows.
     attempt: int = 0
@@ -242,7 +243,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class DataAccess:
-    """A read or a write of a subject or of a part of it."""
+    """A read or a write of a subject or of a part of it, or only its name."""
 
     subject: ReportSubject
     writes: bool
@@ -255,7 +256,7 @@ class DataAccess:
     returns_value: bool = False
     """Whether a write returned the value before it."""
     is_named: bool = False
-    """Whether the subject was only named, and its data neither read nor written (see `named()`)."""
+    """Whether this is neither a read nor a write. Others of the same row can be (see `named()`)."""
 
     @property
     def reads(self) -> bool:
@@ -263,7 +264,7 @@ class DataAccess:
 
 
 def named(kind: SubjectKind, name: object, fake: str) -> DataAccess:
-    """Return what only tells which subject a row is about, and by whose id it is linked."""
+    """Return the name of a subject of a row: the page filters rows by it, and its id links them."""
     return DataAccess(ReportSubject(kind, str(name), fake), False, succeeded=None, is_named=True)
 
 
@@ -310,10 +311,7 @@ class Marks:
     """The last write of what it read that was refused, if no later one was effective; 0 without one."""
 
     def of(self, number: int) -> tuple[Mark, ...]:
-        kinds: tuple[tuple[Mark, frozenset[int]], ...] = (
-            ("touched", self.touched), ("linked", self.linked), ("refused", self.refused)
-        )  # fmt: skip
-        return tuple(mark for mark, numbers in kinds if number in numbers)
+        return tuple(mark for mark in get_args(Mark) if number in getattr(self, mark))
 
 
 # -- words -----------------------------------------------------------------------------------------
@@ -342,17 +340,17 @@ class Repeated(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The description of a row.
-
-    ``what`` describes the request or event, ``answer`` a response without error; the row of an error
-    shows that instead. ``below`` are lines of explanation, ``remarks`` are short explanations that may
-    share a line.
-    """
+    """The description of a row. ``what`` describes the request or event."""
 
     what: str
     answer: str = ""
+    """A response without error: a call shows its error instead, and its body if this is empty."""
     below: Sequence[str] = ()
+    """Lines of explanation."""
     script: ScriptSource | None = None
     remarks: Sequence[str] = ()
+    """Short explanations, which may share a line."""
     note: str = ""
+    """Its last line. Services set it for deliveries only; calls and events have that of their entry."""
     repeated: Repeated | None = None
+    """The end of ``what``, which a text leaves out where rows above have shown it."""

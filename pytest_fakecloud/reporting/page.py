@@ -267,12 +267,9 @@ def _findings(
         text = mark + html.escape(first)
         if shown_rows:
             others = [short for _, short in shown_rows[1:_MOST_LINKS]]
-            more = (
-                [f"and {len(shown_rows) - _MOST_LINKS} more"]
-                if len(shown_rows) > _MOST_LINKS
-                else []
-            )
-            text += f"<br>{' · '.join([shown_rows[0][0], *others, *more])}"
+            more = len(shown_rows) - _MOST_LINKS
+            others += [f"and {more} more"] if more > 0 else []
+            text += f"<br>{' · '.join([shown_rows[0][0], *others])}"
         if rest:
             details = f'<pre tabindex="0">{html.escape(rest)}</pre>'
             text += f"<details><summary>More</summary>{details}</details>"
@@ -288,10 +285,7 @@ def _link(place: int, row: Mapping[str, Any]) -> str:
         text = f"{row['actor']} → {row['peer']} {text}"
     text = shortened(" ".join(text.split()), _LONGEST)
     where = row["where"]
-    places = (
-        [f"{place['file']}:{place['line']}" for place in [where, *where.get("callers", ())]]
-        if where
-        else []
-    )
+    all_places = [where, *where.get("callers", ())] if where else []
+    places = [f"{place['file']}:{place['line']}" for place in all_places]
     called = f" (called at {' from '.join(places[:_MOST_PLACES])})" if places else ""
     return f'<a href="#row-{place}">row {place}: {html.escape(text)}</a>{html.escape(called)}'

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from ..cloud.base import BaseCloud, context_of
 from ..process.applications import ServedRequest
@@ -13,15 +12,17 @@ from .accesses import OrderedAccess, ordered_accesses
 from .asserted import UnequalValues
 from .calls import collected, contained
 from .contract import functions_of
-from .findings import MOST_FINDINGS, ObservedTest, concerning, find, unfinished, violations
+from .findings import find, unfinished
 from .lookups import Background, Lookups, lookups_of, records_of
 from .marks import marks_of_rows
 from .mask import Mask
 from .model import Finding, Marks, ReportRow
+from .observed import ObservedTest
 from .reading import ReadByStatement
 from .rows import rows
-from .select import selected
+from .select import MOST_FINDINGS, concerning, selected
 from .statement import places_of_rows, places_of_test, read_by_other_process, read_by_statement
+from .violations import violations
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +59,10 @@ class Report:
     """What the test logged."""
     lookups: Lookups = field(default_factory=Lookups)
     statement: ReadByStatement | None = None
-    """None if no test failed, or nothing was called."""
+    """None if there is no failure to explain, or if no row accessed data."""
     marks: Marks = field(default_factory=Marks)
     listed: frozenset[int] = frozenset()
-    """The numbers of the rows that a text has."""
+    """The numbers of the rows that a text lists."""
 
 
 def report_of(
@@ -81,38 +82,17 @@ def report_of(
     `Report` and an `ObservedTest`. A part that cannot be made becomes a line in ``errors``. ``read``
     are names and values that the failing statement of a test in another process has compared.
     """
-    mask = Mask(cloud)
-    masked = partial(_masked, mask=mask)
-    errors = list(dict.fromkeys(records_of(cloud).failures))
-    lookups = Lookups(mask=mask, errors=errors)
-    with contained("the lookups failed", errors):
-        lookups = lookups_of(cloud, list(cloud.journal.entries), mask)
-        errors += lookups.errors
-        lookups = replace(lookups, errors=errors)
-        lookups = replace(lookups, background=_background(cloud, lookups))
-    read_rows = partial(rows, cloud, served=served, lookups=lookups, mask=mask)
+    lookups = _lookups(cloud)
+    mask, errors = lookups.mask, lookups.errors
+    read_rows = partial(rows, cloud, served=served, lookups=lookups)
     report_rows = collected("the calls cannot be shown", errors, read_rows)
-    test_data = ObservedTest(cloud, lookups, report_rows, idle_s, raised, compared)
-    # A detector sees what is not masked.
-    findings = list(map(masked, collected("the findings failed", errors, find, test_data, errors)))
-    statement, marks, accesses = None, Marks(), list[OrderedAccess]()
-    with contained("what the rows accessed cannot be shown", errors):
-        accesses = ordered_accesses(report_rows)
-        if raised is not None:
-            statement = read_by_statement(test_data, accesses)
-        elif read is not None:
-            statement = read_by_other_process(test_data, accesses, read)
-        places = places_of_test(places_of_rows(records_of(cloud), report_rows))
-        marks = marks_of_rows(report_rows, accesses, statement, places)
-    unfinished_findings = collected(
-        "what is unfinished cannot be shown", errors, unfinished, cloud, lookups, errors
-    )
-    found_violations = collected("the violations cannot be shown", errors, violations, cloud)
-    shared = context_of(cloud)
-    if statement is not None:
-        findings = concerning(statement, marks, report_rows, accesses, findings)
-    findings = findings[:MOST_FINDINGS]
+    observed = ObservedTest(cloud, lookups, report_rows, idle_s, raised, compared)
+    accesses, statement, marks = _read_and_marked(observed, read)
+    findings = _findings(observed, accesses, statement, marks)
     evidence = {number for finding in findings for number in finding.rows}
+    pending = collected("what is unfinished cannot be shown", errors, unfinished, cloud, lookups)
+    found_violations = collected("the violations cannot be shown", errors, violations, cloud)
+    shared, closed = context_of(cloud), context_of(cloud).closed_fakes.values()
     return Report(
         now_us=shared.clock.now_us(),
         clock=shared.clock.mode,
@@ -121,15 +101,12 @@ def report_of(
         failure=mask.text(failure),
         fakes=[
             *(ReportedFake(fake.name, fake.service, fake.url) for fake in shared.fakes),
-            *(
-                ReportedFake(name, fake.service, fake.url, closed=True)
-                for name, fake in shared.closed_fakes.items()
-            ),
+            *(ReportedFake(fake.name, fake.service, fake.url, True) for fake in closed),
         ],
         rows=report_rows,
         findings=findings,
-        unfinished=list(map(masked, unfinished_findings)),
-        violations=list(map(masked, found_violations)),
+        unfinished=list(map(mask.finding, pending)),
+        violations=list(map(mask.finding, found_violations)),
         errors=list(dict.fromkeys(map(mask.text, errors))),
         hints=list(map(mask.text, hints)),
         log=mask.text(log),
@@ -140,16 +117,47 @@ def report_of(
     )
 
 
-def _background(cloud: BaseCloud, lookups: Lookups) -> dict[int, Background]:
-    """Return what the fakes of a cloud know about calls beside their answers, by the calls' numbers."""
-    entries = list(cloud.journal.entries)
+def _lookups(cloud: BaseCloud) -> Lookups:
+    """Return the lookups of a cloud, with the background of its calls, and with the errors until then.
+    All later steps add theirs to the same list.
+    """
+    entries, lookups = list(cloud.journal.entries), Lookups(mask=Mask(cloud))
+    with contained("the lookups failed", lookups.errors):
+        lookups = lookups_of(cloud, entries)
     background: dict[int, Background] = {}
     for fake in cloud.fakes():
         with contained(f"what {fake.name} knows of calls cannot be shown", lookups.errors):
             background |= functions_of(fake.service).background(fake, entries, lookups)
-    return background
+    lookups.errors[:0] = dict.fromkeys(records_of(cloud).failures)
+    return replace(lookups, background=background)
 
 
-def _masked(finding: Finding, mask: Mask) -> Finding:
-    values: dict[str, Any] = mask.value(finding.values)
-    return replace(finding, values=values, subjects=tuple(map(mask.subject, finding.subjects)))
+def _read_and_marked(
+    test: ObservedTest, read: Sequence[object] | None
+) -> tuple[list[OrderedAccess], ReadByStatement | None, Marks]:
+    """Return the accesses of the rows in order, what the failing statement read, and the marks."""
+    accesses, statement, marks = list[OrderedAccess](), None, Marks()
+    with contained("what the rows accessed cannot be shown", test.lookups.errors):
+        accesses = ordered_accesses(test.rows)
+        if test.raised is not None:
+            statement = read_by_statement(test, accesses)
+        elif read is not None:
+            statement = read_by_other_process(test, accesses, read)
+        places = places_of_test(places_of_rows(records_of(test.cloud), test.rows))
+        marks = marks_of_rows(test.rows, accesses, statement, places)
+    return accesses, statement, marks
+
+
+def _findings(
+    test: ObservedTest,
+    accesses: Sequence[OrderedAccess],
+    statement: ReadByStatement | None,
+    marks: Marks,
+) -> list[Finding]:
+    """Return the findings to show. The detectors compare raw values, so their findings are masked."""
+    lookups = test.lookups
+    raw = collected("the findings failed", lookups.errors, find, test)
+    findings = list(map(lookups.mask.finding, raw))
+    if statement is not None:
+        findings = concerning(statement, marks, test.rows, accesses, findings)
+    return findings[:MOST_FINDINGS]

@@ -54,7 +54,6 @@ def rows(
     entries: Iterable[Entry] | None = None,
     served: Iterable[ServedRequest] = (),
     lookups: Lookups | None = None,
-    mask: Mask | None = None,
 ) -> list[ReportRow]:
     """Return the journal of a cloud as rows, with credentials masked.
 
@@ -64,13 +63,12 @@ def rows(
     that are shown in another call's row, and the recent delivery attempts.
     """
     source = list(cloud.journal.entries if entries is None else entries)
-    mask = mask or Mask(cloud)
-    lookups = lookups or Lookups()
-    builder = _Builder(cloud, source, lookups, mask)
+    lookups = lookups or Lookups(mask=Mask(cloud))
+    builder = _Builder(cloud, source, lookups)
     report_rows = builder.rows(source)
     if entries is None:
         report_rows += map(builder.action_row, records_of(cloud).actions)
-    report_rows += _served_rows(served, report_rows, source, mask)
+    report_rows += _served_rows(served, report_rows, source, lookups.mask)
     return _nested([replace(row, accesses=accesses_of(row, lookups)) for row in report_rows])
 
 
@@ -80,7 +78,7 @@ def rows(
 def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
     """Return the rows in order, each with its cause, its depth and the row in which it is nested.
 
-    An event directly follows the call that caused it, even if other entries were recorded before.
+    An event directly follows its first cause, even if other entries were recorded before.
     """
     by_number = {row.number: row for row in unnested_rows}
     callers = {row.number: caller for row in unnested_rows
@@ -115,7 +113,7 @@ def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
 
 
 def _first_cause(event: Event | None) -> int:
-    """Return the number of the entry that caused an event, and those between; 0 without one."""
+    """Return the number of the first entry in the chain that caused an event; 0 without one."""
     number = 0
     while isinstance(event, Event) and (cause := caused_by(event)) is not None:
         number, event = cause.number, cause if isinstance(cause, Event) else None
@@ -128,14 +126,12 @@ def _first_cause(event: Event | None) -> int:
 class _Builder:
     """Makes the rows of the entries and actions of a cloud, with credentials masked."""
 
-    def __init__(
-        self, cloud: BaseCloud, entries: Sequence[Entry], lookups: Lookups, mask: Mask
-    ) -> None:
-        self._lookups, self._mask = lookups, mask
+    def __init__(self, cloud: BaseCloud, entries: Sequence[Entry], lookups: Lookups) -> None:
+        self._lookups, self._mask = lookups, lookups.mask
         self._stacks = records_of(cloud).stacks
         self._from_console = records_of(cloud).from_console
         self._places = places_of(records_of(cloud))
-        self._names = {fake.url: name for name, fake in context_of(cloud).closed_fakes.items()}
+        self._names = {fake.url: fake.name for fake in context_of(cloud).closed_fakes.values()}
         self._names.update((fake.url, fake.name) for fake in context_of(cloud).fakes)
         services = {fake.service for fake in cloud.fakes()} | {entry.service for entry in entries}
         self._received: dict[int, Event] = {}

@@ -1,14 +1,18 @@
-"""The rows that a report lists: all of a short run, and of a long one those that tell something.
+"""The findings that a report shows, and the rows that its text lists.
 
-Rows are selected by their data and marks, never by their wording.
+Both are selected by their data and marks, never by their wording.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from .model import Marks, ReportRow
+from .accesses import OrderedAccess
+from .model import Finding, Marks, ReportRow
+from .reading import ReadByStatement
 
+MOST_FINDINGS = 6
+"""Maximum number of findings in one report."""
 MOST_ROWS = 60
 """Maximum number of rows of the application's own that are all listed."""
 LAST = 10
@@ -21,6 +25,50 @@ _GAP = 3
 """Maximum number of rows between two others that are listed, because they need no more room than a line
 that says how many are left out.
 """
+
+
+def concerning(
+    statement: ReadByStatement,
+    marks: Marks,
+    rows: Sequence[ReportRow],
+    accesses: Sequence[OrderedAccess],
+    findings: Iterable[Finding],
+) -> list[Finding]:
+    """Return the findings about the data that a statement read, about the rows that are connected with
+    it and what these accessed, and about the whole test. Those that a touched row decided come first.
+    """
+    connected = marks.touched | marks.linked
+    by_number = {row.number: row for row in rows}
+    # A delivery to the same URL that did nothing, for example, is why an item is missing.
+    addresses = {_address(row) for row in rows if row.number in connected} - {""}
+    accessed = {
+        ordered.access.subject for ordered in accesses
+        if ordered.row.number in connected
+        or (ordered.row.cause and _address(by_number[ordered.row.cause]) in addresses)
+    }  # fmt: skip
+
+    def concerns(finding: Finding) -> bool:
+        return (
+            not connected  # Nothing is known that the others could be told from.
+            or not finding.subjects
+            or not accessed.isdisjoint(finding.subjects)
+            or any(
+                sought.has(subject) for sought in statement.sought for subject in finding.subjects
+            )
+            or not connected.isdisjoint(finding.rows)
+        )
+
+    def order(finding: Finding) -> tuple[bool, bool]:
+        return marks.touched.isdisjoint(finding.rows[:1]), not finding.is_hidden
+
+    return sorted(filter(concerns, findings), key=order)
+
+
+def _address(row: ReportRow) -> str:
+    """Return the URL of a delivery or of a request to the application; empty for other rows."""
+    if row.source.delivery is not None:
+        return row.source.delivery.url
+    return row.operation if row.kind == "request" else ""
 
 
 def selected(

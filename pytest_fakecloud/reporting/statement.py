@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import CodeType
-from typing import TYPE_CHECKING
 
 from ..core.calls import Arguments
 from ..core.frames import CodePlace
@@ -28,6 +27,7 @@ from .calls import collected
 from .contract import functions_of
 from .lookups import Lookups, records_of
 from .model import DataAccess, JournalNumber, ReportRow, Sought
+from .observed import ObservedTest
 from .reading import (
     ChangedByCallers,
     LastCall,
@@ -41,14 +41,11 @@ from .rows import places_of
 from .values import shortened
 from .values_read import compared_data
 
-if TYPE_CHECKING:
-    from .findings import ObservedTest
-
 
 def read_by_statement(
     test: ObservedTest, accesses: Sequence[OrderedAccess]
 ) -> ReadByStatement | None:
-    """Return what the failing statement of a test read; None if none of its calls accessed data."""
+    """Return what the failing statement of a test read; None if no row accessed data."""
     if not accesses and not any(row.source.delivery for row in test.rows):
         return None
     finder = _Finder(test, accesses)
@@ -62,8 +59,8 @@ def read_by_other_process(
     test: ObservedTest, accesses: Sequence[OrderedAccess], read: Iterable[object]
 ) -> ReadByStatement | None:
     """Return what a failing statement of another process compared, given the names and the values of
-    `compared_data()`, or else what the test has looked at since the last call; None if none of its
-    calls accessed data.
+    `compared_data()`, or else what the test has looked at since the last call, or else what the last
+    call accessed; None if no row accessed data.
     """
     masked = map(test.lookups.mask.value, read)
     data = list(compared_data(masked, test.rows, accesses, test.lookups))
@@ -179,9 +176,7 @@ class _Finder:
         ) if read.sought else None  # fmt: skip
 
     def _read_by(self, numbers: tuple[int, ...]) -> ReadByCalls:
-        """Return what calls read, or wrote if they read nothing; and what equal requests had read
-        before.
-        """
+        """Return what calls read, or wrote if they read nothing, and what earlier equal ones read."""
         accesses = [ordered for ordered in self._accesses if ordered.row.number in numbers]
         reads = [ordered.access for ordered in accesses if ordered.access.reads]
         data = tuple(dict.fromkeys(_sought_of(reads or [ordered.access for ordered in accesses])))

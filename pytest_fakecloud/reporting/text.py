@@ -27,7 +27,9 @@ WIDEST = 140
 LINES_OF_A_TEXT = 12
 LINES_OF_A_SCRIPT = 20
 _MOST_LINES = {"statement": 2, "findings": 3}
-"""Maximum number of lines before the rows. Further findings follow the rows."""
+"""Number of lines before the rows up to which the statement has up to four names, and findings after the
+first one are listed there.
+"""
 _INDENT = 4
 """Indentation of the lines below a row, which are longer than rows. It is no wider, so that they fit."""
 
@@ -128,13 +130,13 @@ class _Writer:
 
     def _statement(self) -> list[str]:
         """Return what the failing statement read, with as many of its names as there is room for."""
-        statement, most = self._report.statement, _MOST_LINES["statement"]
         lines: list[str] = []
-        for names in (4, 3, 2, 1) if statement is not None else ():
-            assert statement is not None
+        if (statement := self._report.statement) is None:
+            return lines
+        for names in (4, 3, 2, 1):
             text = statement_text(statement, self._lookups, names)
             lines = _wrapped_code(text, "  ", self._width)
-            if len(lines) <= most:
+            if len(lines) <= _MOST_LINES["statement"]:
                 break
         for written in filter(None, [last_write(self._report), undone_write(self._report)]):
             lines += _wrapped_code(f"{written[0].upper()}{written[1:]}", "  ", self._width)

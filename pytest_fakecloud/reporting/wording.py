@@ -1,4 +1,4 @@
-"""Sentences of reports, with those of each service from its ``wording``."""
+"""The words of rows and findings, with those of each service from its ``wording``."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from upstash_redis.errors import UpstashError
 from upstash_vector import Index
 
 from pytest_fakecloud import Cloud, DeliveredRequest, History, KVServer, always
-from pytest_fakecloud.reporting.findings import violations
+from pytest_fakecloud.reporting.violations import violations
 
 from ..harness import apart
 from .conftest import broken, broken_if_disturbed, cause, expects, failure

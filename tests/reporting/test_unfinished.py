@@ -18,9 +18,8 @@ URL = "https://app.example.com/hook"
 
 def waiting(cloud: Cloud) -> list[str]:
     lookups = lookups_of(cloud, [])
-    errors: list[str] = []
-    sentences = [sentence(item, lookups) for item in unfinished(cloud, lookups, errors)]
-    assert errors == []
+    sentences = [sentence(item, lookups) for item in unfinished(cloud, lookups)]
+    assert lookups.errors == []
     return sentences
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from ...core.calls import Call
 from ...reporting.calls import executed
-from ...reporting.findings import ObservedTest, about
+from ...reporting.findings import about
 from ...reporting.lookups import Lookups
 from ...reporting.model import Finding, ReportSubject
+from ...reporting.observed import ObservedTest
 from ...reporting.values import items_of, parsed
 from ..views import description_of
 from .accesses import GROUP

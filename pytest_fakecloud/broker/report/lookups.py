@@ -8,8 +8,8 @@ from typing import Any
 
 from ...cloud.base import BaseCloud
 from ...core.calls import Entry
-from ...reporting.calls import calls_in
-from ...reporting.lookups import ServiceLookups, abbreviated_names, tried
+from ...reporting.calls import calls_in, collected
+from ...reporting.lookups import ServiceLookups, abbreviated_names
 from ...reporting.mask import Mask
 
 
@@ -30,6 +30,6 @@ def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> BrokerLoo
         end_offsets={
             (broker.name, topic.name): topic.end_offsets
             for broker in brokers
-            for topic in tried(broker.topics)
+            for topic in collected("", [], broker.topics)
         },
     )

@@ -81,9 +81,7 @@ def _before_start(commands: Iterable[tuple[int, Line, Any]]) -> Iterator[tuple[i
 
 
 def _is_before(entry: str, start: str) -> bool:
-    if start == "$":
-        return True
-    return _parts(entry) <= _parts(start)
+    return start == "$" or _parts(entry) <= _parts(start)
 
 
 def _parts(entry_id: str) -> tuple[int, ...]:

@@ -9,8 +9,8 @@ from typing import Any
 from ...core.calls import Call
 from ...core.errors import ContractError
 from ...reporting.calls import has_full_answer
-from ...reporting.findings import ObservedTest
 from ...reporting.model import Finding, ReportSubject
+from ...reporting.observed import ObservedTest
 from ...reporting.values import parsed
 from ..command_fields import keys_of
 from ..table import kinds

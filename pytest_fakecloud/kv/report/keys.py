@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from ...core.timers import clock_time, process_seconds, to_datetime
-from ...reporting.findings import ObservedTest
 from ...reporting.model import Finding
+from ...reporting.observed import ObservedTest
 from .calls import QUEUED, lines_of
 from .history import (
     UNKNOWN,
@@ -124,9 +124,7 @@ def _whole(text: str) -> int:
 
 
 def expire_not_executed(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
-    """Find keys that have no TTL because the command that sets it failed: a fault prevented it, or it
-    was rejected.
-    """
+    """Find keys without a TTL because a fault prevented the command that sets it, or it was rejected."""
     for command in _missed_expires(test, fake).values():
         yield command.finding("expire_not_executed", command=command.name)
 

@@ -253,12 +253,9 @@ def _hits(words: Sequence[str], hits: Sequence[Any], total: int | None) -> str:
     texts = []
     for hit in hits:
         key, score, *rest = hit if isinstance(hit, list) else [hit]
-        fields = (
-            [shortened(f"{name} {scalar(value)}", 60) for name, value in rest[0]] if rest else []
-        )
-        texts.append(
-            " ".join([str(key), str(score), *(fields if len(hits) <= _WITH_FIELDS else ())])
-        )
+        shown = rest[0] if rest and len(hits) <= _WITH_FIELDS else ()
+        fields = [shortened(f"{name} {scalar(value)}", 60) for name, value in shown]
+        texts.append(" ".join([str(key), str(score), *fields]))
     if not hits and not total:
         return "no hits"
     text = counted(len(hits), "hit")

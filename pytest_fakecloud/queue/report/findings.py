@@ -9,9 +9,9 @@ from typing import Any
 from ...cloud.fake import core_of
 from ...core.calls import Call
 from ...reporting.calls import has_full_answer
-from ...reporting.findings import ObservedTest
 from ...reporting.lookups import Lookups
 from ...reporting.model import Finding, ReportSubject
+from ...reporting.observed import ObservedTest
 from ...reporting.values import items_of
 from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
 from ..rest.app import PUBLISHING_OR_SCHEDULING
@@ -78,11 +78,9 @@ def unlikely_duration(test: ObservedTest, queue: Any) -> Iterator[Finding]:
             if 0 < number < 1000 if is_ms else number >= 10_000 and number % 1000 == 0:
                 means = f"{number} ms" if is_ms else f"{number / 3600:.3g} h"
                 values = {"setting": setting.replace("-", " "), "given": duration, "means": means}
-                rows, about = (
-                    (call.number,),
-                    {access.subject for access in of_call(call, test.lookups)},
-                )
-                yield Finding("unlikely_duration", queue.name, rows, tuple(about), values)
+                accesses = of_call(call, test.lookups)
+                about = tuple(dict.fromkeys(access.subject for access in accesses))
+                yield Finding("unlikely_duration", queue.name, (call.number,), about, values)
 
 
 def rejection(call: Call, queue: Any) -> dict[str, str] | None:

@@ -11,8 +11,8 @@ from ...cloud.base import BaseCloud
 from ...cloud.fake import core_of
 from ...core.calls import Call, Entry, Event, began
 from ...core.errors import listed
-from ...reporting.calls import calls_in, events_in, executed_but_lost, has_full_answer
-from ...reporting.lookups import LONG_NAME, Exchanged, Lookups, ServiceLookups, abbreviated, tried
+from ...reporting.calls import calls_in, collected, events_in, executed_but_lost, has_full_answer
+from ...reporting.lookups import LONG_NAME, Exchanged, Lookups, ServiceLookups, abbreviated
 from ...reporting.mask import Mask
 from ...reporting.values import compact, items_of
 from ..fake import finished_deliveries
@@ -39,8 +39,8 @@ def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLook
     """Return the names of messages, schedules and runs, what requests created, and the steps of runs."""
     queues: list[Any] = [fake for fake in cloud.fakes() if fake.service == "queue"]
     calls = calls_in(entries, "queue")
-    messages = [message.id for queue in queues for message in tried(queue.messages)]
-    schedules = [schedule.id for queue in queues for schedule in tried(queue.schedules)]
+    messages = [message.id for queue in queues for message in collected("", [], queue.messages)]
+    schedules = [schedule.id for queue in queues for schedule in collected("", [], queue.schedules)]
     names = [*_named_by_events(entries), *messages, *schedules, *_named_by_answers(calls)]
     ids = [name for name in names if _ID.fullmatch(name)]  # An application may name a schedule.
     runs = {str(run) for event in events_in(entries)

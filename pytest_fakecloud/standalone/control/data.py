@@ -417,7 +417,7 @@ def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[sha
                 cast("shapes.RowData", row_json(row, (), lookups) | _progress_fields(row.source))
             ),
         )
-        for row in rows(cloud, entries, lookups=lookups, mask=mask)
+        for row in rows(cloud, entries, lookups=lookups)
         if row.number >= first
     ]
 

@@ -12,9 +12,10 @@ from ...core.calls import Call
 from ...core.errors import ServiceError
 from ...core.ids import Ids
 from ...reporting.calls import executed
-from ...reporting.findings import ObservedTest, about
+from ...reporting.findings import about
 from ...reporting.lookups import Lookups
 from ...reporting.model import Finding, ReportSubject
+from ...reporting.observed import ObservedTest
 from ...reporting.values import items_of, parsed
 from .. import QUERIES, UPSERTS
 from ..engine.namespace import VectorNamespace
@@ -175,11 +176,8 @@ def _rejected_ids(
     """Return the IDs of rejected records that a query would have found without its filter, the nearest
     first: those with expected names or, if the query has no hits, all of them.
     """
-    expected = {
-        id
-        for id in rejected
-        if _names_of(id, records[id].data, records[id].metadata) & expected_names
-    }
+    expected = {id for id in rejected
+                if _names_of(id, records[id].data, records[id].metadata) & expected_names}  # fmt: skip
     if query.hits and not expected:
         return []
     unfiltered = query_of(fake, query.options)._replace(filter="")

@@ -22,9 +22,10 @@ import redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.faults.plan import FaultPlan
-from pytest_fakecloud.reporting.findings import ObservedTest, find
+from pytest_fakecloud.reporting.findings import find
 from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.model import Finding
+from pytest_fakecloud.reporting.observed import ObservedTest
 from pytest_fakecloud.reporting.rows import rows
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence
@@ -45,10 +46,10 @@ def loses_answer(faults: FaultPlan) -> None:
 
 def found(cloud: Cloud, **options: Any) -> list[Finding]:
     """Return the findings about a cloud, of which no detector raises an exception."""
-    lookups, errors = lookups_of(cloud, list(cloud.journal.entries)), list[str]()
+    lookups = lookups_of(cloud, list(cloud.journal.entries))
     test = ObservedTest(cloud, lookups, rows(cloud, lookups=lookups), **options)
-    findings = find(test, errors)
-    assert errors == []
+    findings = find(test)
+    assert lookups.errors == []
     return findings
 
 

@@ -14,7 +14,6 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.kv.report.accesses import KEY
 from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.reporting.accesses import OrderedAccess
-from pytest_fakecloud.reporting.findings import concerning
 from pytest_fakecloud.reporting.model import (
     DataAccess,
     Finding,
@@ -25,6 +24,7 @@ from pytest_fakecloud.reporting.model import (
 )
 from pytest_fakecloud.reporting.reading import LookedAt
 from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.select import concerning
 
 
 @pytest.fixture

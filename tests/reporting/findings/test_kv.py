@@ -16,9 +16,9 @@ import redis.asyncio
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.as_json import as_json
-from pytest_fakecloud.reporting.findings import MOST_FINDINGS
 from pytest_fakecloud.reporting.lookups import Lookups
 from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.select import MOST_FINDINGS
 from pytest_fakecloud.reporting.text import text
 from pytest_fakecloud.reporting.wording import sentence
 

@@ -1,0 +1,75 @@
+"""The test as the detectors of findings, and the search for what its statement read, see it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from ..cloud.base import BaseCloud, context_of
+from ..cloud.fake import core_of
+from ..core.calls import Action, Call, Entry
+from .asserted import UnequalValues
+from .calls import calls_in
+from .lookups import Lookups, records_of
+from .model import Delivery, ReportRow
+
+
+@dataclass
+class ObservedTest:
+    """A test as the detectors see it: the open fakes of its cloud, the journal and its rows, the
+    wall-clock time in seconds that it waited, its exception, and the last values that it found unequal.
+    """
+
+    cloud: BaseCloud
+    lookups: Lookups
+    rows: Sequence[ReportRow] = ()
+    idle_s: float | None = None
+    raised: BaseException | None = None
+    compared: UnequalValues | None = None
+    computed: dict[Hashable, Any] = field(default_factory=dict, init=False)
+    """Results that the detectors of a service share, by its function and the arguments of this."""
+
+    @cached_property
+    def fakes(self) -> list[Any]:
+        return list(context_of(self.cloud).fakes)
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        # Leave out calls before a restored snapshot, which do not explain the current data.
+        rewound = {fake.name: core_of(fake).rewound for fake in self.fakes}
+        return [
+            _as_known(entry)
+            for entry in self.cloud.journal.entries
+            if entry.number > rewound.get(entry.fake, 0)
+        ]
+
+    @cached_property
+    def calls(self) -> list[Call]:
+        return calls_in(self.entries)
+
+    def calls_of(self, fake: Any) -> list[Call]:
+        return [call for call in self.calls if call.fake == fake.name]
+
+    def actions_on(self, fake: Any) -> list[Action]:
+        return [action for action in records_of(self.cloud).actions if action.fake == fake.name]
+
+    def deliveries_of(self, fake: Any) -> Iterator[tuple[ReportRow, Delivery]]:
+        """Yield the row and the delivery of each attempt of a fake."""
+        for row in self.rows:
+            delivery = row.source.delivery
+            if delivery is None or delivery.event.fake != fake.name:
+                continue
+            if delivery.event.number > core_of(fake).rewound:
+                yield row, delivery
+
+
+def _as_known(entry: Entry) -> Entry:
+    """Return a copy of a call without its answer, if a fault altered it and it shows no data."""
+    if not isinstance(entry, Call) or entry.outcome != "altered":
+        return entry
+    copied_call = copy.copy(entry)
+    copied_call.response_body = b""
+    return copied_call
