@@ -342,7 +342,8 @@ def test_importing_the_plugin_loads_no_library() -> None:
     assert run.stdout.strip() == "[]"
 
 
-_NAMES_OF_SERVICES = re.compile(r"(?i)kv|redis|vector|broker|kafka|queue|qstash|upstash|workflow")
+_VENDORS = ("redis", "kafka", "qstash", "upstash", "workflow")
+_NAMES_OF_SERVICES = re.compile(rf"(?i){'|'.join([*NAMES, *_VENDORS])}")
 
 
 def test_shared_modules_of_reports_name_no_service() -> None:

@@ -26,6 +26,7 @@ import pytest_fakecloud.queue.attempt_reports
 import pytest_fakecloud.queue.signatures
 import pytest_fakecloud.reporting
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.cloud.services import services_by_word
 from pytest_fakecloud.pytest_run.outcomes import report_on
 from pytest_fakecloud.pytest_run.run import TestState
 
@@ -36,7 +37,7 @@ OTHERS = [
     "pytest_fakecloud.inspect",
     *(
         f"pytest_fakecloud.{service}.{folder}"
-        for service in ("kv", "vector", "broker", "queue")
+        for service in services_by_word()
         for folder in ("inspect", "report")
     ),
 ]

@@ -9,16 +9,25 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.cloud.services import services_by_word
+from pytest_fakecloud.cloud.services import SERVICES, fake_class, services_by_word
 from pytest_fakecloud.process.applications import ServedRequest
 from pytest_fakecloud.reporting.as_json import as_json, write
-from pytest_fakecloud.reporting.model import EVERY_KIND, SubjectKind
+from pytest_fakecloud.reporting.model import (
+    APPLICATION,
+    CLIENT,
+    CONSOLE,
+    EVERY_KIND,
+    TEST,
+    Kind,
+    Mark,
+    SubjectKind,
+)
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import text
 
@@ -181,6 +190,20 @@ def test_the_schema_lists_the_kinds_of_subjects(name: str) -> None:
     constants = [value for module in modules for value in vars(module).values()]
     everything = [EVERY_KIND.name] if name == "accessed" else []
     assert kinds == everything + [kind.name for kind in constants if isinstance(kind, SubjectKind)]
+
+
+def test_the_schema_lists_the_kinds_and_marks_of_rows() -> None:
+    properties = SCHEMA["$defs"]["row"]["properties"]
+    assert properties["kind"]["enum"] == [*get_args(Kind)]
+    assert properties["marks"]["items"]["enum"] == [*get_args(Mark)]
+
+
+def test_the_schema_names_the_services_and_actors_of_rows() -> None:
+    properties = SCHEMA["$defs"]["row"]["properties"]
+    services = [fake_class(service).service for service in SERVICES.values()]
+    assert f": {', '.join(services)};" in properties["service"]["description"]
+    actors = [CLIENT, APPLICATION, TEST, CONSOLE]
+    assert f": {', '.join(actors)} or " in properties["actor"]["description"]
 
 
 def test_the_schema_rejects_what_is_not_a_report() -> None:
