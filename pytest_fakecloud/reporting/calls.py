@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ..core.calls import Call, Entry, Event
 from ..core.errors import report_hook_failure
@@ -88,14 +88,6 @@ def executed_but_lost(call: Call) -> bool:
         return call.reached and (call.status or 0) >= 400
     is_lost = call.outcome in ("lost", "truncated")
     return call.reached and call.status in (200, 201, 202) and is_lost
-
-
-def envelope(call: Call) -> Any:
-    """Return the ``result`` of a response.
-
-    Raises ``LookupError``, ``TypeError`` or ``ValueError`` if the response has none.
-    """
-    return parsed(call.response_body)["result"]
 
 
 def error_of(call: Call) -> tuple[str, str]:

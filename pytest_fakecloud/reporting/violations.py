@@ -53,7 +53,7 @@ def _credentials(call: Call, cloud: BaseCloud, rejecting: Fake) -> dict[str, str
         return dict(rejection)
     credentials = call.request_headers.get("Authorization")
     if credentials is None:
-        return {"kind": "query" if "_token=" in call.target else "none"}
+        return {"kind": "none"}
     for fake in cloud.fakes():
         if fake is not rejecting and fake.headers.get("Authorization") == credentials:
             return {"kind": "other", "other": fake.name}

@@ -369,7 +369,6 @@ _SENTENCES: Sentences = {
     "fakecloud.clock.advance() moves it, time.sleep() does not",
     "rejected": _rejected,
     "rejected_none": "no credentials were sent",
-    "rejected_query": "the _token in the URL is wrong",
     "rejected_other": "the credentials are those of {other}",
     "rejected_unknown": "the credentials are not those of {fake}",
     "violation": lambda values: f"[{values['violation']}] {values['text']}",

@@ -232,6 +232,27 @@ def test_a_named_subject_is_neither_read_nor_written() -> None:
     assert (access.reads, access.writes) == (False, False)
 
 
+@pytest.mark.parametrize(
+    ("query", "headers", "why"),
+    [
+        ("", {}, "no credentials were sent"),
+        ("?_token=guess", {}, "the _token in the URL is wrong"),
+        (
+            "?_token=guess",
+            {"Authorization": "Bearer no"},
+            "the credentials are not those of kv_server",
+        ),
+    ],
+)
+def test_a_report_says_which_credentials_were_rejected(
+    cloud: Cloud, query: str, headers: dict[str, str], why: str
+) -> None:
+    httpx.get(f"{cloud.kv_server().url}/get/a{query}", headers=headers)
+    report = report_of(cloud)
+    [rejected] = report.violations
+    assert sentence(rejected, report.lookups).endswith(f"answered 401 to 1 of 1 call: {why}")
+
+
 @pytest.mark.parametrize("kind", ARGUMENTS)
 def test_actions_on_a_broker_have_these_arguments(cloud: Cloud, kind: str) -> None:
     method = attrgetter(kind)(cloud.broker())

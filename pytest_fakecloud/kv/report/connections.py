@@ -109,7 +109,8 @@ def error_of(call: Call) -> str | None:
 
 
 def rejection(call: Call, fake: object) -> dict[str, str] | None:
-    """Return why a password was rejected on a connection; None for a request of HTTP."""
-    if not on_connection(call):
-        return None
-    return {"kind": "password" if b"WRONGPASS" in call.response_body else "no_password"}
+    """Return why a password on a connection or a token in a URL was rejected; None for a header."""
+    if on_connection(call):
+        return {"kind": "password" if b"WRONGPASS" in call.response_body else "no_password"}
+    has_header = call.request_headers.get("Authorization") is not None
+    return {"kind": "query"} if "_token=" in call.target and not has_header else None

@@ -340,6 +340,7 @@ SENTENCES: Sentences = {
     "expired": "{key} expired at {at}",
     "ttl_removed": _ttl_removed,
     "lock_of_another": _lock_of_another,
+    "rejected_query": "the _token in the URL is wrong",
     "rejected_no_password": "no password was sent, use {fake}.database_url",
     "rejected_password": "the user or the password is not that of {fake}.database_url",
 }

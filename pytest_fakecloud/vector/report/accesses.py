@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...core.calls import Action, Arguments, Call, Event
-from ...reporting.calls import changed_items, envelope, has_full_answer, success_of
+from ...reporting.calls import changed_items, has_full_answer, success_of
 from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind, named
 from ...reporting.values import parsed
@@ -33,7 +33,7 @@ def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
     subject = ReportSubject(NAMESPACE, namespace_of(call), call.fake)
     yield named(NAMESPACE, subject.name, call.fake)
     body = parsed(call.request_body) if call.request_body.strip() else None
-    answer = envelope(call) if has_full_answer(call) else None
+    answer = parsed(call.response_body)["result"] if has_full_answer(call) else None
     succeeded = success_of(call, answer not in _NOTHING)
     if call.route in UPSERTS or call.route == "update":
         for item in body if isinstance(body, list) else [body]:

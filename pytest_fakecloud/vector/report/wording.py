@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.calls import Action, Call
 from ...core.errors import counted, listed
-from ...reporting.calls import envelope, has_full_answer
+from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
 from ...reporting.model import Sentences, Summary, Values
 from ...reporting.values import compact, parsed, scalar, shortened
@@ -94,7 +94,7 @@ def _named(body: dict[str, Any]) -> str:
 def _answer(call: Call, body: Any, background: VectorBackground) -> str:
     if not has_full_answer(call):
         return ""
-    result = envelope(call)
+    result = parsed(call.response_body)["result"]
     if call.route in QUERIES:
         hits = result.get("scores", []) if isinstance(result, dict) else result
         lists = hits if hits and isinstance(hits[0], list) else [hits]
