@@ -86,7 +86,7 @@ def _stored_failure(player: Player, store: Store) -> Trial | None:
     schedule = store.load()
     if not schedule:
         return None
-    player.tally.count("drawn")
+    player.tally.count("replayed")
     trial = player.play(Plan(schedule))
     if trial.broken is not None and len(trial.fired) == len(schedule):
         return trial
