@@ -64,9 +64,10 @@ def explore(
     ``Options`` describes the other arguments. Without ``check``, and without assertions in the code, an
     anomaly breaks the promise.
 
-    Raises ``BrokenPromiseError``; the error of the undisturbed trial; exceptions that end a test, such
-    as ``pytest.skip()``; and ``ContractError`` if the code makes no call or cannot be explored, or if
-    nothing that was requested could be tried.
+    Raises ``BrokenPromiseError``; the error of the undisturbed trial; the ``AssertionError`` of a
+    ``sometimes()`` that no trial reached; exceptions that end a test, such as ``pytest.skip()``; and
+    ``ContractError`` if the code makes no call or cannot be explored, or if nothing that was requested
+    could be tried.
     """
     __tracebackhide__ = True
     options = Options(**arguments)

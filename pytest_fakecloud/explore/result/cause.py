@@ -1,5 +1,5 @@
-"""The cause of a broken promise: the last decision of its schedule, or the order of two calls that
-access the same data.
+"""The cause of a broken promise: the first disturbance of its schedule with which it is broken, or the
+order of two calls that access the same data.
 
 For example, three calls break the promise that ``n`` counts two increments:
 

@@ -2,7 +2,7 @@
 
 - ``OrdersOfCalls``: orders of calls (``dpor``), also of late answers and, later, of timers.
 - ``Singles``: schedules with one disturbance (``singles``).
-- ``Extending``: schedules that add one disturbance to an earlier one (``extend``).
+- ``Extending``: schedules that extend an earlier one (``extend``).
 - ``Numbers``: other random numbers, if the code draws any, alone or with one disturbance.
 - ``InSequence``: the plans of several sources.
 """
@@ -143,7 +143,7 @@ class Singles(Source):
 
 
 class Extending(Source):
-    """Schedules that add a disturbance to an earlier one, while the frontier has any."""
+    """Schedules that extend an earlier one, while the frontier has any."""
 
     counter = "extended"
 

@@ -28,7 +28,9 @@ class Store:
 
     @classmethod
     def of(cls, subject: Subject, cache: Any) -> Store:
-        """Return the store of the code, the promises and the options of a search."""
+        """Return the store of the code, promises, kinds, fakes and inputs of a search. What fails with
+        other options may not fail with these; then it is forgotten.
+        """
         functions = [*functions_of_all(subject.programs), *subject.promises.checks]
         inputs = repr(subject.inputs) if subject.inputs else ""
         return cls(cache, key_of(functions, subject.kinds, subject.disturbed, inputs))

@@ -155,7 +155,7 @@ class Decisions:
 
 
 def _continuation(option: Option) -> tuple[Place, int]:
-    """Return where an option continues: its place, and the number of its calls so far."""
+    """Return where an option continues: its place, and the number of its latest point."""
     if not isinstance(option, Strand) or option.state == "new":
         return "switch", 0
     return ("wake" if option.state == "waiting" else option.place), option.points

@@ -36,7 +36,7 @@ class Subject:
 
 
 class Script:
-    """The subject and the plan of one trial, and what follows from them; nothing changes it."""
+    """Subject and plan of one trial, and what follows from them. Only the strategy has a state."""
 
     def __init__(self, subject: Subject, plan: Plan) -> None:
         self.subject = subject

@@ -46,8 +46,8 @@ class Simulation:
     """Runs clients, workers, deliveries and the clock under one schedule, one strand at a time.
 
     It makes all parts. Each gets the parts that it calls, and calls none that is made after it; only
-    the ``Turns`` call back here, and ask the ``Scheduler``. What is replaced in the process, and the
-    interceptors of the fakes, call the public parts.
+    the ``Turns`` and their ``Watchdog`` call this class and the ``Scheduler``. What is replaced in the
+    process, and the interceptors of the fakes, call the public parts.
     """
 
     def __init__(self, subject: Subject, plan: Plan) -> None:

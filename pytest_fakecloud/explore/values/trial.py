@@ -140,11 +140,11 @@ class Point(NamedTuple):
 class Line:
     """One line of the story: a call, or a description of a disturbance.
 
-    ``disturbances`` are those of the schedule that the line is about, and ``breaks`` marks the step
+    ``disturbances`` are those that the line is about, and ``breaks`` marks the step
     after which a promise no longer held. ``lines`` are the application's lines that led to the call,
     innermost first, if stacks were recorded; ``source`` is the line that the story shows. ``step``
-    is the step that the line belongs to, if steps were recorded. ``point`` is the number of a call
-    among those of its strand.
+    is the step that the line belongs to, if steps were recorded. ``point`` is the number of the
+    point of a call.
     """
 
     at_us: int
@@ -187,7 +187,8 @@ class Anomaly:
 
 @dataclass(slots=True)
 class Step:
-    """The actions of one strand between two decisions of the simulation.
+    """The actions of one strand, or a move of the clock, between two decisions of the simulation. The
+    last ones may be moves that were due after the end of the trial (``TrialClock.foresee()``).
 
     ``options`` are the strands that could have run instead; those in ``disabled`` could no longer
     run after this step. ``enabled_by`` is the index of the step that created or woke the strand, and
@@ -251,7 +252,7 @@ class History:
 
 
 class Redundant(Exception):
-    """Raised by a strategy to end a trial that would repeat a known order."""
+    """Raised to end a trial whose order is known, or is not the one that its strategy wants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +311,7 @@ class Verdict:
 Flag = Literal["redundant", "stuck", "cut", "timers", "numbers", "overlap"]
 """A fact about a trial.
 
-``redundant``: its strategy ended it, so it has no result. ``stuck``: a strand waited forever.
+``redundant``: ``Redundant`` ended it, so it has no result. ``stuck``: a strand waited forever.
 ``cut``: the limit of clock moves kept an order from being tried. ``timers``: the clock could have
 moved while a strand could run, here or in another order. ``numbers``: the code drew random numbers.
 ``overlap``: another strand made a call while the last disturbance delayed a strand.
@@ -339,7 +340,7 @@ class Trial:
 
     start_us: int = 0
     fired: tuple[Disturbance, ...] = ()
-    """The applied disturbances, and the decisions of a strategy."""
+    """The applied disturbances, and each decision of a strategy that is not the default, as a switch."""
     lines: tuple[Line, ...] = ()
     steps: tuple[Step, ...] = ()
     points: tuple[Point, ...] = ()
