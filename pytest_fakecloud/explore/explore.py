@@ -19,12 +19,12 @@ from .search.coverage_checks import check_budget, check_covered
 from .search.lookahead import Lookahead
 from .search.player import Player
 from .search.tally import budget_of, merged
-from .simulation.script import Subject
 from .subject.assertions import may_assert
 from .subject.clients import functions_of_all, has_drawn_inputs
 from .subject.options import Checks, ExploreOptions, Options
 from .subject.programs import (
     Functions,
+    Program,
     chosen_fakes,
     inputs_to_replay,
     kinds_of,
@@ -33,9 +33,10 @@ from .subject.programs import (
     schedule_to_replay,
 )
 from .subject.promises import Promises
+from .subject.subject import Subject
 from .undisturbed import check_undisturbed
 from .values.disturbances import KINDS
-from .values.trial import Program, Trial
+from .values.trial import Trial
 from .world.patches import explored
 
 if TYPE_CHECKING:

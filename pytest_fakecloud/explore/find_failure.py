@@ -16,8 +16,9 @@ from .search.shrinking import smallest
 from .search.store import Store
 from .search.tally import SearchBudget
 from .undisturbed import check_repeats, check_undisturbed, own_errors
+from .values.plan import Plan
 from .values.schedule import Schedule
-from .values.trial import Plan, Trial
+from .values.trial import Trial
 
 MakeLookahead: TypeAlias = Callable[[Player, Trial], Lookahead]
 """Makes what plays the trials of a search ahead of time, if anything does."""

@@ -89,9 +89,9 @@ def test_a_thread_that_has_failed_before_it_began_holds_up_no_trial(
 def test_a_thread_that_stays_idle_holds_up_no_trial(
     cloud: Cloud, kv: KVServer, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    redis, pauses = Redis(kv.url, kv.token, rest_retries=0), []
-    pause = outsiders.pause
-    monkeypatch.setattr(outsiders, "pause", lambda: (pauses.append(1), pause()))
+    redis, naps = Redis(kv.url, kv.token, rest_retries=0), []
+    nap = outsiders.nap
+    monkeypatch.setattr(outsiders, "nap", lambda: (naps.append(1), nap()))
 
     def check() -> None:
         assert kv.value("n") != "0"
@@ -100,7 +100,7 @@ def test_a_thread_that_stays_idle_holds_up_no_trial(
     result = cloud.explore([increment, increment], check, budget=20)
     assert result.tried > 3
     # One at the first trial's end, besides those at the start, and a few on a busy machine.
-    assert len(pauses) < CHECKS_AT_START + result.tried
+    assert len(naps) < CHECKS_AT_START + result.tried
 
 
 @pytest.mark.parametrize("transport", ["HTTP", "Redis protocol"])

@@ -10,10 +10,11 @@ from ...core.calls import Call
 from ...core.errors import breaks_a_check, broken_promise, ends_the_test
 from ...core.field_types import check_returned
 from ..simulation.operations import TrialHistory
-from ..simulation.script import Subject
 from ..simulation.stacks import without_library_frames
+from ..subject.subject import Subject
+from ..values.plan import Plan
 from ..values.schedule import Schedule, add_schedule
-from ..values.trial import Anomaly, History, Line, Plan, Trial, Verdict
+from ..values.trial import Anomaly, History, Line, Trial, Verdict
 from ..world.world import World
 from .anomalies import LAST, Allowed, AnomalyError, find_anomalies
 from .evidence import Evidence
@@ -55,7 +56,7 @@ class Judge:
         promises.reads_order |= history.shows_order
         lines = [
             Line(entry.at_us, "check", call=entry)
-            for entry in (recorder.entries if plan.stacks else ())
+            for entry in (recorder.entries if plan.explains else ())
             if isinstance(entry, Call) and entry.number > number
         ]
         # A search that has found a broken promise shows no anomalies.

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from ..values.disturbances import CLOCK
 from ..values.footprint import Footprint
-from ..values.trial import Place, Redundant, Step, Trial
+from ..values.plan import Place, Redundant
+from ..values.trial import Step, Trial
 
 
 def decided_places(*, late: bool) -> frozenset[Place]:

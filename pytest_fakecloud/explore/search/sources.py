@@ -14,8 +14,9 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
 
+from ..values.plan import Plan
 from ..values.schedule import Schedule
-from ..values.trial import Plan, Trial
+from ..values.trial import Trial
 from .dpor import Interleavings
 from .extend import Frontier
 from .player import Player

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...core.errors import ContractError
-from ..simulation.script import Subject
 from ..subject.clients import functions_of_all
+from ..subject.subject import Subject
 from ..values.disturbances import Kind
 from ..values.schedule import Schedule
 

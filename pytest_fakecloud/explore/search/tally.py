@@ -190,7 +190,7 @@ class Tally:
         """Count a trial."""
         self.counts[counted] += 1
 
-    def add(self, trial: Trial, inputs: Mapping[str, Any]) -> None:
+    def record(self, trial: Trial, inputs: Mapping[str, Any]) -> None:
         """Add what a trial with these drawn inputs has covered, and the anomalies that it shows."""
         for anomaly in trial.verdict.anomalies:
             shown_anomaly = ShownAnomaly(anomaly, Schedule(trial.fired), inputs)

@@ -28,7 +28,7 @@ from .outsiders import OutsideCalls
 from .pauses import Pauses
 from .script import Script
 from .served_calls import ServedCalls
-from .stacks import Source, Sources, carried_source, describe_places, source_of
+from .stacks import CallSite, CallSites, call_site_of, carried_call_site, describe_places
 from .strand import Strand
 from .strand_waits import StrandWaits
 from .strands import Strands
@@ -52,7 +52,7 @@ class Calls:
     _current_thread: CurrentThread
     _log: TrialLog
     _known_times: KnownTimes
-    _sources: Sources
+    _call_sites: CallSites
     _outside_calls: OutsideCalls
     _pauses: Pauses
     _decisions: Decisions
@@ -93,7 +93,7 @@ class Calls:
                 raise Crash
             self._turns.check_alive(strand)
             if _is_silent(fake, request):
-                if self._script.plan.stacks:
+                if self._script.plan.explains:
                     self._log.silent_calls.append(request.call)
                 return proceed()
             is_helped = "helper" in outside and not is_own_thread and not strand.thread.real_waits
@@ -177,7 +177,7 @@ class Calls:
         if not may_wait:
             return
         if disturbances := self._script.schedule.at(strand.name, point):
-            yield from self._pause(strand, disturbances, PAUSES)
+            yield from self._apply_pauses(strand, disturbances, PAUSES)
         is_point = fake.name in self._script.subject.disturbed
         if is_point or self._decisions.has_switch(strand.name, point):
             self._strands.park(strand, "switch")
@@ -192,7 +192,7 @@ class Calls:
             target = Target(fake.fixture, route, node_faults, may_wait)
             self._pauses.note_point(strand, possible_disturbances(target))
 
-    def _pause(
+    def _apply_pauses(
         self, strand: Strand, disturbances: Sequence[Disturbance], kinds: Collection[str]
     ) -> _TurnsToYield:
         """Apply the pauses among the disturbances of a point; yield after each."""
@@ -206,14 +206,14 @@ class Calls:
         if self._fakes.clock.driving or strand.state == "ended":
             return
         if disturbances := self._script.schedule.at(strand.name, point):
-            yield from self._pause(strand, disturbances, ("slow",))
+            yield from self._apply_pauses(strand, disturbances, ("slow",))
         if self._script.is_late:
             self._strands.park(strand, "late")
             yield
 
     def rejected(self, request: Request) -> None:
         """Add a call without valid credentials to the story; it has no point for disturbances."""
-        if not self._script.plan.stacks:
+        if not self._script.plan.explains:
             return
         strand, _ = self._strand_of(request)
         if strand is None or self._current_thread.is_checking_promise() or self._turns.has_ended:
@@ -271,7 +271,8 @@ class Calls:
         strand.points += 1
         if self._script.plan.notes:
             self._pauses.note_point(strand)
-        for _ in self._pause(strand, self._script.schedule.at(strand.name, strand.points), PAUSES):
+        disturbances = self._script.schedule.at(strand.name, strand.points)
+        for _ in self._apply_pauses(strand, disturbances, PAUSES):
             self._waits.take_turn(strand)
         self._strands.park(strand, "switch")
         self._waits.take_turn(strand)
@@ -318,19 +319,20 @@ class Calls:
     def _add_line(self, strand: Strand, request: Request, point: int = 0) -> Line:
         line = self._log.add_line(strand.name, call=request.call)
         line.point = point
-        if self._script.plan.stacks:
+        if self._script.plan.explains:
             lines: list[str] = []
             # A search for lines must not change the trial whose lines it adds.
             with report_failure("the line of a call could not be found", lines.append):
-                lines += self._source(strand, request)
+                lines += self._call_site(strand, request)
             line.lines = tuple(lines)
         return line
 
-    def _source(self, strand: Strand, request: Request) -> Source:
+    def _call_site(self, strand: Strand, request: Request) -> CallSite:
         port = request.client[1] if request.client else 0
-        lines = carried_source.get() or self._sources.here() or self._sources.by_port.get(port, ())
+        sites = self._call_sites
+        lines = carried_call_site.get() or sites.here() or sites.by_port.get(port, ())
         if not lines and strand.host.loop.running is None:
-            lines = source_of(sys._current_frames().get(strand.host.thread.ident))
+            lines = call_site_of(sys._current_frames().get(strand.host.thread.ident))
         return lines
 
 

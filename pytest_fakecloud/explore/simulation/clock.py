@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from ...core.errors import ContractError
-from ..fakes.fakes import Fakes
+from ..fakes.fakes import DueDelivery, Fakes
 from ..values.disturbances import CLOCK
 from ..values.footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
-from ..values.trial import DueDelivery, Step
+from ..values.trial import Step
 from .known_times import MOST_TIMERS, KnownTimes
 from .log import TrialLog, seconds
 from .pauses import Pauses

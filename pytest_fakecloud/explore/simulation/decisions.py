@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from ..fakes.fakes import Fakes
+from ..fakes.fakes import DueDelivery, Fakes
 from ..values.disturbances import CLOCK, KINDS, SWITCHES, Disturbance, Kind
 from ..values.footprint import MEMORY, Footprint
 from ..values.names import StrandName
-from ..values.trial import DueDelivery, Place, Redundant, Step
+from ..values.plan import Place, Redundant
+from ..values.trial import Step
 from .clock import Option, TrialClock
 from .log import TrialLog
 from .script import Script

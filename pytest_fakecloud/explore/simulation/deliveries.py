@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal
 from ...core.errors import broken_promise, counted, shown
 from ...queue.delivery.routes import parts_of
 from ...queue.model import SUCCESS, Outcome
-from ..fakes.fakes import Fakes
+from ..fakes.fakes import DueDelivery, Fakes
 from ..values.disturbances import KINDS, Disturbance, Kind, with_role
-from ..values.trial import Choices, DueDelivery
+from ..values.trial import Choices
 from .current_thread import CurrentThread
 from .log import TrialLog
 from .script import Script

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from ...core.errors import ContractError, Crash
 from ...core.frames import stack_of
 from ...process.clocks import INFRASTRUCTURE, module_of
-from ..fakes.gate import Gate, pause
+from ..fakes.gate import Gate, nap
 from ..values.limits import CHECKS_AT_START, CHECKS_OF_OUTSIDERS
 from .current_thread import OF_FAKES
 from .pool import is_of_a_strand
@@ -60,7 +60,7 @@ class Outsiders:
         for _ in range(CHECKS_AT_START if self._resting else 0):
             # A thread may still be on the way to the place where it rests.
             self._resting = {thread: _stack(thread) for thread in self._resting}
-            pause()
+            nap()
 
     def __bool__(self) -> bool:
         return bool(self._resting)
@@ -107,7 +107,7 @@ class Outsiders:
         for _ in range(CHECKS_OF_OUTSIDERS):
             # A thread may start another one at any time.
             before = {thread: wakings(thread) for thread in self._all_threads()}
-            pause()
+            nap()
             # A thread that waits for the interpreter's own lock wakes up once in this time.
             Gate().acquire(sys.getswitchinterval())
             busy = [thread for thread, count in before.items() if not self._rests(thread, count)]
@@ -195,7 +195,7 @@ class OutsideCalls:
             return ""
         if current.is_left_over():
             return "left over"
-        if self._script.subject.outsiders.notes(thread):
+        if self._script.subject.world.outsiders.notes(thread):
             note = f"not explored: {_description(thread)}, which began before explore()"
             self._log.note(note)
             return "outsider"
@@ -223,8 +223,8 @@ class OutsideCalls:
         trial with an error if one goes on.
         """
         try:
-            if self._script.subject.outsiders:
-                self._script.subject.outsiders.await_rest(lambda: self._turns.has_ended)
+            if self._script.subject.world.outsiders:
+                self._script.subject.world.outsiders.await_rest(lambda: self._turns.has_ended)
         except ContractError as error:
             self._turns.fail(error)  # The explored code could catch the exception.
 
@@ -236,4 +236,4 @@ class OutsideCalls:
         self._users.add(strand)
         could_run = any(other is not strand and other.is_ready(now_us) for other in self._strands)
         if could_run or len(self._users) > 1 or len(self._script.subject.programs) > 1:
-            self._turns.fail(self._script.subject.outsiders.shared())
+            self._turns.fail(self._script.subject.world.outsiders.shared())

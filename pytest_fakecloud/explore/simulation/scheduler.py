@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...core.errors import ContractError
-from ..fakes.fakes import Fakes
-from ..fakes.gate import pause
+from ..fakes.fakes import DueDelivery, Fakes
+from ..fakes.gate import nap
 from ..values.limits import CHECKS_OF_BLOCKED, CHECKS_OF_WAITING
-from ..values.trial import DueDelivery
 from .clock import MOST_STEPS, ClockMove, Option, TrialClock
 from .decisions import Decisions
 from .deliveries import DeliveryStrands
@@ -142,8 +141,8 @@ class Scheduler:
         """Wait or move the clock until something may run; return False at the end of the trial."""
         if not any(strand.is_stepped_over for strand in self._strands):
             # A thread from before may work for a strand, so the time must not pass meanwhile.
-            if self._script.subject.outsiders:
-                self._script.subject.outsiders.await_rest(
+            if self._script.subject.world.outsiders:
+                self._script.subject.world.outsiders.await_rest(
                     lambda: self._turns.has_ended or bool(self._runnable_or_restarted())
                 )
                 if self._runnable_or_restarted():
@@ -163,7 +162,7 @@ class Scheduler:
     def _wait_for_stepped_over(self) -> bool:
         """Wait, in wall-clock time, until another strand can run; return False if none can."""
         for _ in range(CHECKS_OF_BLOCKED):
-            pause()
+            nap()
             if self._turns.has_ended:
                 return False
             if (
@@ -194,7 +193,7 @@ class Scheduler:
         if busy:
             for _ in range(CHECKS_OF_WAITING):
                 # A thread that is not explored may still release a waiting strand.
-                pause()
+                nap()
                 if self._turns.has_ended or self._sleepers or self._runnable_or_restarted():
                     return False
             self._report_stuck(busy)

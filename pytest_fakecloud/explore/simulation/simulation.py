@@ -6,18 +6,10 @@ from collections.abc import Callable
 
 from ...core.errors import broken_promise, ends_the_test
 from ..subject.programs import check_has_run
+from ..subject.subject import Subject
 from ..values.disturbances import CLOCK
-from ..values.trial import (
-    NO_EFFECTS,
-    CloudState,
-    Effects,
-    Plan,
-    Redundant,
-    StrandRecord,
-    Trial,
-    Verdict,
-    Wording,
-)
+from ..values.plan import Plan, Redundant
+from ..values.trial import NO_EFFECTS, CloudState, Effects, StrandRecord, Trial, Verdict, Wording
 from .calls import Calls
 from .clock import TrialClock
 from .current_thread import CurrentThread
@@ -32,9 +24,9 @@ from .outsiders import OutsideCalls
 from .pauses import Pauses
 from .promise_checks import PromiseChecks
 from .scheduler import Scheduler
-from .script import Script, Subject
+from .script import Script
 from .sleepers import Sleepers
-from .stacks import Sources, describe_places, distinct_places
+from .stacks import CallSites, describe_places, distinct_places
 from .strand import Strand
 from .strand_waits import StrandWaits
 from .strands import Strands
@@ -57,7 +49,7 @@ class Simulation:
         self.turns = turns = Turns(subject.world.threads, strands)
         self.current_thread = current = CurrentThread(turns, strands)
         self.log = log = TrialLog(fakes, script, current)
-        self.sources = sources = Sources(stacks=plan.stacks)
+        self.call_sites = sites = CallSites(are_noted=plan.explains)
         self.known_times = times = KnownTimes(fakes)
         self.operations = operations = Operations(fakes, script, turns, current, log)
         self.history = operations.history
@@ -70,7 +62,7 @@ class Simulation:
             fakes, script, strands, turns, current, log, sleepers, clock
         )
         self.calls = Calls(
-            fakes, script, strands, turns, current, log, times, sources, outside, pauses, decisions,
+            fakes, script, strands, turns, current, log, times, sites, outside, pauses, decisions,
             waits, Faults(fakes, log),
         )  # fmt: skip
         self.deliveries = deliveries = DeliveryStrands(fakes, script, strands, current, log)
@@ -122,9 +114,9 @@ class Simulation:
     def frozen(self, effects: Effects = NO_EFFECTS, state: CloudState | None = None) -> Trial:
         """Return the trial that has ended, with its effects on the fakes and the data that it left."""
         log, plan, strategy = self.log, self.script.plan, self.script.strategy
-        if plan.stacks:
-            sources = distinct_places([line.lines for line in log.lines])
-            for line, source in zip(log.lines, sources, strict=True):
+        if plan.explains:
+            places = distinct_places([line.lines for line in log.lines])
+            for line, source in zip(log.lines, places, strict=True):
                 line.source = source
         if log.has_overlap():
             log.flags.add("overlap")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..fakes.gate import pause
+from ..fakes.gate import nap
 from ..values.limits import CHECKS_OF_SLEEPERS
 from .strand import Strand
 from .strands import Strands
@@ -49,7 +49,7 @@ class Sleepers:
                 has_ended = self._turns.has_ended
                 if has_ended or sleeps_again or ready is None or ready():
                     break
-                pause()
+                nap()
 
     def end(self) -> None:
         """Wake all sleepers, because the trial has ended."""

@@ -11,8 +11,10 @@ from random import Random
 from typing import Any, Literal
 
 from ...core.errors import is_crash
+from ..fakes.fakes import DueDelivery
 from ..fakes.gate import Gate
-from ..values.trial import DueDelivery, Line, Place
+from ..values.plan import Place
+from ..values.trial import Line
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
 State = Literal["new", "running", "parked", "waiting", "ended"]
@@ -47,7 +49,7 @@ class Work:
 
 
 @dataclass(slots=True)
-class Pause:
+class PauseState:
     """The pauses of a strand that the schedule contains."""
 
     until_us: int = 0
@@ -134,7 +136,7 @@ class Strand:
 
     # The conditions under which a parked or waiting strand can run.
     waiting: Waiting = NOT_WAITING
-    pause: Pause = field(default_factory=Pause)
+    pause: PauseState = field(default_factory=PauseState)
     parked_at: int = 0
     """Number of times that strands had parked when this strand parked."""
     is_stepped_over: bool = False

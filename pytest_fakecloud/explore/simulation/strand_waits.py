@@ -108,7 +108,7 @@ class StrandWaits:
             return False
         if not self._passes(strand, seconds):
             gate, me = Gate(), threading.get_ident()
-            sleeping = self._script.subject.outsiders.sleeping
+            sleeping = self._script.subject.world.outsiders.sleeping
 
             def wake() -> None:
                 sleeping.discard(me)

@@ -1,110 +1,24 @@
-"""The values of one trial: its programs, points, steps, lines, history, and the trial itself."""
+"""The values of one trial: its points, steps, lines, history, and the trial itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ...cloud.base import BaseCloud
 from ...cloud.fake import Snapshot
 from ...core.calls import Call
-from ...core.timers import Timer
 from ...core.touches import Touch
 from ...queue.delivery.routes import Url
-from ...queue.fake import Queue
-from ...queue.model import Message
 from .accesses import Access
 from .disturbances import Disturbance, Kind
 from .footprint import Footprint
-from .names import StrandName
-from .schedule import UNDISTURBED, Schedule
+from .plan import Place
+from .schedule import Schedule
 
 Choices: TypeAlias = tuple[tuple[Kind, str], ...]
 """The disturbances that are possible at a point, each as its kind and its detail."""
-Place = Literal["switch", "late", "wake"]
-"""Where a strand gave up its turn: before a call, before its answer, or before it wakes up."""
-
-Begin = Literal["", "start", "read"]
-"""From where on no other client, worker or delivery runs before one ends: from nowhere, from its start,
-or from the first data that it reads.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A function that runs as a client or worker; workers are restarted."""
-
-    name: str
-    function: Callable[[], object]
-    is_worker: bool = False
-
-
-class Strategy(Protocol):
-    """Decides which strand runs next where the schedule contains no disturbance.
-
-    ``pick()`` raises ``Redundant`` to end a trial that would repeat a known order. ``lesson()``
-    returns what a search learns from the steps of a trial, also of one that has been ended. ``is_cut``
-    is the flag ``cut``.
-    """
-
-    places: frozenset[Place]
-    moves_time: bool
-
-    def must_go_on(self, has_only_written: Callable[[], bool]) -> bool:
-        """Return whether the client, worker or delivery that ran last must run until it ends, given
-        whether it has written data of fakes and read none.
-        """
-        ...
-
-    def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str: ...
-
-    def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> Any: ...
-
-
-class Orders(Protocol):
-    """A value from which each trial makes its strategy."""
-
-    def strategy(self) -> Strategy: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What one trial plays, and what it records.
-
-    ``orders`` decide where the schedule says nothing; by default, the first strand that can run goes on.
-    ``notes``: where disturbances are possible. ``stacks``: the application's lines that make each call.
-    ``keeps``: the data that the trial leaves, and its calls in the journal. ``shows``: its log, warnings
-    and output, until the next trial that is kept.
-    """
-
-    schedule: Schedule = UNDISTURBED
-    orders: Orders | None = None
-    notes: bool = False
-    stacks: bool = False
-    keeps: bool = False
-    shows: bool = False
-
-    @classmethod
-    def first(cls) -> Plan:
-        """Return the plan of the trial without disturbances with which others are compared."""
-        return cls(notes=True, stacks=True, shows=True)
-
-    @classmethod
-    def reported(cls, schedule: Schedule) -> Plan:
-        """Return the plan of a trial that a report shows."""
-        return cls(schedule, stacks=True, keeps=True)
-
-
-class DueDelivery:
-    """A delivery that can begin now."""
-
-    def __init__(self, queue: Queue, message: Message, timer: Timer, ordinal: int) -> None:
-        self.queue = queue
-        self.message = message
-        self.timer = timer
-        name = StrandName.of_delivery(ordinal, len(message.attempts) + 1)
-        self.first_name, self.name = str(name.first), str(name)
 
 
 class Point(NamedTuple):
@@ -142,7 +56,7 @@ class Line:
 
     ``disturbances`` are those that the line is about, and ``breaks`` marks the step
     after which a promise no longer held. ``lines`` are the application's lines that led to the call,
-    innermost first, if stacks were recorded; ``source`` is the line that the story shows. ``step``
+    innermost first, if the plan ``explains``; ``source`` is the line that the story shows. ``step``
     is the step that the line belongs to, if steps were recorded. ``point`` is the number of the
     point of a call.
     """
@@ -251,10 +165,6 @@ class History:
     inputs: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Redundant(Exception):
-    """Raised to end a trial whose order is known, or is not the one that its strategy wants."""
-
-
 @dataclass(frozen=True, slots=True)
 class StrandRecord:
     """What a strand did in a trial: its number of calls, what it returned, and what ended it."""
@@ -305,7 +215,7 @@ class Verdict:
     anomalies: Sequence[Anomaly] = ()
     """Those that ``allow=`` does not contain."""
     lines: Sequence[Line] = ()
-    """The calls that the checks at the end made, if the trial records stacks."""
+    """The calls that the checks at the end made, if the plan ``explains``."""
 
 
 Flag = Literal["redundant", "stuck", "cut", "timers", "numbers", "overlap"]

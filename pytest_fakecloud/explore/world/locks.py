@@ -19,8 +19,8 @@ from ...core.libraries import is_library
 from ...core.threads import DaemonThread, start_thread
 from ...process.replace import Function, Patch
 from ..subject.clients import functions_of
+from ..subject.programs import Program
 from ..values.limits import END_OF_LOCK
-from ..values.trial import Program
 
 if TYPE_CHECKING:
     from .world import World

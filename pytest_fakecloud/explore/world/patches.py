@@ -36,7 +36,7 @@ from ...process.replace import Everywhere, Function, Patch, swap
 from ..simulation.simulation import Simulation
 from ..simulation.stacks import innermost
 from ..simulation.strand import Strand
-from ..values.trial import Program
+from ..subject.programs import Program
 from .interceptors import watch
 from .locks import StoredObjects, lock_patches
 from .loops import OwnLoop, loop_patches

@@ -12,7 +12,7 @@ from ...core.errors import ContractError
 from ...core.signals import Signal
 from ...core.timers import monotonic, to_datetime
 from ..fakes.fakes import HORIZON_US
-from ..fakes.gate import pause
+from ..fakes.gate import nap
 from ..simulation.pool import ABANDONED
 from ..values.limits import EARLIER_THREADS
 
@@ -163,4 +163,4 @@ def _wait_really(is_over: Callable[[], bool], seconds: float | None) -> None:
     """Wait, in wall-clock time, until a condition is true or a time has passed."""
     deadline = None if seconds is None else monotonic() + seconds
     while not is_over() and (deadline is None or monotonic() <= deadline):
-        pause()
+        nap()

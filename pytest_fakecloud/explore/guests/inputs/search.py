@@ -9,7 +9,8 @@ from typing import Any
 from ....core.errors import ContractError
 from ...search.player import Player
 from ...search.tally import SearchBudget
-from ...values.trial import Program, Trial
+from ...subject.programs import Program
+from ...values.trial import Trial
 from .drawing import Drawing, check_inputs, distinct_inputs, sources_of
 from .joint import JointShrinking
 
