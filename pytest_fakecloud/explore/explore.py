@@ -7,11 +7,11 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack
 
 from ..core.errors import ContractError, importing, shown
 from ..core.timers import duration_us
-from .find_failure import MakeLookahead, Search, find_failure
+from .find_failure import MakeLookahead, Search, WholeSearch, find_failure
 from .judge.anomalies import Allowed
 from .result.exploration import Exploration, Trust
 from .result.reproduce import raise_broken, replay_only
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
     from .world.world import World
 
-_Smaller: TypeAlias = Callable[[Player, Trial], tuple[Player, Trial]]
-"""Returns the failing trial with the smallest inputs that was found, and the player with them."""
-
 
 def explore(
     cloud: BaseCloud, run: Functions, check: Checks = None, **arguments: Unpack[ExploreOptions]
@@ -75,20 +72,20 @@ def explore(
     programs = programs_of(run, options.workers)
     if options.setup is not None and not callable(options.setup):
         raise ContractError(f"setup={shown(options.setup)} is not a function")
-    make_lookahead = _lookahead_in(options.processes)
-    if options.trust:
-        make_lookahead = _lookahead_in(1)  # What trials write is noted in this process only.
+    in_processes = _lookahead_in(options.processes)
+    # With trust=, what trials write is noted in this process only.
+    make_lookahead = _lookahead_in(1) if options.trust else in_processes
     examining = _examining(options.trust)
     replayed = schedule_to_replay(options.schedule, programs)
     # With a seed, a search is the same each time, so it does not begin with what failed last time.
     cache = cloud._cache if options.seed is None else None
     seed = cloud.seed if options.seed is None else options.seed
     inputs = inputs_to_replay(options.inputs)
-    drawn = None
+    parts = WholeSearch()
     if inputs is not None or has_drawn_inputs(programs):
         with importing("inputs="):
             from .guests.inputs.search import InputSearch
-        drawn = InputSearch(programs, inputs, seed, is_replayed=replayed is not None)
+        parts = InputSearch(programs, inputs, seed, is_replayed=replayed is not None)
     budget = budget_of(options.budget)
     named_kinds = () if options.kinds is None else names_of("kinds", options.kinds)
     trusted = Trust()
@@ -101,12 +98,10 @@ def explore(
             replay_only(player, replayed)
         else:
             searches: list[Search] = []
-            smaller = None if drawn is None else partial(drawn.smallest, player)
-            parts = [(player, budget)] if drawn is None else drawn.searches(player, budget)
-            for part, its_budget in parts:
+            for part, its_budget in parts.players(player, budget):
                 searches.append(find_failure(part, its_budget, seed, cache, make_lookahead))
                 if searches[-1].failing is not None:
-                    _raise_failure(searches, smaller)
+                    _raise_failure(searches, partial(parts.smallest, player))
             # Reports are about the input of most calls, with the numbers of all searches.
             tally = merged(ended.player.tally for ended in searches)
             player, undisturbed, _ = max(
@@ -123,15 +118,16 @@ def explore(
     return Exploration(player.tally, kinds_to_name, trusted)
 
 
-def _raise_failure(searches: Sequence[Search], smaller: _Smaller | None) -> NoReturn:
-    """Raise ``BrokenPromiseError`` for the last search, with smaller inputs if any are drawn."""
+def _raise_failure(
+    searches: Sequence[Search], smallest: Callable[[Player, Trial], tuple[Player, Trial]]
+) -> NoReturn:
+    """Raise ``BrokenPromiseError`` for the last search, with the smallest inputs that are found."""
     __tracebackhide__ = True
     player, undisturbed, failing = searches[-1]
     assert failing is not None
     is_undisturbed = failing is undisturbed
     tally = merged(ended.player.tally for ended in searches)
-    if smaller is not None:
-        player, failing = smaller(player, failing)
+    player, failing = smallest(player, failing)
     player.tally = tally
     if is_undisturbed:
         check_undisturbed(player, failing)

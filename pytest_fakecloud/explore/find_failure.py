@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -31,6 +31,20 @@ class Search(NamedTuple):
     undisturbed: Trial
     failing: Trial | None = None
     """The trial of the smallest schedule found that breaks the promise, if any."""
+
+
+class WholeSearch:
+    """A search in one part, because no inputs are drawn."""
+
+    def players(
+        self, player: Player, budget: SearchBudget
+    ) -> Iterator[tuple[Player, SearchBudget]]:
+        """Yield the player of each part, and its budget."""
+        yield player, budget
+
+    def smallest(self, player: Player, failing: Player, trial: Trial) -> tuple[Player, Trial]:
+        """Return the smallest failing trial that was found, and the player with its inputs."""
+        return failing, trial
 
 
 def find_failure(

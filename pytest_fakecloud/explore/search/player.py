@@ -64,7 +64,6 @@ class Player:
             trial, history = self.world.play(self.subject, plan)
             if "redundant" in trial.flags:
                 return trial
-            self.judge.remember_first(trial)
             trial = replace(trial, verdict=self.judge.verdict(trial, history, plan))
         if records:
             self.record(trial, plan)
@@ -80,7 +79,7 @@ class Player:
             self.outcomes[plan.schedule] = Schedule(trial.fired) if is_broken else None
 
     def _play_in_one_piece(self, plan: Plan, absent: Collection[str]) -> Trial | None:
-        """Play a trial without some of the programs; return None if the code cannot run so."""
+        """Play a trial without some programs, while another is judged; return None if that fails."""
         programs = [program for program in self.subject.programs if program.name not in absent]
         subject = replace(self.subject, programs=programs, promises=Promises(None))
         # What looks for the cause of a failure reads the data that the judged trial has left.

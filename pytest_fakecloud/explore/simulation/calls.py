@@ -96,7 +96,7 @@ class Calls:
                 if self._script.plan.explains:
                     self._log.silent_calls.append(request.call)
                 return proceed()
-            is_helped = "helper" in outside and not is_own_thread and not strand.thread.real_waits
+            is_helped = "carried" in outside and not is_own_thread and not strand.thread.real_waits
             if "outsider" in outside or is_helped:
                 self._outside_calls.note_use(strand, self._fakes.now_us())
                 return self._serve_without_turn(strand, fake, request, proceed)

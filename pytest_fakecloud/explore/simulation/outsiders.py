@@ -7,14 +7,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from ...core.errors import ContractError, Crash
 from ...core.frames import stack_of
 from ...process.clocks import INFRASTRUCTURE, module_of
 from ..fakes.gate import Gate, nap
 from ..values.limits import CHECKS_AT_START, CHECKS_OF_OUTSIDERS
-from .current_thread import OF_FAKES
+from .current_thread import OF_FAKES, Row
 from .pool import is_of_a_strand
 from .stacks import application_frame
 from .strand import Strand
@@ -85,12 +85,12 @@ class Outsiders:
             f"{advice}"
         )
 
-    def notes(self, thread: threading.Thread) -> bool:
-        """Note that a thread uses the fakes; return whether it is one of these threads."""
-        is_known = thread in self._resting
-        if is_known:
-            self._users.add(thread)
-        return is_known
+    def __contains__(self, thread: object) -> bool:
+        return thread in self._resting
+
+    def note_use(self, thread: threading.Thread) -> None:
+        """Note that one of these threads uses the fakes."""
+        self._users.add(thread)
 
     def await_rest(self, is_over: Callable[[], bool]) -> None:
         """Wait, in wall-clock time, until the threads rest or ``is_over()`` returns True.
@@ -165,12 +165,6 @@ def _stack(thread: threading.Thread) -> tuple[CodeType, ...]:
     return tuple(caller.f_code for caller in stack_of(frame))
 
 
-Outside: TypeAlias = Literal["", "outsider", "helper", "left over"]
-"""Why a thread that uses the fakes is not explored, if it is not: it began before the exploration, works
-for a strand, or was left running by an earlier trial.
-"""
-
-
 @dataclass(eq=False)
 class OutsideCalls:
     """The calls of one trial that threads make which are not explored, such as an application's pool."""
@@ -180,43 +174,38 @@ class OutsideCalls:
     _turns: Turns
     _current_thread: CurrentThread
     _log: TrialLog
-    _by_port: dict[int, Outside] = field(default_factory=dict)
+    _by_port: dict[int, Row] = field(default_factory=dict)
     """The threads that send over each connection, by its local port."""
     _users: set[Strand] = field(default_factory=set)
     """The strands for which the calls are made."""
 
-    def of_this_thread(self) -> Outside:
-        """Return why this thread is not explored, if it is not, and note the use of one from before.
+    def _row(self) -> Row:
+        """Return whose thread this is, and note the use of one from before.
 
         Raises ``Crash`` in the thread of a strand of an earlier trial.
         """
-        current, thread = self._current_thread, threading.current_thread()
-        if current.host() is not None:
-            return ""
-        if current.is_left_over():
-            return "left over"
-        if self._script.subject.world.outsiders.notes(thread):
-            note = f"not explored: {_description(thread)}, which began before explore()"
-            self._log.note(note)
-            return "outsider"
-        if is_of_a_strand(thread):
+        row, thread = self._current_thread.whose().row, threading.current_thread()
+        if row == "outsider":
+            self._script.subject.world.outsiders.note_use(thread)
+            self._log.note(f"not explored: {_description(thread)}, which began before explore()")
+        if row == "pool":
             raise Crash
-        return "" if current.carried() is None else "helper"
+        return row
 
     def note_connection(self, port: int) -> None:
         """Note that this thread sends over a connection."""
-        kind = self.of_this_thread()
-        if self._by_port.get(port, "helper") == "helper":
-            self._by_port[port] = kind
+        row = self._row()
+        if self._by_port.get(port, "carried") == "carried":
+            self._by_port[port] = row
 
     def note_explored(self, port: int) -> None:
         """Note that explored code sends over a connection."""
-        if self._by_port.get(port) == "helper":
+        if self._by_port.get(port) == "carried":
             del self._by_port[port]
 
-    def of_call(self, port: int) -> set[Outside]:
-        """Return why the thread that handles a call, and the one that sends it, are not explored."""
-        return {self.of_this_thread(), self._by_port.get(port, "")}
+    def of_call(self, port: int) -> set[Row]:
+        """Return whose the thread is that handles a call and, unless it is explored, the sender."""
+        return {self._row(), self._by_port.get(port, "strand")}
 
     def await_rest(self) -> None:
         """Wait until threads from before rest, because their speed would decide what runs next. End the

@@ -47,7 +47,7 @@ class Simulation:
         self._fakes = fakes = subject.world
         self.strands = strands = Strands(subject.programs)
         self.turns = turns = Turns(subject.world.threads, strands)
-        self.current_thread = current = CurrentThread(turns, strands)
+        self.current_thread = current = CurrentThread(turns, strands, fakes.outsiders)
         self.log = log = TrialLog(fakes, script, current)
         self.call_sites = sites = CallSites(are_noted=plan.explains)
         self.known_times = times = KnownTimes(fakes)

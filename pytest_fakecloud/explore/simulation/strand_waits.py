@@ -16,7 +16,7 @@ from ..fakes.fakes import Fakes
 from ..fakes.gate import Gate
 from ..values.limits import TURN_CHECK
 from .clock import TrialClock
-from .current_thread import OF_FAKES, CurrentThread
+from .current_thread import CurrentThread
 from .log import TrialLog
 from .script import Script
 from .sleepers import Sleepers
@@ -123,12 +123,15 @@ class StrandWaits:
 
     def _sleeper(self) -> Strand | None:
         """Return the strand for which this thread sleeps, although the thread is not explored."""
-        thread = self._current_thread
-        if thread.is_checking_promise() or thread.host() is not None or thread.has_ended():
+        if self._current_thread.is_checking_promise() or self._turns.has_ended:
             return None
-        # A thread of the fakes runs the handler of a ``destination`` for the delivering strand.
-        is_of_fakes = threading.current_thread().name.startswith(OF_FAKES)
-        return thread.carried() or (self._turns.current if is_of_fakes else None)
+        match self._current_thread.whose():
+            case ("carried" | "outsider", strand):
+                return strand
+            case ("fake", _):  # It runs the handler of a ``destination`` for the delivering strand.
+                return self._turns.current
+            case _:
+                return None
 
     async def sleep_in_loop(self, seconds: float) -> bool:
         """Sleep in an event loop that works for a strand, unexplored; return False for other loops."""
