@@ -44,6 +44,9 @@ class Frontier:
 
     Numbers of disturbances alternate, so that a long chain of failures is tried as early as
     others. Kinds of disturbances are tried more often the more often they have led to a new state.
+
+    For example, the trial of ``run.1 drop`` reaches a new point, run.2. On the level of 1 disturbance,
+    its extension by ``run.2 drop`` waits in the arm (drop, repeated), by ``crash`` in (crash, new).
     """
 
     def __init__(self, tally: Tally) -> None:

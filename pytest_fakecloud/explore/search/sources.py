@@ -82,12 +82,8 @@ class OrdersOfCalls(Source):
 
     def _finish(self) -> None:
         """Note what it means for other orders that the tree has no further interleavings."""
-        tally, promises, kinds = (
-            self._player.tally,
-            self._player.subject.promises,
-            self._player.subject.kinds,
-        )
-        orders = tally.orders
+        tally, orders = self._player.tally, self._player.tally.orders
+        promises, kinds = self._player.subject.promises, self._player.subject.kinds
         orders.unfinished_searches -= 1
         # Each interleaving runs with the random numbers of the undisturbed trial, and code that is not
         # explored may run in any order.

@@ -28,9 +28,7 @@ class Store:
 
     @classmethod
     def of(cls, subject: Subject, cache: Any) -> Store:
-        """Return the store of the code, promises, kinds, fakes and inputs of a search. What fails with
-        other options may not fail with these; then it is forgotten.
-        """
+        """Return the store of a search's code, promises, kinds, fakes and inputs, not other options."""
         functions = [*functions_of_all(subject.programs), *subject.promises.checks]
         inputs = repr(subject.inputs) if subject.inputs else ""
         return cls(cache, key_of(functions, subject.kinds, subject.disturbed, inputs))
