@@ -36,7 +36,6 @@ from .subject.promises import Promises
 from .subject.subject import Subject
 from .undisturbed import check_undisturbed
 from .values.disturbances import KINDS
-from .values.trial import Trial
 from .world.patches import explored
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ def explore(
             for part, its_budget in parts.players(player, budget):
                 searches.append(find_failure(part, its_budget, seed, cache, make_lookahead))
                 if searches[-1].failing is not None:
-                    _raise_failure(searches, partial(parts.smallest, player))
+                    _raise_failure(searches, parts, player)
             # Reports are about the input of most calls, with the numbers of all searches.
             tally = merged(ended.player.tally for ended in searches)
             player, undisturbed, _ = max(
@@ -118,16 +117,14 @@ def explore(
     return Exploration(player.tally, kinds_to_name, trusted)
 
 
-def _raise_failure(
-    searches: Sequence[Search], smallest: Callable[[Player, Trial], tuple[Player, Trial]]
-) -> NoReturn:
+def _raise_failure(searches: Sequence[Search], parts: WholeSearch, whole: Player) -> NoReturn:
     """Raise ``BrokenPromiseError`` for the last search, with the smallest inputs that are found."""
     __tracebackhide__ = True
     player, undisturbed, failing = searches[-1]
     assert failing is not None
     is_undisturbed = failing is undisturbed
     tally = merged(ended.player.tally for ended in searches)
-    player, failing = smallest(player, failing)
+    player, failing = parts.smallest(whole, player, failing)
     player.tally = tally
     if is_undisturbed:
         check_undisturbed(player, failing)

@@ -285,9 +285,9 @@ class MemoryLink(Connection):
                 self.step_back()
                 wake()
 
-        self.resume(lambda: self.mount.hub.workers.submit(serve, self.step_back))
+        self.resume_aside(lambda: self.mount.hub.workers.submit(serve, self.step_back))
 
-    def resume(self, go: Callable[[], None]) -> None:
+    def resume_aside(self, go: Callable[[], None]) -> None:
         """Let the thread aside go on, until it waits again or has handled all requests."""
         self._went_back.acquire(0)  # Forget the end of a wait in real time.
         self._runs_aside = True

@@ -13,26 +13,21 @@ from ...http.messages import AnyResponse, ConnectionEffect, Proceed, Request
 from ...kv.command_fields import only_prepares
 from ...kv.report.calls import SEVERAL, command_of
 from ...kv.touches import text_of
-from ..fakes.fakes import Fakes
 from ..fakes.fingerprint import content_of
 from ..values.accesses import Access
 from ..values.disturbances import PAUSES, Disturbance
 from ..values.footprint import CommandLine, times_in, touches_of_request
 from ..values.trial import Line
-from .current_thread import CurrentThread
 from .decisions import Decisions
 from .faults import Faults, Target, faults_of_nodes, possible_disturbances, session_of
 from .known_times import KnownTimes
-from .log import TrialLog
 from .outsiders import OutsideCalls
+from .part import Part
 from .pauses import Pauses
-from .script import Script
 from .served_calls import ServedCalls
 from .stacks import CallSite, CallSites, call_site_of, carried_call_site, describe_places
 from .strand import Strand
 from .strand_waits import StrandWaits
-from .strands import Strands
-from .turns import Turns
 
 MOST_POINTS = 2_000
 """Maximum number of calls of one strand; more calls count as an endless loop."""
@@ -42,15 +37,9 @@ _TurnsToYield = Generator[None, None, None]
 
 
 @dataclass(eq=False)
-class Calls:
+class Calls(Part):
     """Lets other strands run at the points of calls, and serves each call with its disturbances."""
 
-    _fakes: Fakes
-    _script: Script
-    _strands: Strands
-    _turns: Turns
-    _current_thread: CurrentThread
-    _log: TrialLog
     _known_times: KnownTimes
     _call_sites: CallSites
     _outside_calls: OutsideCalls
@@ -300,10 +289,8 @@ class Calls:
         if touches := touches_of_request(fake, request):
             self._log.touch(touches)
             subjects = tuple(touch.read for touch in touches if touch.fake)
-            words, writes = (
-                (request.route, request.call.path),
-                any(touch.writes for touch in touches),
-            )
+            words = request.route, request.call.path
+            writes = any(touch.writes for touch in touches)
             access = Access(strand.name, line, words, subjects, (), writes, request.call, at_us=now)
             self._log.accesses.append(access)
         if (partition := self._faults.partition(strand, fake)) is not None:

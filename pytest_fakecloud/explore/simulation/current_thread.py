@@ -143,9 +143,8 @@ class CurrentThread:
         """Return the strand whose random numbers this thread draws, on whatever thread or loop the
         strand's code runs; None outside of explored code.
         """
-        is_outside = (
-            threading.get_ident() == self._owner or self.is_checking_promise() or self.has_ended()
-        )
+        is_owner = threading.get_ident() == self._owner
+        is_outside = is_owner or self.is_checking_promise() or self.has_ended()
         return None if is_outside else self.working_for()
 
     # -- promises, checks and setup=

@@ -6,29 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from ..fakes.fakes import DueDelivery, Fakes
+from ..fakes.fakes import DueDelivery
 from ..values.disturbances import CLOCK, KINDS, SWITCHES, Disturbance, Kind
 from ..values.footprint import MEMORY, Footprint
 from ..values.names import StrandName
 from ..values.plan import Place, Redundant
 from ..values.trial import Step
 from .clock import Option, TrialClock
-from .log import TrialLog
-from .script import Script
+from .part import Part
 from .strand import Strand
-from .strands import Strands
 
 
 @dataclass(eq=False)
-class Decisions:
+class Decisions(Part):
     """Decides where several options could run: the first one does, unless the schedule or the strategy
     wants another. Records a step for each decision, if the search needs them.
     """
 
-    _fakes: Fakes
-    _script: Script
-    _strands: Strands
-    _log: TrialLog
     _clock: TrialClock
     _switches: dict[tuple[str, int], list[Disturbance]] = field(default_factory=dict)
     """The disturbances that have not run another strand first yet, by strand and point."""

@@ -15,17 +15,14 @@ from ...process.clocks import INFRASTRUCTURE, module_of
 from ..fakes.gate import Gate, nap
 from ..values.limits import CHECKS_AT_START, CHECKS_OF_OUTSIDERS
 from .current_thread import OF_FAKES, Row
+from .part import Part
 from .pool import is_of_a_strand
 from .stacks import application_frame
 from .strand import Strand
 from .watchdog import wakings
 
 if TYPE_CHECKING:
-    from .current_thread import CurrentThread
-    from .log import TrialLog
-    from .script import Script
-    from .strands import Strands
-    from .turns import Turns
+    pass
 
 _OF_STRANDS = ("explore", "abandoned")
 """How the names of the threads begin that run strands, or have run them."""
@@ -166,14 +163,9 @@ def _stack(thread: threading.Thread) -> tuple[CodeType, ...]:
 
 
 @dataclass(eq=False)
-class OutsideCalls:
+class OutsideCalls(Part):
     """The calls of one trial that threads make which are not explored, such as an application's pool."""
 
-    _script: Script
-    _strands: Strands
-    _turns: Turns
-    _current_thread: CurrentThread
-    _log: TrialLog
     _by_port: dict[int, Row] = field(default_factory=dict)
     """The threads that send over each connection, by its local port."""
     _users: set[Strand] = field(default_factory=set)

@@ -8,22 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...core.errors import ContractError
-from ..fakes.fakes import DueDelivery, Fakes
+from ..fakes.fakes import DueDelivery
 from ..fakes.gate import nap
 from ..values.limits import CHECKS_OF_BLOCKED, CHECKS_OF_WAITING
 from .clock import MOST_STEPS, ClockMove, Option, TrialClock
 from .decisions import Decisions
 from .deliveries import DeliveryStrands
-from .log import TrialLog
 from .outsiders import OutsideCalls
+from .part import Part
 from .pauses import Pauses
 from .promise_checks import PromiseChecks
-from .script import Script
 from .sleepers import Sleepers
 from .stacks import application_frame, describe_places, describe_stuck
 from .strand import Strand
-from .strands import Strands
-from .turns import Turns
 from .workers import Workers
 
 _LATEST_STEPS = 1_000
@@ -31,7 +28,7 @@ _LATEST_STEPS = 1_000
 
 
 @dataclass(eq=False)
-class Scheduler:
+class Scheduler(Part):
     """Chooses the strand that runs next, and moves the clock if none can run.
 
     By default a strand runs until it ends or waits. The next one to run is the strand that gave up
@@ -40,11 +37,6 @@ class Scheduler:
     times. ``Strand.can_run()`` says whether a strand can run, and ``Decisions`` applies the schedule.
     """
 
-    _fakes: Fakes
-    _script: Script
-    _strands: Strands
-    _turns: Turns
-    _log: TrialLog
     _sleepers: Sleepers
     _outside_calls: OutsideCalls
     _promise_checks: PromiseChecks

@@ -37,9 +37,9 @@ from .workers import MOST_STARTS, Workers
 class Simulation:
     """Runs clients, workers, deliveries and the clock under one schedule, one strand at a time.
 
-    It makes all parts. Each gets the parts that it calls, and calls none that is made after it; only
-    the ``Turns`` and their ``Watchdog`` call this class and the ``Scheduler``. What is replaced in the
-    process, and the interceptors of the fakes, call the public parts.
+    It makes all parts. Each gets the first ones (``Part``) and those that it calls, and calls none that
+    is made after it; only the ``Turns`` and their ``Watchdog`` call this class and the ``Scheduler``.
+    What is replaced in the process, and the interceptors of the fakes, call the public parts.
     """
 
     def __init__(self, subject: Subject, plan: Plan) -> None:
@@ -51,28 +51,24 @@ class Simulation:
         self.log = log = TrialLog(fakes, script, current)
         self.call_sites = sites = CallSites(are_noted=plan.explains)
         self.known_times = times = KnownTimes(fakes)
-        self.operations = operations = Operations(fakes, script, turns, current, log)
+        shared = fakes, script, strands, turns, current, log
+        self.operations = operations = Operations(*shared)
         self.history = operations.history
-        self.outside_calls = outside = OutsideCalls(script, strands, turns, current, log)
-        self._sleepers = sleepers = Sleepers(strands, turns)
-        self._pauses = pauses = Pauses(fakes, script, strands, log, times)
-        self.clock = clock = TrialClock(fakes, script, strands, log, times, sleepers, pauses)
-        self._decisions = decisions = Decisions(fakes, script, strands, log, clock)
-        self.waits = waits = StrandWaits(
-            fakes, script, strands, turns, current, log, sleepers, clock
-        )
-        self.calls = Calls(
-            fakes, script, strands, turns, current, log, times, sites, outside, pauses, decisions,
-            waits, Faults(fakes, log),
-        )  # fmt: skip
-        self.deliveries = deliveries = DeliveryStrands(fakes, script, strands, current, log)
-        self.loops = Loops(fakes, strands, turns, current, log)
-        self._workers = workers = Workers(fakes, strands, log)
-        checks = PromiseChecks(fakes, script, turns, current, log, operations)
+        self.outside_calls = outside = OutsideCalls(*shared)
+        self._sleepers = sleepers = Sleepers(*shared)
+        self._pauses = pauses = Pauses(*shared, times)
+        self.clock = clock = TrialClock(*shared, times, sleepers, pauses)
+        self._decisions = decisions = Decisions(*shared, clock)
+        self.waits = waits = StrandWaits(*shared, sleepers, clock)
+        faults = Faults(*shared)
+        self.calls = Calls(*shared, times, sites, outside, pauses, decisions, waits, faults)
+        self.deliveries = deliveries = DeliveryStrands(*shared)
+        self.loops = Loops(*shared)
+        self._workers = workers = Workers(*shared)
+        checks = PromiseChecks(*shared, operations)
         self.scheduler = Scheduler(
-            fakes, script, strands, turns, log, sleepers, outside, checks, pauses, clock, decisions,
-            deliveries, workers,
-        )  # fmt: skip
+            *shared, sleepers, outside, checks, pauses, clock, decisions, deliveries, workers
+        )
 
     def play(self) -> None:
         """Run all strands to their end, and check the promises that apply to every step."""

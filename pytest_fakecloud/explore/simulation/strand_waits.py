@@ -12,29 +12,18 @@ from functools import partial
 from ...core.errors import Crash
 from ...core.signals import Signal
 from ...core.touches import READS_CLOCK
-from ..fakes.fakes import Fakes
 from ..fakes.gate import Gate
 from ..values.limits import TURN_CHECK
 from .clock import TrialClock
-from .current_thread import CurrentThread
-from .log import TrialLog
-from .script import Script
+from .part import Part
 from .sleepers import Sleepers
 from .strand import Strand, Waiting
-from .strands import Strands
-from .turns import Turns
 
 
 @dataclass(eq=False)
-class StrandWaits:
+class StrandWaits(Part):
     """Lets a strand wait: for its turn, a condition or a time. Then other strands run."""
 
-    _fakes: Fakes
-    _script: Script
-    _strands: Strands
-    _turns: Turns
-    _current_thread: CurrentThread
-    _log: TrialLog
     _sleepers: Sleepers
     _clock: TrialClock
 
@@ -125,13 +114,10 @@ class StrandWaits:
         """Return the strand for which this thread sleeps, although the thread is not explored."""
         if self._current_thread.is_checking_promise() or self._turns.has_ended:
             return None
-        match self._current_thread.whose():
-            case ("carried" | "outsider", strand):
-                return strand
-            case ("fake", _):  # It runs the handler of a ``destination`` for the delivering strand.
-                return self._turns.current
-            case _:
-                return None
+        row, strand = self._current_thread.whose()
+        if row == "fake":  # It runs the handler of a ``destination`` for the delivering strand.
+            return self._turns.current
+        return strand if row in ("carried", "outsider") else None
 
     async def sleep_in_loop(self, seconds: float) -> bool:
         """Sleep in an event loop that works for a strand, unexplored; return False for other loops."""
@@ -185,11 +171,11 @@ class StrandWaits:
         """Wait for the turn of a task, whose event loop chooses the next strand when it is idle."""
         self._turns.check_alive(strand)
         link = self._fakes.connections.step_back()
-        strand.turn.resume = None if link is None else link.resume
+        strand.turn.resume_aside = None if link is None else link.resume_aside
         has_turn = False
         while not has_turn and strand.state != "ended":
             has_turn = strand.thread.gate.acquire(TURN_CHECK)
-        strand.turn.resume = None
+        strand.turn.resume_aside = None
         self._turns.check_alive(strand)
         if strand.state == "ended":
             raise Crash
