@@ -34,9 +34,7 @@ Row: TypeAlias = Literal[
     "check",  # it runs a check or ``setup=``, between trials
     "other",  # such as the owner, while it plays a trial
 ]
-"""Whose thread it is: "Whose thread is this?" in docs/contributing/map.md says for each row what a call,
-a wait, a lock and the clock do.
-"""
+"""A row of "Whose thread is this?" in docs/contributing/map.md, which says what each thread does."""
 
 
 class ThreadOf(NamedTuple):

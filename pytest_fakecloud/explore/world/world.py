@@ -54,7 +54,7 @@ class World(Fakes):
         """Threads for requests of event loops that several strands share."""
         self.threads = Threads()
         """Threads for strands."""
-        self.outsiders = Outsiders()
+        self.outsiders: Outsiders
 
     def after_fork(self) -> None:
         """Let clients reach the copies of the fakes in a forked process, which lacks the threads."""
