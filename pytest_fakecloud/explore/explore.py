@@ -7,11 +7,11 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack
 
 from ..core.errors import ContractError, importing, shown
 from ..core.timers import duration_us
-from .find_failure import MakeLookahead, Search, find_failure
+from .find_failure import MakeLookahead, Search, WholeSearch, find_failure
 from .judge.anomalies import Allowed
 from .result.exploration import Exploration, Trust
 from .result.reproduce import raise_broken, replay_only
@@ -19,12 +19,12 @@ from .search.coverage_checks import check_budget, check_covered
 from .search.lookahead import Lookahead
 from .search.player import Player
 from .search.tally import budget_of, merged
-from .simulation.script import Subject
 from .subject.assertions import may_assert
 from .subject.clients import functions_of_all, has_drawn_inputs
 from .subject.options import Checks, ExploreOptions, Options
 from .subject.programs import (
     Functions,
+    Program,
     chosen_fakes,
     inputs_to_replay,
     kinds_of,
@@ -33,17 +33,14 @@ from .subject.programs import (
     schedule_to_replay,
 )
 from .subject.promises import Promises
+from .subject.subject import Subject
 from .undisturbed import check_undisturbed
 from .values.disturbances import KINDS
-from .values.trial import Program, Trial
 from .world.patches import explored
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
     from .world.world import World
-
-_Smaller: TypeAlias = Callable[[Player, Trial], tuple[Player, Trial]]
-"""Returns the failing trial with the smallest inputs that was found, and the player with them."""
 
 
 def explore(
@@ -64,29 +61,30 @@ def explore(
     ``Options`` describes the other arguments. Without ``check``, and without assertions in the code, an
     anomaly breaks the promise.
 
-    Raises ``BrokenPromiseError``; the error of the undisturbed trial; exceptions that end a test, such
-    as ``pytest.skip()``; and ``ContractError`` if the code makes no call or cannot be explored, or if
-    nothing that was requested could be tried.
+    Raises ``BrokenPromiseError``; the error of the undisturbed trial; the ``AssertionError`` of a
+    ``sometimes()`` that no trial reached; exceptions that end a test, such as ``pytest.skip()``; and
+    ``ContractError`` if the code makes no call or cannot be explored, or if nothing that was requested
+    could be tried.
     """
     __tracebackhide__ = True
     options = Options(**arguments)
     programs = programs_of(run, options.workers)
     if options.setup is not None and not callable(options.setup):
         raise ContractError(f"setup={shown(options.setup)} is not a function")
-    make_lookahead = _lookahead_in(options.processes)
-    if options.trust:
-        make_lookahead = _lookahead_in(1)  # What trials write is noted in this process only.
+    in_processes = _lookahead_in(options.processes)
+    # With trust=, what trials write is noted in this process only.
+    make_lookahead = _lookahead_in(1) if options.trust else in_processes
     examining = _examining(options.trust)
     replayed = schedule_to_replay(options.schedule, programs)
     # With a seed, a search is the same each time, so it does not begin with what failed last time.
     cache = cloud._cache if options.seed is None else None
     seed = cloud.seed if options.seed is None else options.seed
     inputs = inputs_to_replay(options.inputs)
-    drawn = None
+    parts = WholeSearch()
     if inputs is not None or has_drawn_inputs(programs):
         with importing("inputs="):
             from .guests.inputs.search import InputSearch
-        drawn = InputSearch(programs, inputs, seed, is_replayed=replayed is not None)
+        parts = InputSearch(programs, inputs, seed, is_replayed=replayed is not None)
     budget = budget_of(options.budget)
     named_kinds = () if options.kinds is None else names_of("kinds", options.kinds)
     trusted = Trust()
@@ -99,12 +97,10 @@ def explore(
             replay_only(player, replayed)
         else:
             searches: list[Search] = []
-            smaller = None if drawn is None else partial(drawn.smallest, player)
-            parts = [(player, budget)] if drawn is None else drawn.searches(player, budget)
-            for part, its_budget in parts:
+            for part, its_budget in parts.players(player, budget):
                 searches.append(find_failure(part, its_budget, seed, cache, make_lookahead))
                 if searches[-1].failing is not None:
-                    _raise_failure(searches, smaller)
+                    _raise_failure(searches, parts, player)
             # Reports are about the input of most calls, with the numbers of all searches.
             tally = merged(ended.player.tally for ended in searches)
             player, undisturbed, _ = max(
@@ -121,15 +117,14 @@ def explore(
     return Exploration(player.tally, kinds_to_name, trusted)
 
 
-def _raise_failure(searches: Sequence[Search], smaller: _Smaller | None) -> NoReturn:
-    """Raise ``BrokenPromiseError`` for the last search, with smaller inputs if any are drawn."""
+def _raise_failure(searches: Sequence[Search], parts: WholeSearch, whole: Player) -> NoReturn:
+    """Raise ``BrokenPromiseError`` for the last search, with the smallest inputs that are found."""
     __tracebackhide__ = True
     player, undisturbed, failing = searches[-1]
     assert failing is not None
     is_undisturbed = failing is undisturbed
     tally = merged(ended.player.tally for ended in searches)
-    if smaller is not None:
-        player, failing = smaller(player, failing)
+    player, failing = parts.smallest(whole, player, failing)
     player.tally = tally
     if is_undisturbed:
         check_undisturbed(player, failing)

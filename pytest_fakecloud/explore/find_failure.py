@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,8 +16,9 @@ from .search.shrinking import smallest
 from .search.store import Store
 from .search.tally import SearchBudget
 from .undisturbed import check_repeats, check_undisturbed, own_errors
+from .values.plan import Plan
 from .values.schedule import Schedule
-from .values.trial import Plan, Trial
+from .values.trial import Trial
 
 MakeLookahead: TypeAlias = Callable[[Player, Trial], Lookahead]
 """Makes what plays the trials of a search ahead of time, if anything does."""
@@ -30,6 +31,20 @@ class Search(NamedTuple):
     undisturbed: Trial
     failing: Trial | None = None
     """The trial of the smallest schedule found that breaks the promise, if any."""
+
+
+class WholeSearch:
+    """A search in one part, because no inputs are drawn."""
+
+    def players(
+        self, player: Player, budget: SearchBudget
+    ) -> Iterator[tuple[Player, SearchBudget]]:
+        """Yield the player of each part, and its budget."""
+        yield player, budget
+
+    def smallest(self, player: Player, failing: Player, trial: Trial) -> tuple[Player, Trial]:
+        """Return the smallest failing trial that was found, and the player with its inputs."""
+        return failing, trial
 
 
 def find_failure(
@@ -86,7 +101,7 @@ def _stored_failure(player: Player, store: Store) -> Trial | None:
     schedule = store.load()
     if not schedule:
         return None
-    player.tally.count("drawn")
+    player.tally.count("replayed")
     trial = player.play(Plan(schedule))
     if trial.broken is not None and len(trial.fired) == len(schedule):
         return trial

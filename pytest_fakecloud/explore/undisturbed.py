@@ -11,8 +11,9 @@ from .result.exploration import BrokenPromiseError
 from .result.story import line_text, lookups_of_trial, reason
 from .search.player import Player
 from .subject.clients import text_of_inputs
+from .values.plan import Plan
 from .values.schedule import UNDISTURBED
-from .values.trial import Line, Plan, Trial
+from .values.trial import Line, Trial
 
 _OF_ANOTHER_LOOP = re.compile("Event loop is closed|different (?:event )?loop")
 """asyncio's errors for a connection or a lock that another event loop has used."""
@@ -56,7 +57,7 @@ def check_repeats(player: Player, first: Trial, when: str) -> None:
     ``when`` completes the sentence, such as "the second time".
     """
     __tracebackhide__ = True
-    second = player.play(Plan(stacks=True))
+    second = player.play(Plan(explains=True))
     # Without the process's time, arguments and answers contain wall-clock times.
     has_content = player.world.process_time is not None
     pairs = itertools.zip_longest(first.call_lines, second.call_lines)

@@ -11,7 +11,7 @@ from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.explore.explore import playing
 from pytest_fakecloud.explore.subject.options import Options
 from pytest_fakecloud.explore.subject.programs import programs_of
-from pytest_fakecloud.explore.values.trial import Plan
+from pytest_fakecloud.explore.values.plan import Plan
 
 DATA = (
     "SET s 1", "HSET h f 1", "SADD m a", "ZADD z 1 a", "ARSET a 0 x", "RPUSH l x", "JSON.SET j $ 1",

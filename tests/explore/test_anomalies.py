@@ -18,8 +18,8 @@ from pytest_fakecloud.explore.explore import playing
 from pytest_fakecloud.explore.judge.anomalies import LAST, PATTERNS
 from pytest_fakecloud.explore.subject.options import TRIALS, Options
 from pytest_fakecloud.explore.subject.programs import programs_of
+from pytest_fakecloud.explore.values.plan import Plan
 from pytest_fakecloud.explore.values.schedule import Schedule
-from pytest_fakecloud.explore.values.trial import Plan
 
 from ..docs.blocks import DOCS
 from .bugs import Make, Scenario, events, reads, ten, work

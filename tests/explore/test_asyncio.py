@@ -31,7 +31,7 @@ Call = Callable[..., Awaitable[Any]]
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The waits that ended only because their time was over."""
-    resume = MemoryLink.resume
+    resume = MemoryLink.resume_aside
     names: list[str] = []
 
     def noted(link: MemoryLink, go: Callable[[], None]) -> None:
@@ -40,7 +40,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if monotonic() - before > 5:
             names.append("for a fake")
 
-    monkeypatch.setattr(MemoryLink, "resume", noted)
+    monkeypatch.setattr(MemoryLink, "resume_aside", noted)
     return names
 
 

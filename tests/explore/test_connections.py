@@ -311,7 +311,7 @@ def test_two_threads_may_wait_for_one_step_of_a_thread_aside(kv: KVServer) -> No
         assert link is not None
         both_wait = threading.Barrier(3)
         threads = [
-            threading.Thread(target=link.resume, args=(both_wait.wait,), daemon=True)
+            threading.Thread(target=link.resume_aside, args=(both_wait.wait,), daemon=True)
             for _ in range(2)
         ]
         for thread in threads:

@@ -18,11 +18,13 @@ from upstash_redis.asyncio import Redis as AsyncRedis
 
 from pytest_fakecloud import Cloud, DeliveredRequest, History, KVServer, always, observed
 from pytest_fakecloud.explore.search.dpor import Branch, Interleavings, decided_places
-from pytest_fakecloud.explore.simulation.script import Subject
 from pytest_fakecloud.explore.simulation.simulation import Simulation
+from pytest_fakecloud.explore.subject.programs import Program
 from pytest_fakecloud.explore.subject.promises import Promises
+from pytest_fakecloud.explore.subject.subject import Subject
 from pytest_fakecloud.explore.values.disturbances import SWITCHES
-from pytest_fakecloud.explore.values.trial import Place, Plan, Program, Step, Trial
+from pytest_fakecloud.explore.values.plan import Place, Plan
+from pytest_fakecloud.explore.values.trial import Step, Trial
 from pytest_fakecloud.explore.world.patches import explored
 
 from ..budget import cases

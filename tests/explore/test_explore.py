@@ -86,7 +86,8 @@ def test_the_story_lists_calls_with_times_and_source_lines(
 def test_the_result_counts_schedules_by_their_source(cloud: Cloud, redis: Redis) -> None:
     result = cloud.explore(lambda: redis.set("k", "v"), holds, budget=150)
     assert result.singles == result.all_singles
-    assert result.orders + result.singles + result.extended + result.drawn == result.tried
+    parts = (result.orders, result.singles, result.extended, result.drawn, result.replayed)
+    assert sum(parts) == result.tried
     assert 0 < result.extended < result.tried <= 150
     assert f"{result.tried:,} schedules in " in str(result)
     assert f"all {result.singles:,} of one disturbance, {result.extended:,} of several" in str(
@@ -156,6 +157,7 @@ def test_a_failure_is_tried_first_the_next_time(cloud: Cloud, kv: KVServer, redi
     assert error.tried > 1
     again = failure(cloud, run, check)
     assert (again.tried, again.schedule) == (1, error.schedule)
+    assert "s (1 that failed last time; seed 1):" in str(again)
     # It is forgotten when the code no longer fails with it.
     for key, stored in cache.items():
         assert stored == error.schedule

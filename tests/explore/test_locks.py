@@ -13,7 +13,7 @@ import pytest
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.explore.values.trial import Program
+from pytest_fakecloud.explore.subject.programs import Program
 from pytest_fakecloud.explore.world import patches
 
 from .conftest import failure, holds

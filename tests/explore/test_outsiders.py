@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from typing import Any
 
@@ -23,10 +24,14 @@ from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 from werkzeug import Request, Response
 
-from pytest_fakecloud import Cloud, History, KVServer
+from pytest_fakecloud import Cloud, History, KVServer, always
 from pytest_fakecloud.core.timers import monotonic
+from pytest_fakecloud.explore.explore import playing
 from pytest_fakecloud.explore.simulation import outsiders
+from pytest_fakecloud.explore.subject.options import Options
+from pytest_fakecloud.explore.subject.programs import programs_of
 from pytest_fakecloud.explore.values.limits import CHECKS_AT_START
+from pytest_fakecloud.explore.values.plan import Plan
 
 from ..harness import apart
 from .conftest import broken, failure, holds, publishes_to_asgi
@@ -89,9 +94,9 @@ def test_a_thread_that_has_failed_before_it_began_holds_up_no_trial(
 def test_a_thread_that_stays_idle_holds_up_no_trial(
     cloud: Cloud, kv: KVServer, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    redis, pauses = Redis(kv.url, kv.token, rest_retries=0), []
-    pause = outsiders.pause
-    monkeypatch.setattr(outsiders, "pause", lambda: (pauses.append(1), pause()))
+    redis, naps = Redis(kv.url, kv.token, rest_retries=0), []
+    nap = outsiders.nap
+    monkeypatch.setattr(outsiders, "nap", lambda: (naps.append(1), nap()))
 
     def check() -> None:
         assert kv.value("n") != "0"
@@ -100,7 +105,7 @@ def test_a_thread_that_stays_idle_holds_up_no_trial(
     result = cloud.explore([increment, increment], check, budget=20)
     assert result.tried > 3
     # One at the first trial's end, besides those at the start, and a few on a busy machine.
-    assert len(pauses) < CHECKS_AT_START + result.tried
+    assert len(naps) < CHECKS_AT_START + result.tried
 
 
 @pytest.mark.parametrize("transport", ["HTTP", "Redis protocol"])
@@ -612,3 +617,36 @@ def test_the_first_exploration_of_a_process_tries_the_same_schedules(
 ) -> None:
     pytester.makepyfile(test_first=FIRST.replace("KIND", repr(kind)))
     apart(pytester).assert_outcomes(passed=1)
+
+
+def test_each_thread_has_a_row(
+    cloud: Cloud, kv: KVServer, redis: Redis, pool: ThreadPoolExecutor
+) -> None:
+    rows: dict[str, set[str]] = {}
+
+    def note(name: str) -> None:
+        rows.setdefault(name, set()).add(player.world.current_thread.whose().row)
+
+    def run() -> None:
+        note("client")
+        redis.set("k", "v")
+        thread = threading.Thread(target=note, args=("its thread",))
+        thread.start()
+        thread.join()
+        pool.submit(note, "thread from before").result(timeout=5)
+        pool.submit(copy_context().run, note, "its context").result(timeout=5)
+
+    promise = always(lambda: note("promise") or True)
+    setup = Options(setup=partial(note, "setup"))
+    with playing(cloud, programs_of(run, ()), promise, setup) as player:
+        player.play(Plan())
+        note("check")
+    assert rows == {
+        "setup": {"check"},
+        "client": {"strand"},
+        "its thread": {"strand"},
+        "thread from before": {"outsider"},
+        "its context": {"outsider"},
+        "promise": {"promise", "check"},  # after each step, and at the end
+        "check": {"check"},
+    }

@@ -27,8 +27,9 @@ from pytest_fakecloud.explore.simulation.current_thread import CurrentThread
 from pytest_fakecloud.explore.simulation.simulation import Simulation
 from pytest_fakecloud.explore.subject.options import Options
 from pytest_fakecloud.explore.subject.programs import programs_of
+from pytest_fakecloud.explore.values.plan import Plan
 from pytest_fakecloud.explore.values.schedule import Schedule
-from pytest_fakecloud.explore.values.trial import Plan, Trial
+from pytest_fakecloud.explore.values.trial import Trial
 from pytest_fakecloud.explore.world.loops import OwnLoop
 
 from .conftest import failure, holds

@@ -22,7 +22,7 @@ from ...cloud.fake import core_of
 from ...http.hub import Mount
 from ...http.server import RESET_ON_CLOSE, Connection
 from ..values.limits import ASIDE_WAIT, CHECKS_OF_STREAM, MOST_ASIDE_WAITS
-from .gate import Gate, pause
+from .gate import Gate, nap
 
 _CLIENT_PORTS = range(49_152, 65_536)
 _LOCAL = ("127.0.0.1", "localhost")
@@ -141,7 +141,7 @@ class MemoryLink(Connection):
                 return True
             if not self._streams or self.looks >= until:
                 return False
-            pause()
+            nap()
         return False
 
     def hang_up(self) -> None:
@@ -221,7 +221,7 @@ class MemoryLink(Connection):
             if result is not None or is_over() or self.sock.is_ended:
                 return result
             self.looks += 1
-            pause()
+            nap()
 
     def after_fork(self) -> None:
         """Do nothing, because the copy of the connection works, too."""
@@ -285,9 +285,9 @@ class MemoryLink(Connection):
                 self.step_back()
                 wake()
 
-        self.resume(lambda: self.mount.hub.workers.submit(serve, self.step_back))
+        self.resume_aside(lambda: self.mount.hub.workers.submit(serve, self.step_back))
 
-    def resume(self, go: Callable[[], None]) -> None:
+    def resume_aside(self, go: Callable[[], None]) -> None:
         """Let the thread aside go on, until it waits again or has handled all requests."""
         self._went_back.acquire(0)  # Forget the end of a wait in real time.
         self._runs_aside = True

@@ -18,7 +18,7 @@ from ...inspect.data import state_of
 from ...kv.reply import python_value
 from ...kv.touches import KEY_OF_DB, key_of_touch
 from ..values.disturbances import HOLD_US, Kind
-from ..values.trial import DueDelivery
+from ..values.names import StrandName
 from .connections import Connections, MemoryLink
 
 if TYPE_CHECKING:
@@ -36,6 +36,17 @@ ROTATED_US = 10_000_000
 """Microseconds for which the code keeps using an old token after a ``rotate_token`` disturbance."""
 _Key: TypeAlias = tuple[Kind, str]
 """The kind of a disturbance, and the name of the fake."""
+
+
+class DueDelivery:
+    """A delivery that can begin now."""
+
+    def __init__(self, queue: Queue, message: Message, timer: Timer, ordinal: int) -> None:
+        self.queue = queue
+        self.message = message
+        self.timer = timer
+        name = StrandName.of_delivery(ordinal, len(message.attempts) + 1)
+        self.first_name, self.name = str(name.first), str(name)
 
 
 def _restoring(fake: Fake) -> Callable[[], None]:

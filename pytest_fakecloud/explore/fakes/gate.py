@@ -30,5 +30,6 @@ class Gate:
         return self._lock.acquire(True, timeout)
 
 
-def pause() -> None:
+def nap() -> None:
+    """Wait for a moment, before a condition is checked again."""
     Gate().acquire(CHECK)

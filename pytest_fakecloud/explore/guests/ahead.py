@@ -28,7 +28,8 @@ from ...core.errors import ContractError, shown
 from ..search.dpor import Branch, Interleavings
 from ..search.lookahead import Lookahead
 from ..search.player import Player
-from ..values.trial import NO_EFFECTS, Plan, Trial, Verdict, Wording
+from ..values.plan import Plan
+from ..values.trial import NO_EFFECTS, Trial, Verdict, Wording
 
 CAN_FORK = sys.platform.startswith("linux")
 """Whether a process with threads can be forked safely: libraries of macOS do not allow that."""
@@ -130,7 +131,7 @@ class Ahead(Lookahead):
             self._receive(waits=True)
         trial = self._played.pop(plan, None)
         if trial is not None:
-            self._player.count(trial, plan)
+            self._player.record(trial, plan)
         return trial
 
     def _part_with(self, plan: Plan) -> Plan | None:

@@ -16,8 +16,9 @@ from ..subject.options import Checks, Options
 from ..subject.programs import names_of, programs_of, schedule_to_replay
 from ..undisturbed import check_repeats, check_undisturbed
 from ..values.disturbances import Disturbance
+from ..values.plan import Plan
 from ..values.schedule import Schedule
-from ..values.trial import Plan, Trial
+from ..values.trial import Trial
 
 if TYPE_CHECKING:
     from ...cloud.base import BaseCloud

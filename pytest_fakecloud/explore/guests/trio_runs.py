@@ -25,7 +25,7 @@ def trio_patches(world: World) -> Iterator[Patch]:
 
     def run(function: Callable[..., Any], *args: Any, clock: Any = None, **options: Any) -> Any:
         thread = world.current_thread
-        if clock is not None or not (world.waits.is_of_check() or thread.is_in_promise()):
+        if clock is not None or not (thread.is_of_check() or thread.is_in_promise()):
             return real_run(function, *args, clock=clock, **options)
         clock = _Clock(world, trio)
 
@@ -39,14 +39,14 @@ def trio_patches(world: World) -> Iterator[Patch]:
         return result
 
     async def run_sync(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        if not world.waits.is_of_check():
+        if not world.current_thread.is_of_check():
             return await real_run_sync(function, *args, **options)
         results: list[Any] = []
 
         def work() -> None:
             results.append(function(*args))
 
-        await real_run_sync(partial(world.waits.run_in_check, work), **options)
+        await real_run_sync(partial(world.current_thread.run_in_check, work), **options)
         return results[0]
 
     yield trio, "run", run

@@ -27,7 +27,8 @@ from ..subject.assertions import may_assert, named_by
 from ..subject.clients import functions_of_all
 from ..subject.promises import Predicate
 from ..values.footprint import touches_of_request
-from ..values.trial import History, Line, Plan, Trial
+from ..values.plan import Plan
+from ..values.trial import History, Line, Trial
 from ..world.world import World
 
 MOST_LEFT_OUT = 100
@@ -130,7 +131,7 @@ class Examination:
         checks = promises.at_end
         promises.at_end = [partial(self._recorded, check) for check in checks]
         try:
-            player.play(Plan(stacks=True), counts=False)
+            player.play(Plan(explains=True), records=False)
         finally:
             promises.at_end = checks
 
@@ -219,7 +220,7 @@ class Examination:
         """Return whether the promise breaks without the effect of a call; None if that is unknown."""
         self._left_out, self._has_left_out = (line.strand, line.point), False
         try:
-            trial = player.play(Plan(), counts=False)
+            trial = player.play(Plan(), records=False)
         except (Exception, SystemExit):
             return True  # The promise, or the code, cannot handle the data.
         finally:

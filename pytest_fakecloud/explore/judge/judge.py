@@ -10,10 +10,11 @@ from ...core.calls import Call
 from ...core.errors import breaks_a_check, broken_promise, ends_the_test
 from ...core.field_types import check_returned
 from ..simulation.operations import TrialHistory
-from ..simulation.script import Subject
 from ..simulation.stacks import without_library_frames
+from ..subject.subject import Subject
+from ..values.plan import Plan
 from ..values.schedule import Schedule, add_schedule
-from ..values.trial import Anomaly, History, Line, Plan, Trial, Verdict
+from ..values.trial import Anomaly, History, Line, Trial, Verdict
 from ..world.world import World
 from .anomalies import LAST, Allowed, AnomalyError, find_anomalies
 from .evidence import Evidence
@@ -33,16 +34,14 @@ class Judge:
     """The trials in one piece, with which those of other orders are compared, if any."""
     counts_last: bool = False
     """Whether the patterns that are reported ``LAST`` count, because nothing else was found."""
-    _first: Evidence | None = None
+    first: Evidence | None = None
     """The evidence of the first trial, which is undisturbed unless the caller gave a schedule."""
 
-    def remember_first(self, trial: Trial) -> None:
-        """Compare this trial and later ones with it, if it is the first."""
-        if self._first is None:
-            self._first = self._evidence(trial)
-
     def verdict(self, trial: Trial, history: TrialHistory, plan: Plan) -> Verdict:
-        """Judge a trial that has just ended, while the fakes have the data that it left."""
+        """Judge a trial that has just ended, while the fakes have the data that it left. Later ones are
+        compared with the first; ``serial`` plays others meanwhile, and restores the data.
+        """
+        self.first = self.first or self._evidence(trial)
         recorder = context_of(self.world.cloud).recorder
         promises, broken, number = self.subject.promises, trial.broken, recorder.reserve()
         applied = Schedule(trial.fired) if plan.orders is not None else plan.schedule
@@ -55,7 +54,7 @@ class Judge:
         promises.reads_order |= history.shows_order
         lines = [
             Line(entry.at_us, "check", call=entry)
-            for entry in (recorder.entries if plan.stacks else ())
+            for entry in (recorder.entries if plan.explains else ())
             if isinstance(entry, Call) and entry.number > number
         ]
         # A search that has found a broken promise shows no anomalies.
@@ -102,7 +101,7 @@ class Judge:
         return [] if is_first_disturbed else find_anomalies(evidence, self.allowed)
 
     def _evidence(self, trial: Trial) -> Evidence:
-        if self._first is not None and trial is self._first.trial:
-            return self._first
+        if self.first is not None and trial is self.first.trial:
+            return self.first
         workers = frozenset(program.name for program in self.subject.programs if program.is_worker)
-        return Evidence(trial, self._first, workers, self.serial)
+        return Evidence(trial, self.first, workers, self.serial)

@@ -11,17 +11,19 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from ...core.errors import counted, cut
 from ...core.touches import Touch
 from ...kv.table import kinds
 from ...kv.touches import KEY_OF_DB
 from ..fakes.fingerprint import varied
+from ..subject.programs import Program
 from ..values.accesses import Access
 from ..values.disturbances import CLOCK, SWITCHES
 from ..values.names import StrandName
-from ..values.trial import Begin, Place, Plan, Program, Step, Trial
+from ..values.plan import Place, Plan
+from ..values.trial import Step, Trial
 
 MOST_PIECES = 100
 """Maximum number of trials in one piece; a program that has more orders of strands is not judged."""
@@ -30,6 +32,10 @@ _LONGEST = 120
 
 Play: TypeAlias = Callable[[Plan, Collection[str]], Trial | None]
 """Plays a trial in one piece without some of the clients; returns None if the code cannot run so."""
+Begin = Literal["", "start", "read"]
+"""From where on no other client, worker or delivery runs before one ends: from nowhere, from its start,
+or from the first data that it reads.
+"""
 _Outcome: TypeAlias = Mapping[tuple[str, ...], str]
 """What a trial leaves, by what it is: keys, records, messages and results."""
 

@@ -1,5 +1,5 @@
-"""The cause of a broken promise: the last decision of its schedule, or the order of two calls that
-access the same data.
+"""The cause of a broken promise: the first disturbance of its schedule with which it is broken, or the
+order of two calls that access the same data.
 
 For example, three calls break the promise that ``n`` counts two increments:
 
@@ -28,7 +28,7 @@ from ..values.trial import Line, Trial
 from .changes import Change, calls_by_id, request_of
 
 _Key: TypeAlias = tuple[str, int, object]
-"""A strand, the number of one of its calls, and what that call is."""
+"""A strand, the ordinal of one of its calls (``calls_by_id()``), and what that call is."""
 _Places: TypeAlias = Mapping[Line, tuple[int, int]]
 """Where each call is in the undisturbed trial: ``(position, 0)`` or, for a call that it does not make,
 ``(position, 1)``, after the strand's previous call.
@@ -371,10 +371,10 @@ def _keyed(trial: Trial) -> Iterator[tuple[Line, list[_Key]]]:
 
     A delivery can have another number in another trial, so it is also found by its calls alone.
     """
-    for (strand, number), line in calls_by_id(trial).items():
+    for (strand, ordinal), line in calls_by_id(trial).items():
         assert line.call is not None
         if StrandName.of(strand).is_delivery:
             request = request_of(line.call)
-            yield line, [(strand, number, request), ("delivery", number, request)]
+            yield line, [(strand, ordinal, request), ("delivery", ordinal, request)]
         else:
-            yield line, [(strand, number, (line.call.route, command_of(line.call)))]
+            yield line, [(strand, ordinal, (line.call.route, command_of(line.call)))]

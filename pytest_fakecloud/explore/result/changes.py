@@ -19,7 +19,7 @@ from ..values.schedule import Schedule
 from ..values.trial import Line, Trial
 
 _CallId = tuple[str, int]
-"""A strand, and the number of one of its calls."""
+"""A strand, and the ordinal of one of its calls; unlike the point, it leaves out gaps in pipelines."""
 _Pair = tuple[Line | None, Line | None]
 """A call without the disturbance, and one with it; None for a call that is not made."""
 
@@ -72,12 +72,12 @@ def _change(disturbance: Disturbance, without: Trial, applied: Trial) -> Change:
 
 
 def calls_by_id(trial: Trial) -> dict[_CallId, Line]:
-    """Return the calls of a trial, in their order, by strand and number within it."""
+    """Return the calls of a trial, in their order, by strand and ordinal within it."""
     calls: dict[_CallId, Line] = {}
-    numbers: defaultdict[str, int] = defaultdict(int)
+    ordinals: defaultdict[str, int] = defaultdict(int)
     for line in trial.call_lines:
-        numbers[line.strand] += 1
-        calls[line.strand, numbers[line.strand]] = line
+        ordinals[line.strand] += 1
+        calls[line.strand, ordinals[line.strand]] = line
     return calls
 
 

@@ -70,19 +70,19 @@ class Trust:
 class Exploration:
     """The result of an ``explore()`` call that found no broken promise.
 
-    ``tried`` is the number of schedules: ``orders`` distinct interleavings (``is_exhaustive`` if
-    there are no others), ``singles`` with one disturbance, ``extended`` ones that add a disturbance
-    to an earlier schedule, and ``drawn`` ones that are tried again with other random numbers.
-    ``all_singles`` is the number that exists. ``states`` is the number of distinct states that
-    trials have reached, and ``last_new_state`` the number of the schedule that reached the last new
-    one. ``calls`` maps each client to its calls in the trial in which it made most, ``points`` to
-    the points at which disturbances were tried; ``kinds`` maps each kind of them to the number of
-    times it was applied. ``untried`` are the kinds that were never possible, ``unreached`` those
-    that the budget did not allow. ``reads`` is what the promise read, ``unwritten`` the keys of it
-    that no trial wrote. Each of ``writes`` was left out in a trial of its own; the promise did not
-    notice ``unnoticed``. ``inputs`` is the number of drawn inputs. ``anomalies`` are those that
-    trials showed. ``notes`` describe unexplored code, ``seconds`` is wall-clock time, ``str()`` a
-    summary.
+    ``tried`` is the number of schedules: ``orders`` distinct interleavings (``is_exhaustive`` if there
+    are no others), ``singles`` with one disturbance, ``extended`` ones that extend an earlier schedule,
+    ``drawn`` ones that are tried again with other random numbers, and ``replayed`` ones that were given
+    or failed last time. ``all_singles`` is the number of ``singles`` that exists. ``states`` is the
+    number of distinct states that trials have reached, and ``last_new_state`` the number of the
+    schedule that reached the last new one. ``calls`` maps each client to its calls in the trial in
+    which it made most, ``points`` to the points at which disturbances were tried; ``kinds`` maps each
+    kind of them to the number of times it was applied. ``untried`` are the kinds that were never
+    possible, ``unreached`` those that the budget did not allow. ``reads`` is what the promise read,
+    ``unwritten`` the keys of it that no trial wrote. Each of ``writes`` was left out in a trial of its
+    own; the promise did not notice ``unnoticed``. ``inputs`` is the number of drawn inputs.
+    ``anomalies`` are those that trials showed. ``notes`` describe unexplored code, ``seconds`` is
+    wall-clock time, ``str()`` a summary.
     """
 
     def __init__(self, tally: Tally, kinds_to_name: Sequence[str], trust: Trust) -> None:
@@ -90,6 +90,7 @@ class Exploration:
         self.orders, self.is_exhaustive = tally.counts["orders"], tally.orders.is_exhaustive
         self.singles, self.all_singles = tally.counts["singles"], tally.all_singles
         self.extended, self.drawn = tally.counts["extended"], tally.counts["drawn"]
+        self.replayed = tally.counts["replayed"]
         self.states, self.last_new_state = tally.states, tally.last_new_state
         covered = tally.coverage
         self._ranges = {name: calls for name, calls in covered.calls.items() if calls[1]}
@@ -285,6 +286,8 @@ def _summary(tally: Tally) -> str:
         parts.append(_of(counts["singles"], tally.all_singles, "of one disturbance"))
     if counts["extended"]:
         parts.append(f"{counts['extended']:,} of several")
+    if counts["replayed"]:
+        parts.append(f"{counts['replayed']:,} that failed last time")
     if counts["drawn"]:
         parts.append(f"{counts['drawn']:,} with other random numbers")
     shown = f"{', '.join(parts)}; " if parts else ""

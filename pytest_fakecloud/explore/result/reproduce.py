@@ -9,8 +9,9 @@ from ...core.errors import ContractError
 from ..search.player import Player
 from ..search.shrinking import replay
 from ..values.names import actor_of
+from ..values.plan import Plan
 from ..values.schedule import Schedule
-from ..values.trial import Plan, Trial
+from ..values.trial import Trial
 from .cause import find_cause
 from .changes import find_changes
 from .exploration import BrokenPromiseError
@@ -26,9 +27,9 @@ def replay_only(player: Player, schedule: Schedule) -> None:
     serial = None if judge.has_promise else judge.serial
     player = player.judged_by(replace(judge, serial=serial, counts_last=True))
     if schedule and not judge.has_promise:
-        player.play(Plan(), counts=False)  # with which patterns compare the trial
+        player.play(Plan(), records=False)  # with which patterns compare the trial
         # The trials in one piece run for this one, and none runs after the trial that is kept.
-        player.play(Plan(schedule), counts=False)
+        player.play(Plan(schedule), records=False)
     trial = player.play(Plan.reported(schedule))
     missed = [disturbance for disturbance in schedule if disturbance not in trial.fired]
     if trial.broken is not None:
@@ -47,7 +48,7 @@ def replay_only(player: Player, schedule: Schedule) -> None:
             f"{', '.join(map(str, missed))}. {again}The code may have changed, or makes fewer "
             "calls: run explore() again without schedule="
         )
-    tally.count("drawn")
+    tally.count("replayed")
 
 
 def raise_broken(player: Player, broken: Trial, **options: Any) -> NoReturn:
@@ -71,10 +72,10 @@ def raise_broken(player: Player, broken: Trial, **options: Any) -> NoReturn:
 def _broken_schedule(player: Player, trial: Trial, **options: Any) -> BrokenPromiseError:
     undisturbed = None
     if trial.fired and "stuck" not in trial.flags:
-        undisturbed = player.play(Plan(stacks=True))
+        undisturbed = player.play(Plan(explains=True))
 
     def play(schedule: Schedule) -> Trial:
-        return player.play(Plan(schedule, stacks=True))
+        return player.play(Plan(schedule, explains=True))
 
     changes = find_changes(trial, undisturbed, play)
     cause = find_cause(trial, undisturbed, changes, play, player.world.state_of)

@@ -4,6 +4,14 @@ Two steps conflict when they access the same data and at least one of them write
 trial, every race (two conflicting steps of different strands whose order nothing else determines) is
 reversed in a later trial. Source sets select the strand that runs instead; sleep sets prevent
 orders from being run twice (Flanagan and Godefroid, POPL 2005; Abdulla and others, POPL 2014).
+
+For example, ``ann`` writes x and then y (a1, a2), and ``bob`` writes x (b1):
+
+    trial 1: a1 a2 b1    a1 and b1 race: ``bob`` is the *initial* to run instead of a1 (``todo``)
+    trial 2: b1 a1 a2    begins with ``sleep`` = {ann: a1}; b1 wakes ann, because it conflicts with a1
+
+Nothing else is tried. To run a1 before b1 again would reverse the race of trial 2, but ann sleeps there.
+The order a1 b1 a2 is equivalent to trial 1, because b1 and a2 do not conflict.
 """
 
 from __future__ import annotations
@@ -14,7 +22,8 @@ from typing import NamedTuple
 
 from ..values.disturbances import CLOCK
 from ..values.footprint import Footprint
-from ..values.trial import Place, Redundant, Step, Trial
+from ..values.plan import Place, Redundant
+from ..values.trial import Step, Trial
 
 
 def decided_places(*, late: bool) -> frozenset[Place]:

@@ -1,5 +1,5 @@
-"""Schedules that add one disturbance to a trial: where it is the first to reach a state, and where a
-second disturbance probably meets what the last one has begun.
+"""Schedules that extend that of a trial: with a disturbance where it is the first to reach a state, and
+with one, or two that only matter together, that probably meet what the last one has begun.
 
 A trial that reached a fingerprint that no earlier trial had is extended at each of its new points: the
 retry after a failed attempt, the next start of a worker, the step after a compensation.
@@ -40,10 +40,13 @@ retry do; ``likely_disturbances()`` names it, or ``_around_redeliveries()``.
 
 
 class Frontier:
-    """The schedules that add one disturbance to a trial.
+    """The schedules that extend those of trials.
 
     Numbers of disturbances alternate, so that a long chain of failures is tried as early as
     others. Kinds of disturbances are tried more often the more often they have led to a new state.
+
+    For example, the trial of ``run.1 drop`` reaches a new point, run.2. On the level of 1 disturbance,
+    its extension by ``run.2 drop`` waits in the arm (drop, repeated), by ``crash`` in (crash, new).
     """
 
     def __init__(self, tally: Tally) -> None:
@@ -54,7 +57,7 @@ class Frontier:
         self._discoveries: Counter[Kind] = Counter()
         """Those of them that reached a new state."""
         self._levels: dict[int, _Level] = {}
-        """The schedules to try, by their number of disturbances."""
+        """The schedules to try, by the number of disturbances of the trials that they extend."""
 
     def learn(self, trial: Trial) -> None:
         """Note the states of the latest trial, and keep what extends it."""
@@ -68,7 +71,7 @@ class Frontier:
         self._trials[last.kind] += 1
         self._discoveries[last.kind] += bool(new)
         if len(trial.fired) < MOST_DISTURBANCES:
-            level = self._levels.setdefault(len(trial.fired) + 1, _Level(len(trial.fired) + 1))
+            level = self._levels.setdefault(len(trial.fired), _Level(len(trial.fired)))
             level.add(trial, _extensions(new, last))
             level.add(trial, (("likely", added) for added in likely_disturbances(trial)))
             level.add(trial, (("aligned", added) for added in _around_redeliveries(trial)))
@@ -79,7 +82,7 @@ class Frontier:
         if not levels:
             return None
         # A bug of few disturbances is likelier than one of many.
-        fewest = min(levels, key=lambda level: level.tried * (level.length - 1))
+        fewest = min(levels, key=lambda level: level.tried * level.extended)
         return fewest.next(self._likelihood)
 
     def _likelihood(self, kind: Kind) -> float:
@@ -107,10 +110,10 @@ class _Extensions(NamedTuple):
 
 
 class _Level:
-    """Schedules that extend others with the same number of disturbances."""
+    """Schedules that extend trials with the same number of disturbances, ``extended``."""
 
-    def __init__(self, length: int) -> None:
-        self.length = length
+    def __init__(self, extended: int) -> None:
+        self.extended = extended
         self._waiting: dict[_Arm, deque[_Extensions]] = {}
         """The schedules of each arm, by the trial that they extend."""
         self._tried: Counter[_Arm] = Counter()

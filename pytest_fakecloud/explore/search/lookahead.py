@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..values.trial import Plan, Trial
+from ..values.plan import Plan
+from ..values.trial import Trial
 from .player import Player
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..values.trial import Plan
+from ..values.plan import Plan
 
 if TYPE_CHECKING:
     from ...core.recorder import Recorder

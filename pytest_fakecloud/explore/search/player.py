@@ -11,11 +11,12 @@ from ...core.errors import ContractError
 from ..judge.anomalies import Allowed
 from ..judge.judge import Judge
 from ..judge.serial import Serial
-from ..simulation.script import Subject
 from ..subject.clients import Inputs, with_inputs
 from ..subject.promises import Promises
+from ..subject.subject import Subject
+from ..values.plan import Plan
 from ..values.schedule import Schedule
-from ..values.trial import Plan, Trial
+from ..values.trial import Trial
 from ..world.world import World
 from .observers import Observers
 from .tally import Tally
@@ -57,29 +58,28 @@ class Player:
         player.judge, player.outcomes = judge, {}
         return player
 
-    def play(self, plan: Plan, *, counts: bool = True) -> Trial:
-        """Play a trial, and judge it unless its strategy ends it; count it if it ``counts``."""
+    def play(self, plan: Plan, *, records: bool = True) -> Trial:
+        """Play a trial, judge it unless its strategy ends it, and, with ``records``, record it."""
         with self._observers.of_trial(plan):
             trial, history = self.world.play(self.subject, plan)
             if "redundant" in trial.flags:
                 return trial
-            self.judge.remember_first(trial)
             trial = replace(trial, verdict=self.judge.verdict(trial, history, plan))
-        if counts:
-            self.count(trial, plan)
+        if records:
+            self.record(trial, plan)
         return trial
 
-    def count(self, trial: Trial, plan: Plan) -> None:
+    def record(self, trial: Trial, plan: Plan) -> None:
         """Add a judged trial to the tally, and remember what its schedule led to."""
         if "redundant" in trial.flags:  # which another process has played
             return
-        self.tally.add(trial, self.subject.inputs)
+        self.tally.record(trial, self.subject.inputs)
         if plan.orders is None:
             is_broken = trial.broken is not None
             self.outcomes[plan.schedule] = Schedule(trial.fired) if is_broken else None
 
     def _play_in_one_piece(self, plan: Plan, absent: Collection[str]) -> Trial | None:
-        """Play a trial without some of the programs; return None if the code cannot run so."""
+        """Play a trial without some programs, while another is judged; return None if that fails."""
         programs = [program for program in self.subject.programs if program.name not in absent]
         subject = replace(self.subject, programs=programs, promises=Promises(None))
         # What looks for the cause of a failure reads the data that the judged trial has left.

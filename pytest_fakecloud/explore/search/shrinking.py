@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ..values.disturbances import ORDERS, RANKED, RANKS, SWITCHES, Disturbance, Kind
+from ..values.plan import Plan
 from ..values.schedule import Schedule
-from ..values.trial import Plan, Point, Trial
+from ..values.trial import Point, Trial
 from .player import Player
 from .tuning import MOST_PARTS, MOST_REPLACEMENTS, NEAR_POINTS, REPLAYS
 

@@ -2,7 +2,7 @@
 
 - ``OrdersOfCalls``: orders of calls (``dpor``), also of late answers and, later, of timers.
 - ``Singles``: schedules with one disturbance (``singles``).
-- ``Extending``: schedules that add one disturbance to an earlier one (``extend``).
+- ``Extending``: schedules that extend an earlier one (``extend``).
 - ``Numbers``: other random numbers, if the code draws any, alone or with one disturbance.
 - ``InSequence``: the plans of several sources.
 """
@@ -14,8 +14,9 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
 
+from ..values.plan import Plan
 from ..values.schedule import Schedule
-from ..values.trial import Plan, Trial
+from ..values.trial import Trial
 from .dpor import Interleavings
 from .extend import Frontier
 from .player import Player
@@ -81,12 +82,8 @@ class OrdersOfCalls(Source):
 
     def _finish(self) -> None:
         """Note what it means for other orders that the tree has no further interleavings."""
-        tally, promises, kinds = (
-            self._player.tally,
-            self._player.subject.promises,
-            self._player.subject.kinds,
-        )
-        orders = tally.orders
+        tally, orders = self._player.tally, self._player.tally.orders
+        promises, kinds = self._player.subject.promises, self._player.subject.kinds
         orders.unfinished_searches -= 1
         # Each interleaving runs with the random numbers of the undisturbed trial, and code that is not
         # explored may run in any order.
@@ -143,7 +140,7 @@ class Singles(Source):
 
 
 class Extending(Source):
-    """Schedules that add a disturbance to an earlier one, while the frontier has any."""
+    """Schedules that extend an earlier one, while the frontier has any."""
 
     counter = "extended"
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...core.errors import ContractError
-from ..simulation.script import Subject
 from ..subject.clients import functions_of_all
+from ..subject.subject import Subject
 from ..values.disturbances import Kind
 from ..values.schedule import Schedule
 
@@ -28,7 +28,7 @@ class Store:
 
     @classmethod
     def of(cls, subject: Subject, cache: Any) -> Store:
-        """Return the store of the code, the promises and the options of a search."""
+        """Return the store of a search's code, promises, kinds, fakes and inputs, not other options."""
         functions = [*functions_of_all(subject.programs), *subject.promises.checks]
         inputs = repr(subject.inputs) if subject.inputs else ""
         return cls(cache, key_of(functions, subject.kinds, subject.disturbed, inputs))

@@ -148,10 +148,10 @@ class TriedOrders:
         self.is_exhaustive = self.is_exhaustive and other.is_exhaustive
 
 
-Counted: TypeAlias = Literal["orders", "singles", "extended", "drawn"]
+Counted: TypeAlias = Literal["orders", "singles", "extended", "drawn", "replayed"]
 """What a trial counts as: a distinct interleaving without other disturbances; a schedule with one
-disturbance; one that adds a disturbance to an earlier one; and a schedule that is tried again with other
-random numbers, or was given or stored.
+disturbance; one that extends an earlier one; a schedule that is tried again with other random numbers;
+and one that the caller passed, or that failed last time.
 """
 
 
@@ -190,7 +190,7 @@ class Tally:
         """Count a trial."""
         self.counts[counted] += 1
 
-    def add(self, trial: Trial, inputs: Mapping[str, Any]) -> None:
+    def record(self, trial: Trial, inputs: Mapping[str, Any]) -> None:
         """Add what a trial with these drawn inputs has covered, and the anomalies that it shows."""
         for anomaly in trial.verdict.anomalies:
             shown_anomaly = ShownAnomaly(anomaly, Schedule(trial.fired), inputs)

@@ -13,26 +13,21 @@ from ...http.messages import AnyResponse, ConnectionEffect, Proceed, Request
 from ...kv.command_fields import only_prepares
 from ...kv.report.calls import SEVERAL, command_of
 from ...kv.touches import text_of
-from ..fakes.fakes import Fakes
 from ..fakes.fingerprint import content_of
 from ..values.accesses import Access
 from ..values.disturbances import PAUSES, Disturbance
 from ..values.footprint import CommandLine, times_in, touches_of_request
 from ..values.trial import Line
-from .current_thread import CurrentThread
 from .decisions import Decisions
 from .faults import Faults, Target, faults_of_nodes, possible_disturbances, session_of
 from .known_times import KnownTimes
-from .log import TrialLog
 from .outsiders import OutsideCalls
+from .part import Part
 from .pauses import Pauses
-from .script import Script
 from .served_calls import ServedCalls
-from .stacks import Source, Sources, carried_source, describe_places, source_of
+from .stacks import CallSite, CallSites, call_site_of, carried_call_site, describe_places
 from .strand import Strand
 from .strand_waits import StrandWaits
-from .strands import Strands
-from .turns import Turns
 
 MOST_POINTS = 2_000
 """Maximum number of calls of one strand; more calls count as an endless loop."""
@@ -42,17 +37,11 @@ _TurnsToYield = Generator[None, None, None]
 
 
 @dataclass(eq=False)
-class Calls:
+class Calls(Part):
     """Lets other strands run at the points of calls, and serves each call with its disturbances."""
 
-    _fakes: Fakes
-    _script: Script
-    _strands: Strands
-    _turns: Turns
-    _current_thread: CurrentThread
-    _log: TrialLog
     _known_times: KnownTimes
-    _sources: Sources
+    _call_sites: CallSites
     _outside_calls: OutsideCalls
     _pauses: Pauses
     _decisions: Decisions
@@ -93,10 +82,10 @@ class Calls:
                 raise Crash
             self._turns.check_alive(strand)
             if _is_silent(fake, request):
-                if self._script.plan.stacks:
+                if self._script.plan.explains:
                     self._log.silent_calls.append(request.call)
                 return proceed()
-            is_helped = "helper" in outside and not is_own_thread and not strand.thread.real_waits
+            is_helped = "carried" in outside and not is_own_thread and not strand.thread.real_waits
             if "outsider" in outside or is_helped:
                 self._outside_calls.note_use(strand, self._fakes.now_us())
                 return self._serve_without_turn(strand, fake, request, proceed)
@@ -177,7 +166,7 @@ class Calls:
         if not may_wait:
             return
         if disturbances := self._script.schedule.at(strand.name, point):
-            yield from self._pause(strand, disturbances, PAUSES)
+            yield from self._apply_pauses(strand, disturbances, PAUSES)
         is_point = fake.name in self._script.subject.disturbed
         if is_point or self._decisions.has_switch(strand.name, point):
             self._strands.park(strand, "switch")
@@ -192,7 +181,7 @@ class Calls:
             target = Target(fake.fixture, route, node_faults, may_wait)
             self._pauses.note_point(strand, possible_disturbances(target))
 
-    def _pause(
+    def _apply_pauses(
         self, strand: Strand, disturbances: Sequence[Disturbance], kinds: Collection[str]
     ) -> _TurnsToYield:
         """Apply the pauses among the disturbances of a point; yield after each."""
@@ -206,14 +195,14 @@ class Calls:
         if self._fakes.clock.driving or strand.state == "ended":
             return
         if disturbances := self._script.schedule.at(strand.name, point):
-            yield from self._pause(strand, disturbances, ("slow",))
+            yield from self._apply_pauses(strand, disturbances, ("slow",))
         if self._script.is_late:
             self._strands.park(strand, "late")
             yield
 
     def rejected(self, request: Request) -> None:
         """Add a call without valid credentials to the story; it has no point for disturbances."""
-        if not self._script.plan.stacks:
+        if not self._script.plan.explains:
             return
         strand, _ = self._strand_of(request)
         if strand is None or self._current_thread.is_checking_promise() or self._turns.has_ended:
@@ -271,7 +260,8 @@ class Calls:
         strand.points += 1
         if self._script.plan.notes:
             self._pauses.note_point(strand)
-        for _ in self._pause(strand, self._script.schedule.at(strand.name, strand.points), PAUSES):
+        disturbances = self._script.schedule.at(strand.name, strand.points)
+        for _ in self._apply_pauses(strand, disturbances, PAUSES):
             self._waits.take_turn(strand)
         self._strands.park(strand, "switch")
         self._waits.take_turn(strand)
@@ -299,10 +289,8 @@ class Calls:
         if touches := touches_of_request(fake, request):
             self._log.touch(touches)
             subjects = tuple(touch.read for touch in touches if touch.fake)
-            words, writes = (
-                (request.route, request.call.path),
-                any(touch.writes for touch in touches),
-            )
+            words = request.route, request.call.path
+            writes = any(touch.writes for touch in touches)
             access = Access(strand.name, line, words, subjects, (), writes, request.call, at_us=now)
             self._log.accesses.append(access)
         if (partition := self._faults.partition(strand, fake)) is not None:
@@ -318,19 +306,20 @@ class Calls:
     def _add_line(self, strand: Strand, request: Request, point: int = 0) -> Line:
         line = self._log.add_line(strand.name, call=request.call)
         line.point = point
-        if self._script.plan.stacks:
+        if self._script.plan.explains:
             lines: list[str] = []
             # A search for lines must not change the trial whose lines it adds.
             with report_failure("the line of a call could not be found", lines.append):
-                lines += self._source(strand, request)
+                lines += self._call_site(strand, request)
             line.lines = tuple(lines)
         return line
 
-    def _source(self, strand: Strand, request: Request) -> Source:
+    def _call_site(self, strand: Strand, request: Request) -> CallSite:
         port = request.client[1] if request.client else 0
-        lines = carried_source.get() or self._sources.here() or self._sources.by_port.get(port, ())
+        sites = self._call_sites
+        lines = carried_call_site.get() or sites.here() or sites.by_port.get(port, ())
         if not lines and strand.host.loop.running is None:
-            lines = source_of(sys._current_frames().get(strand.host.thread.ident))
+            lines = call_site_of(sys._current_frames().get(strand.host.thread.ident))
         return lines
 
 

@@ -7,18 +7,17 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from ...core.errors import ContractError
-from ..fakes.fakes import Fakes
+from ..fakes.fakes import DueDelivery
 from ..values.disturbances import CLOCK
 from ..values.footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
-from ..values.trial import DueDelivery, Step
+from ..values.trial import Step
 from .known_times import MOST_TIMERS, KnownTimes
-from .log import TrialLog, seconds
+from .log import seconds
+from .part import Part
 from .pauses import Pauses
-from .script import Script
 from .sleepers import Sleepers
 from .stacks import describe_places
 from .strand import Strand
-from .strands import Strands
 
 MOST_STEPS = 20_000
 MOST_MOVES = 8
@@ -53,13 +52,9 @@ class _NextTimes(NamedTuple):
 
 
 @dataclass(eq=False)
-class TrialClock:
+class TrialClock(Part):
     """Moves the fake time of a trial: when no strand can run, or when the schedule demands it."""
 
-    _fakes: Fakes
-    _script: Script
-    _strands: Strands
-    _log: TrialLog
     _known_times: KnownTimes
     _sleepers: Sleepers
     _pauses: Pauses

@@ -1,14 +1,15 @@
-"""For whom the current thread works: all questions that its code, its fakes and its clocks ask."""
+"""Whose thread the current one is, and for which strand it works."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from .pool import is_of_a_strand
 from .strand import Strand
 
 if TYPE_CHECKING:
@@ -21,26 +22,73 @@ carried_strand: ContextVar[Strand | None] = ContextVar("carried_strand", default
 """The strand on whose behalf a thread works, such as that of a running TestClient."""
 
 
+Row: TypeAlias = Literal[
+    "promise",  # it checks a promise after a step, or is that of a strand meanwhile
+    "strand",  # it runs the code of a strand, or an event loop with its tasks: it is *explored*
+    "ended",  # the same, after the end of the trial
+    "left over",  # its context names a strand of an earlier trial
+    "outsider",  # it began before the exploration
+    "pool",  # it has run a strand of an earlier trial
+    "carried",  # its context names the strand for which it works, as in the pool of an application
+    "fake",  # it is one of the fakes
+    "check",  # it runs a check or ``setup=``, between trials
+    "other",  # such as the owner, while it plays a trial
+]
+"""A row of "Whose thread is this?" in docs/contributing/map.md, which says what each thread does."""
+
+
+class ThreadOf(NamedTuple):
+    """A row of the table, with the strand that has the thread, or that its context names."""
+
+    row: Row
+    strand: Strand | None = None
+
+
 class CurrentThread:
-    """The thread that asks: for which strand of the trial it works, if for any.
+    """The thread that asks: ``whose()`` it is, and for which strand of the trial it works, if for any.
 
-    A thread is **explored** if it runs the code of a strand. Another one can *serve* a call, as those
-    of the fakes do; it can be *carried* along by a context, as the pool of an ASGI application is; or
-    be *left over* by an earlier trial. The *owner* runs the checks, and the trials. A promise that is
-    checked after every step runs in the owner, or in the thread of a strand that has just given up its
-    turn or ended; no thread is explored then. "Whose thread is this?" in docs/contributing/map.md says
-    what a call, a wait, a lock and the clock do in each.
-
-    Between trials, no thread is explored.
+    A promise that is checked after every step runs in the *owner*, which also plays the trials, or in
+    the thread of a strand that has just given up its turn or ended; no thread is explored then. Between
+    trials, no thread is explored either.
     """
 
-    def __init__(self, turns: Turns | None = None, strands: Strands | None = None) -> None:
+    def __init__(
+        self,
+        turns: Turns | None = None,
+        strands: Strands | None = None,
+        outsiders: Container[threading.Thread] = (),
+    ) -> None:
         self._turns = turns
         self._strands = strands
+        self._outsiders = outsiders
         self._owner = threading.get_ident()
+        self._of_checks = {self._owner}
+        """The threads of the checks and of ``setup=``, by their identifiers."""
         self._of_promise: int | None = None
         """The thread that checks a promise after a step, by its identifier."""
         self._is_setting_up = False
+
+    def whose(self) -> ThreadOf:
+        """Return whose thread this is. Do not ask in a thread that is just beginning: use the questions
+        below, which need no ``Thread``.
+        """
+        host, named = self.host(), carried_strand.get()
+        if self.is_in_promise() or (host is not None and self.is_checking_promise()):
+            return ThreadOf("promise", host)
+        if host is not None:
+            return ThreadOf("ended" if self.has_ended() else "strand", host)
+        if self._turns is None or self._strands is None:
+            return ThreadOf("check" if self.is_of_check() else "other")
+        if named is not None and named not in self._strands:
+            return ThreadOf("left over", named)
+        thread, strand = threading.current_thread(), self.carried()
+        if thread in self._outsiders:
+            return ThreadOf("outsider", strand)
+        if is_of_a_strand(thread):
+            return ThreadOf("pool")
+        if strand is not None:
+            return ThreadOf("carried", strand)
+        return ThreadOf("fake" if thread.name.startswith(OF_FAKES) else "other")
 
     # -- explored code
 
@@ -52,7 +100,9 @@ class CurrentThread:
         return not self.is_checking_promise() and self.host() is not None
 
     def strand(self) -> Strand | None:
-        """Return the explored strand of this thread or, in an event loop, of its current task."""
+        """Return the explored strand of this thread or, in an event loop, of its current task. A task is
+        a strand from its first question on, so that the order of strands is the same in each trial.
+        """
         host = None if self.is_checking_promise() else self.host()
         if host is None or self._strands is None or host.loop.running is None:
             return host
@@ -78,11 +128,6 @@ class CurrentThread:
         is_of_trial = self._strands is not None and strand in self._strands
         return strand if strand is not None and is_of_trial and strand.state != "ended" else None
 
-    def is_left_over(self) -> bool:
-        """Return whether this thread works for a strand of an earlier trial, which has ended."""
-        strand, strands = carried_strand.get(), self._strands
-        return strand is not None and strands is not None and strand not in strands
-
     def working_for(self) -> Strand | None:
         """Return the strand on whose behalf this thread works, also if the thread is not explored:
         the running strand, or one that waits, if the thread's context does not name it.
@@ -96,12 +141,24 @@ class CurrentThread:
         """Return the strand whose random numbers this thread draws, on whatever thread or loop the
         strand's code runs; None outside of explored code.
         """
-        is_outside = (
-            threading.get_ident() == self._owner or self.is_checking_promise() or self.has_ended()
-        )
+        is_owner = threading.get_ident() == self._owner
+        is_outside = is_owner or self.is_checking_promise() or self.has_ended()
         return None if is_outside else self.working_for()
 
     # -- promises, checks and setup=
+
+    def is_of_check(self) -> bool:
+        """Return whether the waits of this thread move the clock, because it runs a check."""
+        return self._turns is None and threading.get_ident() in self._of_checks
+
+    def run_in_check(self, run: Callable[[], object]) -> None:
+        """Run the code of a thread that a check has started, whose waits move the clock, too."""
+        me = threading.get_ident()
+        self._of_checks.add(me)
+        try:
+            run()
+        finally:
+            self._of_checks.discard(me)
 
     def is_own(self) -> bool:
         """Return whether this thread runs explored code, promises, or the checks of the exploration."""

@@ -6,28 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from ..fakes.fakes import Fakes
+from ..fakes.fakes import DueDelivery
 from ..values.disturbances import CLOCK, KINDS, SWITCHES, Disturbance, Kind
 from ..values.footprint import MEMORY, Footprint
 from ..values.names import StrandName
-from ..values.trial import DueDelivery, Place, Redundant, Step
+from ..values.plan import Place, Redundant
+from ..values.trial import Step
 from .clock import Option, TrialClock
-from .log import TrialLog
-from .script import Script
+from .part import Part
 from .strand import Strand
-from .strands import Strands
 
 
 @dataclass(eq=False)
-class Decisions:
+class Decisions(Part):
     """Decides where several options could run: the first one does, unless the schedule or the strategy
     wants another. Records a step for each decision, if the search needs them.
     """
 
-    _fakes: Fakes
-    _script: Script
-    _strands: Strands
-    _log: TrialLog
     _clock: TrialClock
     _switches: dict[tuple[str, int], list[Disturbance]] = field(default_factory=dict)
     """The disturbances that have not run another strand first yet, by strand and point."""
@@ -155,7 +150,7 @@ class Decisions:
 
 
 def _continuation(option: Option) -> tuple[Place, int]:
-    """Return where an option continues: its place, and the number of its calls so far."""
+    """Return where an option continues: its place, and the number of its latest point."""
     if not isinstance(option, Strand) or option.state == "new":
         return "switch", 0
     return ("wake" if option.state == "waiting" else option.place), option.points

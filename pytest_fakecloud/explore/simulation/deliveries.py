@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Literal
 from ...core.errors import broken_promise, counted, shown
 from ...queue.delivery.routes import parts_of
 from ...queue.model import SUCCESS, Outcome
-from ..fakes.fakes import Fakes
+from ..fakes.fakes import DueDelivery
 from ..values.disturbances import KINDS, Disturbance, Kind, with_role
-from ..values.trial import Choices, DueDelivery
-from .current_thread import CurrentThread
-from .log import TrialLog
-from .script import Script
+from ..values.trial import Choices
+from .part import Part
 from .strand import Strand
-from .strands import Strands
 
 if TYPE_CHECKING:
     from ...queue.delivery.routes import DestinationRoute
@@ -29,14 +26,9 @@ _AT_DELIVERIES: tuple[Kind, ...] = ("duplicate", "crash_after_response")
 
 
 @dataclass(eq=False)
-class DeliveryStrands:
+class DeliveryStrands(Part):
     """Begins deliveries as strands, and performs them."""
 
-    _fakes: Fakes
-    _script: Script
-    _strands: Strands
-    _current_thread: CurrentThread
-    _log: TrialLog
     faults: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The faults of the next delivery of each message, by the message's internal ID."""
     _losses: dict[str, list[_Loss]] = field(default_factory=dict)

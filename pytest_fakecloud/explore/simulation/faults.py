@@ -19,7 +19,8 @@ from ...kv.faults import happen_to_nodes, possible_faults, served_slot, target_o
 from ..fakes.fakes import ROTATED_US, Fakes
 from ..values.disturbances import FAULTS, HOLD_US, KINDS, PARTITION, Disturbance, Kind
 from ..values.trial import Choices, Line
-from .log import TrialLog, seconds
+from .log import seconds
+from .part import Part
 from .strand import Strand
 
 if TYPE_CHECKING:
@@ -83,11 +84,9 @@ def _serving(kind: Kind) -> Callable[[_Serve], _Serve]:
 
 
 @dataclass(eq=False)
-class Faults:
+class Faults(Part):
     """Applies the disturbances of calls in a trial. Pauses are applied by ``Pauses``."""
 
-    _fakes: Fakes
-    _log: TrialLog
     _partitions: dict[tuple[str, str], tuple[int, Disturbance]] = field(default_factory=dict)
 
     def partition(self, strand: Strand, fake: Fake) -> Disturbance | None:

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from ...core.calls import Call
 from ...core.touches import Touch
 from ...queue.touches import touches_of_delivery
-from ..fakes.fakes import Fakes
+from ..fakes.fakes import DueDelivery, Fakes
 from ..fakes.fingerprint import Fingerprints
 from ..values.accesses import Access
 from ..values.disturbances import DELAY, DELAYS, DUE, KINDS, RANDOM, Disturbance, Kind
 from ..values.footprint import CHECKS_PROMISE
 from ..values.schedule import Schedule
-from ..values.trial import Choices, DueDelivery, Flag, Handler, Line, Point, Step
+from ..values.trial import Choices, Flag, Handler, Line, Point, Step
 from .current_thread import CurrentThread
 from .script import Script
 

@@ -4,33 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import broken_promise
 from ...core.touches import READS_CLOCK
-from ..fakes.fakes import Fakes
 from ..values.limits import OTHER_SERVERS
 from ..values.names import StrandName
-from .current_thread import CurrentThread
-from .log import TrialLog
+from .part import Part
 from .strand import Strand, Waiting
-from .strands import Strands
-from .turns import Turns
 
 if TYPE_CHECKING:
     from ..world.loops import OwnLoop
 
 
-@dataclass(eq=False)
-class Loops:
+class Loops(Part):
     """What happens in the event loops of a trial."""
-
-    _fakes: Fakes
-    _strands: Strands
-    _turns: Turns
-    _current_thread: CurrentThread
-    _log: TrialLog
 
     def start(self, loop: OwnLoop) -> None:
         host = self._current_thread.host()

@@ -10,13 +10,9 @@ from functools import partial
 from typing import Any
 
 from ...core.touches import ALL, Touch
-from ..fakes.fakes import Fakes
 from ..values.trial import History, Operation
-from .current_thread import CurrentThread
-from .log import TrialLog
-from .script import Script
+from .part import Part
 from .strand import Strand
-from .turns import Turns
 
 
 class TrialHistory(History):
@@ -34,14 +30,9 @@ class TrialHistory(History):
 
 
 @dataclass(eq=False)
-class Operations:
+class Operations(Part):
     """Records the calls of observed functions, the clients, and how each strand has ended."""
 
-    _fakes: Fakes
-    _script: Script
-    _turns: Turns
-    _current_thread: CurrentThread
-    _log: TrialLog
     _observed: list[Operation] = field(default_factory=list)
     _clients: list[Operation] = field(default_factory=list)
     """The lists of the history, which only checks read there."""

@@ -7,25 +7,22 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from ...core.errors import ContractError, Crash
 from ...core.frames import stack_of
 from ...process.clocks import INFRASTRUCTURE, module_of
-from ..fakes.gate import Gate, pause
+from ..fakes.gate import Gate, nap
 from ..values.limits import CHECKS_AT_START, CHECKS_OF_OUTSIDERS
-from .current_thread import OF_FAKES
+from .current_thread import OF_FAKES, Row
+from .part import Part
 from .pool import is_of_a_strand
 from .stacks import application_frame
 from .strand import Strand
 from .watchdog import wakings
 
 if TYPE_CHECKING:
-    from .current_thread import CurrentThread
-    from .log import TrialLog
-    from .script import Script
-    from .strands import Strands
-    from .turns import Turns
+    pass
 
 _OF_STRANDS = ("explore", "abandoned")
 """How the names of the threads begin that run strands, or have run them."""
@@ -60,7 +57,7 @@ class Outsiders:
         for _ in range(CHECKS_AT_START if self._resting else 0):
             # A thread may still be on the way to the place where it rests.
             self._resting = {thread: _stack(thread) for thread in self._resting}
-            pause()
+            nap()
 
     def __bool__(self) -> bool:
         return bool(self._resting)
@@ -85,12 +82,12 @@ class Outsiders:
             f"{advice}"
         )
 
-    def notes(self, thread: threading.Thread) -> bool:
-        """Note that a thread uses the fakes; return whether it is one of these threads."""
-        is_known = thread in self._resting
-        if is_known:
-            self._users.add(thread)
-        return is_known
+    def __contains__(self, thread: object) -> bool:
+        return thread in self._resting
+
+    def note_use(self, thread: threading.Thread) -> None:
+        """Note that one of these threads uses the fakes."""
+        self._users.add(thread)
 
     def await_rest(self, is_over: Callable[[], bool]) -> None:
         """Wait, in wall-clock time, until the threads rest or ``is_over()`` returns True.
@@ -107,7 +104,7 @@ class Outsiders:
         for _ in range(CHECKS_OF_OUTSIDERS):
             # A thread may start another one at any time.
             before = {thread: wakings(thread) for thread in self._all_threads()}
-            pause()
+            nap()
             # A thread that waits for the interpreter's own lock wakes up once in this time.
             Gate().acquire(sys.getswitchinterval())
             busy = [thread for thread, count in before.items() if not self._rests(thread, count)]
@@ -165,66 +162,50 @@ def _stack(thread: threading.Thread) -> tuple[CodeType, ...]:
     return tuple(caller.f_code for caller in stack_of(frame))
 
 
-Outside: TypeAlias = Literal["", "outsider", "helper", "left over"]
-"""Why a thread that uses the fakes is not explored, if it is not: it began before the exploration, works
-for a strand, or was left running by an earlier trial.
-"""
-
-
 @dataclass(eq=False)
-class OutsideCalls:
+class OutsideCalls(Part):
     """The calls of one trial that threads make which are not explored, such as an application's pool."""
 
-    _script: Script
-    _strands: Strands
-    _turns: Turns
-    _current_thread: CurrentThread
-    _log: TrialLog
-    _by_port: dict[int, Outside] = field(default_factory=dict)
+    _by_port: dict[int, Row] = field(default_factory=dict)
     """The threads that send over each connection, by its local port."""
     _users: set[Strand] = field(default_factory=set)
     """The strands for which the calls are made."""
 
-    def of_this_thread(self) -> Outside:
-        """Return why this thread is not explored, if it is not, and note the use of one from before.
+    def _row(self) -> Row:
+        """Return whose thread this is, and note the use of one from before.
 
         Raises ``Crash`` in the thread of a strand of an earlier trial.
         """
-        current, thread = self._current_thread, threading.current_thread()
-        if current.host() is not None:
-            return ""
-        if current.is_left_over():
-            return "left over"
-        if self._script.subject.outsiders.notes(thread):
-            note = f"not explored: {_description(thread)}, which began before explore()"
-            self._log.note(note)
-            return "outsider"
-        if is_of_a_strand(thread):
+        row, thread = self._current_thread.whose().row, threading.current_thread()
+        if row == "outsider":
+            self._script.subject.world.outsiders.note_use(thread)
+            self._log.note(f"not explored: {_description(thread)}, which began before explore()")
+        if row == "pool":
             raise Crash
-        return "" if current.carried() is None else "helper"
+        return row
 
     def note_connection(self, port: int) -> None:
         """Note that this thread sends over a connection."""
-        kind = self.of_this_thread()
-        if self._by_port.get(port, "helper") == "helper":
-            self._by_port[port] = kind
+        row = self._row()
+        if self._by_port.get(port, "carried") == "carried":
+            self._by_port[port] = row
 
     def note_explored(self, port: int) -> None:
         """Note that explored code sends over a connection."""
-        if self._by_port.get(port) == "helper":
+        if self._by_port.get(port) == "carried":
             del self._by_port[port]
 
-    def of_call(self, port: int) -> set[Outside]:
-        """Return why the thread that handles a call, and the one that sends it, are not explored."""
-        return {self.of_this_thread(), self._by_port.get(port, "")}
+    def of_call(self, port: int) -> set[Row]:
+        """Return whose the thread is that handles a call and, unless it is explored, the sender."""
+        return {self._row(), self._by_port.get(port, "strand")}
 
     def await_rest(self) -> None:
         """Wait until threads from before rest, because their speed would decide what runs next. End the
         trial with an error if one goes on.
         """
         try:
-            if self._script.subject.outsiders:
-                self._script.subject.outsiders.await_rest(lambda: self._turns.has_ended)
+            if self._script.subject.world.outsiders:
+                self._script.subject.world.outsiders.await_rest(lambda: self._turns.has_ended)
         except ContractError as error:
             self._turns.fail(error)  # The explored code could catch the exception.
 
@@ -236,4 +217,4 @@ class OutsideCalls:
         self._users.add(strand)
         could_run = any(other is not strand and other.is_ready(now_us) for other in self._strands)
         if could_run or len(self._users) > 1 or len(self._script.subject.programs) > 1:
-            self._turns.fail(self._script.subject.outsiders.shared())
+            self._turns.fail(self._script.subject.world.outsiders.shared())

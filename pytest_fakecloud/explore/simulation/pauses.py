@@ -6,7 +6,6 @@ import functools
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from ..fakes.fakes import Fakes
 from ..values.disturbances import (
     DELAY,
     DELAYS,
@@ -21,10 +20,9 @@ from ..values.disturbances import (
 )
 from ..values.trial import Choices
 from .known_times import KnownTimes
-from .log import TrialLog, seconds
-from .script import Script
+from .log import seconds
+from .part import Part
 from .strand import Strand, Waiting
-from .strands import Strands
 
 _LATE_STARTS: Choices = (
     ("delay", str(DELAY)),
@@ -36,13 +34,9 @@ _LATE_STARTS: Choices = (
 
 
 @dataclass(eq=False)
-class Pauses:
+class Pauses(Part):
     """Pauses one strand or all strands, if the patience of a client allows it."""
 
-    _fakes: Fakes
-    _script: Script
-    _strands: Strands
-    _log: TrialLog
     _known_times: KnownTimes
     all_until_us: int = 0
     """The end of a pause of all strands; until then, no delivery begins."""

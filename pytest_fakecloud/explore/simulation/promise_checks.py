@@ -5,24 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...core.errors import breaks_a_check
-from ..fakes.fakes import Fakes
 from ..values.schedule import Schedule, add_schedule
-from .current_thread import CurrentThread
-from .log import TrialLog
 from .operations import Operations
-from .script import Script
-from .turns import Turns
+from .part import Part
 
 
 @dataclass(eq=False)
-class PromiseChecks:
+class PromiseChecks(Part):
     """Checks the promises after a step, while no strand runs."""
 
-    _fakes: Fakes
-    _script: Script
-    _turns: Turns
-    _current_thread: CurrentThread
-    _log: TrialLog
     _operations: Operations
 
     def check(self) -> None:

@@ -8,23 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...core.errors import ContractError
-from ..fakes.fakes import Fakes
-from ..fakes.gate import pause
+from ..fakes.fakes import DueDelivery
+from ..fakes.gate import nap
 from ..values.limits import CHECKS_OF_BLOCKED, CHECKS_OF_WAITING
-from ..values.trial import DueDelivery
 from .clock import MOST_STEPS, ClockMove, Option, TrialClock
 from .decisions import Decisions
 from .deliveries import DeliveryStrands
-from .log import TrialLog
 from .outsiders import OutsideCalls
+from .part import Part
 from .pauses import Pauses
 from .promise_checks import PromiseChecks
-from .script import Script
 from .sleepers import Sleepers
 from .stacks import application_frame, describe_places, describe_stuck
 from .strand import Strand
-from .strands import Strands
-from .turns import Turns
 from .workers import Workers
 
 _LATEST_STEPS = 1_000
@@ -32,7 +28,7 @@ _LATEST_STEPS = 1_000
 
 
 @dataclass(eq=False)
-class Scheduler:
+class Scheduler(Part):
     """Chooses the strand that runs next, and moves the clock if none can run.
 
     By default a strand runs until it ends or waits. The next one to run is the strand that gave up
@@ -41,11 +37,6 @@ class Scheduler:
     times. ``Strand.can_run()`` says whether a strand can run, and ``Decisions`` applies the schedule.
     """
 
-    _fakes: Fakes
-    _script: Script
-    _strands: Strands
-    _turns: Turns
-    _log: TrialLog
     _sleepers: Sleepers
     _outside_calls: OutsideCalls
     _promise_checks: PromiseChecks
@@ -142,8 +133,8 @@ class Scheduler:
         """Wait or move the clock until something may run; return False at the end of the trial."""
         if not any(strand.is_stepped_over for strand in self._strands):
             # A thread from before may work for a strand, so the time must not pass meanwhile.
-            if self._script.subject.outsiders:
-                self._script.subject.outsiders.await_rest(
+            if self._script.subject.world.outsiders:
+                self._script.subject.world.outsiders.await_rest(
                     lambda: self._turns.has_ended or bool(self._runnable_or_restarted())
                 )
                 if self._runnable_or_restarted():
@@ -163,7 +154,7 @@ class Scheduler:
     def _wait_for_stepped_over(self) -> bool:
         """Wait, in wall-clock time, until another strand can run; return False if none can."""
         for _ in range(CHECKS_OF_BLOCKED):
-            pause()
+            nap()
             if self._turns.has_ended:
                 return False
             if (
@@ -194,7 +185,7 @@ class Scheduler:
         if busy:
             for _ in range(CHECKS_OF_WAITING):
                 # A thread that is not explored may still release a waiting strand.
-                pause()
+                nap()
                 if self._turns.has_ended or self._sleepers or self._runnable_or_restarted():
                     return False
             self._report_stuck(busy)

@@ -6,18 +6,10 @@ from collections.abc import Callable
 
 from ...core.errors import broken_promise, ends_the_test
 from ..subject.programs import check_has_run
+from ..subject.subject import Subject
 from ..values.disturbances import CLOCK
-from ..values.trial import (
-    NO_EFFECTS,
-    CloudState,
-    Effects,
-    Plan,
-    Redundant,
-    StrandRecord,
-    Trial,
-    Verdict,
-    Wording,
-)
+from ..values.plan import Plan, Redundant
+from ..values.trial import NO_EFFECTS, CloudState, Effects, StrandRecord, Trial, Verdict, Wording
 from .calls import Calls
 from .clock import TrialClock
 from .current_thread import CurrentThread
@@ -32,9 +24,9 @@ from .outsiders import OutsideCalls
 from .pauses import Pauses
 from .promise_checks import PromiseChecks
 from .scheduler import Scheduler
-from .script import Script, Subject
+from .script import Script
 from .sleepers import Sleepers
-from .stacks import Sources, describe_places, distinct_places
+from .stacks import CallSites, describe_places, distinct_places
 from .strand import Strand
 from .strand_waits import StrandWaits
 from .strands import Strands
@@ -45,9 +37,9 @@ from .workers import MOST_STARTS, Workers
 class Simulation:
     """Runs clients, workers, deliveries and the clock under one schedule, one strand at a time.
 
-    It makes all parts. Each gets the parts that it calls, and calls none that is made after it; only
-    the ``Turns`` call back here, and ask the ``Scheduler``. What is replaced in the process, and the
-    interceptors of the fakes, call the public parts.
+    It makes all parts. Each gets the first ones (``Part``) and those that it calls, and calls none that
+    is made after it; only the ``Turns`` and their ``Watchdog`` call this class and the ``Scheduler``.
+    What is replaced in the process, and the interceptors of the fakes, call the public parts.
     """
 
     def __init__(self, subject: Subject, plan: Plan) -> None:
@@ -55,32 +47,28 @@ class Simulation:
         self._fakes = fakes = subject.world
         self.strands = strands = Strands(subject.programs)
         self.turns = turns = Turns(subject.world.threads, strands)
-        self.current_thread = current = CurrentThread(turns, strands)
+        self.current_thread = current = CurrentThread(turns, strands, fakes.outsiders)
         self.log = log = TrialLog(fakes, script, current)
-        self.sources = sources = Sources(stacks=plan.stacks)
+        self.call_sites = sites = CallSites(are_noted=plan.explains)
         self.known_times = times = KnownTimes(fakes)
-        self.operations = operations = Operations(fakes, script, turns, current, log)
+        shared = fakes, script, strands, turns, current, log
+        self.operations = operations = Operations(*shared)
         self.history = operations.history
-        self.outside_calls = outside = OutsideCalls(script, strands, turns, current, log)
-        self._sleepers = sleepers = Sleepers(strands, turns)
-        self._pauses = pauses = Pauses(fakes, script, strands, log, times)
-        self.clock = clock = TrialClock(fakes, script, strands, log, times, sleepers, pauses)
-        self._decisions = decisions = Decisions(fakes, script, strands, log, clock)
-        self.waits = waits = StrandWaits(
-            fakes, script, strands, turns, current, log, sleepers, clock
-        )
-        self.calls = Calls(
-            fakes, script, strands, turns, current, log, times, sources, outside, pauses, decisions,
-            waits, Faults(fakes, log),
-        )  # fmt: skip
-        self.deliveries = deliveries = DeliveryStrands(fakes, script, strands, current, log)
-        self.loops = Loops(fakes, strands, turns, current, log)
-        self._workers = workers = Workers(fakes, strands, log)
-        checks = PromiseChecks(fakes, script, turns, current, log, operations)
+        self.outside_calls = outside = OutsideCalls(*shared)
+        self._sleepers = sleepers = Sleepers(*shared)
+        self._pauses = pauses = Pauses(*shared, times)
+        self.clock = clock = TrialClock(*shared, times, sleepers, pauses)
+        self._decisions = decisions = Decisions(*shared, clock)
+        self.waits = waits = StrandWaits(*shared, sleepers, clock)
+        faults = Faults(*shared)
+        self.calls = Calls(*shared, times, sites, outside, pauses, decisions, waits, faults)
+        self.deliveries = deliveries = DeliveryStrands(*shared)
+        self.loops = Loops(*shared)
+        self._workers = workers = Workers(*shared)
+        checks = PromiseChecks(*shared, operations)
         self.scheduler = Scheduler(
-            fakes, script, strands, turns, log, sleepers, outside, checks, pauses, clock, decisions,
-            deliveries, workers,
-        )  # fmt: skip
+            *shared, sleepers, outside, checks, pauses, clock, decisions, deliveries, workers
+        )
 
     def play(self) -> None:
         """Run all strands to their end, and check the promises that apply to every step."""
@@ -122,9 +110,9 @@ class Simulation:
     def frozen(self, effects: Effects = NO_EFFECTS, state: CloudState | None = None) -> Trial:
         """Return the trial that has ended, with its effects on the fakes and the data that it left."""
         log, plan, strategy = self.log, self.script.plan, self.script.strategy
-        if plan.stacks:
-            sources = distinct_places([line.lines for line in log.lines])
-            for line, source in zip(log.lines, sources, strict=True):
+        if plan.explains:
+            places = distinct_places([line.lines for line in log.lines])
+            for line, source in zip(log.lines, places, strict=True):
                 line.source = source
         if log.has_overlap():
             log.flags.add("overlap")

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..fakes.gate import pause
+from ..fakes.gate import nap
 from ..values.limits import CHECKS_OF_SLEEPERS
+from .part import Part
 from .strand import Strand
-from .strands import Strands
-from .turns import Turns
 
 
 class _Sleeper(NamedTuple):
@@ -21,11 +20,9 @@ class _Sleeper(NamedTuple):
 
 
 @dataclass(eq=False)
-class Sleepers:
+class Sleepers(Part):
     """Sleeps that end when the clock has moved far enough, one after the other."""
 
-    _strands: Strands
-    _turns: Turns
     _sleepers: list[_Sleeper] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -49,7 +46,7 @@ class Sleepers:
                 has_ended = self._turns.has_ended
                 if has_ended or sleeps_again or ready is None or ready():
                     break
-                pause()
+                nap()
 
     def end(self) -> None:
         """Wake all sleepers, because the trial has ended."""

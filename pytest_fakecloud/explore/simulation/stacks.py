@@ -19,13 +19,13 @@ from .strand import Strand
 
 _DEPTH = 4
 """Maximum number of lines to keep of a stack."""
-Source: TypeAlias = tuple[str, ...]
+CallSite: TypeAlias = tuple[str, ...]
 """The innermost lines of a stack that are in the same file of the application, as ``file:line``."""
-carried_source: ContextVar[Source] = ContextVar("carried_source", default=())
-"""The source of a request that a thread of ``explore()`` makes for an event loop."""
+carried_call_site: ContextVar[CallSite] = ContextVar("carried_call_site", default=())
+"""The call site of a request that a thread of ``explore()`` makes for an event loop."""
 
 
-def source_of(frame: FrameType | None) -> Source:
+def call_site_of(frame: FrameType | None) -> CallSite:
     """Return the application's lines of a stack, innermost first."""
     caller = application_frame(frame)
     lines: list[str] = []
@@ -38,52 +38,50 @@ def source_of(frame: FrameType | None) -> Source:
     return tuple(lines)
 
 
-class Sources:
+class CallSites:
     """The application's lines that make each call, by local port: another thread may serve the call."""
 
-    def __init__(self, *, stacks: bool) -> None:
-        self._stacks = stacks
-        self.by_port: dict[int, Source] = {}
-        self._by_task: weakref.WeakKeyDictionary[Any, Source] = weakref.WeakKeyDictionary()
+    def __init__(self, *, are_noted: bool) -> None:
+        self._are_noted = are_noted
+        self.by_port: dict[int, CallSite] = {}
+        self._by_task: weakref.WeakKeyDictionary[Any, CallSite] = weakref.WeakKeyDictionary()
 
     def note(self, port: int) -> None:
-        if not self._stacks:
+        if not self._are_noted:
             return
-        source = self.here()
+        site = self.here()
         # A loop can send the end of a request outside of a task.
-        if source or asyncio._get_running_loop() is None or asyncio.current_task() is not None:
-            self.by_port[port] = source
+        if site or asyncio._get_running_loop() is None or asyncio.current_task() is not None:
+            self.by_port[port] = site
 
     def note_task(self, task: asyncio.Task[Any]) -> None:
-        if self._stacks:
+        if self._are_noted:
             self._by_task[task] = self.here()
 
-    def here(self) -> Source:
+    def here(self) -> CallSite:
         """Return the application's lines that lead here, or that created the current task."""
-        source = source_of(sys._getframe())
-        if not source and asyncio._get_running_loop() is not None:
+        site = call_site_of(sys._getframe())
+        if not site and asyncio._get_running_loop() is not None:
             task = asyncio.current_task()
-            source = () if task is None else self._by_task.get(task, ())
-        return source
+            site = () if task is None else self._by_task.get(task, ())
+        return site
 
 
 def innermost(frame: FrameType | None) -> str:
-    return next(iter(source_of(frame)), "an unknown line")
+    return next(iter(call_site_of(frame)), "an unknown line")
 
 
-def distinct_places(sources: Sequence[Source]) -> list[str]:
-    """Return one line for each source; a shared helper's line is replaced by those of its callers."""
-    shortened = list(sources)
+def distinct_places(sites: Sequence[CallSite]) -> list[str]:
+    """Return one line for each site; a shared helper's line is replaced by those of its callers."""
+    shortened = list(sites)
     for _ in range(_DEPTH - 1):
         callers: dict[str, set[str]] = {}
-        for source in shortened:
-            if source:
-                callers.setdefault(source[0], set()).update(source[1:2])
+        for site in shortened:
+            if site:
+                callers.setdefault(site[0], set()).update(site[1:2])
         shared = {line for line, calling in callers.items() if len(calling) > 1}
-        shortened = [
-            source[1:] if source and source[0] in shared else source for source in shortened
-        ]
-    return [source[0] if source else "" for source in shortened]
+        shortened = [site[1:] if site and site[0] in shared else site for site in shortened]
+    return [site[0] if site else "" for site in shortened]
 
 
 def without_library_frames(error: BaseException) -> BaseException:
@@ -107,7 +105,7 @@ def describe_places(strands: Sequence[Strand]) -> str:
     for strand in strands:
         lines: list[str] = []
         with report_failure("its line could not be found", lines.append):
-            lines += source_of(sys._current_frames().get(strand.host.thread.ident))
+            lines += call_site_of(sys._current_frames().get(strand.host.thread.ident))
         places.append(f"{strand.title} ({lines[0]})" if lines else strand.title)
     return ", ".join(places)
 
@@ -128,4 +126,4 @@ def _describe_wait(strand: Strand, frame: FrameType | None) -> str:
     if frame is None:
         return f"{strand.title} waits forever"
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-    return f"{strand.title} waits forever at {source_of(frame)[0]}: {line}"
+    return f"{strand.title} waits forever at {call_site_of(frame)[0]}: {line}"

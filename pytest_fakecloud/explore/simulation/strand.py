@@ -11,8 +11,10 @@ from random import Random
 from typing import Any, Literal
 
 from ...core.errors import is_crash
+from ..fakes.fakes import DueDelivery
 from ..fakes.gate import Gate
-from ..values.trial import DueDelivery, Line, Place
+from ..values.plan import Place
+from ..values.trial import Line
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
 State = Literal["new", "running", "parked", "waiting", "ended"]
@@ -47,7 +49,7 @@ class Work:
 
 
 @dataclass(slots=True)
-class Pause:
+class PauseState:
     """The pauses of a strand that the schedule contains."""
 
     until_us: int = 0
@@ -86,7 +88,7 @@ class LoopState:
 class TaskTurn:
     """The turn of a task at its next or its current call."""
 
-    resume: Callable[[Callable[[], None]], None] | None = None
+    resume_aside: Callable[[Callable[[], None]], None] | None = None
     """Lets the thread aside go on that delays the request of a connection until the task's turn."""
     future: asyncio.Future[None] | None = None
     """The future that ends when an awaiting task has its turn."""
@@ -134,7 +136,7 @@ class Strand:
 
     # The conditions under which a parked or waiting strand can run.
     waiting: Waiting = NOT_WAITING
-    pause: Pause = field(default_factory=Pause)
+    pause: PauseState = field(default_factory=PauseState)
     parked_at: int = 0
     """Number of times that strands had parked when this strand parked."""
     is_stepped_over: bool = False
@@ -170,7 +172,7 @@ class Strand:
 
     @property
     def state(self) -> State:
-        """The state, which only the methods below change.
+        """The state, which only the methods below change ("The states of a strand" in the map).
 
         A *running* strand has the turn. A *parked* strand can go on at any time, one that is *waiting*
         needs its condition or its time for that.
@@ -231,10 +233,10 @@ class Strand:
 
     def release(self) -> None:
         """Open the strand's gate; wait for a thread aside, which goes on in its place."""
-        if self.turn.resume is None:
+        if self.turn.resume_aside is None:
             self.thread.gate.release()
         else:
-            self.turn.resume(self.thread.gate.release)
+            self.turn.resume_aside(self.thread.gate.release)
 
     def fail(self, error: BaseException) -> None:
         """Note the exception that ended the strand's code: a crash, or an error of its own."""

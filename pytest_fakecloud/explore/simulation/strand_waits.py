@@ -12,29 +12,18 @@ from functools import partial
 from ...core.errors import Crash
 from ...core.signals import Signal
 from ...core.touches import READS_CLOCK
-from ..fakes.fakes import Fakes
 from ..fakes.gate import Gate
 from ..values.limits import TURN_CHECK
 from .clock import TrialClock
-from .current_thread import OF_FAKES, CurrentThread
-from .log import TrialLog
-from .script import Script
+from .part import Part
 from .sleepers import Sleepers
 from .strand import Strand, Waiting
-from .strands import Strands
-from .turns import Turns
 
 
 @dataclass(eq=False)
-class StrandWaits:
+class StrandWaits(Part):
     """Lets a strand wait: for its turn, a condition or a time. Then other strands run."""
 
-    _fakes: Fakes
-    _script: Script
-    _strands: Strands
-    _turns: Turns
-    _current_thread: CurrentThread
-    _log: TrialLog
     _sleepers: Sleepers
     _clock: TrialClock
 
@@ -108,7 +97,7 @@ class StrandWaits:
             return False
         if not self._passes(strand, seconds):
             gate, me = Gate(), threading.get_ident()
-            sleeping = self._script.subject.outsiders.sleeping
+            sleeping = self._script.subject.world.outsiders.sleeping
 
             def wake() -> None:
                 sleeping.discard(me)
@@ -123,12 +112,12 @@ class StrandWaits:
 
     def _sleeper(self) -> Strand | None:
         """Return the strand for which this thread sleeps, although the thread is not explored."""
-        thread = self._current_thread
-        if thread.is_checking_promise() or thread.host() is not None or thread.has_ended():
+        if self._current_thread.is_checking_promise() or self._turns.has_ended:
             return None
-        # A thread of the fakes runs the handler of a ``destination`` for the delivering strand.
-        is_of_fakes = threading.current_thread().name.startswith(OF_FAKES)
-        return thread.carried() or (self._turns.current if is_of_fakes else None)
+        row, strand = self._current_thread.whose()
+        if row == "fake":  # It runs the handler of a ``destination`` for the delivering strand.
+            return self._turns.current
+        return strand if row in ("carried", "outsider") else None
 
     async def sleep_in_loop(self, seconds: float) -> bool:
         """Sleep in an event loop that works for a strand, unexplored; return False for other loops."""
@@ -182,11 +171,11 @@ class StrandWaits:
         """Wait for the turn of a task, whose event loop chooses the next strand when it is idle."""
         self._turns.check_alive(strand)
         link = self._fakes.connections.step_back()
-        strand.turn.resume = None if link is None else link.resume
+        strand.turn.resume_aside = None if link is None else link.resume_aside
         has_turn = False
         while not has_turn and strand.state != "ended":
             has_turn = strand.thread.gate.acquire(TURN_CHECK)
-        strand.turn.resume = None
+        strand.turn.resume_aside = None
         self._turns.check_alive(strand)
         if strand.state == "ended":
             raise Crash

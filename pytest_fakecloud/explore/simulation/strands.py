@@ -9,8 +9,9 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..subject.programs import Program
 from ..values.names import StrandName
-from ..values.trial import Place, Program
+from ..values.plan import Place
 from .strand import Strand
 
 _UNKNOWN = -1

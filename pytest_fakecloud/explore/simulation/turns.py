@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from ...core.errors import ContractError, Crash
 from ...core.timers import monotonic
 from ..fakes.gate import Gate
-from ..values.limits import END_OF_THREADS, WATCH
+from ..values.limits import CHECK, END_OF_THREADS, WATCH
 from .current_thread import carried_strand
 from .pool import Threads
 from .strand import Strand, Waiting
@@ -81,7 +81,7 @@ class Turns:
         for strand in self._live_strands():
             strand.thread.gate.release()
         while self._live and monotonic() < deadline:
-            self._finished.acquire(timeout=0.002)
+            self._finished.acquire(timeout=CHECK)
             if self._live and all(strand.is_stepped_over for strand in self.by_thread.values()):
                 break
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...core.errors import ContractError
-from ..fakes.fakes import Fakes
 from ..values.names import StrandName
-from .log import TrialLog
+from .part import Part
 from .strand import Strand, Waiting, Work
-from .strands import Strands
 
 MOST_STARTS = 12
 """Maximum number of times that one worker is started."""
@@ -18,12 +16,9 @@ MOST_RESTARTS_WITHOUT_PROGRESS = 3
 
 
 @dataclass(eq=False)
-class Workers:
+class Workers(Part):
     """Starts workers again while there may be work for them."""
 
-    _fakes: Fakes
-    _strands: Strands
-    _log: TrialLog
     _starts: dict[tuple[object, ...], set[int]] = field(default_factory=dict)
     """The starts that left the same records, by program and backlog."""
 

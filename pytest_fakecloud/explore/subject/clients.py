@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from ...core.errors import ContractError
-from ..values.trial import Program
+from .programs import Program
 
 Inputs: TypeAlias = Mapping[str, Any]
 """The input of each client that has drawn ones, by the name of the client."""

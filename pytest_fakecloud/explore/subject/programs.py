@@ -18,12 +18,20 @@ from ...core.field_types import has_not_run
 from ..values.disturbances import CLOCK, KINDS, RANDOM, SWITCHES, Kind
 from ..values.names import StrandName, is_program_name
 from ..values.schedule import Schedule
-from ..values.trial import Program
 
 Functions = (
     Callable[[], object] | Iterable[Callable[[], object]] | Mapping[str, Callable[[], object]]
 )
 """One function, several that run concurrently, or several by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A function that runs as a client or worker; workers are restarted."""
+
+    name: str
+    function: Callable[[], object]
+    is_worker: bool = False
 
 
 def programs_of(run: Functions, workers: Functions) -> list[Program]:

@@ -14,7 +14,7 @@ Kind: TypeAlias = Literal[
     "lose_response", "failover", "cluster_down", "duplicate",
     "slow", "late", "wake", "crash_after_response", "fail", "unreachable", "numbers",
 ]  # fmt: skip
-"""Kinds of disturbances, of which ``KINDS`` says everything. Faults have the same names as in ``faults``
+"""Kinds of disturbances, which ``KINDS`` describes. Faults have the same names as in ``faults``
 and on the fakes.
 """
 CLOCK = "@clock"
@@ -36,7 +36,7 @@ WINDOWS = frozenset({"9999ms", "59999ms"})
 DUE = "due"
 """The detail of a ``delay`` that ends at the next time that the application keeps as data."""
 EDGE = "edge"
-"""The detail of a ``nearly`` disturbance that ends just before the next whole second."""
+"""The detail of a ``jump`` to the next whole second, and of a ``nearly`` that ends just before it."""
 JUMPS = 3
 """Number of known times to which ``jump`` disturbances move the clock, from each point."""
 
@@ -44,9 +44,9 @@ JUMPS = 3
 class Disturbance(NamedTuple):
     """A disturbance that a schedule injects: the strand, its point, the kind, and a detail.
 
-    Point 1 of a strand is its first call, point 0 its start. A gap between two commands of a
-    pipeline is a point, too. ``detail`` is the strand that a ``switch`` runs first, the seconds of
-    a ``delay``, the count of a ``fail``, or the status of a ``respond`` if it is not 503.
+    Point 1 of a strand is its first call, point 0 its start. A gap between two commands of a pipeline
+    is a point, too. ``detail`` depends on the kind (``KINDS``): the strand that a ``switch`` runs
+    first, seconds, a number of attempts, the status of a ``respond`` if it is not 503, or a time.
     """
 
     strand: str

@@ -1,7 +1,7 @@
 """All limits in wall-clock time: how long to wait for threads that are not explored, or do not go on.
 
 None of them changes what an exploration finds, unless a limit is exceeded. They are chosen, not
-measured. A check is a ``pause()`` long.
+measured. A check is a ``nap()`` long.
 """
 
 from __future__ import annotations

@@ -10,7 +10,11 @@ from .disturbances import RANDOM, SWITCHES, Disturbance
 
 
 class Schedule(tuple[Disturbance, ...]):
-    """A list of disturbances, written ``"pay.2 lose_response, delivery1.0 crash_after_response"``."""
+    """A list of disturbances, written ``"pay.2 lose_response, delivery1.0 crash_after_response"``.
+
+    It leaves out what cannot be applied: a disturbance that is listed twice, except for switches, and
+    all but the first, in the order of ``KINDS``, that determine the outcome of the same call.
+    """
 
     _places: dict[tuple[str, int], list[Disturbance]]
     """The disturbances of each point, in the order in which they are applied."""

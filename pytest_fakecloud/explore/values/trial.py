@@ -1,110 +1,24 @@
-"""The values of one trial: its programs, points, steps, lines, history, and the trial itself."""
+"""The values of one trial: its points, steps, lines, history, and the trial itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ...cloud.base import BaseCloud
 from ...cloud.fake import Snapshot
 from ...core.calls import Call
-from ...core.timers import Timer
 from ...core.touches import Touch
 from ...queue.delivery.routes import Url
-from ...queue.fake import Queue
-from ...queue.model import Message
 from .accesses import Access
 from .disturbances import Disturbance, Kind
 from .footprint import Footprint
-from .names import StrandName
-from .schedule import UNDISTURBED, Schedule
+from .plan import Place
+from .schedule import Schedule
 
 Choices: TypeAlias = tuple[tuple[Kind, str], ...]
 """The disturbances that are possible at a point, each as its kind and its detail."""
-Place = Literal["switch", "late", "wake"]
-"""Where a strand gave up its turn: before a call, before its answer, or before it wakes up."""
-
-Begin = Literal["", "start", "read"]
-"""From where on no other client, worker or delivery runs before one ends: from nowhere, from its start,
-or from the first data that it reads.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A function that runs as a client or worker; workers are restarted."""
-
-    name: str
-    function: Callable[[], object]
-    is_worker: bool = False
-
-
-class Strategy(Protocol):
-    """Decides which strand runs next where the schedule contains no disturbance.
-
-    ``pick()`` raises ``Redundant`` to end a trial that would repeat a known order. ``lesson()``
-    returns what a search learns from the steps of a trial, also of one that has been ended. ``is_cut``
-    is the flag ``cut``.
-    """
-
-    places: frozenset[Place]
-    moves_time: bool
-
-    def must_go_on(self, has_only_written: Callable[[], bool]) -> bool:
-        """Return whether the client, worker or delivery that ran last must run until it ends, given
-        whether it has written data of fakes and read none.
-        """
-        ...
-
-    def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str: ...
-
-    def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> Any: ...
-
-
-class Orders(Protocol):
-    """A value from which each trial makes its strategy."""
-
-    def strategy(self) -> Strategy: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What one trial plays, and what it records.
-
-    ``orders`` decide where the schedule says nothing; by default, the first strand that can run goes on.
-    ``notes``: where disturbances are possible. ``stacks``: the application's lines that make each call.
-    ``keeps``: the data that the trial leaves, and its calls in the journal. ``shows``: its log, warnings
-    and output, until the next trial that is kept.
-    """
-
-    schedule: Schedule = UNDISTURBED
-    orders: Orders | None = None
-    notes: bool = False
-    stacks: bool = False
-    keeps: bool = False
-    shows: bool = False
-
-    @classmethod
-    def first(cls) -> Plan:
-        """Return the plan of the trial without disturbances with which others are compared."""
-        return cls(notes=True, stacks=True, shows=True)
-
-    @classmethod
-    def reported(cls, schedule: Schedule) -> Plan:
-        """Return the plan of a trial that a report shows."""
-        return cls(schedule, stacks=True, keeps=True)
-
-
-class DueDelivery:
-    """A delivery that can begin now."""
-
-    def __init__(self, queue: Queue, message: Message, timer: Timer, ordinal: int) -> None:
-        self.queue = queue
-        self.message = message
-        self.timer = timer
-        name = StrandName.of_delivery(ordinal, len(message.attempts) + 1)
-        self.first_name, self.name = str(name.first), str(name)
 
 
 class Point(NamedTuple):
@@ -140,11 +54,11 @@ class Point(NamedTuple):
 class Line:
     """One line of the story: a call, or a description of a disturbance.
 
-    ``disturbances`` are those of the schedule that the line is about, and ``breaks`` marks the step
+    ``disturbances`` are those that the line is about, and ``breaks`` marks the step
     after which a promise no longer held. ``lines`` are the application's lines that led to the call,
-    innermost first, if stacks were recorded; ``source`` is the line that the story shows. ``step``
-    is the step that the line belongs to, if steps were recorded. ``point`` is the number of a call
-    among those of its strand.
+    innermost first, if the plan ``explains``; ``source`` is the line that the story shows. ``step``
+    is the step that the line belongs to, if steps were recorded. ``point`` is the number of the
+    point of a call.
     """
 
     at_us: int
@@ -187,7 +101,8 @@ class Anomaly:
 
 @dataclass(slots=True)
 class Step:
-    """The actions of one strand between two decisions of the simulation.
+    """The actions of one strand, or a move of the clock, between two decisions of the simulation. The
+    last ones may be moves that were due after the end of the trial (``TrialClock.foresee()``).
 
     ``options`` are the strands that could have run instead; those in ``disabled`` could no longer
     run after this step. ``enabled_by`` is the index of the step that created or woke the strand, and
@@ -250,10 +165,6 @@ class History:
     inputs: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Redundant(Exception):
-    """Raised by a strategy to end a trial that would repeat a known order."""
-
-
 @dataclass(frozen=True, slots=True)
 class StrandRecord:
     """What a strand did in a trial: its number of calls, what it returned, and what ended it."""
@@ -304,13 +215,13 @@ class Verdict:
     anomalies: Sequence[Anomaly] = ()
     """Those that ``allow=`` does not contain."""
     lines: Sequence[Line] = ()
-    """The calls that the checks at the end made, if the trial records stacks."""
+    """The calls that the checks at the end made, if the plan ``explains``."""
 
 
 Flag = Literal["redundant", "stuck", "cut", "timers", "numbers", "overlap"]
 """A fact about a trial.
 
-``redundant``: its strategy ended it, so it has no result. ``stuck``: a strand waited forever.
+``redundant``: ``Redundant`` ended it, so it has no result. ``stuck``: a strand waited forever.
 ``cut``: the limit of clock moves kept an order from being tried. ``timers``: the clock could have
 moved while a strand could run, here or in another order. ``numbers``: the code drew random numbers.
 ``overlap``: another strand made a call while the last disturbance delayed a strand.
@@ -339,7 +250,7 @@ class Trial:
 
     start_us: int = 0
     fired: tuple[Disturbance, ...] = ()
-    """The applied disturbances, and the decisions of a strategy."""
+    """The applied disturbances, and each decision of a strategy that is not the default, as a switch."""
     lines: tuple[Line, ...] = ()
     steps: tuple[Step, ...] = ()
     points: tuple[Point, ...] = ()

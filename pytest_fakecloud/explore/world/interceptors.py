@@ -23,7 +23,7 @@ from ...process.inprocess import origins
 from ...process.shortcut import Shortcut
 from ...queue.delivery.destinations import route_context_of, route_to
 from ...queue.model import DeliveryInterceptor
-from ..simulation.stacks import carried_source
+from ..simulation.stacks import carried_call_site
 from .world import World
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def watch(world: World, fake: Fake, exits: Exits) -> None:
     core = core_of(fake)
     app: Any = core.app
     _listen(app.rejection_listeners, partial(_see_rejection, world, fake), exits)
-    in_turn = partial(_serve_in_turn, world, fake)
+    in_turn = partial(_serve_in_simulation, world, fake)
     exits.callback(app.chain.remove, in_turn)
     app.chain.add(EXPLORATION, in_turn)
     if hasattr(app, "interruptions"):
@@ -75,7 +75,9 @@ def _see_rejection(world: World, fake: Fake, request: Request, error: ServiceErr
         simulation.calls.rejected(request)
 
 
-def _serve_in_turn(world: World, fake: Fake, request: Request, proceed: Proceed) -> AnyResponse:
+def _serve_in_simulation(
+    world: World, fake: Fake, request: Request, proceed: Proceed
+) -> AnyResponse:
     """Have the simulation serve a call at its turn, with the disturbances of the schedule."""
     simulation = world.simulation
     if simulation is None:
@@ -131,7 +133,7 @@ async def _around(world: World, fake: Fake, exchange: Callable[[], T]) -> T:
     if world.current_thread.is_explored():
         return await simulation.calls.exchange(fake, exchange)
     # Several strands share this event loop, which the request would block: use a thread.
-    carried_source.set(simulation.sources.here())
+    carried_call_site.set(simulation.call_sites.here())
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:  # trio's loop

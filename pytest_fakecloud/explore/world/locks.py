@@ -19,8 +19,8 @@ from ...core.libraries import is_library
 from ...core.threads import DaemonThread, start_thread
 from ...process.replace import Function, Patch
 from ..subject.clients import functions_of
+from ..subject.programs import Program
 from ..values.limits import END_OF_LOCK
-from ..values.trial import Program
 
 if TYPE_CHECKING:
     from .world import World
@@ -149,7 +149,7 @@ def lock_patches(world: World) -> Iterator[Patch]:
     def lock() -> Any:
         thread = world.current_thread
         strand = thread.cooperating()
-        is_real = strand is None and not world.waits.is_of_check()
+        is_real = strand is None and not world.current_thread.is_of_check()
         if is_real or is_of_a_fake(sys._getframe(1)):
             return _allocate()
         if strand is None:
@@ -174,7 +174,7 @@ def lock_patches(world: World) -> Iterator[Patch]:
 
     def monotonic() -> float:
         """Return the time with which ``threading`` and ``queue`` measure their time-outs."""
-        if world.current_thread.cooperating() is None and not world.waits.is_of_check():
+        if world.current_thread.cooperating() is None and not world.current_thread.is_of_check():
             return _monotonic()
         return world.elapsed_us() / 1e6
 

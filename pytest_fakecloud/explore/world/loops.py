@@ -40,7 +40,7 @@ def loop_patches(world: World) -> Iterator[Patch]:
         """
         task = really_create_task(loop, coro, **options)
         if world.simulation is not None:
-            world.simulation.sources.note_task(task)
+            world.simulation.call_sites.note_task(task)
         return task
 
     yield asyncio, "new_event_loop", new_event_loop

@@ -33,10 +33,11 @@ from ...process.clocks import (
 )
 from ...process.process_time import ProcessTime
 from ...process.replace import Everywhere, Function, Patch, swap
+from ..simulation.outsiders import Outsiders
 from ..simulation.simulation import Simulation
 from ..simulation.stacks import innermost
 from ..simulation.strand import Strand
-from ..values.trial import Program
+from ..subject.programs import Program
 from .interceptors import watch
 from .locks import StoredObjects, lock_patches
 from .loops import OwnLoop, loop_patches
@@ -111,6 +112,7 @@ def explored(
         stored.replace_in(programs)
         # Threads end before the data is restored: code that catches everything may still send requests.
         exits.callback(world.threads.close)
+        world.outsiders = Outsiders()
         yield world
 
 

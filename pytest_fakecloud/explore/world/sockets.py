@@ -152,7 +152,7 @@ def _note_sender(simulation: Simulation, sock: socket.socket, link: MemoryLink |
     if link is None or strand is None:
         _note_sender_elsewhere(simulation, sock)
         return
-    simulation.sources.note(link.port)
+    simulation.call_sites.note(link.port)
     if (simulation.turns.has_ended or strand.root.crashed) and any(
         # Python ignores exceptions in finalizers.
         frame.f_code.co_name == "__del__"
@@ -174,7 +174,7 @@ def _note_sender_elsewhere(simulation: Simulation, sock: socket.socket) -> None:
         port = sock.getsockname()[1]
         if strand is not None:
             simulation.strands.owners[port] = strand
-        simulation.sources.note(port)
+        simulation.call_sites.note(port)
     # The thread of a strand that has just ended wakes loops whose sleeps end by a socket pair, which
     # has no port.
     if port or not is_of_a_strand(threading.current_thread()):

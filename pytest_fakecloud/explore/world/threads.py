@@ -77,8 +77,8 @@ def thread_patches(world: World) -> Iterator[Patch]:
         if world.current_thread.carried() is not None:
             # Threads that begin in one which is not explored work for the same strand.
             _run_within(thread, copy_context().run)
-        if world.waits.is_of_check() and not _is_thread_of_a_fake(thread):
-            _run_within(thread, world.waits.run_in_check)
+        if world.current_thread.is_of_check() and not _is_thread_of_a_fake(thread):
+            _run_within(thread, world.current_thread.run_in_check)
         real_start(thread)
 
     def join(

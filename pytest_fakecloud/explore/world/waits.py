@@ -12,7 +12,7 @@ from ...core.errors import ContractError
 from ...core.signals import Signal
 from ...core.timers import monotonic, to_datetime
 from ..fakes.fakes import HORIZON_US
-from ..fakes.gate import pause
+from ..fakes.gate import nap
 from ..simulation.pool import ABANDONED
 from ..values.limits import EARLIER_THREADS
 
@@ -30,8 +30,6 @@ class Waits:
     def __init__(self, world: World) -> None:
         self._world = world
         self._moving = threading.RLock()
-        self._of_checks = {threading.get_ident()}
-        """The threads of the checks and of ``setup=``, by their identifiers."""
         self._earlier_threads = WeakSet(threading.enumerate())
         """The threads that were there before the exploration."""
 
@@ -59,7 +57,7 @@ class Waits:
         if world.simulation is not None:
             self._check_promise(seconds)
             return False
-        if not self.is_of_check():
+        if not world.current_thread.is_of_check():
             return False
         is_limited = seconds is not None
         span_us = HORIZON_US if seconds is None else math.ceil(seconds * 1e6)
@@ -91,19 +89,6 @@ class Waits:
                 raise TimeoutError("timed out")
         if simulation is not None and strand is not None:
             simulation.turns.check_alive(strand)
-
-    def is_of_check(self) -> bool:
-        """Return whether the waits of this thread move the clock, because it runs a check."""
-        return self._world.simulation is None and threading.get_ident() in self._of_checks
-
-    def run_in_check(self, run: Callable[[], object]) -> None:
-        """Run the code of a thread that a check has started, whose waits move the clock, too."""
-        me = threading.get_ident()
-        self._of_checks.add(me)
-        try:
-            run()
-        finally:
-            self._of_checks.discard(me)
 
     def wait_in_command(
         self,
@@ -163,4 +148,4 @@ def _wait_really(is_over: Callable[[], bool], seconds: float | None) -> None:
     """Wait, in wall-clock time, until a condition is true or a time has passed."""
     deadline = None if seconds is None else monotonic() + seconds
     while not is_over() and (deadline is None or monotonic() <= deadline):
-        pause()
+        nap()

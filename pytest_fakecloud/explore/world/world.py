@@ -19,14 +19,16 @@ from ..simulation.current_thread import CurrentThread
 from ..simulation.known_times import MOST_TIMERS
 from ..simulation.log import TrialLog
 from ..simulation.operations import TrialHistory
+from ..simulation.outsiders import Outsiders
 from ..simulation.pool import Threads
-from ..simulation.script import Subject
 from ..simulation.simulation import Simulation
 from ..simulation.strand import Strand
 from ..subject.programs import check_has_run, current_observer
+from ..subject.subject import Subject
 from ..values.disturbances import SWITCHES
 from ..values.footprint import command_line
-from ..values.trial import Effects, Plan, Trial
+from ..values.plan import Plan
+from ..values.trial import Effects, Trial
 from .loops import new_loop
 from .randomness import Randomness
 from .waits import Waits
@@ -52,6 +54,7 @@ class World(Fakes):
         """Threads for requests of event loops that several strands share."""
         self.threads = Threads()
         """Threads for strands."""
+        self.outsiders: Outsiders
 
     def after_fork(self) -> None:
         """Let clients reach the copies of the fakes in a forked process, which lacks the threads."""

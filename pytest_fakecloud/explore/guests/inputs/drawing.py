@@ -18,8 +18,7 @@ from typing import Any, TypeAlias
 
 from ....core.errors import ContractError, shown, unknown_name
 from ...subject.clients import DrawnClient, Inputs
-from ...subject.programs import Functions, named_functions
-from ...values.trial import Program
+from ...subject.programs import Functions, Program, named_functions
 
 Call: TypeAlias = tuple[str, dict[str, Any]]
 """A call of an operation: its name, and its drawn arguments."""

@@ -13,8 +13,9 @@ from ...search.shrinking import smallest
 from ...search.singles import singles
 from ...subject.clients import Inputs
 from ...values.disturbances import Disturbance
+from ...values.plan import Plan
 from ...values.schedule import Schedule
-from ...values.trial import Plan, Trial
+from ...values.trial import Trial
 from .drawing import Drawing, Source, inputs_with_operations, number_of_operations, shrunk_inputs
 
 SECONDS = 10.0

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ....core.errors import ContractError
+from ...find_failure import WholeSearch
 from ...search.player import Player
 from ...search.tally import SearchBudget
-from ...values.trial import Program, Trial
+from ...subject.programs import Program
+from ...values.trial import Trial
 from .drawing import Drawing, check_inputs, distinct_inputs, sources_of
 from .joint import JointShrinking
 
@@ -17,7 +19,7 @@ INPUTS = 40
 """Number of drawn inputs among which the budget is divided (decided here)."""
 
 
-class InputSearch:
+class InputSearch(WholeSearch):
     """Searches with one input after the other; ``inputs`` are the only ones if they are given.
 
     Raises ``ContractError`` for inputs that do not fit the clients, and if a schedule is to be
@@ -41,7 +43,7 @@ class InputSearch:
                 "failure has printed it"
             )
 
-    def searches(
+    def players(
         self, player: Player, budget: SearchBudget
     ) -> Iterator[tuple[Player, SearchBudget]]:
         """Yield a player for each input, and its part of the budget."""
@@ -59,7 +61,6 @@ class InputSearch:
             used += part.tally.tried
 
     def smallest(self, player: Player, failing: Player, trial: Trial) -> tuple[Player, Trial]:
-        """Return the smallest failing trial that was found, and the player with its inputs."""
         return JointShrinking(
             failing, trial, player.with_inputs, self._sources, self._drawing
         ).smallest()
