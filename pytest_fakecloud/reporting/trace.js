@@ -442,7 +442,7 @@ export class Trace {
     const effects = one && this.rows.filter((other) => other.row.cause === this.number);
     // New rows change only the links of this one: a reader may have scrolled the pane, and its forms show answers.
     const shape = one && JSON.stringify(one.row), linked = one && JSON.stringify([effects.length, [...related.values()]]);
-    if (!one) { this.filled = undefined; return; }
+    if (!one) { this.filled = undefined; this.pane.replaceChildren(); return; }
     if (shape === this.filled) {
       if (linked === this.linked || this.links.contains(document.activeElement)) return;
       this.linked = linked;

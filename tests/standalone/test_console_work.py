@@ -1360,6 +1360,24 @@ def test_an_unsent_edit_is_dropped_only_after_a_question(
     assert kv(server, "GET", "edited") == "new"
 
 
+def test_an_edit_that_was_left_at_its_question_is_asked_about_once(
+    page: Any, server: Server
+) -> None:
+    kv(server, "SET", "edited", "old")
+    at(page, "fake/kv_server/keys", "table.rows")
+    page.click("table.rows a")
+    page.locator(".detail textarea").wait_for()
+    kv(server, "SET", "edited", "of the application")
+    typed(page, "Value", value="mine")
+    page.locator("dialog #question", has_text="Overwrite it with mine?").wait_for()
+    page.go_back()
+    answer(page, "Discard what you have typed?", "Discard")
+    page.locator(".detail").wait_for(state="hidden")
+    at(page, "time", "h1:text-is('Time')")
+    assert page.locator("dialog").count() == 0
+    assert kv(server, "GET", "edited") == "of the application"
+
+
 def test_the_browser_asks_before_it_leaves_an_unsent_edit(page: Any, server: Server) -> None:
     kv(server, "SET", "edited", "old")
     at(page, "fake/kv_server/keys/edited", ".detail textarea")

@@ -178,11 +178,10 @@ export function form(title, button, fields, work, {open = true, danger, overwrit
     out.replaceChildren();
     const before = change.number, values = Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, input.value]));
     try {
-      const shown = [await onlyOnce(body.querySelector("[type=submit]"), async () => {
-        const question = await overwrites?.(values);
-        if (question && !(body.isConnected && await confirmed(question, button))) throw new Error("Nothing was changed.");
-        return work(values, inputs);
-      })].flat().filter((one) => one != null);
+      const submit = body.querySelector("[type=submit]"), question = await onlyOnce(submit, async () => overwrites?.(values));
+      // While the question is open, the form is not being sent: leaving it asks.
+      if (question && !(body.isConnected && await confirmed(question, button))) throw new Error("Nothing was changed.");
+      const shown = [await onlyOnce(submit, async () => work(values, inputs))].flat().filter((one) => one != null);
       body.dataset.typed = "no";
       out.replaceChildren(...shown, ...!copied || change.number === before ? [] : [copies({...change})]);
       // The details are redrawn when the item changes, so show the result outside of them.

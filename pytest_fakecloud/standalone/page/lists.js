@@ -112,6 +112,8 @@ export class ListPage {
     this.side.hidden = true;
     this.node.classList.remove("chosen");
     this.drawn.item = "";
+    // A form that is gone is no longer an edit in progress.
+    this.side.replaceChildren();
     this.place(false);
     if (isInside) (this.rowLink(this.shown) ?? this.search).focus({preventScroll: true});
   }
