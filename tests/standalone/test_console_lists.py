@@ -457,3 +457,31 @@ def test_the_calls_about_an_item_are_found_in_activity(page: Any, server: Server
         page.click(".detail-head a:has-text('In Activity')")
         page.locator(".trace-row", has_text=call).first.wait_for()
         assert page.locator(".trace-row", has_text="PUBLISH").count() == 0
+
+
+def test_dead_letters_beside_open_details_are_told_apart_and_can_be_selected(
+    page: Any, server: Server
+) -> None:
+    for name in ("ada", "bob"):
+        sent(server, "queue", "/v2/publish/http://127.0.0.1:9/x", {"to": name}, Upstash_Retries="0")
+    at(page, "fake/queue/dead-letters", "tbody a")
+    page.locator("tbody a").first.click()
+    page.locator(".detail h2").wait_for()
+    for name in ("ada", "bob"):
+        assert page.locator("table.rows td:visible", has_text=name).count() == 1
+    page.locator("label.check:has-text('all 2'):visible").click()
+    page.locator("button:text-is('Delete 2…'):visible").wait_for()
+
+
+def test_the_details_of_a_row_have_its_data_before_the_whole_request(
+    page: Any, server: Server
+) -> None:
+    sent(server, "queue", "/v2/publish/http://127.0.0.1:9/x", Upstash_Retries="0")
+    at(page, "activity", ".trace-row")
+    page.locator(".trace-row", has_text="attempt 1").click()
+    page.locator(".trace-pane summary:text-is('Waterfall')").wait_for()
+    data, waterfall = (
+        page.locator(f".trace-pane {part}").bounding_box()["y"]
+        for part in ("h4:text-is('Data before and after')", "summary:text-is('Waterfall')")
+    )
+    assert data < waterfall

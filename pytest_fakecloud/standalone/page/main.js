@@ -1,6 +1,6 @@
 // The frame of the console: navigation, clock, and the page of the current address, kept up to date.
 
-import {$, attempt, clockButtons, confirmed, count, discard, el, go, isTyping, link, number, opened, own, partName, product, read, redraw, say, showClock, showCurrent, soft, unsent} from "./dom.js";
+import {$, attempt, clockButtons, confirmed, count, discard, dismiss, el, go, isTyping, link, number, opened, own, partName, product, read, redraw, say, showClock, showCurrent, soft, unsent} from "./dom.js";
 import {NoToken, ask, connection, keep, signIn} from "./api.js";
 import {catchUp, entries, listen, startOver} from "./journal.js";
 import {oneAtATime} from "./rows.js";
@@ -24,6 +24,7 @@ const PAGES = {
 function drawNav() {
   const {parts} = read(), of = parts[0] === "fake" && state.fakes.find((fake) => fake.name === parts[1]), problems = state.violations + state.fakes.reduce((sum, fake) => sum + fake.dead_letters, 0), {kept} = state;
   document.title = `${problems ? `(${number(problems)}) ` : ""}${of ? `${of.name} ${product(of)}` : own(PAGES, parts[0])?.title ?? ""} · fakecloud`;
+  $("problems").textContent = problems ? number(problems) : "";
   const entry = (where, text, mark) => el("a", {href: link(where), "data-key": where.join("/"), "aria-current": where.every((part, at) => part === parts[at]) ? "page" : null}, text, mark ? el("span", {class: "many bad"}, String(mark)) : null);
   const badge = (fake, tab, many, text) => many ? el("a", {href: link(["fake", fake.name, tab]), class: "many bad", "data-key": `${fake.name} ${tab}`, "aria-label": `${count(many, tab.replace("-", " ").slice(0, -1))} of ${fake.name}`}, text) : null;
   const fakeEntry = (fake) => el("div", {class: "entry"}, entry(["fake", fake.name], [fake.name, el("small", {}, product(fake))]), badge(fake, "faults", fake.faults, count(fake.faults, "fault")), badge(fake, "dead-letters", fake.dead_letters, `${number(fake.dead_letters)} dead`));
@@ -57,7 +58,7 @@ async function show() {
   const wanted = fake ? `fake/${fake.name}` : first, another = wanted !== place, {scrolled, open = {}} = history.state ?? {};
   if (another) {
     // The notice of another page, unless it says why this page is shown.
-    if (place !== null) say("");
+    if (place !== null) { dismiss(); say(""); }
     place = wanted;
     let made = null;
     await settled(async () => { made = fake ? await (await import("./fake.js")).open(fake) : await PAGES[first].make(); });

@@ -38,7 +38,7 @@ export class OverviewPage {
     }), tools(copyButton(() => FORMATS[".env"](this.env), "Copy the .env of your application", "Copy the .env of your application"), el("a", {href: "#/connect"}, "Connect in your language")));
   }
   last(rows) {
-    return el("section", {"aria-label": "What happened last"}, el("h2", {}, el("a", {href: "#/activity"}, "What happened last")), rows.length ? table("last rows", ["time", "call", "answer"], rows, (row) => [when(isoOfRow(row)), el("a", {href: link(["activity", row.number])}, short(shortened(row.text.what), 90)), el("span", {class: hasFailed(row) ? "bad" : "ok"}, short(shortened(row.text.answer), 40))])
+    return el("section", {"aria-label": "What happened last"}, el("h2", {}, el("a", {href: "#/activity"}, "What happened last")), rows.length ? table("last rows", ["time", "call", "answer"], rows, (row) => [when(isoOfRow(row)), el("a", {href: link(["activity", row.number])}, short(shortened(row.text.what), 90)), el("span", {class: !hasFailed(row) ? "ok" : isExpected(row) ? "soft" : "bad"}, short(shortened(row.text.answer), 40))])
       : el("p", {class: "soft"}, "No requests yet. Each request to a fake appears here with the data before and after it."));
   }
   due({now, due: all, count: many}) {

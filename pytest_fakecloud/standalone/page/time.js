@@ -3,7 +3,7 @@
 import {LivePage, about, act, attempt, both, choice, confirmed, copies, count, day, done, el, empty, form, go, json, isoOf, link, micros, move, moved, moves, number, own, pageHead, redraw, room, saveButton, short, soft, table, time, tools, unbroken, withoutSchemes, words} from "./dom.js";
 import {ask, askText, query} from "./api.js";
 import {destinationForms} from "./destinations.js";
-import {errorsElement} from "./errors.js";
+import {errorsElement, isExpected} from "./errors.js";
 import {changesSection, recorded, restoreButton, undoable} from "./history.js";
 import {hasFailed, lasted} from "./elements.js";
 import {columnsElement} from "./columns.js";
@@ -96,8 +96,8 @@ const isAbout = (row, {url, path, message_id: id, run_id: run}) => row.subjects.
 // A fault that has not fired yet may still fire, and an answer may still be given; tabs of the fake show them.
 const isYetToCome = ({kind}) => kind === "unused_fault" || kind === "unmet";
 export const violationsPage = (state) => Object.assign(new LivePage("/violations", (found) => {
-  const causes = Map.groupBy(found.filter((one) => !isYetToCome(one)), causeOf), failures = entries.list.filter((row) => row.done && hasFailed(row)), failed = failures.length;
-  return [causes.size ? [...causes.values()].map(violation) : failed ? soft("No violations. Strict-mode violations appear here, such as a delivery to an address that nothing answers.") : empty("No violations.", "Strict-mode violations appear here, such as a delivery to an address that nothing answers."), failed ? el("p", {}, el("a", {href: link(["activity"], {status: "failed"})}, count(failed, "failed call")), journal.older ? " so far: older ones are being loaded" : "") : null, failed ? errorsElement(failures) : null,
+  const causes = Map.groupBy(found.filter((one) => !isYetToCome(one)), causeOf), failures = entries.list.filter((row) => row.done && hasFailed(row)), expected = failures.filter(isExpected).length, failed = failures.length - expected;
+  return [causes.size ? [...causes.values()].map(violation) : failures.length ? soft("No violations. Strict-mode violations appear here, such as a delivery to an address that nothing answers.") : empty("No violations.", "Strict-mode violations appear here, such as a delivery to an address that nothing answers."), failures.length ? el("p", {}, el("a", {href: link(["activity"], {status: "failed"})}, count(failed, "failed call")), expected ? [" · ", el("a", {href: link(["activity"], {status: "expected"})}, `${count(expected, "error")} that clients expect`)] : null, journal.older ? " so far: older ones are being loaded" : "") : null, failures.length ? errorsElement(failures) : null,
     state().fakes.filter((one) => one.dead_letters).map((one) => el("p", {}, el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)))];
 }, pageHead("Violations")), {version: () => [entries.list.length, journal.older, state().fakes.map((one) => one.dead_letters), [...solved]]});
 // What was done about a cause, until the page is loaded again.
