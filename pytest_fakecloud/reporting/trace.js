@@ -133,9 +133,7 @@ export class Trace {
     if (changes.slowest && this.number === null) scrollTo(0, 0);
     this.options.onfilter?.(this.wanted);
   }
-
   clear() { this.options.onclear?.(); this.filter(ALL_ROWS); }
-
   // Arrange the rows for another filter. The selected row stays in view; if there is none, the list is not scrolled further than it is long.
   arrangeAll() {
     this.arrange();
@@ -147,7 +145,6 @@ export class Trace {
     this.draw();
     this.countNewer();
   }
-
   destroy() { this.stop.abort(); this.sizes.disconnect(); this.root.replaceChildren(); }
 
   // -- building ----------------------------------------------------------------------------------
@@ -196,7 +193,6 @@ export class Trace {
       rows.push(one);
     }
   }
-
   fillTools() {
     const names = (this.report.fakes ?? []).map((fake) => fake.name);
     if (String(names) !== this.fake.dataset.names) {
@@ -305,7 +301,6 @@ export class Trace {
     this.draw();
     this.countNewer();
   }
-
   fillHeads() {
     let left = 0;
     const shape = JSON.stringify([this.laned, this.lanes, this.middles, this.time, this.took]);
@@ -355,7 +350,6 @@ export class Trace {
   shapeOf({one}) {
     return JSON.stringify([one.parts, this.middles, this.narrow, this.laned ? 0 : this.across, this.dated, one.from, one.to, one.hue, one.bars, one.starts, this.matches.has(one), one.label]);
   }
-
   rowElement({one, height}) {
     const {row} = one, text = el("div", {class: "trace-text"});
     const guides = one.bars.length ? el("span", {class: "trace-guides"}, one.bars.map((bar) => el("i", {style: `--hue: ${HUES[bar.hue]}`}))) : null;
@@ -368,7 +362,6 @@ export class Trace {
       this.narrow ? null : this.laned ? this.lanesElement(one, height) : el("span", {class: "trace-time trace-party", style: `width: ${this.across}px`, title: endsOf(one)}, partyOf(one)), guides, text);
   }
   timeOf({at_us}) { return `${this.dated ? `${isoDay(at_us).slice(5)} ` : ""}${clockTime(at_us)}`; }
-
   lanesElement(one, height) {
     const {row} = one, y = PAD / 2 + LINE / 2, x = (lane) => this.middles[lane], hue = `--hue: ${HUES[one.hue]}`;
     const kind = isFailure(one) ? "trace-bad-arrow" : "trace-good-arrow", right = one.to > one.from;
@@ -423,7 +416,6 @@ export class Trace {
     const found = this.options.numbered && /^#row-(\d+)$/.exec(location.hash), one = found && this.rows[found[1] - 1];
     if (one && one.row.number !== this.number) this.select(one.row.number);
   }
-
   atEnd() { return scrollY + innerHeight >= document.documentElement.scrollHeight - 40; }
 
   reveal(number) {
@@ -486,9 +478,7 @@ export class Trace {
     // Selecting fills the pane again, which removes the pressed button, so move the focus to the pane.
     return el("button", {type: "button", class: "trace-link", onclick: () => { this.select(number); this.pane.focus({preventScroll: true}); }}, text);
   }
-
   goToRow({row, label}) { return this.goTo(row.number, this.options.numbered ? `row ${label}: ${row.text.what}` : row.text.what); }
-
   findingElement(index, row) {
     const finding = this.report.findings[index];
     const others = (finding.rows ?? []).filter((number) => number !== row.number && this.byNumber.has(number));
@@ -498,7 +488,6 @@ export class Trace {
     return el("p", {class: "trace-finding"}, `▲${index + 1} ${about}${finding.text} `,
       ...others.flatMap((number) => [this.goTo(number, `row ${this.byNumber.get(number).label}`), " "]));
   }
-
   linksElement({row}, effects, related) {
     const cause = this.byNumber.get(row.cause), chips = [...related].sort(([, rows], [, others]) => (others > 1) - (rows > 1)).map(([subject, rows]) => rows > 1 ? el("button", {type: "button", class: "trace-chip", title: subject.name, onclick: () => this.filter({subject})}, `${nameOf(subject)} · ${rows} rows`) : el("p", {class: "soft", title: subject.name}, `${nameOf(subject)}: only in this row`));
     const items = [

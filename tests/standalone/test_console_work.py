@@ -1131,7 +1131,7 @@ def test_ten_thousand_entries_are_in_reach_and_few_in_the_page(page: Any, server
     holds(page, f"{COUNT} === '11 of 10,000 rows'")
 
 
-LARGEST_LOAD = 176_000
+LARGEST_LOAD = 180_000
 """Maximum size of the uncompressed HTML, CSS and JavaScript for any address of the console."""
 
 
@@ -1360,24 +1360,6 @@ def test_an_unsent_edit_is_dropped_only_after_a_question(
     assert kv(server, "GET", "edited") == "new"
 
 
-def test_an_edit_that_was_left_at_its_question_is_asked_about_once(
-    page: Any, server: Server
-) -> None:
-    kv(server, "SET", "edited", "old")
-    at(page, "fake/kv_server/keys", "table.rows")
-    page.click("table.rows a")
-    page.locator(".detail textarea").wait_for()
-    kv(server, "SET", "edited", "of the application")
-    typed(page, "Value", value="mine")
-    page.locator("dialog #question", has_text="Overwrite it with mine?").wait_for()
-    page.go_back()
-    answer(page, "Discard what you have typed?", "Discard")
-    page.locator(".detail").wait_for(state="hidden")
-    at(page, "time", "h1:text-is('Time')")
-    assert page.locator("dialog").count() == 0
-    assert kv(server, "GET", "edited") == "of the application"
-
-
 def test_the_browser_asks_before_it_leaves_an_unsent_edit(page: Any, server: Server) -> None:
     kv(server, "SET", "edited", "old")
     at(page, "fake/kv_server/keys/edited", ".detail textarea")
@@ -1494,8 +1476,11 @@ def test_a_question_ends_when_the_address_changes(page: Any, server: Server) -> 
     page.click("form[aria-label=Value] button")
     page.locator("dialog[open]", has_text="city is now Quito").wait_for()
     page.go_back()
-    page.locator("dialog").wait_for(state="detached")
+    answer(page, "Discard what you have typed?", "Discard")
     holds(page, "!location.hash.includes('city')")
+    # The form is gone, so that later moves ask nothing.
+    at(page, "time", "h1:text-is('Time')")
+    assert page.locator("dialog").count() == 0
     assert kv(server, "GET", "city") == "Quito"
 
 

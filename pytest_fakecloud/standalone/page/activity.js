@@ -51,8 +51,7 @@ export class ActivityPage {
       // The filters may be written into the address before the event of this change of it.
       onselect: (row) => { this.id = row ? String(row.number) : this.missing && String(this.missing.number); go(this.address(this.id), {replace: !row}); },
     });
-    this.trace.search.placeholder = "Search calls";
-    this.update = () => this.draw();
+    this.trace.search.placeholder = "Search calls"; this.update = () => this.draw();
     journal.listeners.add(this.update);
   }
   leave() { journal.listeners.delete(this.update); clearTimeout(this.timer); clearTimeout(this.planned); this.trace.destroy(); }

@@ -2,6 +2,7 @@
 
 import {NO_ANSWER, ask, change, connection, query} from "./api.js";
 import {TEST_LANGUAGES} from "./control.js";
+import {entries} from "./journal.js";
 import {count, el, number, own, plural, span, svg, visible} from "./elements.js";
 
 export {count, el, number, own, plural, span, svg, visible};
@@ -308,9 +309,8 @@ export async function moved(body) {
   moving = `Moving the clock${body.to ? ` to ${both(body.to) || body.to} UTC` : ""}…`;
   say(moving, "busy");
   const looking = setInterval(() => ask("GET", "/state").then((state) => showClock(state.clock), () => {}), 500);
-  const began = clock.now, {latest} = await ask("GET", "/state");
-  let found; target = null;
-  try { found = await ask("POST", "/clock", body); } finally { clearInterval(looking); moving = ""; say(""); }
+  const began = clock.now, {latest} = entries;
+  let found; target = null; try { found = await ask("POST", "/clock", body); } finally { clearInterval(looking); moving = ""; say(""); }
   showClock(found);
   const isStopped = target !== null && micros(found.now) < micros(target), {fired} = found;
   // The notice of a stopped move stays, because where it ended was not chosen.

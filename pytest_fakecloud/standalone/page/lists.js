@@ -114,8 +114,7 @@ export class ListPage {
     this.node.classList.remove("chosen");
     this.drawn.item = "";
     // A form that is gone is no longer an edit in progress.
-    this.side.replaceChildren();
-    this.place(false);
+    this.side.replaceChildren(); this.place(false);
     if (isInside) (this.rowLink(this.shown) ?? this.search).focus({preventScroll: true});
   }
   itemValues() { return Object.fromEntries((this.spec.itemFilters ?? []).map((name) => [name, this.values[name]])); }

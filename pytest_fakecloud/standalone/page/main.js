@@ -23,8 +23,7 @@ const PAGES = {
 // -- navigation --
 function drawNav() {
   const {parts} = read(), of = parts[0] === "fake" && state.fakes.find((fake) => fake.name === parts[1]), problems = state.violations + state.fakes.reduce((sum, fake) => sum + fake.dead_letters, 0), {kept} = state;
-  document.title = `${problems ? `(${number(problems)}) ` : ""}${of ? `${of.name} ${product(of)}` : own(PAGES, parts[0])?.title ?? ""} · fakecloud`;
-  $("problems").textContent = problems ? number(problems) : "";
+  document.title = `${problems ? `(${number(problems)}) ` : ""}${of ? `${of.name} ${product(of)}` : own(PAGES, parts[0])?.title ?? ""} · fakecloud`; $("problems").textContent = problems ? number(problems) : "";
   const entry = (where, text, mark) => el("a", {href: link(where), "data-key": where.join("/"), "aria-current": where.every((part, at) => part === parts[at]) ? "page" : null}, text, mark ? el("span", {class: "many bad"}, String(mark)) : null);
   const badge = (fake, tab, many, text) => many ? el("a", {href: link(["fake", fake.name, tab]), class: "many bad", "data-key": `${fake.name} ${tab}`, "aria-label": `${count(many, tab.replace("-", " ").slice(0, -1))} of ${fake.name}`}, text) : null;
   const fakeEntry = (fake) => el("div", {class: "entry"}, entry(["fake", fake.name], [fake.name, el("small", {}, product(fake))]), badge(fake, "faults", fake.faults, count(fake.faults, "fault")), badge(fake, "dead-letters", fake.dead_letters, `${number(fake.dead_letters)} dead`));

@@ -70,8 +70,7 @@ export class SearchPage {
   async go(route) {
     const turn = ++this.turn, {search = ""} = route.query, words = search.trim(), each = words.toLowerCase().split(/\s+/);
     Object.assign(this, {route, partial: !journal.loaded || journal.older});
-    if (!this.timer) this.input.value = search;
-    if (document.activeElement !== this.input) this.input.focus();
+    if (!this.timer) this.input.value = search; if (document.activeElement !== this.input) this.input.focus();
     if (!words) { redraw(this.found, empty("Search all fakes at once.", "The search looks at names, values, addresses, labels, bodies, errors and recorded calls.")); return; }
     const jobs = this.state().fakes.flatMap((fake) => (own(LISTS, fake.fixture) ?? []).map((name) => hitsIn(fake, name, words)));
     const contains = (text) => each.every((word) => text.toLowerCase().includes(word)), violations = (await ask("GET", "/violations")).filter(({kind, text}) => contains(`${kind} ${text}`));
