@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
 ]
 MOST_ABOVE = {"wide": 200, "phone": 280}
-"""The most pixels above the first row of a list. On a phone, filters that are set take up to four lines."""
+"""The most pixels above the first row of a list. On a phone, set filters take up to four lines."""
 SCREENS: dict[str, dict[str, Any]] = {
     "wide": {"viewport": {"width": 1280, "height": 800}},
     "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},

@@ -1446,7 +1446,7 @@ def test_a_notice_shows_while_the_clock_moves(
         notice = page.locator("#notice", has_text="Moving the clock to 2026-01-01 00:05:00 UTC…")
         notice.wait_for()
         # It stays on other pages, and while they say that they have nothing to say.
-        at(page, "violations", "h1:text-is('Violations')")
+        at(page, "violations", "h1:text-is('Problems')")
         assert notice.is_visible()
         box = notice.bounding_box()
         assert 0 <= box["x"] <= box["x"] + box["width"] <= width

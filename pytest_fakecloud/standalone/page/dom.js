@@ -2,14 +2,13 @@
 
 import {NO_ANSWER, ask, change, connection, query} from "./api.js";
 import {TEST_LANGUAGES} from "./control.js";
-import {entries} from "./journal.js";
 import {count, el, number, own, plural, span, svg, visible} from "./elements.js";
 
 export {count, el, number, own, plural, span, svg, visible};
 export const $ = (id) => document.getElementById(id);
 
 // -- words --
-const WORDS = {"ReJSON-RL": "JSON", zset: "sorted set", search: "search index", vector: "vector index"};
+const WORDS = {unstubbed: "no destination", "ReJSON-RL": "JSON", zset: "sorted set", search: "search index", vector: "vector index"};
 export const words = (state) => own(WORDS, state) ?? String(state).replaceAll("_", " ");
 export const day = (text) => text.slice(0, 10);
 export const time = (text) => text.slice(11, 19);
@@ -307,10 +306,10 @@ export const moves = [], MOST_MOVES = 5;
 export async function moved(body) {
   if (moving) throw new Error("The clock is still moving. Wait until it has arrived.");
   moving = `Moving the clock${body.to ? ` to ${both(body.to) || body.to} UTC` : ""}…`;
-  say(moving, "busy");
   const looking = setInterval(() => ask("GET", "/state").then((state) => showClock(state.clock), () => {}), 500);
-  const began = clock.now, {latest} = entries;
-  let found; target = null; try { found = await ask("POST", "/clock", body); } finally { clearInterval(looking); moving = ""; say(""); }
+  const began = clock.now;
+  let found, latest; target = null;
+  try { ({latest} = await ask("GET", "/state")); say(moving, "busy"); found = await ask("POST", "/clock", body); } finally { clearInterval(looking); moving = ""; say(""); }
   showClock(found);
   const isStopped = target !== null && micros(found.now) < micros(target), {fired} = found;
   // The notice of a stopped move stays, because where it ended was not chosen.

@@ -49,8 +49,8 @@ export class OverviewPage {
   }
   failed(rows, violations, fakes) {
     const letters = fakes.filter((fake) => fake.dead_letters), real = rows.filter((row) => !isExpected(row)), ignored = rows.length - real.length;
-    return el("section", {class: "across", "aria-label": "What failed"}, el("h2", {}, el("a", {href: "#/violations"}, "What failed")), tools(violations ? el("a", {href: "#/violations"}, count(violations, "strict-mode violation")) : null, journal.older ? loading() : null,
+    return el("section", {class: "across", "aria-label": "What failed"}, el("h2", {}, el("a", {href: "#/problems"}, "What failed")), tools(violations ? el("a", {href: "#/problems"}, count(violations, "strict-mode violation")) : null, journal.older ? loading() : null,
       letters.map((fake) => el("a", {href: link(["fake", fake.name, "dead-letters"])}, `${count(fake.dead_letters, "dead letter")} of ${fake.name}`))),
-      real.length ? errorsElement(real, FEW, "#/violations") : violations || letters.length || journal.older ? null : el("p", {class: "soft"}, "Nothing failed. Try what your application does if something does: add a fault to a fake."), ignored ? el("p", {}, el("a", {href: link(["activity"], {status: "expected"})}, `${count(ignored, "error")} that clients expect`)) : null);
+      real.length ? errorsElement(real, FEW, "#/problems") : violations || letters.length || journal.older ? null : el("p", {class: "soft"}, "Nothing failed. Try what your application does if something does: add a fault to a fake."), ignored ? el("p", {}, el("a", {href: link(["activity"], {status: "expected"})}, `${count(ignored, "error")} that clients expect`)) : null);
   }
 }

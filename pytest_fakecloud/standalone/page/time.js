@@ -79,7 +79,7 @@ export const cloudsPage = () => new LivePage("/clouds", (found) => !found.length
   : table("isolated clouds", ["cloud", "", "fakes", "", ""], found, (one) => [one.id, one.test ? el("span", {class: "bad"}, one.test) : "running", one.fakes.join(", "), act("Open", `Open ${one.id}`, () => openConsole(one.id)), act("Close", `Close ${one.id}`, () => ask("DELETE", `/clouds/${one.id}`))]),
 pageHead("Isolated clouds", soft("Those of failed tests are kept.")));
 
-// -- violations --
+// -- problems: violations, failed calls and dead letters --
 const ADVICE = {
   unstubbed: ({url}) => ["The queue delivers to loopback addresses only. Forward the address or answer it below, or do so at each start of the server:", ["Forward it: ", el("code", {}, `pytest-fakecloud serve --forward ${origin(url)}=http://127.0.0.1:3000`)],
     ["Answer it from a state file, under \"destinations\": ", el("code", {}, "pytest-fakecloud serve --load state.json")]],
@@ -100,7 +100,7 @@ export const violationsPage = (state) => Object.assign(new LivePage("/violations
   const causes = Map.groupBy(found.filter((one) => !isYetToCome(one)), causeOf), failures = entries.list.filter((row) => row.done && hasFailed(row)), expected = failures.filter(isExpected).length, failed = failures.length - expected;
   return [causes.size ? [...causes.values()].map(violation) : failures.length ? soft(`No violations. ${APPEAR}`) : empty("No violations.", APPEAR), failures.length ? el("p", {}, el("a", {href: link(["activity"], {status: "failed"})}, count(failed, "failed call")), expected ? [" · ", el("a", {href: link(["activity"], {status: "expected"})}, `${count(expected, "error")} that clients expect`)] : null, journal.older ? " so far: older ones are being loaded" : "") : null, failures.length ? errorsElement(failures) : null,
     state().fakes.filter((one) => one.dead_letters).map((one) => el("p", {}, el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)))];
-}, pageHead("Violations")), {version: () => [entries.list.length, journal.older, state().fakes.map((one) => one.dead_letters), [...solved]]});
+}, pageHead("Problems")), {version: () => [entries.list.length, journal.older, state().fakes.map((one) => one.dead_letters), [...solved]]});
 // What was done about a cause, until the page is loaded again.
 const solved = new Map();
 
