@@ -15,8 +15,8 @@ const MOST_LINES = 8, MOST_OF_ANSWER = 4, MOST_BELOW = 4;
 const NARROW = 720, WIDE = 1000, TEXT_LEAST = 340, LANE_LEAST = 42, LANE_MOST = 130, TIME = 98, NUMBER = 38;
 // The colour of rows that belong to no request, and the colours of requests in turn.
 const HUES = ["var(--soft)", ...["#2f6feb, #7aa7ff", "#b35900, #f0a35e", "#0f7b6c, #4fd1bd", "#a8328f, #ee8fd8", "#6a7a00, #c6d64d", "#6b4fd6, #b3a1ff"].map((pair) => `light-dark(${pair})`)];
-// The width of the column of durations, and the most rows of a waterfall.
-const TOOK = 62, MOST_SPANS = 200;
+// The width of the column of durations, the most rows of a waterfall, and the most things to follow that are in sight.
+const TOOK = 62, MOST_SPANS = 200, MOST_CHIPS = 2;
 // The width of the date of a time, and of the column of fakes without lanes: wide, and where there is little room.
 const DATE = 52, ENDS = 186, ENDS_LEAST = 104;
 const NO_BARS = [];
@@ -133,9 +133,7 @@ export class Trace {
     if (changes.slowest && this.number === null) scrollTo(0, 0);
     this.options.onfilter?.(this.wanted);
   }
-
   clear() { this.options.onclear?.(); this.filter(ALL_ROWS); }
-
   // Arrange the rows for another filter. The selected row stays in view; if there is none, the list is not scrolled further than it is long.
   arrangeAll() {
     this.arrange();
@@ -147,7 +145,6 @@ export class Trace {
     this.draw();
     this.countNewer();
   }
-
   destroy() { this.stop.abort(); this.sizes.disconnect(); this.root.replaceChildren(); }
 
   // -- building ----------------------------------------------------------------------------------
@@ -196,7 +193,6 @@ export class Trace {
       rows.push(one);
     }
   }
-
   fillTools() {
     const names = (this.report.fakes ?? []).map((fake) => fake.name);
     if (String(names) !== this.fake.dataset.names) {
@@ -305,7 +301,6 @@ export class Trace {
     this.draw();
     this.countNewer();
   }
-
   fillHeads() {
     let left = 0;
     const shape = JSON.stringify([this.laned, this.lanes, this.middles, this.time, this.took]);
@@ -355,12 +350,11 @@ export class Trace {
   shapeOf({one}) {
     return JSON.stringify([one.parts, this.middles, this.narrow, this.laned ? 0 : this.across, this.dated, one.from, one.to, one.hue, one.bars, one.starts, this.matches.has(one), one.label]);
   }
-
   rowElement({one, height}) {
     const {row} = one, text = el("div", {class: "trace-text"});
     const guides = one.bars.length ? el("span", {class: "trace-guides"}, one.bars.map((bar) => el("i", {style: `--hue: ${HUES[bar.hue]}`}))) : null;
     for (const [name, part, answer] of one.parts) text.append(el("div", {class: name}, el("span", {}, part), answer && el("span", {class: `trace-answer ${colour(one)}`}, answer)));
-    const marks = [...(row.marks ?? []).map((mark) => `trace-${mark}`), !row.ok || one.failed > 0 ? "trace-failed" : "", row.findings?.length ? "trace-found" : "", this.matches.has(one) ? "" : "trace-context"].filter(Boolean);
+    const marks = [...(row.marks ?? []).map((mark) => `trace-${mark}`), isFailure(one) ? "trace-failed" : "", row.findings?.length ? "trace-found" : "", this.matches.has(one) ? "" : "trace-context"].filter(Boolean);
     return el("div", {class: ["trace-row", ...marks].join(" "), role: "option", id: `row-${one.label}`, "aria-selected": "false", "data-number": row.number, style: `height: ${height}px`},
       this.timed && this.options.numbered ? el("span", {class: "trace-number"}, one.label) : null,
       !this.timed ? null : el("span", {class: "trace-time", style: this.dated ? `width: ${TIME + DATE}px` : null}, this.timeOf(row)),
@@ -368,10 +362,9 @@ export class Trace {
       this.narrow ? null : this.laned ? this.lanesElement(one, height) : el("span", {class: "trace-time trace-party", style: `width: ${this.across}px`, title: endsOf(one)}, partyOf(one)), guides, text);
   }
   timeOf({at_us}) { return `${this.dated ? `${isoDay(at_us).slice(5)} ` : ""}${clockTime(at_us)}`; }
-
   lanesElement(one, height) {
     const {row} = one, y = PAD / 2 + LINE / 2, x = (lane) => this.middles[lane], hue = `--hue: ${HUES[one.hue]}`;
-    const kind = row.ok && !one.failed ? "trace-good-arrow" : "trace-bad-arrow", right = one.to > one.from;
+    const kind = isFailure(one) ? "trace-bad-arrow" : "trace-good-arrow", right = one.to > one.from;
     const start = x(one.from) + (right ? 5 : -5), end = x(one.to) + (right ? -5 : 5), lost = row.outcome === "dropped" || row.outcome === "refused", stop = lost ? (start + end) / 2 : end;
     const bar = ({lane, hue: own}, from) => svg("rect", {class: "trace-bar", style: `--hue: ${HUES[own]}`, x: x(lane) - 4, y: from, width: 8, height: height - from});
     return svg("svg", {width: this.across, height, class: "trace-lanes", "aria-hidden": "true"}, svg("path", {class: "trace-life", d: this.middles.map((at) => `M${at} 0v${height}`).join("")}),
@@ -423,7 +416,6 @@ export class Trace {
     const found = this.options.numbered && /^#row-(\d+)$/.exec(location.hash), one = found && this.rows[found[1] - 1];
     if (one && one.row.number !== this.number) this.select(one.row.number);
   }
-
   atEnd() { return scrollY + innerHeight >= document.documentElement.scrollHeight - 40; }
 
   reveal(number) {
@@ -442,18 +434,20 @@ export class Trace {
     const effects = one && this.rows.filter((other) => other.row.cause === this.number);
     // New rows change only the links of this one: a reader may have scrolled the pane, and its forms show answers.
     const shape = one && JSON.stringify(one.row), linked = one && JSON.stringify([effects.length, [...related.values()]]);
-    if (!one) { this.filled = undefined; return; }
+    if (!one) { this.filled = undefined; this.pane.replaceChildren(); return; }
     if (shape === this.filled) {
-      if (linked === this.linked || this.links.contains(document.activeElement)) return;
+      if (linked === this.linked || [this.links, this.waterfall].some((place) => place.contains(document.activeElement))) return;
       this.linked = linked;
-      const isClosed = this.links.querySelector("details")?.open === false;
-      this.links.replaceChildren(...this.linkElements(one, effects, related));
-      if (isClosed) this.links.querySelector("details").open = false;
+      for (const [place, part] of [[this.links, this.linksElement(one, effects, related)], [this.waterfall, this.waterfallElement(one)]]) {
+        const isOpen = place.querySelector("details")?.open, details = part?.querySelector("details") ?? part?.closest("details");
+        place.replaceChildren(...part ? [part] : []);
+        if (details) details.open = isOpen ?? details.open;
+      }
       return;
     }
     // Text that was typed and not sent stays while the row does.
     if (this.filledFor === this.number && this.pane.querySelector("form[data-typed=yes]")) return;
-    Object.assign(this, {filledFor: this.number, filled: shape, linked, links: el("div", {}, this.linkElements(one, effects, related))});
+    Object.assign(this, {filledFor: this.number, filled: shape, linked, links: el("div", {}, this.linksElement(one, effects, related)), waterfall: el("div", {}, this.waterfallElement(one))});
     const {row} = one, wait = one.index ? gapText(this.rows[one.index - 1].row.at_us, row.at_us) : "";
     this.pane.replaceChildren(el("div", {class: "trace-pane-body"},
       el("div", {class: "trace-pane-head"},
@@ -469,7 +463,8 @@ export class Trace {
       ...(row.text.lines ?? []).map((line) => el("p", {class: "soft trace-pre"}, line)),
       row.where ? sourceOf(row.where) : row.kind === "call" && this.rows.some((other) => other.row.kind === "call" && other.row.where) ? el("p", {class: "soft"}, "The line that made this call is not known.") : null,
       this.links,
-      ...(this.options.details?.(one, this) ?? []),
+      // The whole request comes after what is about this row.
+      ...(this.options.details?.(one, this) ?? []), this.waterfall,
       this.messageElement("Request", row.request),
       this.messageElement("Response", row.response),
       row.text.script ? fold("Script", el("pre", {tabindex: 0}, row.text.script)) : null,
@@ -483,9 +478,7 @@ export class Trace {
     // Selecting fills the pane again, which removes the pressed button, so move the focus to the pane.
     return el("button", {type: "button", class: "trace-link", onclick: () => { this.select(number); this.pane.focus({preventScroll: true}); }}, text);
   }
-
   goToRow({row, label}) { return this.goTo(row.number, this.options.numbered ? `row ${label}: ${row.text.what}` : row.text.what); }
-
   findingElement(index, row) {
     const finding = this.report.findings[index];
     const others = (finding.rows ?? []).filter((number) => number !== row.number && this.byNumber.has(number));
@@ -495,19 +488,14 @@ export class Trace {
     return el("p", {class: "trace-finding"}, `▲${index + 1} ${about}${finding.text} `,
       ...others.flatMap((number) => [this.goTo(number, `row ${this.byNumber.get(number).label}`), " "]));
   }
-
-  linkElements(one, effects, related) { return [this.linksElement(one, effects, related), this.waterfallElement(one)].filter(Boolean); }
-
   linksElement({row}, effects, related) {
-    const cause = this.byNumber.get(row.cause);
+    const cause = this.byNumber.get(row.cause), chips = [...related].sort(([, rows], [, others]) => (others > 1) - (rows > 1)).map(([subject, rows]) => rows > 1 ? el("button", {type: "button", class: "trace-chip", title: subject.name, onclick: () => this.filter({subject})}, `${nameOf(subject)} · ${rows} rows`) : el("p", {class: "soft", title: subject.name}, `${nameOf(subject)}: only in this row`));
     const items = [
       cause && [el("dt", {}, "Caused by"), el("dd", {}, this.goToRow(cause))],
       effects.length && [el("dt", {}, "Effects"), el("dd", {}, ...effects.slice(0, 50).flatMap((other) =>
         [this.goToRow(other), el("br")]), effects.length > 50 ? `… ${effects.length - 50} more` : null)],
       row.trace && [el("dt", {}, "Trace"), el("dd", {class: "trace-mono"}, row.trace)],
-      related.size && [el("dt", {}, "Follow"), el("dd", {}, ...[...related].map(([subject, rows]) => rows > 1
-        ? el("button", {type: "button", class: "trace-chip", title: subject.name, onclick: () => this.filter({subject})}, `${nameOf(subject)} · ${rows} rows`)
-        : el("p", {class: "soft", title: subject.name}, `${nameOf(subject)}: only in this row`)))],
+      related.size && [el("dt", {}, "Follow"), el("dd", {}, chips.slice(0, MOST_CHIPS), chips.length > MOST_CHIPS ? fold(`${chips.length - MOST_CHIPS} more`, chips.slice(MOST_CHIPS)) : null)],
     ].filter(Boolean);
     return items.length ? el("dl", {class: "trace-links"}, ...items.flat()) : null;
   }
@@ -618,7 +606,9 @@ function lanesOf(rows, fakes) {
   return lanes;
 }
 
-function isProblem({row, failed, isExpected}) { return (!row.ok || failed > 0) && !isExpected || row.findings?.length > 0 || row.faults?.length > 0; }
+// Errors that clients expect are no failures.
+const isFailure = ({row, failed, isExpected}) => (!row.ok || failed > 0) && !isExpected;
+const isProblem = (one) => isFailure(one) || one.row.findings?.length > 0 || one.row.faults?.length > 0;
 
 const hasSubject = (row, {kind, name, fake}) => (row.subjects ?? []).some((one) => one.kind === kind && one.name === name && (!fake || one.fake === fake));
 
@@ -642,7 +632,7 @@ function withShortIds(text, {subjects = []}) {
 const whatOf = (row) => withShortIds(/^https?:/.test(row.peer) ? row.text.what.replace(`${laneName(row.peer)}/`, "/") : row.text.what, row);
 
 // An answer that says that nothing happened, such as 0 or null, is neither good nor bad.
-const colour = ({row, failed}) => !row.ok || failed ? "trace-bad" : row.marks?.includes("refused") ? "trace-nothing" : "trace-ok";
+const colour = (one) => isFailure(one) ? "trace-bad" : one.isExpected || one.row.marks?.includes("refused") ? "trace-nothing" : "trace-ok";
 
 // Break a text into lines of at most so many columns, between words if possible. The first line may be shorter.
 function wrapped(text, columns, most, first = columns) {

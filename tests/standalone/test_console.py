@@ -642,7 +642,6 @@ def test_all_parts_of_notices_are_readable(page: Any, scheme: str, kind: str) ->
             const notice = document.getElementById("notice");
             const undo = el("button", {class: "quiet"}, "Undo");
             say(["Deleted.", el("a", {href: "#/time"}, "3 events"), undo], kind);
-            say("");  // This leaves the notice, because it has a button.
             const colours = [notice, ...notice.children].map((part) => getComputedStyle(part).color);
             return colours.map((colour) => [colour, getComputedStyle(notice).backgroundColor]);
         }""",

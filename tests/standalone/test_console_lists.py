@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -457,3 +458,100 @@ def test_the_calls_about_an_item_are_found_in_activity(page: Any, server: Server
         page.click(".detail-head a:has-text('In Activity')")
         page.locator(".trace-row", has_text=call).first.wait_for()
         assert page.locator(".trace-row", has_text="PUBLISH").count() == 0
+
+
+def test_dead_letters_beside_open_details_are_told_apart_and_can_be_selected(
+    page: Any, server: Server
+) -> None:
+    for name in ("ada", "bob"):
+        sent(server, "queue", "/v2/publish/http://127.0.0.1:9/x", {"to": name}, Upstash_Retries="0")
+    at(page, "fake/queue/dead-letters", "tbody a")
+    page.locator("tbody a").first.click()
+    page.locator(".detail h2").wait_for()
+    for name in ("ada", "bob"):
+        assert page.locator("table.rows td:visible", has_text=name).count() == 1
+    page.locator("label.check:has-text('all 2'):visible").click()
+    page.locator("button:text-is('Delete 2…'):visible").wait_for()
+
+
+def test_the_details_of_a_row_have_its_data_before_the_whole_request(
+    page: Any, server: Server
+) -> None:
+    sent(server, "queue", "/v2/publish/http://127.0.0.1:9/x", Upstash_Retries="0")
+    at(page, "activity", ".trace-row")
+    page.locator(".trace-row", has_text="attempt 1").click()
+    page.locator(".trace-pane summary:text-is('Waterfall')").wait_for()
+    data, waterfall = (
+        page.locator(f".trace-pane {part}").bounding_box()["y"]
+        for part in ("h4:text-is('Data before and after')", "summary:text-is('Waterfall')")
+    )
+    assert data < waterfall
+
+
+def test_the_search_of_a_list_is_that_of_the_address_while_it_has_the_focus(
+    page: Any, server: Server
+) -> None:
+    kv(server, "MSET", "one", "1", "two", "2")
+    at(page, "fake/kv_server/keys?search=one", "tbody a")
+    page.focus(SEARCH)
+    page.evaluate("location.hash = '#/fake/kv_server/keys?search=two'")
+    holds(page, "document.querySelector('input[type=search]').value === 'two'")
+    page.locator("tbody a", has_text="two").wait_for()
+
+
+def test_closed_details_are_not_opened_by_going_back(page: Any, server: Server) -> None:
+    kv(server, "SET", "a", "1")
+    at(page, "time", "h1:text-is('Time')")
+    at(page, "fake/kv_server/keys", "tbody a")
+    page.click("tbody a")
+    page.locator(".detail h2").wait_for()
+    page.click("[aria-label='close the details']")
+    page.locator(".detail").wait_for(state="hidden")
+    page.go_back()
+    page.wait_for_timeout(0)
+    assert page.locator(".detail").is_hidden()
+
+
+def test_errors_that_clients_expect_count_as_failed_nowhere(page: Any, server: Server) -> None:
+    command(server, "CLIENT", "MAINT_NOTIFICATIONS", "ON")
+    command(server, "INCR")
+    at(page, "violations", "a:text-is('1 failed call')")
+    page.locator("a:text-is('1 error that clients expect')").wait_for()
+    at(page, "activity", ".trace-row")
+    page.locator("label:has-text('Failed or faulty (1)')").wait_for()
+    assert page.locator(".trace-row.trace-failed").count() == 1
+    assert page.locator(".trace-row .trace-bad").count() == 1
+
+
+FILTERS = ":is(input[type=search], select, button:not([hidden]), label, summary)"
+PLACES = f"""() => [...document.querySelectorAll(".trace-tools > {FILTERS}")]
+    .filter((one) => one.checkVisibility() && !one.matches("[aria-label^=Clear]"))
+    .map((one) => Math.round(one.getBoundingClientRect().left))"""
+"""The left sides of the filters of Activity."""
+
+
+def test_no_filter_of_activity_moves_the_others(page: Any, server: Server) -> None:
+    for number in range(20):
+        kv(server, "SET", f"key:{number}", "1")
+    page.set_viewport_size({"width": 1280, "height": 800})
+    at(page, "activity", ".trace-row")
+    before = page.evaluate(PLACES)
+    for name, value in (("Status", "expected"), ("Fake", "kv_server"), ("Status", "failed")):
+        page.select_option(f"select[aria-label={name}]", value)
+        assert page.evaluate(PLACES) == before
+    page.set_viewport_size({"width": 390, "height": 844})
+    for name in ("Status", "Fake"):
+        assert page.locator(f"select[aria-label={name}]").is_visible()
+    assert page.locator(".trace-tools output").is_visible()
+
+
+def test_a_search_shows_json_as_values_and_messages_by_their_destination(
+    page: Any, server: Server
+) -> None:
+    made = sent(
+        server, "queue", "/v2/publish/http://127.0.0.1:9/mail", {"text": json.dumps({"of": "tea"})},
+        Upstash_Delay="1h",
+    )  # fmt: skip
+    at(page, "find?search=tea", "li a")
+    hit = page.locator("li", has_text=f"POST 127.0.0.1:9/mail {made['messageId']}")
+    hit.filter(has_text="{of: tea}").first.wait_for()

@@ -8,7 +8,7 @@ import pytest
 
 from .conftest import Server
 from .test_console import CHROMIUM, at, browser, holds, page, sent, window
-from .test_console_work import kv
+from .test_console_work import kv, typed
 
 __all__ = ["browser", "page", "window"]
 
@@ -40,17 +40,47 @@ def test_a_banner_is_in_sight_on_a_page_that_is_scrolled(
     assert banner.evaluate(SEEN)
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_notice_names_its_item_covers_nothing_and_ends_at_the_next_action(
+    page: Any, server: Server, width: int
+) -> None:
+    kv(server, "SET", "edited", "old")
+    page.set_viewport_size({"width": width, "height": 720})
+    at(page, "fake/kv_server/keys/edited", ".detail textarea")
+    typed(page, "Value", value="new")
+    notice = page.locator("#notice", has_text="edited: Saved.")
+    notice.locator("button:text-is('Undo')").wait_for()
+    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    top = notice.bounding_box()["y"]
+    end = page.locator("#view").bounding_box()
+    assert end["y"] + end["height"] <= top
+    page.click("summary:text-is('Change TTL')")
+    notice.wait_for()
+    typed(page, "Change TTL", seconds="60")
+    page.locator("#notice", has_text="edited: Changed.").wait_for()
+    at(page, "time", "h1:text-is('Time')")
+    assert page.inner_text("#notice") == ""
+
+
 def test_the_notice_of_a_move_stays_with_its_link(page: Any, server: Server) -> None:
     sent(
         server, "queue", "/v2/publish/http://127.0.0.1:9/x", Upstash_Delay="1m", Upstash_Retries="0"
     )
     at(page, "time", "td[data-name=event]")
+    kv(server, "SET", "a", "1")
     page.click("[data-by='1h']")
     notice = page.locator("#notice", has_text="1 event became due.")
     notice.locator("a").wait_for()
     moves = page.locator("h2:text-is('Became due') + ul li")
     moves.filter(has_text="1 event became due by the move to 2026-01-01 01:00:00").wait_for()
-    notice.locator("button[aria-label=Dismiss]").click()
+    # The data can go back to just before the move.
+    kv(server, "SET", "b", "1")
+    notice.locator("button:text-is('Restore all fakes…')").click()
+    page.locator("#question", has_text="Restore all fakes to just before the move?").wait_for()
+    page.click("dialog button.danger")
+    page.locator("#notice", has_text="All fakes are restored.").wait_for()
+    assert kv(server, "MGET", "a", "b") == ["1", None]
+    page.click("#notice button[aria-label=Dismiss]")
     assert page.inner_text("#notice") == ""
     page.reload()
 

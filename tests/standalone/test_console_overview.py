@@ -211,7 +211,7 @@ def test_other_kinds_of_errors_are_a_link(page: Any, server: Server) -> None:
         at(page, "overview", "section[aria-label='What failed'] td")
         page.locator(f"section[aria-label='What failed'] a:text-is('{words}')").wait_for()
     page.click(f"a:text-is('{words}')")
-    page.locator("#view h1", has_text="Violations").wait_for()
+    page.locator("#view h1", has_text="Problems").wait_for()
     assert page.locator("tbody tr").count() == 5
 
 

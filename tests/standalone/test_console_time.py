@@ -421,3 +421,16 @@ def test_a_comparison_of_snapshots_is_that_of_whole_values(page: Any, server: Se
     assert [name.strip() for name in names] == [
         "value.items[60]", "value.total", "value.bob", "value.2-0", "last ID",
     ]  # fmt: skip
+
+
+def test_a_kind_without_events_leaves_the_chart_in_its_place(page: Any, server: Server) -> None:
+    sent(
+        server, "queue", "/v2/publish/http://127.0.0.1:9/x", Upstash_Delay="1h", Upstash_Retries="0"
+    )
+    at(page, "time", "[aria-label='due events']")
+    left = "document.querySelector('.due > .over-time').getBoundingClientRect().left"
+    before = page.evaluate(left)
+    at(page, "time?kind=schedule", ".due :text('No event of this kind is planned.')")
+    assert page.evaluate(left) == before
+    assert page.locator(".due table").count() == 0
+    assert page.locator(".due .span-column").count() == 0

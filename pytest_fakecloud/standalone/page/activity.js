@@ -8,7 +8,7 @@ import {isExpected} from "./errors.js";
 import {columnsElement} from "./columns.js";
 import {Trace, clockTime as time, isoDay} from "./trace.js";
 
-const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", expected: "Failed, as clients expect", fault: "Injected fault", open: "In progress"};
+const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", expected: "Expected errors", fault: "Injected fault", open: "In progress"};
 const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => row.done && hasFailed(row) && !isExpected(row), expected: (row) => row.done && hasFailed(row) && isExpected(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done};
 
 // Rows with their causes, by the time of the first cause: an event may be recorded after calls that came later.
@@ -49,9 +49,9 @@ export class ActivityPage {
       loading: () => journal.older,
       gone: (name) => this.dropped().filter(({fake}) => !name || fake === name).map(({text}) => text).join(" "),
       // The filters may be written into the address before the event of this change of it.
-      onselect: (row) => { this.id = row ? String(row.number) : this.missing && String(this.missing.number); go(this.address(this.id)); },
+      onselect: (row) => { this.id = row ? String(row.number) : this.missing && String(this.missing.number); go(this.address(this.id), {replace: !row}); },
     });
-    this.update = () => this.draw();
+    this.trace.search.placeholder = "Search calls"; this.update = () => this.draw();
     journal.listeners.add(this.update);
   }
   leave() { journal.listeners.delete(this.update); clearTimeout(this.timer); clearTimeout(this.planned); this.trace.destroy(); }
@@ -87,7 +87,7 @@ export class ActivityPage {
     if (this.address(this.id) === location.hash) { this.select(); return; }
     this.status.value = own(STATUSES, status) ? status : "";
     this.between(from && to ? [Number(from), Number(to)] : null);
-    if (document.activeElement !== this.trace.search || !search) this.trace.filter({search, fake, problems: Boolean(problems), subject: kind ? {kind, name, fake: of} : null, slowest: order === "slowest", lanes: Boolean(lanes)});
+    this.trace.filter({search, fake, problems: Boolean(problems), subject: kind ? {kind, name, fake: of} : null, slowest: order === "slowest", lanes: Boolean(lanes)});
     clearTimeout(this.timer);
     this.select();
   }
@@ -139,7 +139,7 @@ export class ActivityPage {
   // The calls that the filters and the selected span leave, so that a finer span can be selected within it.
   drawChart() {
     if (!this.over.open && this.trace.rows.length > FEW) return;
-    const calls = [...this.trace.matches ?? []].map(({row}) => row).filter(({kind}) => kind !== "event").map((row) => ({at: row.at_us, kind: hasFailed(row) && row.done ? "failed" : "ok"}));
+    const calls = [...this.trace.matches ?? []].map(({row}) => row).filter(({kind}) => kind !== "event").map((row) => ({at: row.at_us, kind: HAS_STATUS.failed(row) ? "failed" : "ok"}));
     redraw(this.chart, columnsElement("calls", calls, {noun: "call", isClock: true, pixels: room(), onselect: (from, to) => this.between([from, to])}));
   }
 

@@ -8,7 +8,7 @@ export {count, el, number, own, plural, span, svg, visible};
 export const $ = (id) => document.getElementById(id);
 
 // -- words --
-const WORDS = {"ReJSON-RL": "JSON", zset: "sorted set", search: "search index", vector: "vector index"};
+const WORDS = {unstubbed: "no destination", "ReJSON-RL": "JSON", zset: "sorted set", search: "search index", vector: "vector index"};
 export const words = (state) => own(WORDS, state) ?? String(state).replaceAll("_", " ");
 export const day = (text) => text.slice(0, 10);
 export const time = (text) => text.slice(11, 19);
@@ -90,21 +90,23 @@ export const facts = (pairs) => el("dl", {class: "facts"}, Object.entries(pairs)
 
 // -- results of actions --
 let fading = 0, moving = "";
-// While the clock moves, its notice takes the place of an empty one. A notice with a button or a link, such as Undo, stays until it is
-// dismissed or another takes its place.
+// While the clock moves, its notice takes the place of an empty one. A notice ends at the next action; pressing its own button is none.
 export function say(text, kind = "bad") {
   if (!text && moving) [text, kind] = [moving, "busy"];
-  if (!text && $("notice").querySelector("button")) return;
+  if (!text && $("notice").contains(document.activeElement)) return;
   // The banner of a lost connection says it already.
   if (text === NO_ANSWER && connection.lost) return;
   clearTimeout(fading);
   const stays = [text].flat().some((part) => part instanceof HTMLButtonElement || part instanceof HTMLAnchorElement);
   $("notice").dataset.kind = kind;
-  $("notice").replaceChildren(...[text, stays && el("button", {type: "button", class: "quiet", "aria-label": "Dismiss", onclick: () => $("notice").replaceChildren()}, "✕")].flat().filter(Boolean).flatMap(withCalls));
+  $("notice").replaceChildren(...[text, stays && el("button", {type: "button", class: "quiet", "aria-label": "Dismiss", onclick: dismiss}, "✕")].flat().filter(Boolean).flatMap(withCalls));
+  // The bar of the notice covers nothing: the parts of the page end above it.
+  document.body.style.setProperty("--floating", `${$("notice").offsetHeight}px`);
   // What can be pressed stays longer, and as long as it is pointed at.
-  const fade = () => { if ($("notice").matches(":hover, :focus-within")) fading = setTimeout(fade, 4000); else $("notice").replaceChildren(); };
+  const fade = () => { if ($("notice").matches(":hover, :focus-within")) fading = setTimeout(fade, 4000); else dismiss(); };
   if (kind === "good" && text) fading = setTimeout(fade, stays ? 30000 : 4000);
 }
+export function dismiss() { $("notice").replaceChildren(); document.body.style.removeProperty("--floating"); }
 export async function attempt(work) { try { say(""); return await work(); } catch (error) { say(error.message); } }
 export async function copy(text, notice = "Copied.") { try { await navigator.clipboard.writeText(text); say(notice, "good"); } catch { prompt("Copy:", text); } }
 export const copyButton = (text, label, shown = "Copy") => el("button", {type: "button", class: "quiet", "aria-label": label, onclick: () => copy(typeof text === "function" ? text() : text)}, shown);
@@ -119,8 +121,8 @@ export function download(name, text) {
 export const saveButton = (name, text, label, shown = label) => el("button", {type: "button", class: shown === label ? null : "quiet", "aria-label": label, onclick: ({currentTarget}) => attempt(() => onlyOnce(currentTarget, async () => download(name, await text())))}, shown);
 export const choice = (label, options, chosen, take, text = (name) => name) => el("div", {class: "choice", role: "group", "aria-label": label}, options.map((value) => el("button", {type: "button", class: "facet", "aria-pressed": String(value === chosen), "data-key": `${label} ${value}`, onclick: () => take(value)}, text(value))));
 
-// The bar above the details of an item. Close returns to the list.
-export const detailBar = (address, name, about = {search: name}) => el("div", {class: "tools detail-head"}, el("a", {class: "button", href: address, "aria-label": "close the details"}, "✕ Close"), name ? el("a", {href: link(["activity"], about)}, "In Activity") : null, copyButton(() => location.href, "Copy link to these details", "Copy link"));
+// The bar above the details of an item. Close returns to the list, and Back does not open the details again.
+export const detailBar = (address, name, about = {search: name}) => el("div", {class: "tools detail-head"}, el("a", {class: "button", href: address, "aria-label": "close the details", onclick: (event) => { if (event.ctrlKey || event.metaKey || event.shiftKey) return; event.preventDefault(); go(address, {replace: true}); }}, "✕ Close"), name ? el("a", {href: link(["activity"], about)}, "In Activity") : null, copyButton(() => location.href, "Copy link to these details", "Copy link"));
 
 // A button that changes data. It asks `question` first if the change cannot be undone.
 export function act(text, label, work, {question, danger, soft: quietly} = {}) {
@@ -175,19 +177,19 @@ export function form(title, button, fields, work, {open = true, danger, overwrit
   });
   const body = el("form", {class: "act", "aria-label": title, oninput: () => { if (edits) body.dataset.typed = "yes"; }, onsubmit: async (event) => {
     event.preventDefault();
-    out.replaceChildren();
-    const before = change.number, values = Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, input.value]));
+    out.replaceChildren(); say("");
+    const of = body.closest(".detail")?.querySelector("h2")?.textContent ?? title, before = change.number, values = Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, input.value]));
     try {
-      const shown = [await onlyOnce(body.querySelector("[type=submit]"), async () => {
-        const question = await overwrites?.(values);
-        if (question && !(body.isConnected && await confirmed(question, button))) throw new Error("Nothing was changed.");
-        return work(values, inputs);
-      })].flat().filter((one) => one != null);
+      const submit = body.querySelector("[type=submit]"), question = await onlyOnce(submit, async () => overwrites?.(values));
+      // While the question is open, the form is not being sent: leaving it asks.
+      if (question && !(body.isConnected && await confirmed(question, button))) throw new Error("Nothing was changed.");
+      const shown = [await onlyOnce(submit, async () => work(values, inputs))].flat().filter((one) => one != null);
       body.dataset.typed = "no";
       out.replaceChildren(...shown, ...!copied || change.number === before ? [] : [copies({...change})]);
       // The details are redrawn when the item changes, so show the result outside of them.
-      if (undo && shown[0]?.className === "ok" && change.number !== before) { body.dataset.sent = "yes"; undo(change.row, shown[0].textContent); }
-      else if (body.closest(".detail, .violation") && shown[0]?.className === "ok") say(shown[0].textContent, "good");
+      const notice = shown[0]?.className === "ok" && [`${short(of, 60)}: `, ...[...shown[0].childNodes].map((part) => part instanceof Text ? part.data : part.cloneNode(true))];
+      if (undo && notice && change.number !== before) { body.dataset.sent = "yes"; undo(change.row, notice); }
+      else if (notice && body.closest(".detail, .violation")) say(notice, "good");
     }
     catch (error) { out.replaceChildren(el("p", {class: "bad", role: "alert"}, error.message)); }
     document.dispatchEvent(new Event("changed"));
@@ -304,25 +306,27 @@ export const moves = [], MOST_MOVES = 5;
 export async function moved(body) {
   if (moving) throw new Error("The clock is still moving. Wait until it has arrived.");
   moving = `Moving the clock${body.to ? ` to ${both(body.to) || body.to} UTC` : ""}…`;
-  say(moving, "busy");
   const looking = setInterval(() => ask("GET", "/state").then((state) => showClock(state.clock), () => {}), 500);
   const began = clock.now;
-  let found;
-  target = null;
-  try { found = await ask("POST", "/clock", body); } finally { clearInterval(looking); moving = ""; say(""); }
+  let found, latest; target = null;
+  try { ({latest} = await ask("GET", "/state")); say(moving, "busy"); found = await ask("POST", "/clock", body); } finally { clearInterval(looking); moving = ""; say(""); }
   showClock(found);
   const isStopped = target !== null && micros(found.now) < micros(target), {fired} = found;
   // The notice of a stopped move stays, because where it ended was not chosen.
   const due = count(fired.length, "event"), linked = () => el("a", {href: link(["activity"], {from: micros(began) + 1, to: micros(found.now)})}, `${due} became due`), of = fired.length ? linked() : "";
   if (fired.length) moves.splice(0, moves.length, {now: found.now, linked}, ...moves.slice(0, MOST_MOVES - 1));
-  say([`${isStopped ? `Stopped at ${both(found.now)} UTC, before ${both(target)}.` : `It is ${both(found.now)} UTC.`}${fired.length ? " " : ""}`, of, `${fired.length ? `${isStopped ? `, the last: ${short(fired.at(-1).replace(/^\S+ /, ""), 80)}` : ""}.` : isStopped ? " Nothing became due." : ""}`], isStopped ? "busy" : "good");
+  const [first] = fired.length ? await ask("GET", `/journal?after=${latest}&limit=1`) : [], since = first && `/journal/${first.number}`;
+  // The clock does not go back, but the data does.
+  const back = first ? (await import("./history.js")).restoreButton("Restore all fakes…", "Restore all fakes to just before the move", `${since}/since`, () => ask("POST", `${since}/restore`, {}), "All fakes") : "";
+  say([`${isStopped ? `Stopped at ${both(found.now)} UTC, before ${both(target)}.` : `It is ${both(found.now)} UTC.`}${fired.length ? " " : ""}`, of, `${fired.length ? `${isStopped ? `, the last: ${short(fired.at(-1).replace(/^\S+ /, ""), 80)}` : ""}.` : isStopped ? " Nothing became due." : ""}`, back], isStopped ? "busy" : "good");
   return !isStopped;
 }
 export function clockButtons() {
   // A narrow screen shows the other buttons on request.
   $("clock-more").addEventListener("click", () => $("clock-more").setAttribute("aria-expanded", String($("clock-more").getAttribute("aria-expanded") !== "true")));
   for (const button of document.querySelectorAll("[data-by]")) button.addEventListener("click", () => move({action: "advance", by: button.dataset.by}));
-  $("advance").addEventListener("submit", (event) => { event.preventDefault(); move({action: "advance", by: $("by").value}); });
+  $("advance").addEventListener("submit", (event) => { event.preventDefault(); const {validity: {valid}, value: by} = $("by"); $("by-error").textContent = valid ? "" : "Type a duration, such as 90m, 1d 2h or 30s."; if (valid) move({action: "advance", by}); });
+  for (const event of ["input", "focusout"]) $("advance").addEventListener(event, () => { $("by-error").textContent = ""; });
   $("next").addEventListener("click", () => move(nextOf(clock) === clock.next_due ? {action: "advance_to_next"} : {action: "move_to", to: clock.next_expiry}));
   $("stop-move").addEventListener("click", () => attempt(() => ask("POST", "/clock", {action: "stop"})));
   $("freeze").addEventListener("click", () => move({action: clock.mode === "frozen" ? "resume" : "freeze"}));

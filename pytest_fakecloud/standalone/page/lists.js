@@ -66,7 +66,8 @@ export class ListPage {
     if (route.raw[3] !== this.id) { this.opens = !this.steps; this.steps = false; }
     this.id = route.raw[3];
     this.values = route.query;
-    if (document.activeElement !== this.search) this.search.value = route.query.search ?? "";
+    // What is being typed is not in the address yet.
+    if (this.changes?.search === undefined) this.search.value = route.query.search ?? "";
     for (const {name, options, input} of this.fields) {
       if (options) {
         const known = await options(this.fake);
@@ -112,7 +113,8 @@ export class ListPage {
     this.side.hidden = true;
     this.node.classList.remove("chosen");
     this.drawn.item = "";
-    this.place(false);
+    // A form that is gone is no longer an edit in progress.
+    this.side.replaceChildren(); this.place(false);
     if (isInside) (this.rowLink(this.shown) ?? this.search).focus({preventScroll: true});
   }
   itemValues() { return Object.fromEntries((this.spec.itemFilters ?? []).map((name) => [name, this.values[name]])); }
@@ -136,8 +138,8 @@ export class ListPage {
   }
 
   rows(page) {
-    // Beside the details there is room for the columns by which one selects.
-    const {spec} = this, kept = spec.kept ?? spec.columns.slice(0, 3), aside = (at) => spec.columns[at] === kept.at(-1) ? "end" : kept.includes(spec.columns[at]) ? "" : "aside";
+    // Beside the details there is room for the columns by which one selects, of which the content tells most rows apart.
+    const {spec} = this, kept = spec.columns.filter((name, at) => (spec.kept ?? spec.columns.slice(0, 3)).includes(name) || spec.fields?.[at] === "preview"), aside = (at) => spec.columns[at] === kept.at(-1) ? "end" : kept.includes(spec.columns[at]) ? "" : "aside";
     return el("div", {class: "wide-table"}, el("table", {class: "rows"}, el("thead", {}, el("tr", {}, spec.bulk ? el("td", {class: "check"}) : null, spec.columns.map((name, at) => this.headElement(name, spec.fields?.[at], aside(at))))),
       el("tbody", {}, page.items.map((one) => {
         const id = this.idOf(one), [first, ...rest] = spec.row(one, this);
@@ -181,7 +183,7 @@ export class ListPage {
       this.drawList(this.page);
     }}), `all ${here.length}`), this.chosen.size ? this.spec.bulk.map(({text, work, note, undone}) =>
       act(`${text} ${this.chosen.size}${note ? "…" : ""}`, `${text} ${count(this.chosen.size, this.spec.noun)}`, async () => { const items = page.items.filter((one) => this.chosen.has(this.spec.key(one))); await this.inParts(text, work, items, undone); this.chosen.clear(); }, {question: note && `${text} ${count(this.chosen.size, this.spec.noun)}? ${note}`}))
-      : this.values.search || this.values[this.spec.facet] || page.matching < page.total || page.next || page.previous ? this.spec.bulk.filter(({among}) => !among || (this.values[this.spec.facet] || among) === among && page.facets[among]).map((one) => this.bulkOfFound(one, page)) : null);
+      : this.values.search || this.values[this.spec.facet] || page.matching < page.total ? this.spec.bulk.filter(({among}) => !among || (this.values[this.spec.facet] || among) === among && page.facets[among]).map((one) => this.bulkOfFound(one, page)) : null);
   }
   async all() {
     const items = [];
@@ -234,7 +236,7 @@ export class ListPage {
     if (["ArrowDown", "Enter"].includes(key) && target === this.search) { event.preventDefault(); this.body.querySelector("tbody a[data-key]")?.focus(); return; }
     const form = key === "Escape" && !document.querySelector("dialog[open]") && this.node.contains(target) && target.closest("form.act")?.parentNode;
     if (form) { event.preventDefault(); const cancel = form.querySelector(".cancel"); if (cancel) cancel.click(); else { form.open = false; form.firstChild.focus(); } return; }
-    if (key === "Escape" && this.id !== undefined && !isTyping() && !document.querySelector("dialog[open]")) { go(this.address()); return; }
+    if (key === "Escape" && this.id !== undefined && !isTyping() && !document.querySelector("dialog[open]")) { go(this.address(), {replace: true}); return; }
     const by = {j: 1, k: -1, ...this.body.contains(target) ? {ArrowDown: 1, ArrowUp: -1} : {}}[key];
     if (!by || event.ctrlKey || event.metaKey || event.altKey || isTyping() || document.querySelector("dialog[open]")) return;
     const links = [...this.body.querySelectorAll("tbody a[data-key]")], at = links.indexOf(this.body.querySelector("tr:focus-within a[data-key]") ?? this.body.querySelector("tr.chosen a[data-key]"));

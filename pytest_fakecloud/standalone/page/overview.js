@@ -38,7 +38,7 @@ export class OverviewPage {
     }), tools(copyButton(() => FORMATS[".env"](this.env), "Copy the .env of your application", "Copy the .env of your application"), el("a", {href: "#/connect"}, "Connect in your language")));
   }
   last(rows) {
-    return el("section", {"aria-label": "What happened last"}, el("h2", {}, el("a", {href: "#/activity"}, "What happened last")), rows.length ? table("last rows", ["time", "call", "answer"], rows, (row) => [when(isoOfRow(row)), el("a", {href: link(["activity", row.number])}, short(shortened(row.text.what), 90)), el("span", {class: hasFailed(row) ? "bad" : "ok"}, short(shortened(row.text.answer), 40))])
+    return el("section", {"aria-label": "What happened last"}, el("h2", {}, el("a", {href: "#/activity"}, "What happened last")), rows.length ? table("last rows", ["time", "call", "answer"], rows, (row) => [when(isoOfRow(row)), el("a", {href: link(["activity", row.number])}, short(shortened(row.text.what), 90)), el("span", {class: !hasFailed(row) ? "ok" : isExpected(row) ? "soft" : "bad"}, short(shortened(row.text.answer), 40))])
       : el("p", {class: "soft"}, "No requests yet. Each request to a fake appears here with the data before and after it."));
   }
   due({now, due: all, count: many}) {
@@ -49,8 +49,8 @@ export class OverviewPage {
   }
   failed(rows, violations, fakes) {
     const letters = fakes.filter((fake) => fake.dead_letters), real = rows.filter((row) => !isExpected(row)), ignored = rows.length - real.length;
-    return el("section", {class: "across", "aria-label": "What failed"}, el("h2", {}, el("a", {href: "#/violations"}, "What failed")), tools(violations ? el("a", {href: "#/violations"}, count(violations, "strict-mode violation")) : null, journal.older ? loading() : null,
+    return el("section", {class: "across", "aria-label": "What failed"}, el("h2", {}, el("a", {href: "#/problems"}, "What failed")), tools(violations ? el("a", {href: "#/problems"}, count(violations, "strict-mode violation")) : null, journal.older ? loading() : null,
       letters.map((fake) => el("a", {href: link(["fake", fake.name, "dead-letters"])}, `${count(fake.dead_letters, "dead letter")} of ${fake.name}`))),
-      real.length ? errorsElement(real, FEW, "#/violations") : violations || letters.length || journal.older ? null : el("p", {class: "soft"}, "Nothing failed. Try what your application does if something does: add a fault to a fake."), ignored ? el("p", {}, el("a", {href: link(["activity"], {status: "expected"})}, `${count(ignored, "error")} that clients expect`)) : null);
+      real.length ? errorsElement(real, FEW, "#/problems") : violations || letters.length || journal.older ? null : el("p", {class: "soft"}, "Nothing failed. Try what your application does if something does: add a fault to a fake."), ignored ? el("p", {}, el("a", {href: link(["activity"], {status: "expected"})}, `${count(ignored, "error")} that clients expect`)) : null);
   }
 }

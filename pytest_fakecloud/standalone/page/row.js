@@ -2,7 +2,7 @@
 
 import {KINDS, attempt, code, copy, copyButton, el, link, short, tools} from "./dom.js";
 import {list} from "./api.js";
-import {hasFailed} from "./elements.js";
+import {fold, hasFailed} from "./elements.js";
 import {adviceOf} from "./errors.js";
 import {changesElement, isOfConsole} from "./history.js";
 import {entries} from "./journal.js";
@@ -21,7 +21,7 @@ function retryElement(fake, {subjects = []}) {
   if (id) list(fake, "dead-letters", {search: id}).then(({items: [letter]}) => { if (letter) place.replaceChildren(" Retry it from its ", el("a", {href: link(["fake", fake.name, "dead-letters", letter.id])}, "dead letter"), "."); }, () => {});
   return place;
 }
-const MOST_LINKS = 8;
+const MOST_LINKS = 8, FEW_LINKS = 3;
 function openLinks({number, kind: what, status, subjects = [], data}) {
   // What a call names does not explain its failure if the call was rejected for its token.
   if (what === "call" && status === 401) return null;
@@ -32,7 +32,7 @@ function openLinks({number, kind: what, status, subjects = [], data}) {
   const toRow = (text, row) => el("a", {class: "button", href: link(["activity", row])}, `${text} #${row}`);
   if (data?.again_of) links.push(toRow("Sent again: the original is", data.again_of));
   links.push(...entries.list.filter((row) => row.data?.again_of === number).map((row) => toRow("Sent again as", row.number)), ...what === "event" && data?.row ? [toRow("Open", data.row)] : []);
-  return links.length ? el("div", {class: "tools"}, links) : null;
+  return links.length ? el("div", {class: "tools"}, links.slice(0, FEW_LINKS), links.length > FEW_LINKS ? fold(`${links.length - FEW_LINKS} more`, tools(links.slice(FEW_LINKS))) : null) : null;
 }
 // Tests that make the call again, or the delivery, from the data that was there before it.
 function testCopies(row, fakes) {

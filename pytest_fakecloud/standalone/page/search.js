@@ -1,6 +1,6 @@
 // One search over the data of all fakes and over the recorded calls.
 
-import {el, empty, go, link, number, own, pageHead, redraw, short, soft} from "./dom.js";
+import {el, empty, go, link, number, own, pageHead, redraw, short, soft, withoutSchemes} from "./dom.js";
 import {ask, list} from "./api.js";
 import {entries, journal} from "./journal.js";
 import {hasFailed} from "./elements.js";
@@ -17,8 +17,8 @@ async function hitsIn(fake, name, search) {
   return Promise.all(parts.map(async (part) => ({fake, name, part, page: await list(fake, name, {search, limit: RANKED, ...part})})));
 }
 function hitElement({fake, name, part}, one, search) {
-  const id = one.key && name === "keys" ? {raw: one.id} : name === "flow-control" ? one.key : one.id ?? one.name, about = [one.method, one.url ?? one.destination, one.preview ?? one.value ?? one.metadata, one.data, one.now, one.found].filter(Boolean).join(" ");
-  return resultElement(link(["fake", fake.name, name, id], part), one.key && name !== "records" ? one.key : one.name ?? one.id, about, search);
+  const id = one.key && name === "keys" ? {raw: one.id} : name === "flow-control" ? one.key : one.id ?? one.name, about = [one.preview ?? one.value ?? one.metadata, one.data, one.now, one.found], to = one.url ?? one.destination, named = String(one.key && name !== "records" ? one.key : one.name ?? one.id);
+  return resultElement(link(["fake", fake.name, name, id], part), named, about, search, "", [one.method, to && withoutSchemes(to), named].filter(Boolean).join(" "));
 }
 // How many words of a search a result shows only as a part of another word, such as "ada" in "metadata" or in a hexadecimal id.
 const literally = (word) => word.replace(/[^\p{L}\d_]/gu, (sign) => `\\u{${sign.codePointAt().toString(16)}}`);
@@ -26,8 +26,10 @@ function partial(result, search) {
   const text = [...result.children].map((part) => part.textContent).join(" ");
   return search.split(/\s+/).filter((word) => !new RegExp(`(?<![\\p{L}\\d])${literally(word)}(?![\\p{L}\\d])`, "iu").test(text)).length;
 }
-const callElement = (row, search) => resultElement(link(["activity", row.number], {search}), row.text.what, [row.text.answer, ...row.text.lines, row.text.note, row.request?.line, row.request?.body, row.response?.body].filter(Boolean).join(" "), search, hasFailed(row) && "bad");
-const resultElement = (href, name, about, search, kind = "") => el("li", {}, el("a", {class: `mono ${kind}`, href, title: name}, marked(short(name, 80), search)), el("span", {class: "soft mono"}, marked(about, search)));
+const callElement = (row, search) => resultElement(link(["activity", row.number], {search}), row.text.what, [row.text.answer, ...row.text.lines, row.text.note, row.request?.line, row.request?.body, row.response?.body], search, hasFailed(row) && "bad");
+// JSON as its names and values: what quotes and escapes them is not what was searched for.
+const valuesOf = (text) => /^\s*[[{"]/.test(text) ? text.replace(/\\*"/g, "") : text;
+const resultElement = (href, name, about, search, kind = "", text = name) => el("li", {}, el("a", {class: `mono ${kind}`, href, title: name}, marked(short(text, 120), search)), el("span", {class: "soft mono"}, marked([about].flat().filter(Boolean).map((part) => valuesOf(typeof part === "string" ? part : JSON.stringify(part))).join(" "), search)));
 // A group of results, those with whole words of the search first, and how many words its best one does not have.
 function groupElement(title, href, many, results, search) {
   const ranked = results.map((result) => ({result, rank: partial(result, search)})).sort((one, other) => one.rank - other.rank);
@@ -57,7 +59,7 @@ export class SearchPage {
     journal.listeners.add(this.update = () => { if (this.partial && !journal.older) this.go(this.route); });
   }
   leave() { clearTimeout(this.timer); journal.listeners.delete(this.update); }
-  ask() { clearTimeout(this.timer); go(link(["find"], {search: this.input.value}), {replace: true}); }
+  ask() { clearTimeout(this.timer); this.timer = null; go(link(["find"], {search: this.input.value}), {replace: true}); }
   // After Enter, opens the result that is named as what was typed, or moves the focus into the results.
   open() {
     if (!this.opens || this.drawn !== this.input.value.trim()) return;
@@ -68,7 +70,7 @@ export class SearchPage {
   async go(route) {
     const turn = ++this.turn, {search = ""} = route.query, words = search.trim(), each = words.toLowerCase().split(/\s+/);
     Object.assign(this, {route, partial: !journal.loaded || journal.older});
-    if (document.activeElement !== this.input) { this.input.value = search; this.input.focus(); }
+    if (!this.timer) this.input.value = search; if (document.activeElement !== this.input) this.input.focus();
     if (!words) { redraw(this.found, empty("Search all fakes at once.", "The search looks at names, values, addresses, labels, bodies, errors and recorded calls.")); return; }
     const jobs = this.state().fakes.flatMap((fake) => (own(LISTS, fake.fixture) ?? []).map((name) => hitsIn(fake, name, words)));
     const contains = (text) => each.every((word) => text.toLowerCase().includes(word)), violations = (await ask("GET", "/violations")).filter(({kind, text}) => contains(`${kind} ${text}`));
@@ -77,7 +79,7 @@ export class SearchPage {
     this.drawn = words;
     const callGroup = (title, values, rows) => groupElement(title, link(["activity"], {search: words, ...values}), rows.length, rows.slice(0, RANKED).map((row) => callElement(row, words)), words);
     const groups = [...found.map((hit) => groupElement([hit.fake.name, hit.name.replaceAll("-", " "), ...Object.values(hit.part)].filter(Boolean).join(" · "), link(["fake", hit.fake.name, hit.name], {search: words, ...hit.part}), hit.page.matching, hit.page.items.map((one) => hitElement(hit, one, words)), words)),
-      groupElement("Violations", "#/violations", violations.length, violations.map(({kind, text}) => resultElement("#/violations", kind, text, words, "bad")), words),
+      groupElement("Violations", "#/problems", violations.length, violations.map(({kind, text}) => resultElement("#/problems", kind, text, words, "bad")), words),
       callGroup("Failed calls", {status: "failed"}, failed), callGroup(failed.length ? "Other calls" : "Recorded calls", {}, others)].filter(({rank}) => rank !== undefined).sort((one, other) => one.rank - other.rank);
     redraw(this.found, groups.map(({parts}) => parts),
     this.partial ? soft("Older calls are still being loaded…") : found.length || violations.length || calls.length ? null : soft("Nothing was found."));

@@ -3,7 +3,7 @@
 import {LivePage, about, act, attempt, both, choice, confirmed, copies, count, day, done, el, empty, form, go, json, isoOf, link, micros, move, moved, moves, number, own, pageHead, redraw, room, saveButton, short, soft, table, time, tools, unbroken, withoutSchemes, words} from "./dom.js";
 import {ask, askText, query} from "./api.js";
 import {destinationForms} from "./destinations.js";
-import {errorsElement} from "./errors.js";
+import {errorsElement, isExpected} from "./errors.js";
 import {changesSection, recorded, restoreButton, undoable} from "./history.js";
 import {hasFailed, lasted} from "./elements.js";
 import {columnsElement} from "./columns.js";
@@ -24,8 +24,8 @@ export function timePage() {
     planned.textContent = !many ? "Nothing is planned" : `${count(many, "event")} planned${due.length < matching ? `, the ${page.chosen || page.kind ? "first" : "next"} ${due.length} of ${number(matching)} below` : ""}`;
     redraw(moment, copies({method: "POST", path: "/clock", body: {action: "move_to", to: now}}, "this moment"));
     redraw(chosen, page.chosen && el("button", {type: "button", class: "trace-chip", "aria-label": "Show the next events again", onclick: () => select(null)}, `due in ${lasted(Math.max(0, from - micros(now)))}${to > from ? ` to ${lasted(to - micros(now))}` : ""} ✕`));
-    return [many ? el("div", {class: "due"}, el("details", {class: "over-time", open: isWide}, el("summary", {}, "Events over time"), kinds.length > 1 || page.kind ? choice("kind of event", [...new Set(["", ...kinds, page.kind ?? ""])], page.kind ?? "", (kind) => select(page.chosen, kind), (name) => own(DUE_KINDS, name) ?? "all") : null, columnsElement("events by due time", [{at: micros(now), kind: "other", value: 0}, ...moments.map(({at_us: at, kind, count: value}) => ({at, kind, value}))], {kinds: DUE_KINDS, chosen: page.chosen, start: micros(now), pixels: isWide ? BESIDE : room(), onselect: (...span) => select(span)})),
-      table("due events", ["in", "at", "event", ""], due, (one) => { const what = unbroken(short(withoutSchemes(one.what), 120)); return [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), el("span", {class: "nowrap"}, day(one.at) === day(now) ? "" : `${day(one.at)} `, time(one.at)), [el("i", {class: `dot kind-${one.kind}`, title: own(DUE_KINDS, one.kind)}), one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, what) : what], tools(goThere(one), goBefore(one, now))]; }), due.length ? null : soft("No event of this kind is planned."))
+    return [many ? el("div", {class: "due"}, el("details", {class: "over-time", open: isWide}, el("summary", {}, "Events over time"), kinds.length > 1 || page.kind ? choice("kind of event", [...new Set(["", ...kinds, page.kind ?? ""])], page.kind ?? "", (kind) => select(page.chosen, kind), (name) => own(DUE_KINDS, name) ?? "all") : null, columnsElement("events by due time", [{at: micros(now), kind: "other", value: 0}, ...moments.filter(({kind}) => !page.kind || kind === page.kind).map(({at_us: at, kind, count: value}) => ({at, kind, value}))], {kinds: DUE_KINDS, chosen: page.chosen, start: micros(now), pixels: isWide ? BESIDE : room(), onselect: (...span) => select(span)})),
+      el("div", {}, !due.length ? soft("No event of this kind is planned.") : table("due events", ["in", "at", "event", ""], due, (one) => { const what = unbroken(short(withoutSchemes(one.what), 120)); return [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), el("span", {class: "nowrap"}, day(one.at) === day(now) ? "" : `${day(one.at)} `, time(one.at)), [el("i", {class: `dot kind-${one.kind}`, title: own(DUE_KINDS, one.kind)}), one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, what) : what], tools(goThere(one), goBefore(one, now))]; })))
       : empty("No timers.", "Delayed messages, retries, schedules, TTLs of keys and consumer sessions appear here with their due times.", "They use the clock above, not the wall clock."),
       moves.length ? [el("h2", {}, "Became due"), el("ul", {}, moves.map(({now: to, linked}) => el("li", {}, linked(), ` by the move to ${both(to)}`)))] : null];
   }, pageHead("Time", planned, chosen, form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { return await moved({action: "move_to", to: /^[-\d]+[ T][\d:.]+$/.test(to.trim()) ? `${to.trim().replace(" ", "T")}Z` : to}) ? done("Moved.") : null; }, {open: false, copied: false}), moment));
@@ -79,7 +79,7 @@ export const cloudsPage = () => new LivePage("/clouds", (found) => !found.length
   : table("isolated clouds", ["cloud", "", "fakes", "", ""], found, (one) => [one.id, one.test ? el("span", {class: "bad"}, one.test) : "running", one.fakes.join(", "), act("Open", `Open ${one.id}`, () => openConsole(one.id)), act("Close", `Close ${one.id}`, () => ask("DELETE", `/clouds/${one.id}`))]),
 pageHead("Isolated clouds", soft("Those of failed tests are kept.")));
 
-// -- violations --
+// -- problems: violations, failed calls and dead letters --
 const ADVICE = {
   unstubbed: ({url}) => ["The queue delivers to loopback addresses only. Forward the address or answer it below, or do so at each start of the server:", ["Forward it: ", el("code", {}, `pytest-fakecloud serve --forward ${origin(url)}=http://127.0.0.1:3000`)],
     ["Answer it from a state file, under \"destinations\": ", el("code", {}, "pytest-fakecloud serve --load state.json")]],
@@ -95,11 +95,12 @@ const causeOf = ({kind, text, facts: {fake, url, message_id: id, run_id: run}}) 
 const isAbout = (row, {url, path, message_id: id, run_id: run}) => row.subjects.some(({name}) => name === id || name === run) || [url, path].some((one) => one && `${row.request?.line} ${row.request?.body}`.includes(one));
 // A fault that has not fired yet may still fire, and an answer may still be given; tabs of the fake show them.
 const isYetToCome = ({kind}) => kind === "unused_fault" || kind === "unmet";
+const APPEAR = "Strict-mode violations appear here, such as a delivery to an address that nothing answers.";
 export const violationsPage = (state) => Object.assign(new LivePage("/violations", (found) => {
-  const causes = Map.groupBy(found.filter((one) => !isYetToCome(one)), causeOf), failures = entries.list.filter((row) => row.done && hasFailed(row)), failed = failures.length;
-  return [causes.size ? [...causes.values()].map(violation) : failed ? soft("No violations. Strict-mode violations appear here, such as a delivery to an address that nothing answers.") : empty("No violations.", "Strict-mode violations appear here, such as a delivery to an address that nothing answers."), failed ? el("p", {}, el("a", {href: link(["activity"], {status: "failed"})}, count(failed, "failed call")), journal.older ? " so far: older ones are being loaded" : "") : null, failed ? errorsElement(failures) : null,
+  const causes = Map.groupBy(found.filter((one) => !isYetToCome(one)), causeOf), failures = entries.list.filter((row) => row.done && hasFailed(row)), expected = failures.filter(isExpected).length, failed = failures.length - expected;
+  return [causes.size ? [...causes.values()].map(violation) : failures.length ? soft(`No violations. ${APPEAR}`) : empty("No violations.", APPEAR), failures.length ? el("p", {}, el("a", {href: link(["activity"], {status: "failed"})}, count(failed, "failed call")), expected ? [" · ", el("a", {href: link(["activity"], {status: "expected"})}, `${count(expected, "error")} that clients expect`)] : null, journal.older ? " so far: older ones are being loaded" : "") : null, failures.length ? errorsElement(failures) : null,
     state().fakes.filter((one) => one.dead_letters).map((one) => el("p", {}, el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)))];
-}, pageHead("Violations")), {version: () => [entries.list.length, journal.older, state().fakes.map((one) => one.dead_letters), [...solved]]});
+}, pageHead("Problems")), {version: () => [entries.list.length, journal.older, state().fakes.map((one) => one.dead_letters), [...solved]]});
 // What was done about a cause, until the page is loaded again.
 const solved = new Map();
 
