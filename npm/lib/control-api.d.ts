@@ -55,7 +55,7 @@ export interface Change {
  * The number of items that differ, and 500 of them, removed ones last; an absent item is null.
  *
  * `sums` has how many of each fake were added, changed and removed. `not_compared` are fakes that
- * are not in both, or that have more than 20,000 items.
+ * are not in both, that have more than 20,000 items, or whose earlier data is not known.
  */
 export interface Changes {
   count: number
@@ -407,6 +407,7 @@ export interface RestoreOptions {
   fake?: string
   section?: string
   items?: string[]
+  skip_unknown?: boolean
 }
 
 /** The names of the fakes whose data was restored, and the first row that records it. */

@@ -334,7 +334,7 @@ class Changes(TypedDict):
     """The number of items that differ, and 500 of them, removed ones last; an absent item is null.
 
     ``sums`` has how many of each fake were added, changed and removed. ``not_compared`` are fakes that
-    are not in both, or that have more than 20,000 items.
+    are not in both, that have more than 20,000 items, or whose earlier data is not known.
     """
 
     count: int
@@ -526,6 +526,7 @@ class RestoreOptions(TypedDict, total=False):
     fake: str
     section: str
     items: list[str]
+    skip_unknown: bool
 
 
 class RerunOptions(TypedDict):

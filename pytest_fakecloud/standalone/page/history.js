@@ -23,7 +23,7 @@ export function changesSection({count: many, sums, changes, not_compared: missin
   const counts = Object.entries(sums).map(([fake, kinds]) => [fake, Object.entries(kinds).filter(([, some]) => some).map(([kind, some]) => `${number(some)} ${kind}`).join(", ")]).filter(([, text]) => text).map((pair) => pair.join(": "));
   const gone = changes.filter(({after}) => after === null), kept = changes.filter(({after}) => after !== null);
   return [el("p", {role: "status"}, many ? `${counts.join(" · ")}.` : missing.length ? "Nothing differs in the data that was compared." : "No data differs."), changes.length < many ? soft(`The first ${changes.length} of ${count(many, "change")}:`) : null,
-    missing.length ? soft(`Not compared, because they are not in both or have too many items: ${missing.join(", ")}.`) : null, kept.length ? changesTable(kept, addressOf, names) : null, gone.length ? fold(count(gone.length, "removed item"), changesTable(gone, undefined, names), !kept.length || gone.length <= 20) : null];
+    missing.length ? soft(`Not compared, because they are not in both, have too many items, or their earlier data is not known: ${missing.join(", ")}.`) : null, kept.length ? changesTable(kept, addressOf, names) : null, gone.length ? fold(count(gone.length, "removed item"), changesTable(gone, undefined, names), !kept.length || gone.length <= 20) : null];
 }
 // What a restore does, which undoes the changes since then.
 const undone = ({sums, changes, ...rest}) => ({...rest, sums: Object.fromEntries(Object.entries(sums).map(([fake, {added, changed, removed}]) => [fake, {added: removed, changed, removed: added}])), changes: changes.map((change) => ({...change, before: change.after, after: change.before}))});
@@ -70,7 +70,7 @@ export function restoreButton(text, label, changes, restore, what, part = {}) {
   }});
 }
 // A button that restores to just before a row: all fakes, or what `part` names.
-const restoreBefore = (row, text, what, {items, ...part}) => restoreButton(text, `${text.replace("…", "")} to just before #${row}`, sinceOf(row, {items, ...part}), () => ask("POST", `/journal/${row}/restore`, {...part, ...items && {items}}), what, {...part, ...items && {items}});
+const restoreBefore = (row, text, what, {items, ...part}) => restoreButton(text, `${text.replace("…", "")} to just before #${row}`, sinceOf(row, {items, ...part}), () => ask("POST", `/journal/${row}/restore`, {...part, ...items ? {items} : part.fake ? {} : {skip_unknown: true}}), what, {...part, ...items && {items}});
 
 // The sections whose items can be put back alone.
 const isPutBack = (section) => section === "keys" || section === "default namespace" || section.startsWith("namespace ");
@@ -81,10 +81,10 @@ export function changesElement(row) {
   const isRestore = isOfConsole(row);
   (isRestore ? Promise.resolve({changes: [], note: ""}) : ask("GET", `/journal/${row.number}/changes`)).then(({changes, note}) => {
     const [first] = changes ?? [], alone = first && isPutBack(first.section) && changes.every(({section}) => section === first.section) && changes.length <= 100;
-    place.replaceChildren(...[...isRestore ? [] : [el("h4", {}, "Data before and after"), changes === null ? soft(note) : changes.length ? changesTable(changes, addressOf) : soft("This row changed no data.")],
-      changes === null ? null : el("div", {class: "tools"}, el("span", {class: "soft"}, "Back to just before this:"),
+    place.replaceChildren(...[...isRestore ? [] : [el("h4", {}, "Data before and after"), changes === null ? soft(note, " After the next call, the data is known again.") : changes.length ? changesTable(changes, addressOf) : soft("This row changed no data.")],
+      el("div", {class: "tools"}, el("span", {class: "soft"}, "Back to just before this:"),
         alone ? restoreBefore(row.number, `Restore ${changes.length === 1 ? short(first.item, 24) : count(changes.length, "item")}…`, changes.length === 1 ? short(first.item, 60) : `All ${changes.length} items`, {fake: row.fake, section: first.section, items: changes.map(({item}) => item)}) : null,
-        restoreBefore(row.number, `Restore ${row.fake}…`, row.fake, {fake: row.fake}), restoreBefore(row.number, "Restore all fakes…", "All fakes", {}))].filter(Boolean));
+        changes === null ? null : restoreBefore(row.number, `Restore ${row.fake}…`, row.fake, {fake: row.fake}), restoreBefore(row.number, changes === null ? "Restore the other fakes…" : "Restore all fakes…", "All fakes", {}))].filter(Boolean));
   }, (error) => place.replaceChildren(soft(error.message)));
   return place;
 }
