@@ -91,6 +91,23 @@ def test_a_message_and_the_retry_of_its_dead_letter_link_to_each_other(
     page.locator(".facts div:has(dt:text-is('retried as')) a").wait_for()
 
 
+def test_a_dead_letter_that_is_edited_and_sent_again_is_replaced_by_its_message(
+    page: Any, server: Server
+) -> None:
+    url = "/v2/publish/http://127.0.0.1:9/hook"
+    failed = sent(server, "queue", url, "in", Upstash_Retries="0")["messageId"]
+    wait_until(lambda: listed(server, "queue/lists/dead-letters"))
+    at(page, "fake/queue/dead-letters", "table.rows tbody tr")
+    page.click("table.rows tbody tr")
+    page.click(".detail summary:text-is('Edit and send again')")
+    typed(page, "Edit and send again", delay="10m")
+    page.locator("#notice a[href*='/messages/']").wait_for()
+    page.click(".facts div:has(dt:text-is('sent again from')) a")
+    page.wait_for_url(f"**/messages/{failed}")
+    page.locator(".facts div:has(dt:text-is('sent again as')) a").wait_for()
+    assert listed(server, "queue/lists/dead-letters") == []
+
+
 def test_a_call_that_a_text_names_is_a_link(page: Any, server: Server) -> None:
     kv(server, "SET", "a", "1")
     at(page, "activity", ".trace-row")

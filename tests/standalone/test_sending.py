@@ -143,3 +143,11 @@ def test_a_run_goes_on_from_a_step_with_another_result_or_input(
     assert "no result of the message 'msg_none'" in message(unknown)
     both = server.ask("POST", path, {"message": first, "again": True, "result": "x"})
     assert "needs no result" in message(both)
+
+
+def test_a_request_names_the_row_that_it_sends_again(server: Server) -> None:
+    first = send(server, "kv_server", "/", ["SET", "a", "1"])["row"]
+    body = {"body": ["SET", "a", "2"], "again_of": first}
+    row = server.ask("POST", "/fakes/kv_server/requests", body)[1]["row"]
+    [found] = server.ask("GET", f"/journal?after={row - 1}&limit=1")[1]
+    assert found["data"]["again_of"] == first

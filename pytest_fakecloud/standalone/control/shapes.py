@@ -514,6 +514,12 @@ class ToSend(TypedDict, total=False):
     body: Any
 
 
+class ToSendNew(ToSend, total=False):
+    """A request to a fake, with the number of the row that it sends again."""
+
+    again_of: int
+
+
 class ToSendAgain(ToSend, total=False):
     """What to change in a recorded call."""
 
@@ -622,7 +628,7 @@ BODIES: Mapping[str, Any] = {
     "begin": Begin,
     "set_seed": Seed,
     "start_fake": NewFake,
-    "send": ToSend,
+    "send": ToSendNew,
     "send_again": ToSendAgain,
     "rerun": RerunOptions,
     "restore_before": RestoreOptions,

@@ -63,7 +63,7 @@ export function sendAgain(row, fakes) {
     {name: "headers", label: "headers, as JSON; the credentials are added", value: headers, wide: true}, {name: "body", label: sent.cut ? "body, of which only the beginning was recorded" : "body", kind: "area", value: body, wide: true}],
   async (typed) => {
     const all = {method: typed.method, target: typed.target, headers: json(typed.headers || "{}", "The headers"), body: typed.body};
-    if (isDelivery) return answerElements(fake, await ask("POST", path(fake, "/requests"), all));
+    if (isDelivery) return answerElements(fake, await ask("POST", path(fake, "/requests"), {...all, again_of: row.number}));
     const changed = Object.fromEntries(Object.entries({method: typed.method !== sent.method, target: typed.target !== sent.target, headers: typed.headers !== headers, body: typed.body !== body || sent.cut}).filter(([, differs]) => differs).map(([name]) => [name, all[name]]));
     return answerElements(fake, await ask("POST", again, changed));
   }, options);
