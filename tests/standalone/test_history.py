@@ -501,3 +501,18 @@ def test_all_fakes_but_those_whose_data_is_unknown_are_restored() -> None:
             ask(app, "POST", f"/journal/{row}/restore", {"fake": "kv_server", **skipping})
         )
         app.history.end()
+
+
+def test_keys_that_a_restore_would_let_expire_are_not_promised(server: Server) -> None:
+    kv(server, "SET", "short", "1", "EX", "60")
+    kv(server, "SET", "long", "1", "EX", "7200")
+    server.ask("POST", "/snapshots", {"id": "before"})
+    row = kv(server, "DEL", "long")
+    server.ask("POST", "/clock", {"action": "advance", "by": "1h"})
+    for path in (f"/journal/{row}/since", "/snapshots/before/changes"):
+        for query, wanted in (("", ["long", "short"]), ("?as_restored=yes", ["long"])):
+            found = server.ask("GET", path + query)[1]["changes"]
+            keys = [change["item"] for change in found if change["section"] == "keys"]
+            assert sorted(keys) == wanted
+    put_back = f'/journal/{row}/since?as_restored=yes&fake=kv_server&section=keys&items=["short"]'
+    assert len(server.ask("GET", put_back)[1]["changes"]) == 1

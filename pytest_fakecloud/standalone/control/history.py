@@ -15,7 +15,14 @@ from ...http.routing import Route
 from ...inspect.data import parts_of_value, short_item, whole_number
 from ...reporting import replayed
 from . import shapes
-from .clouds import changed_by_restore, described_changes, record_restore, shown_change, states_of
+from .clouds import (
+    as_restored,
+    changed_by_restore,
+    described_changes,
+    record_restore,
+    shown_change,
+    states_of,
+)
 from .endpoints import PREFIX, Part, Refused, contract, fake_named, fields, named
 
 
@@ -87,14 +94,17 @@ class HistoryRoutes(Part):
 
         A restore undoes exactly these changes. Without ``?fake=``, fakes whose earlier data is not
         known are in ``not_compared``. ``?section=keys&items=["a","b"]`` limits them to the
-        items that a restore of these puts back.
+        items that a restore of these puts back. ``?as_restored=yes`` leaves out keys that expire at
+        once when all data of a fake is restored; keys that are put back alone lose a TTL that has ended.
         """
         number = self._number(request)
         with self._known() as rewinder:
             name = request.query("fake")
             data_before, unknown = self._before(rewinder, number, name, skips_unknown=not name)
-            states = {fake.name: data.state for fake, data in data_before}
+            states: dict[str, Any] = {fake.name: data.state for fake, data in data_before}
         items = _items(request) if request.query("items") else None
+        if items is None and request.query("as_restored") == "yes":
+            states = as_restored(self._cloud, states)
         now = states_of(self._cloud)
         return described_changes(
             {**states, **dict.fromkeys(unknown)},
