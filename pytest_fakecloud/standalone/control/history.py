@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -101,7 +101,7 @@ class HistoryRoutes(Part):
         with self._known() as rewinder:
             name = request.query("fake")
             data_before, unknown = self._before(rewinder, number, name, skips_unknown=not name)
-            states: dict[str, Any] = {fake.name: data.state for fake, data in data_before}
+            states: Mapping[str, Any] = {fake.name: data.state for fake, data in data_before}
         items = _items(request) if request.query("items") else None
         if items is None and request.query("as_restored") == "yes":
             states = as_restored(self._cloud, states)
