@@ -44,6 +44,8 @@ def test_every_kind_of_call_is_changed_and_sent_again(page: Any, server: Server)
     opened(page, 'SET "over the port" 1')
     typed(page, AGAIN, commands='SET "over the port" 2\nINCR "over the port"')
     page.locator(".out pre[aria-label=replies]", has_text='"OK"\n3').wait_for()
+    typed(page, AGAIN, commands='LPUSH "over the port" 2')
+    page.locator(".out p.bad", has_text="with an error").wait_for()
     vectors = [{"id": "v1", "vector": [1, 2]}]
     sent(server, "vector_index", "/upsert", vectors)
     opened(page, "upsert")

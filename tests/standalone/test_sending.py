@@ -52,6 +52,9 @@ def test_a_recorded_command_is_sent_again_over_its_protocol(server: Server) -> N
     status, again = server.ask("POST", f"/journal/{first['number']}/again", {})
     assert (status, again["replies"]) == (200, [4])
     assert row(server, again["row"])["response"]["line"] == "reply"
+    rows = server.ask("GET", "/journal")[1]
+    named = [one["number"] for one in rows if one["data"].get("again_of")]
+    assert named == [again["row"]], "not its AUTH"
     commands = [["MULTI"], ["SET", "a", "\udcff"], ["GET", "n"], ["EXEC"], ["NONE"]]
     again = server.ask("POST", f"/journal/{first['number']}/again", {"commands": commands})[1]
     assert again["replies"][:4] == ["OK", "QUEUED", "QUEUED", ["OK", "4"]]

@@ -185,7 +185,8 @@ def _run(fake: Fake, commands: Sequence[Sequence[str]], again_of: int) -> dict[s
     def is_own(call: Call) -> bool:
         return call.client == connection.address
 
-    with _recording(fake, is_own, again_of) as recorded, connection:
+    # The connection logs in first, which sends nothing again.
+    with _recording(fake, is_own), connection, _recording(fake, is_own, again_of) as recorded:
         replies = [connection.run(command) for command in commands]
     return {"replies": replies, "row": recorded[-1].number if recorded else None}
 

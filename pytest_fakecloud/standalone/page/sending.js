@@ -24,7 +24,7 @@ const rowLink = (row) => row ? el("a", {class: "button", href: link(["activity",
 
 export function answerElements(fake, answer) {
   if (answer.broken) return [el("p", {class: "fault"}, `A fault broke the connection: ${answer.broken}. `, rowLink(answer.row))];
-  if (answer.replies) return [el("p", {class: "ok"}, `${count(answer.replies.length, "reply")}. `, rowLink(answer.row)), code(answer.replies.map((reply) => JSON.stringify(reply)).join("\n"), "replies"), effectElement(fake, answer.row)];
+  if (answer.replies) return [el("p", {class: answer.replies.some((reply) => reply?.error) ? "bad" : "ok"}, `${count(answer.replies.length, "reply")}${answer.replies.some((reply) => reply?.error) ? ", with an error" : ""}. `, rowLink(answer.row)), code(answer.replies.map((reply) => JSON.stringify(reply)).join("\n"), "replies"), effectElement(fake, answer.row)];
   const text = laidOut(answer.body);
   return [el("p", {class: answer.status < 400 ? "ok" : "bad"}, `Status ${answer.status} `, rowLink(answer.row), namedIn(fake, answer.body)), code(text.length > 50000 ? text.slice(0, 50000) + "…" : text, "answer"), el("details", {}, el("summary", {}, "Headers"), table("headers of the answer", ["header", "value"], answer.headers, (pair) => pair)), effectElement(fake, answer.row)];
 }
