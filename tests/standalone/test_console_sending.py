@@ -206,7 +206,9 @@ def test_a_step_without_a_result_shows_null(page: Any, server: Server) -> None:
         Upstash_Workflow_CallType="step", Upstash_Workflow_Url=url,
     )  # fmt: skip
     at(page, f"fake/queue/runs/{run_id}", ".span-item")
+    page.locator(".span-item summary:has-text('charge')", has_text="→ null").wait_for()
     page.click(".span-item summary:has-text('charge')")
-    page.locator("pre[aria-label='output of the step']:text-is('null')").wait_for()
+    page.locator("pre[aria-label='result of the step']:text-is('null')").wait_for()
+    page.locator("pre[aria-label='input of the step']:text-is('in')").wait_for()
     page.click("summary:text-is('Rerun from charge')")
     assert page.input_value("form[aria-label='Rerun from charge'] [name=result]") == "null"

@@ -603,7 +603,7 @@ def test_a_workflow_run_shows_steps_inputs_and_outputs_and_is_cancelled(
     ).wait_for(state="attached")
     page.locator(".banner.bad", has_text="body must be a string").wait_for()
     page.click(".span-item summary:has-text('reserve')")
-    page.locator("pre[aria-label='output of the step']", has_text='"done": 1').first.wait_for()
+    page.locator("pre[aria-label='result of the step']", has_text='"done": 1').first.wait_for()
     assert "connection refused" in page.inner_text("pre[aria-label^='error of Try 1']")
     assert '"order": 7' in page.inner_text("pre[aria-label=input]")
     typed(page, "Waits for the event clicked-7", data='{"clicked": true}')

@@ -183,7 +183,7 @@ const runs = {
         copyButton(one.id, "Copy id", "Copy id"), copyButton(JSON.stringify(record, null, 2), "Copy as JSON", "Copy as JSON")),
       el("div", {class: "side-by-side"}, el("div", {}, head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input.")),
         el("div", {}, head(one.state === "failed" ? "Error" : "Result"), record.workflowRunResponse ? code(failure(record.workflowRunResponse), "result") : soft(one.completed ? "The run returned no result." : "The run has not ended."))),
-      one.parent ? inherited(one, recorded, original, fake) : null, head(count(one.steps.length, one.parent ? "further step" : "step")), one.steps.length ? spansElement("steps", one.steps.flatMap((step, at_) => [step.group && step.group !== one.steps[at_ - 1]?.group ? {name: `${number(one.steps.filter(({group}) => group === step.group).length)} in parallel`, spans: []} : [], stepRow(step, {...at_ || one.parent ? null : {callBody: one.input}, ...records.get(step.message)}, original, fake, one)].flat()), {start: micros(one.created)}) : soft("No step has begun yet."),
+      one.parent ? inherited(one, recorded, original, fake) : null, head(count(one.steps.length, one.parent ? "further step" : "step")), one.steps.length ? spansElement("steps", one.steps.flatMap((step, at_) => [step.group && step.group !== one.steps[at_ - 1]?.group ? {name: `${number(one.steps.filter(({group}) => group === step.group).length)} in parallel`, spans: []} : [], stepRow(step, {...at_ || one.parent ? null : {callBody: one.input}, ...records.get(step.message), before: one.steps.slice(0, at_).filter(({group}) => !group || group !== step.group).map(({message}) => textOf(records.get(message) ?? {})).findLast(Boolean)}, original, fake, one)].flat()), {start: micros(one.created)}) : soft("No step has begun yet."),
     ].flat(2);
   },
 };
@@ -209,7 +209,7 @@ async function runWithViolations(fake, id) {
 }
 const fromBase64 = (out) => { try { return new TextDecoder().decode(Uint8Array.from(atob(out), (letter) => letter.charCodeAt(0))); } catch { return String(out ?? ""); } };
 const textOf = ({stepType, out}) => stepType === "Wait" ? fromBase64(out) : out == null ? (out === null && stepType === "Run" ? "null" : "") : typeof out === "string" ? out : JSON.stringify(out);
-// A step of a run: its spans, and below it its errors and its output. The error of the last try is in sight.
+// A step of a run: its spans, and below it its errors, its input and its result. The error of the last try is in sight.
 // With another result or input, or with the step run again; the new run is another one.
 function rerunForm(step, text, fake, run) {
   const start = async (changes) => { const made = await recorded(fake, `rerun ${run.id} from ${step.name}`, () => ask("POST", path(fake, `/runs/${encodeURIComponent(run.id)}/rerun`), {message: step.message, ...changes})); undoOf(fake)(change.row, ["Started ", el("a", {href: at(fake, "runs", made.id)}, made.id), ", which goes on from here."]); };
@@ -217,14 +217,14 @@ function rerunForm(step, text, fake, run) {
     ({how, result, input}, inputs) => start({...how === "again" ? {again: true} : result !== text && {result}, ...input !== undefined && input !== (run.input ?? "") && {input}}).then(() => { inputs.how.closest("details").open = false; }), {open: false, copied: false});
 }
 function stepRow(step, record, original, fake, run) {
-  const {out, callBody: sent, callResponseStatus: answered} = record;
+  const {out, callBody: sent, callResponseStatus: answered, before} = record;
   const spans = step.spans.map(({kind, start, end, failed}) => ({kind, from: micros(start), to: micros(end), failed})), errors = step.errors.map((error) => [`Try ${error.number} at ${fine(error.at)}: ${error.status ?? "no answer"}`, failure(error.reason)]);
   const took = spans.reduce((sum, {from, to}) => sum + to - from, 0), text = textOf({stepType: step.type, out}), beside = changed(original, record, 40);
   return {name: short(step.name, 120), key: `step ${step.message} ${step.name}`, failed: step.state === "failed", spans, depth: step.group ? 1 : 0, error: step.state === "done" ? "" : step.errors.at(-1)?.cause,
-    note: [step.event ? `waits for ${step.event}` : step.calls && step.calls !== step.name ? step.calls : "", took ? span(took) : "", step.tries > 1 ? `${step.tries} tries` : "", beside === text ? "" : beside, step.state === "pending" ? "pending" : ""].filter(Boolean).join(" · "),
+    note: [step.event ? `waits for ${step.event}` : step.calls && step.calls !== step.name ? step.calls : "", took ? span(took) : "", step.tries > 1 ? `${step.tries} tries` : "", [sent && short(sent, 40), beside && step.state === "done" && !/^Sleep/.test(step.type) && `→ ${beside === text ? short(text, 60) : beside}`].filter(Boolean).join(" "), step.state === "pending" ? "pending" : ""].filter(Boolean).join(" · "),
     content: [facts({type: step.type, message: el("a", {href: at(fake, "messages", step.message)}, step.message), tries: `${step.tries} of ${step.retries + 1}`, calls: step.calls, answered, "waits for event": step.event, "wait ends": both(step.wait_ends)}),
-      errors.map(([about_, reason]) => [el("h4", {class: "bad"}, about_), code(reason, `error of ${about_} of ${step.name}`)]), sent ? [el("h4", {}, "Input"), code(laidOut(sent), "input of the step")] : null,
-      beside === text ? null : [el("h4", {}, "Output in the original run"), code(laidOut(original.get(numbered(record))), "output in the original run")], text ? [el("h4", {}, "Output"), code(laidOut(text), "output of the step")] : null, step.state === "done" && !step.group ? rerunForm(step, step.type === "Wait" ? "" : text, fake, run) : null]};
+      errors.map(([about_, reason]) => [el("h4", {class: "bad"}, about_), code(reason, `error of ${about_} of ${step.name}`)]), sent ? [el("h4", {}, "Input"), code(laidOut(sent), "input of the step")] : before ? [el("h4", {}, "Input, which is the result of the step before"), code(laidOut(before), "input of the step")] : null,
+      beside === text ? null : [el("h4", {}, "Result in the original run"), code(laidOut(original.get(numbered(record))), "result in the original run")], text ? [el("h4", {}, "Result"), code(laidOut(text), "result of the step")] : null, step.state === "done" && !step.group ? rerunForm(step, step.type === "Wait" ? "" : text, fake, run) : null]};
 }
 
 // -- queues, URL groups, flow control --
