@@ -521,6 +521,8 @@ def test_a_dead_letter_is_edited_sent_again_and_deleted(page: Any, server: Serve
     typed(page, "Edit and send again", body='{"n": "mended"}', letter="keep")
     wait_until(lambda: len(listed(server, "queue/lists/messages")) == 2)
     assert letter["id"] in [item["id"] for item in listed(server, "queue/lists/dead-letters")]
+    page.locator(".detail pre[aria-label=body]", has_text="mended").wait_for()
+    at(page, f"fake/queue/dead-letters/{letter['id']}", ".detail dt:text-is('since')")
     typed(page, "Edit and send again", body='{"n": "once more"}', letter="delete")
     page.locator(".detail pre[aria-label=body]", has_text="once more").wait_for()
     assert page.evaluate("location.hash").startswith("#/fake/queue/messages/")
