@@ -55,7 +55,7 @@ export interface Change {
  * The number of items that differ, and 500 of them, removed ones last; an absent item is null.
  *
  * `sums` has how many of each fake were added, changed and removed. `not_compared` are fakes that
- * are not in both, or that have more than 20,000 items.
+ * are not in both, that have more than 20,000 items, or whose earlier data is not known.
  */
 export interface Changes {
   count: number
@@ -407,6 +407,7 @@ export interface RestoreOptions {
   fake?: string
   section?: string
   items?: string[]
+  skip_unknown?: boolean
 }
 
 /** The names of the fakes whose data was restored, and the first row that records it. */
@@ -555,14 +556,6 @@ export interface StateFile {
   folder?: string
 }
 
-/** A request to a fake. */
-export interface ToSend {
-  method?: string
-  target?: string
-  headers?: Record<string, string>
-  body?: Json
-}
-
 /** What to change in a recorded call. */
 export interface ToSendAgain {
   method?: string
@@ -570,6 +563,15 @@ export interface ToSendAgain {
   headers?: Record<string, string>
   body?: Json
   commands?: string[][]
+}
+
+/** A request to a fake, with the number of the row that it sends again. */
+export interface ToSendNew {
+  method?: string
+  target?: string
+  headers?: Record<string, string>
+  body?: Json
+  again_of?: number
 }
 
 /** A method to call or a property to read, of the fake `object` or of the cloud (null). */
@@ -633,7 +635,7 @@ export interface Control {
   /** Remove all faults of a fake. */
   (method: "DELETE", path: `/fakes/${string}/faults`): Promise<FaultData[]>
   /** Send a request to a fake like a client: `{"method", "target", "headers", "body"}`. */
-  (method: "POST", path: `/fakes/${string}/requests`, body?: ToSend): Promise<Sent | Broken>
+  (method: "POST", path: `/fakes/${string}/requests`, body?: ToSendNew): Promise<Sent | Broken>
   /** Send a recorded call to its fake again, as it was or with changes. */
   (method: "POST", path: `/journal/${string}/again`, body?: ToSendAgain): Promise<Sent | Broken | Replies>
   /** Return the data that a row of the journal changed, before and after it. */

@@ -120,6 +120,8 @@ class Time(Timekeeper):
         if self._next:
             at_us = self._next.popleft()
             self._frozen_us = max(self._frozen_us or 0, at_us)
+            # Not the later time that another thread read before it: what follows is due by this one.
+            return at_us
         return super().now_us()
 
 

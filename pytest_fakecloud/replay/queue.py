@@ -33,7 +33,9 @@ class ReplayedQueue(journal.ReplayedFake):
             if attempt is not None:
                 self._begun[event.number] = attempt
                 return
-        raise journal.Inexact(f"attempt {event.number} did not start in the replay")
+        raise journal.Inexact(
+            f"the delivery of row {event.number} cannot be repeated as it happened"
+        )
 
     def finish_attempt(self, event: Event) -> None:
         begun, number = self._begun.pop(event.number), event.data.get("number")

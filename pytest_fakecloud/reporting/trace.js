@@ -491,8 +491,9 @@ export class Trace {
   linksElement({row}, effects, related) {
     const cause = this.byNumber.get(row.cause), chips = [...related].sort(([, rows], [, others]) => (others > 1) - (rows > 1)).map(([subject, rows]) => rows > 1 ? el("button", {type: "button", class: "trace-chip", title: subject.name, onclick: () => this.filter({subject})}, `${nameOf(subject)} · ${rows} rows`) : el("p", {class: "soft", title: subject.name}, `${nameOf(subject)}: only in this row`));
     const items = [
-      cause && [el("dt", {}, "Caused by"), el("dd", {}, this.goToRow(cause))],
-      effects.length && [el("dt", {}, "Effects"), el("dd", {}, ...effects.slice(0, 50).flatMap((other) =>
+      // Another client may have called meanwhile, so that only the cause of an event is known.
+      cause && [el("dt", {}, row.kind === "event" ? "Caused by" : "During"), el("dd", {}, this.goToRow(cause))],
+      effects.length && [el("dt", {}, effects.every((other) => other.row.kind === "event") ? "Effects" : "During it"), el("dd", {}, ...effects.slice(0, 50).flatMap((other) =>
         [this.goToRow(other), el("br")]), effects.length > 50 ? `… ${effects.length - 50} more` : null)],
       row.trace && [el("dt", {}, "Trace"), el("dd", {class: "trace-mono"}, row.trace)],
       related.size && [el("dt", {}, "Follow"), el("dd", {}, chips.slice(0, MOST_CHIPS), chips.length > MOST_CHIPS ? fold(`${chips.length - MOST_CHIPS} more`, chips.slice(MOST_CHIPS)) : null)],

@@ -473,7 +473,8 @@ def test_attempts_that_the_replay_does_not_know_end_it(cloud: Cloud) -> None:
     deliver(queue, "https://a.example.com/")
     [attempt] = cloud.journal.events("attempt")
     attempt.data = {**attempt.data, "message_id": "msg_unknown"}
-    assert f"attempt {attempt.number} did not start in the replay" in found(cloud)["note"]
+    text = f"the delivery of row {attempt.number} cannot be repeated as it happened"
+    assert text in found(cloud)["note"]
 
 
 @pytest.mark.parametrize("limit", ["MOST_ITEMS", "MOST_LOOKS"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import httpx
 import pytest
 from redis import Redis
 
@@ -56,4 +57,21 @@ def test_connections_that_are_older_than_the_copied_data_go_on(
     written = cloud.journal.calls().last.number
     (change,) = rewinder.changes(written)
     assert (change.section, change.item) == ("keys of database 1", "a")
+    rewinder.close()
+
+
+def test_a_retry_is_due_by_the_time_that_its_delivery_read(cloud: Cloud) -> None:
+    """Threads of a running clock are recorded in another order than that of the times they read."""
+    rewinder = Rewinder(cloud)
+    queue = cloud.queue()
+    queue.destinations.respond("https://a.example.com/", 500)
+    message = queue.publish("https://a.example.com/", retries=1)
+    httpx.get(f"{queue.url}/v2/queues", headers=queue.headers)
+    cloud.journal.calls().last.at_us += 2_000
+    queue.deliver_due()
+    cloud.clock.advance("1h")
+    queue.deliver_due()
+    first, second = cloud.journal.events("attempt")
+    for attempt in (first, second):
+        assert message.id in {change.item for change in rewinder.changes(attempt.number)}
     rewinder.close()

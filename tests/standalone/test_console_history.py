@@ -333,3 +333,12 @@ def test_one_field_of_a_busy_key_is_read_over_time_and_back_returns_to_it(
     at(page, "activity", ".trace-row")
     at(page, "fake/kv_server/keys/user", ".detail .versions summary")
     assert page.locator(".versions[open]").count() == 0
+
+
+def test_a_key_that_is_gone_is_found_by_a_part_of_its_name(page: Any, server: Server) -> None:
+    kv(server, "SET", "coupon:AUTUMN", "10%")
+    kv(server, "SET", "other", "1")
+    kv(server, "DEL", "coupon:AUTUMN")
+    at(page, "fake/kv_server/keys?search=coup", ".empty")
+    page.click(".empty a:text-is('the history of coupon:AUTUMN')")
+    page.locator(".detail p[role=status]", has_text="It was deleted").wait_for()

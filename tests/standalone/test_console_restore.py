@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ..harness import wait_until
-from .conftest import Server
+from .conftest import Server, fetch
 from .test_console import CHROMIUM, at, browser, fake, go, holds, page, sent, window
 from .test_console_history import opened
 from .test_console_work import kv, press, said, typed
@@ -217,6 +217,7 @@ def test_a_call_with_a_wrong_token_leads_to_the_right_one(page: Any, server: Ser
     page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
     at(page, "activity", ".trace-row")
     opened(page, "GET a")
+    page.locator(".trace-pane .banner", has_text="No fake has the token").wait_for()
     page.click("button:text-is('Copy the token of kv_server')")
     wait_until(
         lambda: (
@@ -226,6 +227,10 @@ def test_a_call_with_a_wrong_token_leads_to_the_right_one(page: Any, server: Ser
     )
     page.click(".trace-pane .banner a:text-is('Connect')")
     page.locator("h1", has_text="Connect").wait_for()
+    fetch("GET", f"{fake(server, 'kv_server')['url']}/get/without")
+    at(page, "activity", ".trace-row")
+    opened(page, "without")
+    page.locator(".trace-pane .banner", has_text="The request has no token").wait_for()
 
 
 def test_the_filters_of_activity_are_in_sight_on_a_phone(browser: Any, server: Server) -> None:

@@ -44,6 +44,8 @@ def test_every_kind_of_call_is_changed_and_sent_again(page: Any, server: Server)
     opened(page, 'SET "over the port" 1')
     typed(page, AGAIN, commands='SET "over the port" 2\nINCR "over the port"')
     page.locator(".out pre[aria-label=replies]", has_text='"OK"\n3').wait_for()
+    typed(page, AGAIN, commands='LPUSH "over the port" 2')
+    page.locator(".out p.bad", has_text="with an error").wait_for()
     vectors = [{"id": "v1", "vector": [1, 2]}]
     sent(server, "vector_index", "/upsert", vectors)
     opened(page, "upsert")
@@ -89,6 +91,23 @@ def test_a_message_and_the_retry_of_its_dead_letter_link_to_each_other(
     page.click(".facts div:has(dt:text-is('retry of')) a")
     page.wait_for_url(f"**/messages/{failed}")
     page.locator(".facts div:has(dt:text-is('retried as')) a").wait_for()
+
+
+def test_a_dead_letter_that_is_edited_and_sent_again_is_replaced_by_its_message(
+    page: Any, server: Server
+) -> None:
+    url = "/v2/publish/http://127.0.0.1:9/hook"
+    failed = sent(server, "queue", url, "in", Upstash_Retries="0")["messageId"]
+    wait_until(lambda: listed(server, "queue/lists/dead-letters"))
+    at(page, "fake/queue/dead-letters", "table.rows tbody tr")
+    page.click("table.rows tbody tr")
+    page.click(".detail summary:text-is('Edit and send again')")
+    typed(page, "Edit and send again", delay="10m")
+    page.locator("#notice a[href*='/messages/']").wait_for()
+    page.click(".facts div:has(dt:text-is('sent again from')) a")
+    page.wait_for_url(f"**/messages/{failed}")
+    page.locator(".facts div:has(dt:text-is('sent again as')) a").wait_for()
+    assert listed(server, "queue/lists/dead-letters") == []
 
 
 def test_a_call_that_a_text_names_is_a_link(page: Any, server: Server) -> None:
@@ -187,7 +206,9 @@ def test_a_step_without_a_result_shows_null(page: Any, server: Server) -> None:
         Upstash_Workflow_CallType="step", Upstash_Workflow_Url=url,
     )  # fmt: skip
     at(page, f"fake/queue/runs/{run_id}", ".span-item")
+    page.locator(".span-item summary:has-text('charge')", has_text="→ null").wait_for()
     page.click(".span-item summary:has-text('charge')")
-    page.locator("pre[aria-label='output of the step']:text-is('null')").wait_for()
+    page.locator("pre[aria-label='result of the step']:text-is('null')").wait_for()
+    page.locator("pre[aria-label='input of the step']:text-is('in')").wait_for()
     page.click("summary:text-is('Rerun from charge')")
     assert page.input_value("form[aria-label='Rerun from charge'] [name=result]") == "null"

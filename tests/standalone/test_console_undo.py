@@ -271,3 +271,16 @@ def test_a_rerun_of_a_workflow_is_undone(
     page.click("dialog button.danger")
     page.locator("#notice", has_text="Undone.").wait_for()
     assert [run["id"] for run in listed(server, "queue/lists/runs")] == [run_id]
+
+
+def test_the_row_of_a_change_takes_back_its_fields_alone(page: Any, server: Server) -> None:
+    kv(server, "HSET", "user:1", "plan", "free", "visits", "3")
+    kv(server, "HSET", "user:1", "plan", "pro", "city", "Graz")
+    row = server.ask("GET", "/journal")[1][-1]["number"]
+    kv(server, "HINCRBY", "user:1", "visits", "1")
+    at(page, f"activity/{row}", ".row-changes button:text-is('Undo…')")
+    page.click(".row-changes button:text-is('Undo…')")
+    assert "visits" not in page.inner_text("dialog .preview table")
+    page.click("dialog button.danger")
+    page.locator("#notice", has_text="is undone").wait_for()
+    assert kv(server, "HGETALL", "user:1") == ["plan", "free", "visits", "4"]

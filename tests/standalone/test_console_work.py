@@ -521,6 +521,8 @@ def test_a_dead_letter_is_edited_sent_again_and_deleted(page: Any, server: Serve
     typed(page, "Edit and send again", body='{"n": "mended"}', letter="keep")
     wait_until(lambda: len(listed(server, "queue/lists/messages")) == 2)
     assert letter["id"] in [item["id"] for item in listed(server, "queue/lists/dead-letters")]
+    page.locator(".detail pre[aria-label=body]", has_text="mended").wait_for()
+    at(page, f"fake/queue/dead-letters/{letter['id']}", ".detail dt:text-is('since')")
     typed(page, "Edit and send again", body='{"n": "once more"}', letter="delete")
     page.locator(".detail pre[aria-label=body]", has_text="once more").wait_for()
     assert page.evaluate("location.hash").startswith("#/fake/queue/messages/")
@@ -603,7 +605,7 @@ def test_a_workflow_run_shows_steps_inputs_and_outputs_and_is_cancelled(
     ).wait_for(state="attached")
     page.locator(".banner.bad", has_text="body must be a string").wait_for()
     page.click(".span-item summary:has-text('reserve')")
-    page.locator("pre[aria-label='output of the step']", has_text='"done": 1').first.wait_for()
+    page.locator("pre[aria-label='result of the step']", has_text='"done": 1').first.wait_for()
     assert "connection refused" in page.inner_text("pre[aria-label^='error of Try 1']")
     assert '"order": 7' in page.inner_text("pre[aria-label=input]")
     typed(page, "Waits for the event clicked-7", data='{"clicked": true}')

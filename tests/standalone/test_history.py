@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 import redis
 
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.standalone.api import ControlApp
+
 from ..harness import wait_until
-from .conftest import Serve, Server, message
+from .conftest import Serve, Server, ask, message
 from .test_sending import send, workflow
 
 __all__ = ["workflow"]
@@ -472,3 +475,44 @@ def test_versions_of_one_field_are_those_in_which_it_changed(server: Server) -> 
     path = "/fakes/kv_server/versions?section=keys&item="
     assert server.ask("GET", path + "hash:busy")[1]["parts"] == ["name", "visits"]
     assert server.ask("GET", path + "list:busy")[1]["parts"] == ["first", "last"]
+
+
+def test_all_fakes_but_those_whose_data_is_unknown_are_restored() -> None:
+    with Cloud(now="2026-03-01T12:00:00Z") as cloud:
+        app, fakes = ControlApp(cloud, "token"), (cloud.kv_server(), cloud.kv_server(name="other"))
+        app.history.begin()
+        with fakes[0].client() as client, fakes[1].client() as other:
+            client.set("a", "1")
+            other.set("b", "1")
+            client.set("a", "2")
+            inexact = cloud.journal.calls(fake="kv_server").last
+            inexact.response_body = b"other"
+            client.set("a", "3")
+            row = cloud.journal.calls(fake="kv_server").last.number
+            other.set("b", "2")
+        status, since = ask(app, "GET", f"/journal/{row}/since")
+        assert status == 200, since
+        assert (list(since["sums"]), since["not_compared"]) == (["other"], ["kv_server"])
+        assert f"call {inexact.number} " in message(ask(app, "POST", f"/journal/{row}/restore", {}))
+        skipping = {"skip_unknown": True}
+        _, restored = ask(app, "POST", f"/journal/{row}/restore", skipping)
+        assert restored.get("restored") == ["other"], restored
+        assert "not known" in message(
+            ask(app, "POST", f"/journal/{row}/restore", {"fake": "kv_server", **skipping})
+        )
+        app.history.end()
+
+
+def test_keys_that_a_restore_would_let_expire_are_not_promised(server: Server) -> None:
+    kv(server, "SET", "short", "1", "EX", "60")
+    kv(server, "SET", "long", "1", "EX", "7200")
+    server.ask("POST", "/snapshots", {"id": "before"})
+    row = kv(server, "DEL", "long")
+    server.ask("POST", "/clock", {"action": "advance", "by": "1h"})
+    for path in (f"/journal/{row}/since", "/snapshots/before/changes"):
+        for query, wanted in (("", ["long", "short"]), ("?as_restored=yes", ["long"])):
+            found = server.ask("GET", path + query)[1]["changes"]
+            keys = [change["item"] for change in found if change["section"] == "keys"]
+            assert sorted(keys) == wanted
+    put_back = f'/journal/{row}/since?as_restored=yes&fake=kv_server&section=keys&items=["short"]'
+    assert len(server.ask("GET", put_back)[1]["changes"]) == 1

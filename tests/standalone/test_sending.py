@@ -52,6 +52,9 @@ def test_a_recorded_command_is_sent_again_over_its_protocol(server: Server) -> N
     status, again = server.ask("POST", f"/journal/{first['number']}/again", {})
     assert (status, again["replies"]) == (200, [4])
     assert row(server, again["row"])["response"]["line"] == "reply"
+    rows = server.ask("GET", "/journal")[1]
+    named = [one["number"] for one in rows if one["data"].get("again_of")]
+    assert named == [again["row"]], "not its AUTH"
     commands = [["MULTI"], ["SET", "a", "\udcff"], ["GET", "n"], ["EXEC"], ["NONE"]]
     again = server.ask("POST", f"/journal/{first['number']}/again", {"commands": commands})[1]
     assert again["replies"][:4] == ["OK", "QUEUED", "QUEUED", ["OK", "4"]]
@@ -143,3 +146,11 @@ def test_a_run_goes_on_from_a_step_with_another_result_or_input(
     assert "no result of the message 'msg_none'" in message(unknown)
     both = server.ask("POST", path, {"message": first, "again": True, "result": "x"})
     assert "needs no result" in message(both)
+
+
+def test_a_request_names_the_row_that_it_sends_again(server: Server) -> None:
+    first = send(server, "kv_server", "/", ["SET", "a", "1"])["row"]
+    body = {"body": ["SET", "a", "2"], "again_of": first}
+    row = server.ask("POST", "/fakes/kv_server/requests", body)[1]["row"]
+    [found] = server.ask("GET", f"/journal?after={row - 1}&limit=1")[1]
+    assert found["data"]["again_of"] == first

@@ -232,6 +232,19 @@ def state(fake: KVServer) -> State:
     return {section: items for section, items in sections.items() if items or section == "keys"}
 
 
+def without_expired(state: State, now_us: int) -> State:
+    """Return a state without the keys whose TTL has ended: a restore lets them expire at once."""
+    now = shown_time(now_us)
+    return {
+        section: {
+            name: fields
+            for name, fields in items.items()
+            if not "" < (fields.get("expires") or "") <= now
+        }
+        for section, items in state.items()
+    }
+
+
 def item_reader(fake: KVServer, section: str, item: str) -> Callable[[], Item | None] | None:
     """Return a function that reads one key; None for other items, and for a name that is not UTF-8."""
     if section != "keys" or item.startswith(("b'", 'b"')):

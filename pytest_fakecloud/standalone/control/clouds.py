@@ -303,8 +303,13 @@ class CloudRoutes(Part):
         return dropped
 
     def get_changes(self, request: Request) -> shapes.Changes:
-        """Return what changed since a snapshot, up to now or up to the snapshot ``?until=``."""
+        """Return what changed since a snapshot, up to now or up to the snapshot ``?until=``.
+
+        ``?as_restored=yes`` leaves out keys that expire at once when the snapshot is restored.
+        """
         before = self._snapshots[self._known(request.segment("id"))].states
+        if request.query("as_restored") == "yes":
+            before = as_restored(self._cloud, before)
         until = request.query("until")
         after = self._snapshots[self._known(until)].states if until else states_of(self._cloud)
         return described_changes(before, after)
@@ -355,6 +360,17 @@ def states_of(cloud: Cloud) -> States:
         name: state if sum(map(len, state.values())) <= MOST_ITEMS else None
         for name, state in states.items()
     }
+
+
+def as_restored(cloud: Cloud, states: States) -> States:
+    """Return the data that a restore of these states leaves: what is due by now happens at once."""
+    now_us = context_of(cloud).clock.now_us()
+    restored = dict(states)
+    for fake in cloud.fakes():
+        without_expired = getattr(data_module(fake.fixture), "without_expired", None)
+        if without_expired and (state := states.get(fake.name)) is not None:
+            restored[fake.name] = without_expired(state, now_us)
+    return restored
 
 
 def described_changes(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,14 @@ from ...http.routing import Route
 from ...inspect.data import parts_of_value, short_item, whole_number
 from ...reporting import replayed
 from . import shapes
-from .clouds import changed_by_restore, described_changes, record_restore, shown_change, states_of
+from .clouds import (
+    as_restored,
+    changed_by_restore,
+    described_changes,
+    record_restore,
+    shown_change,
+    states_of,
+)
 from .endpoints import PREFIX, Part, Refused, contract, fake_named, fields, named
 
 
@@ -85,19 +92,22 @@ class HistoryRoutes(Part):
     def get_changes_since(self, request: Request) -> shapes.Changes:
         """Return what changed since just before a row, in all fakes or in ``?fake=``.
 
-        A restore undoes exactly these changes. ``?section=keys&items=["a","b"]`` limits them to the
-        items that a restore of these puts back.
+        A restore undoes exactly these changes. Without ``?fake=``, fakes whose earlier data is not
+        known are in ``not_compared``. ``?section=keys&items=["a","b"]`` limits them to the
+        items that a restore of these puts back. ``?as_restored=yes`` leaves out keys that expire at
+        once when all data of a fake is restored; keys that are put back alone lose a TTL that has ended.
         """
         number = self._number(request)
         with self._known() as rewinder:
-            states = {
-                fake.name: rewinder.before(number, fake).state
-                for fake in self._fakes(request.query("fake"))
-            }
+            name = request.query("fake")
+            data_before, unknown = self._before(rewinder, number, name, skips_unknown=not name)
+            states: Mapping[str, Any] = {fake.name: data.state for fake, data in data_before}
         items = _items(request) if request.query("items") else None
+        if items is None and request.query("as_restored") == "yes":
+            states = as_restored(self._cloud, states)
         now = states_of(self._cloud)
         return described_changes(
-            states,
+            {**states, **dict.fromkeys(unknown)},
             {name: now.get(name) for name in states},
             lambda change: (
                 items is None
@@ -110,7 +120,8 @@ class HistoryRoutes(Part):
 
         ``{"fake", "section", "items"}`` puts only these items back, such as some keys, and leaves what
         has changed otherwise. Faults and clock do not change. Nothing is restored if the data
-        of one of the fakes is not known. ``row`` is the number of the first row that records the
+        of one of the fakes is not known, except with ``"skip_unknown": true``, which restores the
+        others, as ``restored`` names them. ``row`` is the number of the first row that records the
         restore: to restore to just before it undoes the restore.
         """
         body, number = fields(request), self._number(request)
@@ -123,7 +134,10 @@ class HistoryRoutes(Part):
                 put_back = {fake.name: {body.get("section", ""): items} for fake in fakes}
                 row = record_restore(fakes, what, f"just before #{number}", put_back, row=number)
                 return {"restored": [fake.name for fake in fakes], "row": row}
-            data_before = [(fake, rewinder.before(number, fake)) for fake in fakes]
+            data_before, _ = self._before(
+                rewinder, number, body.get("fake"), skips_unknown=body.get("skip_unknown") is True
+            )
+            fakes = [fake for fake, _ in data_before]
             now = states_of(self._cloud)
             changed = changed_by_restore(
                 {fake.name: now.get(fake.name) for fake in fakes},
@@ -173,6 +187,23 @@ class HistoryRoutes(Part):
                 for version in versions
             ],
         }
+
+    def _before(
+        self, rewinder: Any, number: int, name: str | None, *, skips_unknown: bool
+    ) -> tuple[list[tuple[Fake, Any]], list[str]]:
+        """Return the data that fakes had before a row, and the names of those that were skipped because
+        it is not known. Without any data, the reason of the first one is raised.
+        """
+        known, unknown, error = list[tuple[Fake, Any]](), list[str](), None
+        for fake in self._fakes(name):
+            try:
+                known.append((fake, rewinder.before(number, fake)))
+            except replayed.unknown() as reason:
+                error = error or reason
+                unknown.append(fake.name)
+        if error is not None and not (skips_unknown and known):
+            raise error
+        return known, unknown
 
     def _fakes(self, name: str | None) -> list[Fake]:
         return list(self._cloud.fakes()) if not name else [fake_named(self._cloud, name)]

@@ -43,6 +43,7 @@ class SendingRoutes(Part):
     def send_request(self, request: Request) -> dict[str, Any]:
         """Send a request to a fake like a client: ``{"method", "target", "headers", "body"}``.
 
+        ``again_of`` is the number of the row that the request sends again, such as that of a delivery.
         The request carries the fake's credentials unless ``headers`` sets others, is subject to
         injected faults, and is recorded. A string ``body`` is sent unchanged, any other value as
         JSON. Returns ``{"status", "headers", "body", "row"}``, or ``{"broken", "row"}`` for a broken
@@ -55,6 +56,7 @@ class SendingRoutes(Part):
             body.get("target", "/"),
             body.get("headers", {}),
             _sent(body.get("body", "")),
+            whole_number("again_of", str(body.get("again_of", 0))) or 0,
         )
 
     def send_again(self, request: Request) -> dict[str, Any]:
@@ -183,7 +185,8 @@ def _run(fake: Fake, commands: Sequence[Sequence[str]], again_of: int) -> dict[s
     def is_own(call: Call) -> bool:
         return call.client == connection.address
 
-    with _recording(fake, is_own, again_of) as recorded, connection:
+    # The connection logs in first, which sends nothing again.
+    with _recording(fake, is_own), connection, _recording(fake, is_own, again_of) as recorded:
         replies = [connection.run(command) for command in commands]
     return {"replies": replies, "row": recorded[-1].number if recorded else None}
 

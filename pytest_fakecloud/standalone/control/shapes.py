@@ -334,7 +334,7 @@ class Changes(TypedDict):
     """The number of items that differ, and 500 of them, removed ones last; an absent item is null.
 
     ``sums`` has how many of each fake were added, changed and removed. ``not_compared`` are fakes that
-    are not in both, or that have more than 20,000 items.
+    are not in both, that have more than 20,000 items, or whose earlier data is not known.
     """
 
     count: int
@@ -514,6 +514,12 @@ class ToSend(TypedDict, total=False):
     body: Any
 
 
+class ToSendNew(ToSend, total=False):
+    """A request to a fake, with the number of the row that it sends again."""
+
+    again_of: int
+
+
 class ToSendAgain(ToSend, total=False):
     """What to change in a recorded call."""
 
@@ -526,6 +532,7 @@ class RestoreOptions(TypedDict, total=False):
     fake: str
     section: str
     items: list[str]
+    skip_unknown: bool
 
 
 class RerunOptions(TypedDict):
@@ -621,7 +628,7 @@ BODIES: Mapping[str, Any] = {
     "begin": Begin,
     "set_seed": Seed,
     "start_fake": NewFake,
-    "send": ToSend,
+    "send": ToSendNew,
     "send_again": ToSendAgain,
     "rerun": RerunOptions,
     "restore_before": RestoreOptions,

@@ -60,9 +60,9 @@ export async function call(fake, name, ...args) {
   return answer.value;
 }
 // Sends a request to a fake like a client; throws an Error for an error response.
-export const send = (fake, method, target, body, headers) => ask("POST", path(fake, "/requests"), {method, target, body, headers});
-export async function sendWell(fake, method, target, body, headers) {
-  const answer = await send(fake, method, target, body, headers);
+export const send = (fake, method, target, body, headers, again) => ask("POST", path(fake, "/requests"), {method, target, body, headers, again_of: again});
+export async function sendWell(fake, ...request) {
+  const answer = await send(fake, ...request);
   change.row = answer.row;
   if (answer.broken) throw new Error(`A fault broke the connection: ${answer.broken}.`);
   if (answer.status >= 400) throw new Error(`${answer.status}: ${reason(answer.body)}`);

@@ -59,7 +59,7 @@ export const isoOf = (us) => new Date(Math.floor(us / 1000)).toISOString().repla
 // -- parts --
 export const pill = (text, kind = "") => el("span", {class: `pill ${kind}`}, text);
 // A text with links to the calls that it names.
-const withCalls = (text) => typeof text === "string" ? text.split(/\b(call \d+)\b/).map((part) => /^call \d/.test(part) ? el("a", {href: link(["activity", part.slice(5)])}, part) : part) : [text];
+const withCalls = (text) => typeof text === "string" ? text.split(/\b((?:call|row) \d+)\b/).map((part) => /^(call|row) \d/.test(part) ? el("a", {href: link(["activity", part.split(" ")[1]])}, part) : part) : [text];
 export const soft = (...text) => el("p", {class: "soft"}, ...text.flatMap(withCalls));
 export const code = (text, label) => el("pre", {tabindex: 0, role: "group", "aria-label": label}, text);
 

@@ -1,7 +1,7 @@
 // Injected faults of a fake as sentences, and a form with the fields of each kind.
 
-import {LivePage, act, copies, count, done, el, empty, form, link, number, own, pill, plural, words} from "./dom.js";
-import {ask, path} from "./api.js";
+import {LivePage, act, copies, count, done, el, empty, form, link, number, own, pill, plural, say, words} from "./dom.js";
+import {ask, change, path} from "./api.js";
 
 const whole = (name, label, value, note) => ({name, label, kind: "number", value, note});
 const read = {number: (text) => text === "" ? undefined : Number(text), text: (text) => text === "" ? undefined : text};
@@ -61,7 +61,9 @@ export class FaultsPage extends LivePage {
       await ask("POST", this.path, {kind: values.kind, args: (about.args ?? (() => []))(values), ...where, times, skip});
       this.typed = false;
       await this.refresh();
-      return done("Added.");
+      this.choose(kinds, kind);
+      this.adding.querySelector(".out").replaceChildren(done("Added."), copies({...change}));
+      say(["Fault added: ", sentenceOf(values)], "good");
     });
     const preview = el("p", {class: "field wide preview", role: "status"}), readIn = (values) => ({where: Object.fromEntries(matchers.map((name) => [name, read.text(values[`only-${name}`] ?? "")])), times: read.number(values.times), skip: read.number(values.skip)});
     const sentenceOf = (values) => { try { return sentence({kind, description: values.args ?? kind, ...readIn(values), made: {args: (about.args ?? (() => []))(values)}}); } catch { return "…"; } };
@@ -77,7 +79,7 @@ export class FaultsPage extends LivePage {
     made.querySelector("select").addEventListener("change", (event) => { this.choose(kinds, event.target.value); this.adding.querySelector("select").focus(); });
     this.adding.replaceChildren(made);
   }
-  async remove(one = "") { await ask("DELETE", this.path + one); this.adding.querySelector(".out").replaceChildren(); }
+  async remove(one = "") { await ask("DELETE", this.path + one); say("Fault removed.", "good"); this.adding.querySelector(".out").replaceChildren(); }
   drawn(faults) {
     return faults.length ? [el("ul", {class: "sentences"}, faults.map((one) => el("li", {}, el("span", {}, sentence(one)), " ", one.hits ? el("a", {href: link(["activity"], {fake: this.fake.name, status: "fault"})}, pill(`hit ${one.hits === 1 ? "once" : `${number(one.hits)} times`}${one.active && one.times != null ? `, ${number(one.times - one.hits)} left` : ""}`, "wait")) : pill("not hit yet"), " ", one.active ? null : pill("used up"),
       one.made ? [copies({method: "POST", path: this.path, body: one.made}, `the fault: ${sentence(one)}`), one.active ? null : act("Add again", `Add again: ${sentence(one)}`, () => ask("POST", this.path, one.made))] : null,

@@ -23,7 +23,7 @@ export function changesSection({count: many, sums, changes, not_compared: missin
   const counts = Object.entries(sums).map(([fake, kinds]) => [fake, Object.entries(kinds).filter(([, some]) => some).map(([kind, some]) => `${number(some)} ${kind}`).join(", ")]).filter(([, text]) => text).map((pair) => pair.join(": "));
   const gone = changes.filter(({after}) => after === null), kept = changes.filter(({after}) => after !== null);
   return [el("p", {role: "status"}, many ? `${counts.join(" · ")}.` : missing.length ? "Nothing differs in the data that was compared." : "No data differs."), changes.length < many ? soft(`The first ${changes.length} of ${count(many, "change")}:`) : null,
-    missing.length ? soft(`Not compared, because they are not in both or have too many items: ${missing.join(", ")}.`) : null, kept.length ? changesTable(kept, addressOf, names) : null, gone.length ? fold(count(gone.length, "removed item"), changesTable(gone, undefined, names), !kept.length || gone.length <= 20) : null];
+    missing.length ? soft(`Not compared, because they are not in both, have too many items, or their earlier data is not known: ${missing.join(", ")}.`) : null, kept.length ? changesTable(kept, addressOf, names) : null, gone.length ? fold(count(gone.length, "removed item"), changesTable(gone, undefined, names), !kept.length || gone.length <= 20) : null];
 }
 // What a restore does, which undoes the changes since then.
 const undone = ({sums, changes, ...rest}) => ({...rest, sums: Object.fromEntries(Object.entries(sums).map(([fake, {added, changed, removed}]) => [fake, {added: removed, changed, removed: added}])), changes: changes.map((change) => ({...change, before: change.after, after: change.before}))});
@@ -64,14 +64,31 @@ export async function recorded(fake, what, work) { const {row} = await ask("POST
 // A button that restores data. It first shows what that changes, as the changes at an address undo it, and the restore can be undone.
 export function restoreButton(text, label, changes, restore, what, part = {}) {
   return act(text, label, async () => { const {row} = await restore(); sayWithUndo(`${what} ${what.startsWith("All") ? "are" : "is"} restored.`, row, part); }, {soft: true, question: async () => {
-    const found = await ask("GET", changes);
+    const found = await ask("GET", `${changes}${changes.includes("?") ? "&" : "?"}as_restored=yes`);
     if (!found.count && !found.not_compared.length) throw new Error("Nothing has changed since then, so there is nothing to restore.");
     return preview(label, " The clock stays, so what was due since then happens at once. You can undo it.", found);
   }});
 }
 // A button that restores to just before a row: all fakes, or what `part` names.
-const restoreBefore = (row, text, what, {items, ...part}) => restoreButton(text, `${text.replace("…", "")} to just before #${row}`, sinceOf(row, {items, ...part}), () => ask("POST", `/journal/${row}/restore`, {...part, ...items && {items}}), what, {...part, ...items && {items}});
+const restoreBefore = (row, text, what, {items, ...part}) => restoreButton(text, `${text.replace("…", "")} to just before #${row}`, sinceOf(row, {items, ...part}), () => ask("POST", `/journal/${row}/restore`, {...part, ...items ? {items} : part.fake ? {} : {skip_unknown: true}}), what, {...part, ...items && {items}});
 
+// The fields of a hash, which are text if they were compared; null if they are not known whole.
+function hashOf(one) { try { return typeof one?.value === "string" ? JSON.parse(one.value) : one?.value ?? {}; } catch { return null; } }
+// A button that takes back what a row changed in a hash, and leaves its other fields as they are; null for other values and for those that are not known whole.
+function undoFields({number: row, fake}, {section, item, before, after}) {
+  const old = hashOf(before), made = hashOf(after), part = {fake, section, items: [item]};
+  if (section !== "keys" || !after || [before, after].some((one) => one && one.type !== "hash") || !old || !made || /^b['"]|\\x[0-9a-f]{2}/.test([item, ...Object.entries({...made, ...old}).flat()].join(" "))) return null;
+  const names = Object.keys({...old, ...made}).filter((name) => old[name] !== made[name]), set = names.filter((name) => name in old), gone = names.filter((name) => !(name in old));
+  const only = (fields) => ({type: "hash", value: Object.fromEntries(names.filter((name) => name in fields).map((name) => [name, fields[name]]))}), what = `${short(names.length === 1 ? names[0] : count(names.length, "field"), 24)} of ${short(item, 60)}`;
+  return names.length ? act("Undo…", `Undo #${row}: ${what}`, async () => {
+    const rows = [];
+    for (const words of [set.length && ["HSET", item, ...set.flatMap((name) => [name, old[name]])], gone.length && ["HDEL", item, ...gone]].filter(Boolean)) { await sendWell({name: fake}, "POST", "/", words); rows.push(change.row); }
+    sayWithUndo(`#${row} is undone: ${what}.`, rows[0], part, {last: rows.at(-1)});
+  }, {soft: true, question: async () => {
+    const now = hashOf((await ask("GET", sinceOf(row, part))).changes[0]?.after) ?? old;
+    return el("div", {id: "question", class: "preview"}, el("p", {}, el("b", {}, `Undo #${row}?`), " Other fields stay as they are."), changesTable([{fake, section, item, before: only(now), after: only(old)}], undefined, ["now", "restored"]));
+  }}) : null;
+}
 // The sections whose items can be put back alone.
 const isPutBack = (section) => section === "keys" || section === "default namespace" || section.startsWith("namespace ");
 // What a row changed, before and after it, with buttons that go back to just before it.
@@ -81,10 +98,10 @@ export function changesElement(row) {
   const isRestore = isOfConsole(row);
   (isRestore ? Promise.resolve({changes: [], note: ""}) : ask("GET", `/journal/${row.number}/changes`)).then(({changes, note}) => {
     const [first] = changes ?? [], alone = first && isPutBack(first.section) && changes.every(({section}) => section === first.section) && changes.length <= 100;
-    place.replaceChildren(...[...isRestore ? [] : [el("h4", {}, "Data before and after"), changes === null ? soft(note) : changes.length ? changesTable(changes, addressOf) : soft("This row changed no data.")],
-      changes === null ? null : el("div", {class: "tools"}, el("span", {class: "soft"}, "Back to just before this:"),
+    place.replaceChildren(...[...isRestore ? [] : [el("h4", {}, "Data before and after"), changes === null ? soft(note, " After the next call, the data is known again.") : changes.length ? changesTable(changes, addressOf) : soft("This row changed no data.")],
+      el("div", {class: "tools"}, alone && changes.length === 1 ? undoFields(row, first) : null, el("span", {class: "soft"}, "Back to just before this:"),
         alone ? restoreBefore(row.number, `Restore ${changes.length === 1 ? short(first.item, 24) : count(changes.length, "item")}…`, changes.length === 1 ? short(first.item, 60) : `All ${changes.length} items`, {fake: row.fake, section: first.section, items: changes.map(({item}) => item)}) : null,
-        restoreBefore(row.number, `Restore ${row.fake}…`, row.fake, {fake: row.fake}), restoreBefore(row.number, "Restore all fakes…", "All fakes", {}))].filter(Boolean));
+        changes === null ? null : restoreBefore(row.number, `Restore ${row.fake}…`, row.fake, {fake: row.fake}), restoreBefore(row.number, changes === null ? "Restore the other fakes…" : "Restore all fakes…", "All fakes", {}))].filter(Boolean));
   }, (error) => place.replaceChildren(soft(error.message)));
   return place;
 }
@@ -132,9 +149,10 @@ function againButton(fake, key, fields) {
 function versionsTable(fake, section, item, versions, changesOf) {
   const all = versions.map((version, at) => { const before = versions[at - 1]?.fields ?? null, expired = expiryOf(version, before); return {...version, at: expired ?? version.at, expired, before, next: versions[at + 1]?.number}; }).reverse(), [last] = all;
   const madeBy = ({number: row, before, fields, expired}) => expired ? "the end of its TTL" : row ? el("a", {href: link(["activity", row]), onclick: ({currentTarget}) => { opened.left = currentTarget.getAttribute("href"); }}, short(entries.known.get(row)?.text.what ?? `#${row}`, 80)) : before === null && fields !== null ? "there before" : "the clock, or the control API";
+  const who = (row) => row && el("span", {class: "soft"}, ` · ${isOfConsole(row) ? "console" : row.actor}`);
   const value = (fields, other) => fields === null ? el("span", {class: "soft"}, "–") : fieldsOf(item, fields, other, {changed: other !== null});
-  const back = (version) => section === "keys" && all[all.indexOf(version) - 1]?.expired ? againButton(fake, item, version.fields) : version.next && isPutBack(section) ? restoreButton("Restore…", `Restore ${short(item, 60)} as of ${version.at.slice(0, 19).replace("T", " ")}`, sinceOf(version.next, {fake: fake.name, section, items: [item]}), () => ask("POST", `/journal/${version.next}/restore`, {fake: fake.name, section, items: [item]}), short(item, 60), {fake: fake.name, section, items: [item]}) : version === last ? el("span", {class: "soft"}, "now") : "";
-  const rows = table("versions", changesOf ? ["time", "changes"] : ["time", "made by", "before", "after"], all.slice(0, MOST_VERSIONS), (version) => changesOf ? [when(version.at), [madeBy(version), changesOf(version.before, version.fields)]] : [when(version.at), [madeBy(version), " ", back(version)], value(version.before, version.fields), version.fields === null ? el("span", {class: "soft"}, version.expired ? "expired" : "gone") : value(version.fields, version.before)]);
+  const back = (version) => section === "keys" && all[all.indexOf(version) - 1]?.expired ? againButton(fake, item, version.fields) : version.next && isPutBack(section) ? restoreButton(opened.part ? "Restore the whole key…" : "Restore…", `Restore ${short(item, 60)} as of ${version.at.slice(0, 19).replace("T", " ")}`, sinceOf(version.next, {fake: fake.name, section, items: [item]}), () => ask("POST", `/journal/${version.next}/restore`, {fake: fake.name, section, items: [item]}), short(item, 60), {fake: fake.name, section, items: [item]}) : version === last ? el("span", {class: "soft"}, "now") : "";
+  const rows = table("versions", changesOf ? ["time", "changes"] : ["time", "made by", "before", "after"], all.slice(0, MOST_VERSIONS), (version) => changesOf ? [when(version.at), [madeBy(version), changesOf(version.before, version.fields)]] : [when(version.at), [madeBy(version), who(entries.known.get(version.number)) ?? null, " ", version.number && !opened.part ? undoFields({number: version.number, fake: fake.name}, {section, item, before: version.before, after: version.fields}) : null, " ", back(version)], value(version.before, version.fields), version.fields === null ? el("span", {class: "soft"}, version.expired ? "expired" : "gone") : value(version.fields, version.before)]);
   return [last.fields === null ? el("p", {role: "status"}, last.expired ? "It expired at " : "It was deleted at ", moment(last.at), last.expired ? "." : [", by ", madeBy(last), "."]) : null, rows, ...all.length > MOST_VERSIONS ? [soft(`The newest ${MOST_VERSIONS} of ${count(all.length, "version")}. In Activity shows all calls.`)] : []];
 }
 // The versions of an item, or with `changesOf`, which shows what one changed, of a whole section, with the rows that made them, read when the part is opened, and again when the item is drawn again.

@@ -30,7 +30,7 @@ const FORWARD = "Upstash-Forward-", OWN_FIELDS = {type: "Content-Type", delay: "
 function publish(fake, again) {
   const before = again?.publish_headers ?? {"Content-Type": "application/json"}, isOwn = ([name]) => Object.values(OWN_FIELDS).includes(name);
   const redacted = again?.redacted_headers ?? [];
-  let first;
+  let first, said;
   const [forwarded, others] = [true, false].map((whether) => Object.entries(before).filter((pair) => !isOwn(pair) && pair[0].startsWith(FORWARD) === whether).map(([name, value]) => [whether ? name.slice(FORWARD.length) : name, value]));
   const own_ = (name, label, rest) => ({name, label, value: before[OWN_FIELDS[name]], ...rest}), asJson = (pairs) => pairs.length ? JSON.stringify(Object.fromEntries(pairs)) : "";
   return form(again ? "Edit and send again" : "Publish a message", again ? "Send again" : "Publish", [
@@ -39,17 +39,20 @@ function publish(fake, again) {
     {name: "headers", label: "headers to forward, as JSON", note: '{"X-Trace": "7"}', value: asJson([...forwarded, ...redacted.map((name) => [name, ""])]), wide: true},
     own_("delay", "delay", {note: "10m"}), own_("retries", "retries", {kind: "number"}), own_("label", "label"), {name: "queue", label: "in queue", value: again?.settings.queue}, own_("callback", "callback URL"),
     {name: "others", label: "other headers of the queue, as JSON", note: '{"Upstash-Timeout": "30s"}', value: asJson(others), wide: true},
-    ...again?.dlq_id ? [{name: "letter", label: "the dead letter", options: [{value: "keep", label: "keep it"}, {value: "delete", label: "delete it"}]}] : []],
+    ...again?.dlq_id ? [{name: "letter", label: "the dead letter", options: [{value: "delete", label: "delete it"}, {value: "keep", label: "keep it"}]}] : []],
   async ({to, body: text, headers: more, queue, others: rest, letter, ...fields}) => {
     const named = (typed, what, prefix = "") => Object.entries(typed ? json(typed, what) : {}).map(([name, value]) => [prefix + name, String(value)]);
     const missing = redacted.filter((name) => named(more, "The headers").some(([typed, value]) => typed === name && !value));
     if (missing.length) throw new Error(`The queue redacts ${missing.join(", ")}. Enter the value in the headers to forward, or remove the header.`);
     const given = [...named(rest, "The other headers"), ...Object.entries(OWN_FIELDS).map(([name, header]) => [header, fields[name]]).filter(([, value]) => value), ...named(more, "The headers", FORWARD)];
-    const made = [await sendWell(fake, "POST", (queue ? `/v2/enqueue/${encodeURIComponent(queue)}/` : "/v2/publish/") + target(to), text, Object.fromEntries(given))].flat();
+    const made = [await sendWell(fake, "POST", (queue ? `/v2/enqueue/${encodeURIComponent(queue)}/` : "/v2/publish/") + target(to), text, Object.fromEntries(given), again && lastAttempt(fake, again.public_id)?.number)].flat();
     first = change.row;
-    if (letter === "delete") { await discard(fake, [again.dlq_id]); location.hash = at(fake, "messages", made[0].messageId); }
-    return done("Published ", made.map((one) => el("a", {href: at(fake, "messages", one.messageId)}, one.messageId)), ".");
-  }, {open: false, undo: undoOf(fake, () => first)});
+    if (letter === "delete") await discard(fake, [again.dlq_id]);
+    // The page of the new message shows whether it is delivered.
+    if (again) location.hash = at(fake, "messages", made[0].messageId);
+    said = ["Published ", made.map((one) => el("a", {href: at(fake, "messages", one.messageId)}, one.messageId)), letter ? `; the dead letter is ${letter === "delete" ? "deleted" : "kept"}.` : "."].flat();
+    return done(said.map((part) => part.cloneNode?.(true) ?? part));
+  }, {open: false, undo: () => undoOf(fake, () => first)(change.row, said)});
 }
 
 const messageColumns = ["message", "state", "to", "attempts", "last answer", "next attempt", "body"];
@@ -60,7 +63,7 @@ const messageRow = (one) => [when(one.created), state(one), address(one), `${one
 function messageDetail(one, page) {
   const {fake} = page, name = one.public_id, pending = one.state === "pending", toMessage = (id) => id && el("a", {href: at(fake, "messages", id)}, id);
   return [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)),
-    facts({state: state(one), id: el("span", {class: "mono"}, name), published: moment(one.created), "next attempt": one.next ? moment(one.next) : next(one), about: toMessage(one.about), "retry of": toMessage(one.retry_of), "retried as": one.retries.length ? one.retries.map(toMessage) : "", run: one.run && el("a", {href: at(fake, "runs", one.run)}, one.run), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), ...linked(fake, one.settings)}),
+    facts({state: state(one), id: el("span", {class: "mono"}, name), published: moment(one.created), "next attempt": one.next ? moment(one.next) : next(one), about: toMessage(one.about), "retry of": toMessage(one.retry_of), "retried as": one.retries.length ? one.retries.map(toMessage) : "", ...sentAgain(fake, name), run: one.run && el("a", {href: at(fake, "runs", one.run)}, one.run), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), ...linked(fake, one.settings)}),
     tools(pending && one.next ? act("Deliver now", `Deliver ${name} now`, undoable(fake, "It is due now.", () => recorded(fake, `deliver ${name} now`, () => ask("POST", path(fake, `/messages/${encodeURIComponent(one.id)}/deliver`), {})))) : null,
       pending ? act("Cancel…", `Cancel ${name}`, undoable(fake, `Cancelled ${name}.`, () => sendWell(fake, "DELETE", `/v2/messages/${encodeURIComponent(name)}`)), {question: "Cancel this message? It will not be delivered."}) : null,
       one.dlq_id ? act("Retry", `Retry ${name}`, () => retryOne(fake, one.dlq_id)) : one.state === "dead_lettered" ? soft("Its dead letter has ended, so it cannot be retried.") : null,
@@ -74,9 +77,16 @@ function messageDetail(one, page) {
 const NAMED = {queue: "queues", "URL group": "url-groups", schedule: "schedules", "flow control": "flow-control"};
 const linked = (fake, given) => Object.fromEntries(Object.entries(given).map(([name, value]) => [name, own(NAMED, name) ? el("a", {href: at(fake, NAMED[name], value)}, value) : value]));
 // What to do about the last attempt of a message, if it has failed and Activity has its row.
-const isComplete = () => journal.loaded && !journal.older;
+const isComplete = () => journal.loaded && !journal.older && entries.list.reduce((sum, row) => sum + (row.data?.again_of ? 1 : 0), 1);
+const lastAttempt = (fake, id) => entries.list.findLast((one) => one.kind === "attempt" && one.fake === fake.name && one.data.message_id === id);
+// The messages that were sent here again from a message, and the one that it was sent again from, by the rows of both.
+function sentAgain(fake, id) {
+  const made = (row) => row.subjects.filter(({kind}) => kind === "message").map(({name}) => name), from = (row) => entries.known.get(row.data.again_of)?.data.message_id, links = (ids) => ids.length ? ids.map((one) => el("a", {href: at(fake, "messages", one)}, one)) : "";
+  const rows = entries.list.filter((row) => row.peer === fake.name && row.data?.again_of);
+  return {"sent again as": links(rows.filter((row) => from(row) === id).flatMap(made)), "sent again from": links(rows.filter((row) => made(row).includes(id)).map(from).filter(Boolean))};
+}
 function adviceOn(fake, id) {
-  const row = entries.list.findLast((one) => one.kind === "attempt" && one.fake === fake.name && one.data.message_id === id), place = el("div");
+  const row = lastAttempt(fake, id), place = el("div");
   if (row && hasFailed(row)) Promise.all([import("./row.js"), import("./destinations.js")]).then(([{advice}, {destinationForms}]) => place.replaceChildren(...[advice(row, []), row.data.error === "UnstubbedDestinationError" ? destinationForms(fake, new URL(row.data.url).origin) : null].filter(Boolean)), () => {});
   return place;
 }
@@ -124,7 +134,7 @@ const letters = {
   moreFilters: true, filters: messages.filters, searchNote: messages.searchNote,
   bulk: [{text: "Retry", undone: "Retried", work: retry}, {text: "Delete", undone: "Deleted", work: discard, note: "The notice that follows can undo it."}],
   empty: () => empty("No dead letters.", "A message appears here when it runs out of retries. Retry it once its destination works."),
-  detail: (one, page) => [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)), facts({since: moment(one.at), attempts: number(one.attempts), "last answer": status(one), message: el("a", {href: at(page.fake, "messages", one.message)}, one.message), id: el("span", {class: "mono"}, one.id)}),
+  detail: (one, page) => [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)), facts({since: moment(one.at), attempts: number(one.attempts), "last answer": status(one), message: el("a", {href: at(page.fake, "messages", one.message)}, one.message), ...sentAgain(page.fake, one.message), id: el("span", {class: "mono"}, one.id)}),
     tools(act("Retry", `Retry ${one.id}`, () => retryOne(page.fake, one.id)), act("Delete…", `Delete ${one.id}`, undoable(page.fake, "Deleted the dead letter.", async () => { await discard(page.fake, [one.id]); location.hash = page.address(); }), {question: "Delete this dead letter?"})),
     adviceOn(page.fake, one.message), one.sent && one.sent.is_whole !== false && !one.sent.run ? publish(page.fake, {...one.sent, dlq_id: one.id}) : null,
     one.sent?.attempts.length ? [attemptSpans(one.sent), answerOf(one.sent.attempts.at(-1))] : null, head("Body"), code(laidOut(one.preview), "body")],
@@ -173,7 +183,7 @@ const runs = {
         copyButton(one.id, "Copy id", "Copy id"), copyButton(JSON.stringify(record, null, 2), "Copy as JSON", "Copy as JSON")),
       el("div", {class: "side-by-side"}, el("div", {}, head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input.")),
         el("div", {}, head(one.state === "failed" ? "Error" : "Result"), record.workflowRunResponse ? code(failure(record.workflowRunResponse), "result") : soft(one.completed ? "The run returned no result." : "The run has not ended."))),
-      one.parent ? inherited(one, recorded, original, fake) : null, head(count(one.steps.length, one.parent ? "further step" : "step")), one.steps.length ? spansElement("steps", one.steps.flatMap((step, at_) => [step.group && step.group !== one.steps[at_ - 1]?.group ? {name: `${number(one.steps.filter(({group}) => group === step.group).length)} in parallel`, spans: []} : [], stepRow(step, {...at_ || one.parent ? null : {callBody: one.input}, ...records.get(step.message)}, original, fake, one)].flat()), {start: micros(one.created)}) : soft("No step has begun yet."),
+      one.parent ? inherited(one, recorded, original, fake) : null, head(count(one.steps.length, one.parent ? "further step" : "step")), one.steps.length ? spansElement("steps", one.steps.flatMap((step, at_) => [step.group && step.group !== one.steps[at_ - 1]?.group ? {name: `${number(one.steps.filter(({group}) => group === step.group).length)} in parallel`, spans: []} : [], stepRow(step, {...at_ || one.parent ? null : {callBody: one.input}, ...records.get(step.message), before: one.steps.slice(0, at_).filter(({group}) => !group || group !== step.group).map(({message}) => textOf(records.get(message) ?? {})).findLast(Boolean)}, original, fake, one)].flat()), {start: micros(one.created)}) : soft("No step has begun yet."),
     ].flat(2);
   },
 };
@@ -199,22 +209,22 @@ async function runWithViolations(fake, id) {
 }
 const fromBase64 = (out) => { try { return new TextDecoder().decode(Uint8Array.from(atob(out), (letter) => letter.charCodeAt(0))); } catch { return String(out ?? ""); } };
 const textOf = ({stepType, out}) => stepType === "Wait" ? fromBase64(out) : out == null ? (out === null && stepType === "Run" ? "null" : "") : typeof out === "string" ? out : JSON.stringify(out);
-// A step of a run: its spans, and below it its errors and its output. The error of the last try is in sight.
+// A step of a run: its spans, and below it its errors, its input and its result. The error of the last try is in sight.
 // With another result or input, or with the step run again; the new run is another one.
 function rerunForm(step, text, fake, run) {
   const start = async (changes) => { const made = await recorded(fake, `rerun ${run.id} from ${step.name}`, () => ask("POST", path(fake, `/runs/${encodeURIComponent(run.id)}/rerun`), {message: step.message, ...changes})); undoOf(fake)(change.row, ["Started ", el("a", {href: at(fake, "runs", made.id)}, made.id), ", which goes on from here."]); };
   return form(`Rerun from ${short(step.name, 60)}`, "Rerun", [{name: "how", label: "go on with", options: [...text ? [{value: "result", label: "the result below"}] : [], {value: "again", label: "the step run again"}]}, ...text ? [{name: "result", label: "result of the step", kind: "area", value: text, wide: true}] : [], ...run.input_is_whole ? [{name: "input", label: "input of the run", kind: "area", value: run.input ?? "", wide: true}] : []],
-    ({how, result, input}) => start({...how === "again" ? {again: true} : result !== text && {result}, ...input !== undefined && input !== (run.input ?? "") && {input}}), {open: false, copied: false});
+    ({how, result, input}, inputs) => start({...how === "again" ? {again: true} : result !== text && {result}, ...input !== undefined && input !== (run.input ?? "") && {input}}).then(() => { inputs.how.closest("details").open = false; }), {open: false, copied: false});
 }
 function stepRow(step, record, original, fake, run) {
-  const {out, callBody: sent, callResponseStatus: answered} = record;
+  const {out, callBody: sent, callResponseStatus: answered, before} = record;
   const spans = step.spans.map(({kind, start, end, failed}) => ({kind, from: micros(start), to: micros(end), failed})), errors = step.errors.map((error) => [`Try ${error.number} at ${fine(error.at)}: ${error.status ?? "no answer"}`, failure(error.reason)]);
   const took = spans.reduce((sum, {from, to}) => sum + to - from, 0), text = textOf({stepType: step.type, out}), beside = changed(original, record, 40);
   return {name: short(step.name, 120), key: `step ${step.message} ${step.name}`, failed: step.state === "failed", spans, depth: step.group ? 1 : 0, error: step.state === "done" ? "" : step.errors.at(-1)?.cause,
-    note: [step.event ? `waits for ${step.event}` : step.calls && step.calls !== step.name ? step.calls : "", took ? span(took) : "", step.tries > 1 ? `${step.tries} tries` : "", beside === text ? "" : beside, step.state === "pending" ? "pending" : ""].filter(Boolean).join(" · "),
+    note: [step.event ? `waits for ${step.event}` : step.calls && step.calls !== step.name ? step.calls : "", took ? span(took) : "", step.tries > 1 ? `${step.tries} tries` : "", [sent && short(sent, 40), beside && step.state === "done" && !/^Sleep/.test(step.type) && `→ ${beside === text ? short(text, 60) : beside}`].filter(Boolean).join(" "), step.state === "pending" ? "pending" : ""].filter(Boolean).join(" · "),
     content: [facts({type: step.type, message: el("a", {href: at(fake, "messages", step.message)}, step.message), tries: `${step.tries} of ${step.retries + 1}`, calls: step.calls, answered, "waits for event": step.event, "wait ends": both(step.wait_ends)}),
-      errors.map(([about_, reason]) => [el("h4", {class: "bad"}, about_), code(reason, `error of ${about_} of ${step.name}`)]), sent ? [el("h4", {}, "Input"), code(laidOut(sent), "input of the step")] : null,
-      beside === text ? null : [el("h4", {}, "Output in the original run"), code(laidOut(original.get(numbered(record))), "output in the original run")], text ? [el("h4", {}, "Output"), code(laidOut(text), "output of the step")] : null, step.state === "done" && !step.group ? rerunForm(step, step.type === "Wait" ? "" : text, fake, run) : null]};
+      errors.map(([about_, reason]) => [el("h4", {class: "bad"}, about_), code(reason, `error of ${about_} of ${step.name}`)]), sent ? [el("h4", {}, "Input"), code(laidOut(sent), "input of the step")] : before ? [el("h4", {}, "Input, which is the result of the step before"), code(laidOut(before), "input of the step")] : null,
+      beside === text ? null : [el("h4", {}, "Result in the original run"), code(laidOut(original.get(numbered(record))), "result in the original run")], text ? [el("h4", {}, "Result"), code(laidOut(text), "result of the step")] : null, step.state === "done" && !step.group ? rerunForm(step, step.type === "Wait" ? "" : text, fake, run) : null]};
 }
 
 // -- queues, URL groups, flow control --

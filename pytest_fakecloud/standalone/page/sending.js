@@ -24,7 +24,7 @@ const rowLink = (row) => row ? el("a", {class: "button", href: link(["activity",
 
 export function answerElements(fake, answer) {
   if (answer.broken) return [el("p", {class: "fault"}, `A fault broke the connection: ${answer.broken}. `, rowLink(answer.row))];
-  if (answer.replies) return [el("p", {class: "ok"}, `${count(answer.replies.length, "reply")}. `, rowLink(answer.row)), code(answer.replies.map((reply) => JSON.stringify(reply)).join("\n"), "replies"), effectElement(fake, answer.row)];
+  if (answer.replies) return [el("p", {class: answer.replies.some((reply) => reply?.error) ? "bad" : "ok"}, `${count(answer.replies.length, "reply")}${answer.replies.some((reply) => reply?.error) ? ", with an error" : ""}. `, rowLink(answer.row)), code(answer.replies.map((reply) => JSON.stringify(reply)).join("\n"), "replies"), effectElement(fake, answer.row)];
   const text = laidOut(answer.body);
   return [el("p", {class: answer.status < 400 ? "ok" : "bad"}, `Status ${answer.status} `, rowLink(answer.row), namedIn(fake, answer.body)), code(text.length > 50000 ? text.slice(0, 50000) + "…" : text, "answer"), el("details", {}, el("summary", {}, "Headers"), table("headers of the answer", ["header", "value"], answer.headers, (pair) => pair)), effectElement(fake, answer.row)];
 }
@@ -63,7 +63,7 @@ export function sendAgain(row, fakes) {
     {name: "headers", label: "headers, as JSON; the credentials are added", value: headers, wide: true}, {name: "body", label: sent.cut ? "body, of which only the beginning was recorded" : "body", kind: "area", value: body, wide: true}],
   async (typed) => {
     const all = {method: typed.method, target: typed.target, headers: json(typed.headers || "{}", "The headers"), body: typed.body};
-    if (isDelivery) return answerElements(fake, await ask("POST", path(fake, "/requests"), all));
+    if (isDelivery) return answerElements(fake, await ask("POST", path(fake, "/requests"), {...all, again_of: row.number}));
     const changed = Object.fromEntries(Object.entries({method: typed.method !== sent.method, target: typed.target !== sent.target, headers: typed.headers !== headers, body: typed.body !== body || sent.cut}).filter(([, differs]) => differs).map(([name]) => [name, all[name]]));
     return answerElements(fake, await ask("POST", again, changed));
   }, options);
