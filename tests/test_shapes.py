@@ -158,7 +158,12 @@ def recorded_events(*methods: str) -> Iterator[ast.Call]:
 @pytest.mark.completeness
 def test_events_can_be_filtered_by_their_data() -> None:
     calls = recorded_events("add_event", "_add_event")
-    names = {word.arg for call in calls for word in call.keywords} - {None, "at_us", "ended_us"}
+    names = {word.arg for call in calls for word in call.keywords} - {
+        None,
+        "at_us",
+        "caused_by",
+        "ended_us",
+    }
     listed = EVENT_FIELDS.keys() | BrokerApp.event_fields.keys() | QueueApp.event_fields.keys()
     assert {"message_id", "group", "idle"} <= names <= listed
     assert set(AttemptDetails.__annotations__) <= listed

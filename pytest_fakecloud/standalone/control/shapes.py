@@ -730,7 +730,10 @@ _QUERIES = {
     "journal_stream": {"after": "stream only entries after this number"},
     "list": PAGING,
     "item": PAGING,
-    "changes": {"until": "the later snapshot; by default the current data"},
+    "changes": {
+        "until": "the later snapshot; by default the current data",
+        "as_restored": "yes: without the keys that expire at once",
+    },
     "due": {
         "since": "the earliest time of the events in full, in microseconds since the Unix epoch",
         "until": "the latest time",
@@ -745,6 +748,7 @@ _QUERIES = {
         "fake": "the name of the fake; by default all fakes",
         "section": "the section of the items, as in the changes of a row",
         "items": "a JSON list of names; without it, all items",
+        "as_restored": "yes: without the keys that expire at once",
     },
     "versions": {
         "section": "the section of the item, as in the changes of a row",

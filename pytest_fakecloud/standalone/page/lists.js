@@ -183,7 +183,7 @@ export class ListPage {
       this.drawList(this.page);
     }}), `all ${here.length}`), this.chosen.size ? this.spec.bulk.map(({text, work, note, undone}) =>
       act(`${text} ${this.chosen.size}${note ? "…" : ""}`, `${text} ${count(this.chosen.size, this.spec.noun)}`, async () => { const items = page.items.filter((one) => this.chosen.has(this.spec.key(one))); await this.inParts(text, work, items, undone); this.chosen.clear(); }, {question: note && `${text} ${count(this.chosen.size, this.spec.noun)}? ${note}`}))
-      : this.values.search || this.values[this.spec.facet] || page.matching < page.total ? this.spec.bulk.filter(({among}) => !among || (this.values[this.spec.facet] || among) === among && page.facets[among]).map((one) => this.bulkOfFound(one, page)) : null);
+      : !page.folders && (this.values.search || this.values[this.spec.facet] || page.matching < page.total) ? this.spec.bulk.filter(({among}) => !among || (this.values[this.spec.facet] || among) === among && page.facets[among]).map((one) => this.bulkOfFound(one, page)) : null);
   }
   async all() {
     const items = [];
