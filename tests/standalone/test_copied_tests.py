@@ -51,9 +51,13 @@ def rows(server: Server) -> list[Any]:
     kv(server, "ZRANGE", "board", "0", "-1")
     kv(server, "LPOP", "jobs")
     kv(server, "GET", "nothing")
+    kv(server, "MSET", "cart:1", '{"items": [1]}', "cart:2", "[]")
+    kv(server, "GET", "cart:1")
+    kv(server, "MGET", "cart:1", "cart:2")
     sent(server, "kv_server", "/pipeline", [["INCR", "n"], ["INCR", "n"]])
     with redis.Redis.from_url(fake(server, "kv_server")["env"]["REDIS_URL"]) as client:
         client.hgetall("user:1")
+        client.mget("cart:1", "cart:2")
         client.incr("n")
         with pytest.raises(redis.ResponseError):
             client.incr("user:1")

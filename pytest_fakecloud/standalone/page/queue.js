@@ -125,7 +125,7 @@ const retry = (fake, ids) => sendWell(fake, "POST", "/v2/dlq/retry" + several("d
 async function retryOne(fake, id) {
   const {responses: [{messageId}]} = await retry(fake, [id]);
   location.hash = at(fake, "messages", messageId);
-  undoOf(fake)(change.row, "Retried: this is the new message.");
+  undoOf(fake)(change.row, "Retried. This is the new message, whose state is below.");
 }
 const discard = (fake, ids) => sendWell(fake, "DELETE", "/v2/dlq" + several("dlqIds", ids));
 const letters = {
@@ -213,7 +213,7 @@ const textOf = ({stepType, out}) => stepType === "Wait" ? fromBase64(out) : out 
 // With another result or input, or with the step run again; the new run is another one.
 function rerunForm(step, text, fake, run) {
   const start = async (changes) => { const made = await recorded(fake, `rerun ${run.id} from ${step.name}`, () => ask("POST", path(fake, `/runs/${encodeURIComponent(run.id)}/rerun`), {message: step.message, ...changes})); undoOf(fake)(change.row, ["Started ", el("a", {href: at(fake, "runs", made.id)}, made.id), ", which goes on from here."]); };
-  return form(`Rerun from ${short(step.name, 60)}`, "Rerun", [{name: "how", label: "go on with", options: [...text ? [{value: "result", label: "the result below"}] : [], {value: "again", label: "the step run again"}]}, ...text ? [{name: "result", label: "result of the step", kind: "area", value: text, wide: true}] : [], ...run.input_is_whole ? [{name: "input", label: "input of the run", kind: "area", value: run.input ?? "", wide: true}] : []],
+  return form(`Rerun from ${short(step.name, 60)}`, "Rerun", [{name: "how", label: "go on with", options: [...text ? [{value: "result", label: "the result below, without the step"}] : [], {value: "again", label: "the step run again"}]}, ...text ? [{name: "result", label: "result of the step", kind: "area", value: text, wide: true}] : [], ...run.input_is_whole ? [{name: "input", label: "input of the run", kind: "area", value: run.input ?? "", wide: true}] : []],
     ({how, result, input}, inputs) => start({...how === "again" ? {again: true} : result !== text && {result}, ...input !== undefined && input !== (run.input ?? "") && {input}}).then(() => { inputs.how.closest("details").open = false; }), {open: false, copied: false});
 }
 function stepRow(step, record, original, fake, run) {

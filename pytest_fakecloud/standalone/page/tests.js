@@ -5,18 +5,21 @@ import {literal} from "./control.js";
 import {prefixOf} from "./copying.js";
 import {publishOf, requestTo} from "./sending.js";
 
+// JSON as it was sent: in `decoded`, strings that contain JSON are objects.
+const sentJson = (text) => { try { return JSON.parse(text); } catch { return undefined; } };
+
 // -- which calls a test can make again --
 // The channel of a PUBLISH, and how many subscribers got its message.
 function subscribersOf({data, response}) {
   const [line] = data.words ?? [];
   if (!/^PUBLISH$/i.test(line?.[0])) return ["", 0];
-  const read = response.decoded ?? JSON.parse(response.body), many = read?.result ?? read;
+  const read = sentJson(response.body), many = read?.result ?? read;
   return [line[1], typeof many === "number" ? many : 0];
 }
 // The URLs to which a request publishes messages, with those of its callbacks.
 function destinationsOf({data, request}) {
   const [, target] = /^POST \/v2\/(?:publish|enqueue\/[^/]+)\/(\S+)/.exec(request.line) ?? [], isBatch = /^POST \/v2\/batch/.test(request.line);
-  const messages = isBatch ? request.decoded ?? [] : target ? [{destination: target, headers: Object.fromEntries(request.headers)}] : [];
+  const messages = isBatch ? sentJson(request.body) ?? [] : target ? [{destination: target, headers: Object.fromEntries(request.headers)}] : [];
   return [...new Set(messages.flatMap(({destination, headers = {}}) => [destination, ...Object.entries(headers).filter(([name]) => /^upstash-callback$/i.test(name)).map(([, url]) => url)]))];
 }
 // Commands whose reply depends on more than the data of their keys, which is what a test sets up.
@@ -68,19 +71,18 @@ async function checksOf({number, data}, fake) {
   const {changes} = await ask("GET", `/journal/${number}/changes`), changed = data.words.some(([name]) => RANDOM.test(name)) ? [] : changes ?? [];
   return changed.filter(({fake: name, section}) => name === fake.name && section === "keys").slice(0, 10).flatMap(({item, after}) => {
     if (after === null) return [{words: ["EXISTS", item], reply: 0}];
-    const value = after.type === "string" || typeof after.value !== "string" ? after.value : json(after.value), isOrdered = Array.isArray(value) || !Object.keys(Object(value)).some((name) => /^\d+$/.test(name)) || typeof value === "string";
+    const value = after.type === "string" || typeof after.value !== "string" ? after.value : sentJson(after.value), isOrdered = Array.isArray(value) || !Object.keys(Object(value)).some((name) => /^\d+$/.test(name)) || typeof value === "string";
     // Of long values only the beginning is known, and JavaScript changes the order of numbers that name fields.
     if (!Object.hasOwn(READERS, after.type) || !isOrdered || value === undefined || /, checksum [0-9a-f]{8}|\\x/.test(JSON.stringify([item, value]))) return [];
     const [line, reply] = READERS[after.type](item, value);
     return [{words: line, reply}];
   });
 }
-const json = (text) => { try { return JSON.parse(text); } catch { return undefined; } };
 // A reply as RESP2 has it: a map is a list of names and values.
 const flat = (reply) => reply === true ? 1 : reply === false ? 0 : Array.isArray(reply) ? reply.map(flat) : reply && typeof reply === "object" ? Object.entries(reply).flatMap((pair) => pair.map(flat)) : reply;
 const hasFraction = (reply) => Array.isArray(reply) ? reply.some(hasFraction) : typeof reply === "number" && !Number.isInteger(reply);
 function repliesOf({data, ok, response}) {
-  const read = response.decoded ?? (() => { try { return JSON.parse(response.body); } catch { return response.body; } })();
+  const read = sentJson(response.body) ?? response.body;
   if (response.line === "reply") return [ok ? {reply: flat(read)} : {error: String(read)}];
   return [read].flat().slice(0, data.words.length).map(({result, error}) => error === undefined ? {reply: flat(result)} : {error});
 }
@@ -93,10 +95,10 @@ export async function testOf(row, fakes) {
   const isDelivery = row.kind === "attempt", fake = fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer)), now = iso(row.at_us);
   const before = (section, items) => ask("GET", `/journal/${row.number}/data${query({section, items: JSON.stringify(items)})}`).then((found) => Object.entries(found.items));
   if (isDelivery) return {kind: "delivery", fake, now, request: publishOf(row), url: row.data.url, code: row.status};
-  const {words: lines} = row.data, isKv = fake.fixture === "kv_server" && lines, hasReply = row.response.line === "reply", answered = row.response.decoded, {body} = row.response;
+  const {words: lines} = row.data, isKv = fake.fixture === "kv_server" && lines, hasReply = row.response.line === "reply", {body} = row.response, read = sentJson(body), answered = read !== null && typeof read === "object" ? read : undefined;
   const [fault] = row.faults, isRejected = fault || row.status === 401, [channel, subscribers] = isRejected ? ["", 0] : subscribersOf(row), made = {fake, now, status: row.status, channel, subscribers, urls: row.status < 300 ? destinationsOf(row) : []};
   // What the fault answered, which is an error reply with the code ERR on a database connection.
-  if (fault) made.fault = [row.status, hasReply ? String(answered ?? JSON.parse(body)).replace(/^ERR /, "") : body];
+  if (fault) made.fault = [row.status, hasReply ? String(read).replace(/^ERR /, "") : body];
   const keys = isKv && !isRejected ? row.subjects.filter(({kind}) => kind === "key").map(({name}) => name) : [], commands = keys.length ? (await before("keys", keys)).flatMap(remade) : [];
   const checks = keys.length ? await checksOf(row, fake) : [];
   if (isKv && hasReply) {

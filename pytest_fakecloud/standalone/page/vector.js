@@ -60,12 +60,12 @@ function hits(found, page) {
 }
 // The label says the dimension as soon as it is known.
 const vectorLabel = (fake) => { const text = el("span", {}, "vector or text"); ask("GET", path(fake, "/lists")).then(({info}) => { if (info.dimension) text.textContent = `vector of ${count(info.dimension, "number")}, or text`; }, () => {}); return text; };
-const query = (fake, page) => form("Query", "Query", [{name: "by", label: "by", options: ["vector", "text"]}, {name: "what", label: vectorLabel(fake), note: "0.1, 0.2", wide: true, needed: true},
+const query = (fake, page) => form("Query", "Query", [{name: "by", label: "by", options: ["vector", "text"]}, {name: "what", label: vectorLabel(fake), note: "0.1, 0.2, …", wide: true, needed: true},
   {name: "most", label: "at most", kind: "number", value: "5"}, {name: "filter", label: "metadata filter", note: "that of the list"}],
 async ({by, what, most, filter}) => hits((await sendWell(fake, "POST", (by === "text" ? "/query-data" : "/query") + inside(namespaceOf(page)),
   {...(by === "text" ? {data: what} : {vector: numbers(what)}), topK: Number(most), includeMetadata: true, includeData: true, ...(filter || page.values?.filter ? {filter: filter || page.values.filter} : {})})).result, page), {open: false, edits: false});
 let upserted;
-const upsert = (fake, page) => form("Upsert", "Upsert", [{name: "id", label: "id", needed: true}, {name: "by", label: "from", options: ["vector", "text"]}, {name: "what", label: vectorLabel(fake), note: "0.1, 0.2", wide: true, needed: true},
+const upsert = (fake, page) => form("Upsert", "Upsert", [{name: "id", label: "id", needed: true}, {name: "by", label: "from", options: ["vector", "text"]}, {name: "what", label: vectorLabel(fake), note: "0.1, 0.2, …", wide: true, needed: true},
   {name: "metadata", label: "metadata, as JSON", note: '{"genre": "drama"}'}, {name: "namespace", label: "namespace", note: "the one that is shown"}],
 async ({id, by, what, metadata, namespace}) => {
   await sendWell(fake, "POST", (by === "text" ? "/upsert-data" : "/upsert") + inside(namespace || namespaceOf(page)), {id, ...(by === "text" ? {data: what} : {vector: numbers(what)}), ...(metadata ? {metadata: json(metadata, "The metadata")} : {})});
