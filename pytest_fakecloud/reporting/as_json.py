@@ -239,9 +239,9 @@ def _message(
     text = body.decode("utf-8", "replace")
     message: dict[str, Any] = {"line": line, "headers": list(map(list, headers))}
     message |= {"body": text[:LONGEST], **_digits(body)}
-    value = parsed(text) if len(text) <= LONGEST else None
+    value = decoded(parsed(text)) if len(text) <= LONGEST else None
     if isinstance(value, dict | list):
-        message["decoded"] = mask.value(decoded(value))
+        message["decoded"] = mask.value(value)
     if cut is not None or len(text) > LONGEST:
         message["cut"] = cut or len(body)
     if missing:

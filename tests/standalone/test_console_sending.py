@@ -156,7 +156,7 @@ def test_a_workflow_is_rerun_from_a_step(
     at(page, f"fake/queue/runs/{run_id}", ".span-item")
     page.click(".span-item summary:has-text('step 1')")
     typed(page, "Rerun from step 1", result="other")
-    page.locator("#notice a[href*=runs]").click()
+    page.locator("#notice", has_text="goes on from").wait_for()
     page.locator(".detail pre[aria-label=result]", has_text="other+").wait_for()
     assert received[-1] == ["in", "other", "other+"]
     # The new run shows where its steps come from, and the runs link to each other.
