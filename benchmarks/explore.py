@@ -48,7 +48,7 @@ from tests.explore.bugs import Make, queues
 from tests.explore.bugs.deep import DEEP
 from tests.explore.bugs.ten import TEN
 
-from .explorers import SEEDS, compared, needed
+from .explorers import SEEDS, compared, needed, unguided
 from .timing import limit, line
 
 START = "2026-01-01T00:00:00Z"
@@ -420,7 +420,7 @@ def deep_bugs() -> bool:
     missed = 0
     for make in DEEP:
         guided = [_needed(make, seed) for seed in SEEDS]
-        with mock.patch.object(Explorer, "_run_extensions", return_value=iter(())):
+        with unguided():
             plain = [_needed(make, seed) for seed in SEEDS]
         missed += guided.count(None)
         cells = (

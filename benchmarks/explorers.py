@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -24,7 +25,7 @@ from typing import Any, cast
 from unittest import mock
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, History
-from pytest_fakecloud.explore.search.explorer import Explorer
+from pytest_fakecloud.explore.search.sources import Extending
 from pytest_fakecloud.explore.subject.promises import Promises
 from pytest_fakecloud.explore.world.patches import explored
 from pytest_fakecloud.queue.fake import Queue
@@ -163,8 +164,17 @@ def with_seeds(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int, lis
 
 def without_states(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int, list[int]]:
     """Search as ``with_seeds()`` does, but in the plain order, which new states do not guide."""
-    with mock.patch.object(Explorer, "_run_extensions", return_value=iter(())):
+    with unguided():
         return with_seeds(cloud, *args, **options)
+
+
+def unguided() -> AbstractContextManager[object]:
+    """Search without schedules that extend an earlier one, as long as the context is open."""
+
+    def end(source: Extending) -> None:
+        source.is_over = True
+
+    return mock.patch.object(Extending, "next_plan", end)
 
 
 def by_every_failure(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int]:
