@@ -503,6 +503,16 @@ def test_all_fakes_but_those_whose_data_is_unknown_are_restored() -> None:
         app.history.end()
 
 
+def test_without_fakes_there_is_no_row_to_go_back_to() -> None:
+    with Cloud() as cloud:
+        app = ControlApp(cloud, "token")
+        app.history.begin()
+        assert ask(app, "POST", "/journal", {"what": "load x"}) == (200, {"row": 0})
+        status, answer = ask(app, "POST", "/reset", {"record": True})
+        assert (status, answer["row"]) == (200, 0)
+        app.history.end()
+
+
 def test_keys_that_a_restore_would_let_expire_are_not_promised(server: Server) -> None:
     kv(server, "SET", "short", "1", "EX", "60")
     kv(server, "SET", "long", "1", "EX", "7200")

@@ -421,7 +421,7 @@ def record_restore(
 
     Without ``what``, all data of each was restored. Returns the number of the first event.
     """
-    events = [
+    return number_of_first(
         fake._recorder.add_event(
             "restored",
             f"{what or f'all data of {fake.name}'} to {since}",
@@ -429,8 +429,13 @@ def record_restore(
             changed=changed.get(fake.name),
         )
         for fake in fakes
-    ]
-    return events[0].number if events else 0
+    )
+
+
+def number_of_first(events: Iterable[Event]) -> int:
+    """Return the number of the first event that is recorded; 0 without one. Takes all of them."""
+    numbers = [event.number for event in events]
+    return numbers[0] if numbers else 0
 
 
 _MOST_IN_EVENT = 100

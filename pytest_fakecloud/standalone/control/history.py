@@ -19,6 +19,7 @@ from .clouds import (
     as_restored,
     changed_by_restore,
     described_changes,
+    number_of_first,
     record_restore,
     shown_change,
     states_of,
@@ -153,13 +154,14 @@ class HistoryRoutes(Part):
         """Record a change of data that is about to be made by another request of the control API.
 
         ``{"what": "create the topic orders", "fake": name}``; without a fake, all data may change. To
-        restore the data to just before ``row``, the number of the first row, undoes the change.
+        restore the data to just before ``row``, the number of the first row, undoes the change. Without
+        any fake it is 0.
         """
         body = fields(request)
         fakes = self._fakes(body.get("fake"))
         self.copy_now()
-        rows = [fake._recorder.add_event("changed", body["what"]).number for fake in fakes]
-        return {"row": rows[0]}
+        events = (fake._recorder.add_event("changed", body["what"]) for fake in fakes)
+        return {"row": number_of_first(events)}
 
     def get_versions(self, request: Request) -> shapes.Versions:
         """Return the versions of an item over time, oldest first, with the rows that made them.
