@@ -196,7 +196,7 @@ def goes_down(name: str) -> None:
 
 
 def test_imports_within_explore_go_down() -> None:
-    check_each(goes_down_in_explore, [each for each in EACH if each[0].startswith("explore.")])
+    check_each(goes_down_in_explore, [row for row in EACH if row[0].startswith("explore.")])
 
 
 def goes_down_in_explore(name: str) -> None:

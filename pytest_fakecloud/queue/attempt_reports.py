@@ -14,7 +14,6 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-from ..core.calls import Event
 from ..core.clock import Timekeeper
 from ..core.errors import (
     ContractError,
@@ -231,17 +230,10 @@ class AttemptReports(DeliveryInterceptor):
         failure = failure_details(started, outcome, self._engine.keys, self._now)
         return details | request_details(delivery) | failure
 
-    def forget_unrecorded(self) -> None:
-        """Forget the deliveries whose events the journal has forgotten."""
-        if self.finished:
-            recorded = {event.data.get("began") for event in self._recorder.entries
-                        if isinstance(event, Event) and event.kind == "attempt"}  # fmt: skip
-            kept = [delivery for delivery in self.finished if delivery.number in recorded]
-            self.finished.clear()
-            self.finished.extend(kept)
-            self._finished_bytes = sum(
-                len(delivery.body) + len(outcome.body) for _, delivery, outcome in kept
-            )
+    def forget(self) -> None:
+        """Forget all deliveries, because the journal has forgotten their events."""
+        self.finished.clear()
+        self._finished_bytes = 0
 
 
 _QUEUES_OWN = ("upstash-", "user-agent", "content-type", "host", "content-length")

@@ -289,7 +289,6 @@ class Queue(QueueActions, Fake):
             data, routes = snapshot.data
             super().restore(snapshot._replace(data=data))
             self.destinations._restore(routes)
-            self._reports.forget_unrecorded()
         else:
             # Raise the error about a snapshot of another fixture.
             super().restore(snapshot)
@@ -297,7 +296,7 @@ class Queue(QueueActions, Fake):
     @action
     def reset(self) -> None:
         super().reset()
-        self._reports.forget_unrecorded()
+        self._reports.forget()
 
     def _undo(self, snapshot: Snapshot) -> None:
         super()._undo(snapshot)
@@ -625,5 +624,5 @@ def _conditions(where: Mapping[str, Any], **first: object) -> dict[str, object]:
 
 
 def finished_deliveries(queue: Queue) -> Iterable[FinishedDelivery]:
-    """Return the most recent deliveries of a queue, for reports."""
+    """Return the most recent deliveries of a queue, for reports and replays."""
     return queue._reports.finished

@@ -146,7 +146,7 @@ class ReplayedKVServer(journal.ReplayedFake):
             return
         sent = core_of(self.fake).app.as_sent(reply)
         protocols = (2, 3) if session in self._of_unknown_protocol else (session.resp,)
-        fitting = [each for each in protocols if to_resp(sent, each) == call.response_body]
+        fitting = [version for version in protocols if to_resp(sent, version) == call.response_body]
         if len(fitting) == 1:
             # Most answers are the same in both versions. The first that is not tells which it is.
             session.resp = fitting[0]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
-from typing import Any, cast
+from typing import Any
 
 from ..cloud.fake import Context, Fake, core_of
 from ..core.calls import Event
+from ..queue.fake import Queue, finished_deliveries
 from ..queue.model import Outcome
 from ..queue.wire.values import as_text
 from . import journal
@@ -60,14 +60,13 @@ class ReplayedQueue(journal.ReplayedFake):
         self.settled_us = ended
 
     def _kept_outcome(self, event: Event) -> Outcome:
-        for number, _, outcome in _FINISHED(self.real):
+        assert isinstance(self.real, Queue)
+        for number, _, outcome in finished_deliveries(self.real):
             if number == event.data.get("began"):
-                return cast("Outcome", outcome)
+                return outcome
         raise journal.Inexact(f"the queue no longer has the details of attempt {event.number}")
 
 
-_FINISHED = attrgetter("_reports.finished")
-"""Returns the number, request and outcome of each recent attempt of a queue."""
 REPLAYED = ReplayedQueue
 
 

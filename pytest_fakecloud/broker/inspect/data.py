@@ -126,11 +126,11 @@ def topic(fake: Broker, id: str, page_query: PageQuery) -> View:
 
 def _groups_of_topic(fake: Broker, topic: View) -> Iterator[View]:
     """Yield the groups that have read a topic, each with the topic's partitions."""
-    names = {f"{topic['name']}-{each['partition']}" for each in topic["partitions"]}
+    names = _partition_items(fake, topic["name"])
     for group in _group_views(fake, _groups(fake)):
-        partitions = [each for each in group["partitions"] if each["partition"] in names]
+        partitions = [view for view in group["partitions"] if view["partition"] in names]
         if partitions:
-            lag = sum(each["lag"] for each in partitions)
+            lag = sum(view["lag"] for view in partitions)
             yield {"name": group["name"], "lag": lag, "partitions": partitions}
 
 

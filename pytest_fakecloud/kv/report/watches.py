@@ -36,9 +36,10 @@ def changes_of_watched(calls: Iterable[Call], lookups: Lookups) -> Mapping[int, 
         elif name in ("UNWATCH", "DISCARD", "EXEC"):
             keys = watched.pop(call.client, {})
             if name == "EXEC" and has_full_answer(call) and keys and result_of(call) is None:
-                found = [changes[key] for key in keys
+                since = [changes[key] for key in keys
                          if key in changes and changes[key].number > keys[key]]  # fmt: skip
-                undone |= {call.number: max(found, key=lambda c: c.number)} if found else {}
+                if since:
+                    undone[call.number] = max(since, key=lambda change: change.number)
         for words, answer in commands_of(call, lookups) if watched or name == "EXEC" else ():
             for access in of_command(call.fake, words, answer):
                 if access.writes and access.succeeded is not False:

@@ -41,7 +41,7 @@ const keys = {
   detail: (one, page) => [title(nameOf(wordOf(one.id))), keyFacts(one), versionsElement(page.fake, "keys", one.key), ...keyActs(one, page), ...valueOf(one, page)],
 };
 // Offers to undo a change of a key.
-const undoOf = (fake, key, inverse) => (row, text) => offerUndo(fake, row, "keys", [key], text, {inverse});
+const undoOfKey = (fake, key, inverse) => (row, text) => offerUndo(fake, row, "keys", [key], text, {inverse});
 // The inverse of a change of a TTL, of which `after` is the key after it.
 const ttlBefore = (fake, one, after) => async () => {
   const now = await current(fake, one.id), key = wordOf(one.id);
@@ -99,21 +99,21 @@ function keyActs(one, page) {
   const {fake} = page, key = wordOf(one.id);
   let after = null;
   return [tools(form("Change TTL", "Set TTL", [{name: "seconds", label: "TTL in seconds; empty removes it", kind: "number", value: one.ttl_ms == null ? "" : Math.ceil(one.ttl_ms / 1000)}],
-    async ({seconds}) => { await run(fake, ...(seconds ? ["EXPIRE", key, seconds] : ["PERSIST", key])); after = await current(fake, one.id); document.activeElement.blur(); return done("Changed."); }, {open: false, undo: undoOf(fake, one.key, ttlBefore(fake, one, () => after)), overwrites: meanwhile(fake, one, "expires", (now) => now.expires ? `to expire in ${ttl(now)}` : "without TTL")}),
-  copyButton(nameOf(key), "Copy key", "Copy key"), act("Delete", `Delete the key ${nameOf(key)}`, async () => { await run(fake, "DEL", key); discard(".detail"); location.hash = page.address(); undoOf(fake, one.key)(change.row, `Deleted ${short(nameOf(key), 60)}.`); }), one.is_text && one.hex === undefined && remade(one) ? copies({method: "POST", path: path(fake, "/requests"), body: {body: remade(one)}}, "this key") : null)];
+    async ({seconds}) => { await run(fake, ...(seconds ? ["EXPIRE", key, seconds] : ["PERSIST", key])); after = await current(fake, one.id); document.activeElement.blur(); return done("Changed."); }, {open: false, undo: undoOfKey(fake, one.key, ttlBefore(fake, one, () => after)), overwrites: meanwhile(fake, one, "expires", (now) => now.expires ? `to expire in ${ttl(now)}` : "without TTL")}),
+  copyButton(nameOf(key), "Copy key", "Copy key"), act("Delete", `Delete the key ${nameOf(key)}`, async () => { await run(fake, "DEL", key); discard(".detail"); location.hash = page.address(); undoOfKey(fake, one.key)(change.row, `Deleted ${short(nameOf(key), 60)}.`); }), one.is_text && one.hex === undefined && remade(one) ? copies({method: "POST", path: path(fake, "/requests"), body: {body: remade(one)}}, "this key") : null)];
 }
 
 function valueOf(one, page) {
   const key = wordOf(one.id), blur = (text) => { document.activeElement.blur(); return done(text); }, saved = one.ttl_ms == null ? "Saved." : "Saved; the TTL stays.";
   if (one.elements) return [one.groups?.length ? groups(one, page) : null, elements(one, page)];
   if (one.hex !== undefined) return [code(dump(one.hex), "value in hexadecimal"), one.is_whole ? form("Edit as hexadecimal", "Save", [{name: "value", label: "bytes, two hexadecimal digits each", kind: "area", value: digits(one.hex), wide: true}],
-    async ({value}) => { await run(page.fake, "SET", key, wordOfDigits(value), "KEEPTTL"); return blur(saved); }, {open: false, undo: undoOf(page.fake, one.key), overwrites: meanwhile(page.fake, one, "hex", (now) => short(digits(now.hex ?? ""), 80) || short(now.value, 80))}) : soft("The value is longer than what is shown.")];
+    async ({value}) => { await run(page.fake, "SET", key, wordOfDigits(value), "KEEPTTL"); return blur(saved); }, {open: false, undo: undoOfKey(page.fake, one.key), overwrites: meanwhile(page.fake, one, "hex", (now) => short(digits(now.hex ?? ""), 80) || short(now.value, 80))}) : soft("The value is longer than what is shown.")];
   // JSON and control characters are shown readable, and edited on request.
   const escaped = /[\x00-\x08\x0e-\x1f\x7f-\x9f]/.test(one.value) || visible(one.value) !== one.value && !laidOut(one.value).includes("\n") ? visible(JSON.stringify(one.value)).replace(/[\x7f-\x9f]/g, (letter) => `\\x${letter.charCodeAt(0).toString(16)}`) : "", shown = escaped || (laidOut(one.value) !== one.value ? laidOut(one.value) : "");
   if (one.type === "string" && one.is_editable && one.is_whole) return [shown ? code(shown, escaped ? "value, escaped" : "value as JSON") : null, form(shown ? "Edit the value" : "Value", "Save", [{name: "value", label: "value", kind: "area", value: one.value, wide: true}],
-    async ({value}) => { await run(page.fake, "SET", key, value, "KEEPTTL"); return blur(saved); }, {open: !shown, undo: undoOf(page.fake, one.key), overwrites: meanwhile(page.fake, one)})];
+    async ({value}) => { await run(page.fake, "SET", key, value, "KEEPTTL"); return blur(saved); }, {open: !shown, undo: undoOfKey(page.fake, one.key), overwrites: meanwhile(page.fake, one)})];
   if (/json/i.test(one.type)) return [form("Document", "Save", [{name: "value", label: "JSON document", kind: "area", value: one.value, wide: true}],
-    async ({value}) => { json(value, "The document"); await run(page.fake, "JSON.SET", key, "$", value); return blur("Saved."); }, {undo: undoOf(page.fake, one.key), overwrites: meanwhile(page.fake, one)})];
+    async ({value}) => { json(value, "The document"); await run(page.fake, "JSON.SET", key, "$", value); return blur("Saved."); }, {undo: undoOfKey(page.fake, one.key), overwrites: meanwhile(page.fake, one)})];
   return [code(one.value, "value"), one.is_whole === false ? soft("The value is longer than what is shown.") : null];
 }
 
@@ -153,7 +153,7 @@ function elements(one, page) {
     redraw(place, el("p", {class: "soft", role: "status"}, found.items.length ? `${number(found.first)}–${number(last)} of ${number(found.matching)}` : "No element matches."),
       table("elements", [...one.columns, editor.drop || one.type === "list" ? "" : null].filter((text) => text !== null), found.items, (row) => [...one.columns.map((column) => column === "id" && one.type === "stream" ? [row.id, el("br"), el("span", {class: "soft"}, new Date(Number(row.id.split("-")[0])).toISOString().slice(0, 19).replace("T", " "))] : row.hex?.[column] === undefined ? short(row[column], 500) : el("span", {title: "hexadecimal"}, short(cell(row, column), 500))),
         el("span", {class: "tools"}, editor.fields.includes("value") || one.type === "zset" ? el("button", {type: "button", "aria-label": `Edit ${name(row)}`, onclick: async () => { if (!isTyped(adding) || await confirmed("Discard what you have typed? It was not sent.", "Discard")) edit(row); }}, "Edit") : null,
-          editor.drop ? act("Remove", `Remove ${name(row)}`, async () => { await run(fake, ...editor.drop(asBytes(row))); undoOf(fake, one.key, inverseOf(row, null))(change.row, `Removed ${short(name(row), 60)}.`); }) : null)]),
+          editor.drop ? act("Remove", `Remove ${name(row)}`, async () => { await run(fake, ...editor.drop(asBytes(row))); undoOfKey(fake, one.key, inverseOf(row, null))(change.row, `Removed ${short(name(row), 60)}.`); }) : null)]),
       found.previous || found.next ? tools([["← Previous", "before", found.previous], ["Next →", "after", found.next]].map(([text, which, cursor]) =>
         el("button", {type: "button", disabled: !cursor, onclick: () => { Object.assign(state, {after: "", before: "", [which]: cursor}); attempt(load); }}, text))) : null);
   }
@@ -197,7 +197,7 @@ function elements(one, page) {
         if (row) edit();
         document.activeElement.blur();
         return done(row ? "Saved." : "Added.");
-      }, {open: Boolean(row), undo: (number_, text) => undoOf(fake, one.key, inverseOf(before, after))(number_, text), overwrites: (values) => overwrites(row, values)}));
+      }, {open: Boolean(row), undo: (number_, text) => undoOfKey(fake, one.key, inverseOf(before, after))(number_, text), overwrites: (values) => overwrites(row, values)}));
     if (row) { withCancel(Object.assign(adding.firstChild, {open: false}), () => edit()).open = true; adding.querySelector("input:not([readonly])").focus(); }
   }
   edit();

@@ -81,10 +81,10 @@ def _cut_off(fake: Any, call: Call) -> Iterator[tuple[int, list[VectorHit]]]:
         ids = [hit["id"] for hit in hits]
         if len(ids) == options.get("topK"):
             query = query_of(fake, options)._replace(top_k=len(records))
-            found = hits_among(fake, query, records)
+            ranked = hits_among(fake, query, records)
             # An approximate query, for example, has other hits.
-            if [hit.record.id for hit in found[: len(ids)]] == ids and found[len(ids) :]:
-                yield at, found[len(ids) :]
+            if [hit.record.id for hit in ranked[: len(ids)]] == ids and ranked[len(ids) :]:
+                yield at, ranked[len(ids) :]
 
 
 def _of_namespace(fake: Any, name: str, has_namespaces: bool) -> VectorBackground:
