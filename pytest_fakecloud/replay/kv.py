@@ -14,6 +14,7 @@ from ..kv.engine.sessions import Waiter
 from ..kv.faults import KINDS as NODE_FAULTS
 from ..kv.faults import arrive, happen_to_nodes
 from ..kv.reply import to_resp
+from ..kv.resp.records import words_of
 from ..kv.table.groups import GROUPS
 from ..kv.table.registry import CommandSpec
 from . import journal
@@ -55,7 +56,7 @@ class ReplayedKVServer(journal.ReplayedFake):
         if engine.topology is not None and "node" not in call.facts:
             return  # a command of a sentinel, which has no data
         session = self._session_of(call)
-        words = [word.encode("utf-8", "surrogatepass") for word in json.loads(call.request_body)]
+        words = words_of(call)
         if engine.topology is not None:
             self._repeat_faults(call, session, words)
         if call.fault is not None and not call.reached:

@@ -38,6 +38,23 @@ def test_what_cannot_be_replayed_is_unknown_up_to_the_next_copy_only(cloud: Clou
     rewinder.close()
 
 
+def test_bytes_that_are_not_text_are_replayed(cloud: Cloud) -> None:
+    rewinder = Rewinder(cloud)
+    kv = cloud.kv_server()
+    with Redis.from_url(kv.database_url) as client:
+        client.set(b"key\xfe", b"\x80\x04pickled\xff")
+        assert client.get(b"key\xfe") == b"\x80\x04pickled\xff"
+        client.hset("hash", b"\xff", b"\xfe")
+        client.hgetall("hash")
+    (written,) = cloud.journal.calls(command="SET")
+    (change,) = rewinder.changes(written.number)
+    assert change.item == repr(b"key\xfe")
+    assert change.after is not None
+    assert change.after["value"] == "\\x80\x04pickled\\xff"
+    assert rewinder.changes(cloud.journal.calls().last.number) == []
+    rewinder.close()
+
+
 @pytest.mark.parametrize("keep", [100, 8])
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_connections_that_are_older_than_the_copied_data_go_on(

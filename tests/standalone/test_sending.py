@@ -60,6 +60,12 @@ def test_a_recorded_command_is_sent_again_over_its_protocol(server: Server) -> N
     assert again["replies"][:4] == ["OK", "QUEUED", "QUEUED", ["OK", "4"]]
     assert "NONE" in again["replies"][4]["error"]
     assert server.call("kv_server", "execute", "GET", "a") == {"base64": "/w=="}
+    with redis.Redis.from_url(server.fake("kv_server")["env"]["REDIS_URL"]) as client:
+        client.set("bytes", b"\xff")
+    of_bytes = server.ask("GET", "/journal")[1][-1]["number"]
+    server.call("kv_server", "execute", "DEL", "bytes")
+    assert server.ask("POST", f"/journal/{of_bytes}/again", {})[1]["replies"] == ["OK"]
+    assert server.call("kv_server", "execute", "GET", "bytes") == {"base64": "/w=="}
     none = server.ask("POST", f"/journal/{first['number']}/again", {"commands": [[]]})
     assert "at least one word" in message(none)
     assert "no call 99999" in message(server.ask("POST", "/journal/99999/again", {}), 404)

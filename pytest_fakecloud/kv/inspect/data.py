@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import quote_from_bytes
 
 from ...cloud.fake import core_of
+from ...core.calls import Call
 from ...core.errors import ContractError, counted
 from ...core.timers import to_datetime
 from ...inspect.data import (
@@ -37,6 +38,7 @@ from ..engine.keyspace import Keyspace
 from ..engine.replication import Replication
 from ..fake import KVServer
 from ..reply import Converted, double_text, encode, python_value, word, word_pairs
+from ..resp.records import words_of
 from ..search.index import SearchIndex
 from ..values.array import ArrayValue
 from ..values.containers import HashValue
@@ -230,6 +232,11 @@ def state(fake: KVServer) -> State:
                 sections[f"keys of database {number}"] = _items(_InMemory(keyspace), keyspace)
             sections |= _beside_keys(engine)
     return {section: items for section, items in sections.items() if items or section == "keys"}
+
+
+def words_as_sent(call: Call) -> list[str]:
+    """Return the words of a command over the Redis protocol; a byte that is not UTF-8 is a surrogate."""
+    return [sent.decode("utf-8", "surrogateescape") for sent in words_of(call)]
 
 
 def without_expired(state: State, now_us: int) -> State:

@@ -72,6 +72,16 @@ class CommandCall(Call):
         self._words, self._request_body = None, body
 
 
+def words_of(call: Call) -> list[bytes]:
+    """Return the words of a command over the Redis protocol as they were sent, without its secrets.
+
+    The words of a call that was loaded from a file are those of its JSON, which are text.
+    """
+    if isinstance(call, CommandCall) and call._words is not None:
+        return call._words
+    return [word.encode("utf-8", "surrogatepass") for word in orjson.loads(call.request_body)]
+
+
 def open_call(
     recorder: Recorder,
     line: list[bytes],

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...cloud.cloud import Cloud
 from ...cloud.fake import Fake, core_of
+from ...cloud.services import data_module
 from ...core.calls import Call, Entry, on_connection
 from ...core.errors import ContractError
 from ...core.field_types import TOKEN
@@ -71,7 +72,7 @@ class SendingRoutes(Part):
         body, call = fields(request), self._recorded(request)
         fake = fake_named(self._cloud, call.fake)
         if on_connection(call):
-            return _run(fake, body.get("commands") or _commands_of(call), call.number)
+            return _run(fake, body.get("commands") or _commands_of(fake, call), call.number)
         content = _sent(body["body"]) if "body" in body else call.request_body
         if "body" not in body and "request_body" in call.cut:
             raise Refused(422, "the journal has only the beginning of the body: pass body")
@@ -163,11 +164,11 @@ def _recording(
         stop()
 
 
-def _commands_of(call: Call) -> list[list[str]]:
-    """Return the commands of a call over the Redis protocol."""
+def _commands_of(fake: Fake, call: Call) -> list[list[str]]:
+    """Return the commands of a call over the Redis protocol, as they were sent."""
     if "request_body" in call.cut or "words" in call.cut:
         raise Refused(422, "the journal has only the beginning of the command: pass commands")
-    words = json.loads(call.request_body)
+    words: list[str] = data_module(fake.fixture).words_as_sent(call)
     if words[0].upper() == "EXEC":  # The row of a transaction has its commands as facts.
         return [["MULTI"], *call.facts.get("words", []), ["EXEC"]]
     return [words]
