@@ -106,6 +106,12 @@ export interface ConsoleAddress {
   url: string
 }
 
+/** The texts of tests by language; without any, why there is none, as a sentence. */
+export interface CopiedTests {
+  tests: Record<string, string>
+  why_not: string
+}
+
 /** Items as they were just before a row, by name. */
 export interface DataBefore {
   items: Record<string, Record<string, Json>>
@@ -408,6 +414,7 @@ export interface RestoreOptions {
   section?: string
   items?: string[]
   skip_unknown?: boolean
+  after?: boolean
 }
 
 /** The names of the fakes whose data was restored, and the first row that records it. */
@@ -642,6 +649,8 @@ export interface Control {
   (method: "GET", path: `/journal/${string}/changes`): Promise<RowChanges>
   /** Return items of a fake as they were just before a row: `?section=keys&items=["a","b"]`. */
   (method: "GET", path: `/journal/${string}/data` | `/journal/${string}/data?${string}`): Promise<DataBefore>
+  /** Return tests that make a recorded call or delivery again, by the name of their language. */
+  (method: "GET", path: `/journal/${string}/tests`): Promise<CopiedTests>
   /** Return what changed since just before a row, in all fakes or in `?fake=`. */
   (method: "GET", path: `/journal/${string}/since` | `/journal/${string}/since?${string}`): Promise<Changes>
   /** Restore the data that all fakes, or one (`fake`), had just before a row of the journal. */

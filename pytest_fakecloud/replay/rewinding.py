@@ -166,19 +166,22 @@ class Rewinder:
         return {name: data[name] for name in items if name in data} if items else data
 
     @contextmanager
-    def _up_to(self, fake: Fake, entry: Entry) -> Iterator[_Playing]:
-        """Replay the entries of a fake before an entry, of this fake or of another one."""
+    def _up_to(self, fake: Fake, entry: Entry, *, included: bool = False) -> Iterator[_Playing]:
+        """Replay the entries of a fake before an entry, of this fake or of another one, or with it."""
         first = began(entry)
         with self._played(fake, first) as playing:
-            for work in playing.works(first - 1):
-                if work.order < first:
+            for work in playing.works(entry.number if included else first - 1):
+                if included or work.order < first:
                     playing.perform(work)
             playing.player.move_to(entry.at_us)
             playing.check()
             yield playing
 
-    def put_back(self, number: int, section: str, items: Sequence[str]) -> None:
-        """Give items the values that they had before an entry of their fake; leave all others.
+    def put_back(
+        self, number: int, section: str, items: Sequence[str], *, after: bool = False
+    ) -> None:
+        """Give items the values that they had before an entry of their fake, or after it; leave all
+        others.
 
         Raises ``Unknown`` also if items of the section cannot be put back alone.
         """
@@ -187,7 +190,7 @@ class Rewinder:
         put_back = getattr(data_module(fake.fixture), "put_back", None)
         if put_back is None:
             raise Unknown(f"items of {fake.name} cannot be put back alone")
-        with self._up_to(fake, entry) as playing:
+        with self._up_to(fake, entry, included=after) as playing:
             put_back(fake, playing.player.copies[fake.name].fake, section, items)
         self.note_change()
 

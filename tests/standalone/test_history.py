@@ -117,6 +117,10 @@ def test_one_key_is_put_back_and_the_others_stay(server: Server) -> None:
     made = kv(server, "HSET", "h", "f", "v")
     server.ask("POST", f"/journal/{made}/restore", {**one, "items": ["h"]})
     assert server.call("kv_server", "execute", "EXISTS", "h") == 0
+    server.ask("POST", f"/journal/{made}/restore", {**one, "items": ["h"], "after": True})
+    assert server.call("kv_server", "execute", "HGET", "h", "f") == "v"
+    refused = server.ask("POST", path, {"fake": "kv_server", "after": True})
+    assert "only items can be restored to just after a row" in message(refused)
 
 
 def test_a_restore_is_a_row_of_the_console(server: Server) -> None:

@@ -22,6 +22,18 @@ from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.cloud.services import by_part, variable_prefix
 from pytest_fakecloud.http.ports import Listeners, close_listeners
 from pytest_fakecloud.standalone.addresses import Hosts
+from pytest_fakecloud.standalone.copied_tests import in_go, in_pytest, in_vitest
+from pytest_fakecloud.standalone.copied_tests.plan import (
+    AnyTest,
+    CommandsTest,
+    DeliveryTest,
+    HttpRequest,
+    Known,
+    RequestTest,
+    Step,
+    Surroundings,
+    TestedFake,
+)
 from pytest_fakecloud.standalone.saving import encoded_state, saved_state
 from pytest_fakecloud.standalone.serving import Log, Options, with_defaults
 from pytest_fakecloud.standalone.state_file import checked_state, load_state
@@ -389,56 +401,25 @@ def test_isolated_clouds_start_with_the_data_of_their_fakes(serve: Serve, tmp_pa
 
 # -- tests that the console writes -----------------------------------------------------------------
 
-WRITE = """
-import {WRITERS} from "./tests.js";
-import {REDIS_CLIENTS, prefixOf} from "./copying.js";
-const tests = JSON.parse(process.argv[2]);
-const texts = tests.flatMap((test, at) =>
-  Object.entries(WRITERS).map(([language, write]) => [language, write(test, `t${at}`)]));
-const prefix = prefixOf({name: "2nd-one", fixture: "kv_server"});
-const clients = Object.entries(REDIS_CLIENTS)
-  .map(([name, write]) => [name, write([["GET", "k"]], prefix)]);
-console.log(JSON.stringify({texts, clients}));
-"""
-
 
 def test_copied_tests_start_named_fakes(tmp_path: Path) -> None:
-    need()
-    package = ROOT / "pytest_fakecloud"
-    for name in ("tests.js", "control.js"):
-        shutil.copy(package / "standalone" / "page" / name, tmp_path)
-    shutil.copy(package / "reporting" / "copying.js", tmp_path)
-    # The writers use nothing of these modules.
-    (tmp_path / "api.js").write_text("export const ask = null, query = null;\n")
-    (tmp_path / "sending.js").write_text("export const publishOf = null, requestTo = null;\n")
-    (tmp_path / "package.json").write_text('{"type": "module"}')
-    (tmp_path / "write.js").write_text(WRITE)
-    now = "2026-01-01T09:30:00.000Z"
-    kv = {"name": "second", "fixture": "kv_server"}
-    vector = {"name": "products", "fixture": "vector_index"}
-    upsert = {"method": "POST", "target": "/upsert", "headers": {},
-              "body": '{"id": "a", "vector": [1, 2]}'}  # fmt: skip
-    produce = {"method": "GET", "target": "/produce/orders/hello", "headers": {}, "body": ""}
-    tests = [
-        {"kind": "commands", "fake": kv, "now": now, "setup": [["SET", "k", "v"]],
-         "steps": [{"words": ["GET", "k"], "reply": "v"}]},
-        {"kind": "request", "fake": vector, "now": now, "setup": [], "checks": [],
-         "urls": [], "request": upsert, "status": 200, "answer": {"result": "Success"}},
-        {"kind": "delivery", "fake": {"name": "us-east-1", "fixture": "queue"}, "now": now,
-         "request": {"headers": {}, "body": "b"}, "url": "https://app.example/x", "code": 503},
-        {"kind": "request", "fake": {"name": "events", "fixture": "broker"}, "now": now, "setup": [],
-         "urls": [], "checks": [], "request": produce, "status": 404},
-    ]  # fmt: skip
-    done = subprocess.run(
-        ["node", str(tmp_path / "write.js"), json.dumps(tests)],
-        capture_output=True, text=True, encoding="utf-8", timeout=60, check=True,
-    )  # fmt: skip
-    written = json.loads(done.stdout)
-    texts: dict[str, list[Any]] = {}
-    for language, text in written["texts"]:
-        texts.setdefault(language, []).append(text)
-    for number, text in enumerate(texts["pytest"]):
-        (tmp_path / f"test_{number}.py").write_text(text, encoding="utf-8")
+    def around(name: str, fixture: str, status: int | None = 200) -> Surroundings:
+        return Surroundings("call", TestedFake(name, fixture), "2026-01-01T09:30:00.000Z", status)
+
+    upsert = HttpRequest("POST", "/upsert", body='{"id": "a", "vector": [1, 2]}')
+    publish = HttpRequest("POST", "/v2/publish/https://app.example/x", body="b")
+    tests: list[AnyTest] = [
+        CommandsTest(
+            around("second", "kv_server"), [["SET", "k", "v"]], [Step(["GET", "k"], Known("v"))]
+        ),
+        RequestTest(around("products", "vector_index"), [], upsert, Known({"result": "Success"})),
+        DeliveryTest(around("us-east-1", "queue", 503), publish, "https://app.example/x"),
+        RequestTest(
+            around("events", "broker", 404), [], HttpRequest("GET", "/produce/orders/hello")
+        ),
+    ]
+    for number, test in enumerate(tests):
+        (tmp_path / f"test_{number}.py").write_text(in_pytest.written(test), encoding="utf-8")
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
@@ -457,10 +438,34 @@ def test_copied_tests_start_named_fakes(tmp_path: Path) -> None:
         ],
         ["EVENTS_UPSTASH_KAFKA_REST_URL", "EVENTS_UPSTASH_KAFKA_REST_USERNAME"],
     ]
-    for text, names in zip(texts["Vitest"], variables, strict=True):
+    vitest, go = ([write(test) for test in tests] for write in (in_vitest.written, in_go.written))
+    for text, names in zip(vitest, variables, strict=True):
         assert all(name in text for name in names), text
-    assert "SECOND_UPSTASH_REDIS_REST_TOKEN" in texts["Go"][0]
-    assert texts["Go"][2] is None
-    assert "EVENTS_UPSTASH_KAFKA_REST_PASSWORD" in texts["Go"][3]
-    assert all("_2ND_ONE_REDIS_URL" in text for _, text in written["clients"])
-    assert len(written["clients"]) == 5
+    for token, file in (
+        ("SECOND_UPSTASH_REDIS_REST_TOKEN", go[0]),
+        ("EVENTS_UPSTASH_KAFKA_REST_PASSWORD", go[3]),
+    ):
+        assert file is not None
+        assert token in file
+    assert go[2] is None
+
+
+CLIENTS = """
+import {REDIS_CLIENTS, prefixOf} from "./copying.js";
+const prefix = prefixOf({name: "2nd-one", fixture: "kv_server"});
+console.log(JSON.stringify(Object.values(REDIS_CLIENTS).map((write) => write([["GET", "k"]], prefix))));
+"""
+
+
+def test_copied_commands_connect_to_named_fakes(tmp_path: Path) -> None:
+    need()
+    shutil.copy(ROOT / "pytest_fakecloud" / "reporting" / "copying.js", tmp_path)
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    (tmp_path / "write.js").write_text(CLIENTS)
+    done = subprocess.run(
+        ["node", str(tmp_path / "write.js")],
+        capture_output=True, text=True, encoding="utf-8", timeout=60, check=True,
+    )  # fmt: skip
+    clients = json.loads(done.stdout)
+    assert len(clients) == 5
+    assert all("_2ND_ONE_REDIS_URL" in text for text in clients)

@@ -63,6 +63,7 @@ CALLS: list[tuple[str, str, Any]] = [
     ("GET", "/live", None),
     ("GET", "/journal/{number}/changes", None),
     ("GET", "/journal/{number}/data?section=messages", None),
+    ("GET", "/journal/{number}/tests", None),
     ("GET", "/journal/{number}/since?fake=queue", None),
     ("GET", "/fakes/{name}/versions?section=messages", None),
     ("GET", "/ready", None),

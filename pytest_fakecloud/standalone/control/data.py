@@ -389,6 +389,14 @@ def _entries_from(cloud: Cloud, first: int) -> list[Entry]:
     return entries[bisect_left(entries, first, key=attrgetter("number")) :]
 
 
+def row_numbered(cloud: Cloud, number: int) -> shapes.RowData:
+    """Return the row of the journal with a number; raise ``Refused`` without one."""
+    for row in _rows_from(cloud, number, 1):
+        if row["number"] == number:
+            return row
+    raise Refused(404, f"the journal has no row {number}")
+
+
 def _rows_from(cloud: Cloud, first: int, limit: int = 0) -> list[shapes.RowData]:
     """Return the rows of the journal from a number on, in causal order.
 

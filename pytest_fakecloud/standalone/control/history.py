@@ -12,8 +12,10 @@ from ...cloud.fake import Fake
 from ...core.timers import to_datetime
 from ...http.messages import Request
 from ...http.routing import Route
-from ...inspect.data import parts_of_value, short_item, whole_number
+from ...inspect.data import StateChange, parts_of_value, short_item, whole_number
 from ...reporting import replayed
+from ..copied_tests import in_go, in_pytest, in_vitest
+from ..copied_tests.plan import NoTest, fake_of, plan
 from . import shapes
 from .clouds import (
     as_restored,
@@ -24,6 +26,7 @@ from .clouds import (
     shown_change,
     states_of,
 )
+from .data import row_numbered
 from .endpoints import PREFIX, Part, Refused, contract, fake_named, fields, named
 
 
@@ -58,6 +61,7 @@ class HistoryRoutes(Part):
         return [
             cls.route("GET", f"{entry}/changes", "row_changes", cls.get_changes),
             cls.route("GET", f"{entry}/data", "data_before", cls.get_data),
+            cls.route("GET", f"{entry}/tests", "tests_of_row", cls.get_tests),
             cls.route("GET", f"{entry}/since", "changes_since", cls.get_changes_since),
             cls.route("POST", f"{entry}/restore", "restore_before", cls.restore),
             cls.route("POST", f"{PREFIX}/journal", "record_change", cls.record_change),
@@ -72,7 +76,7 @@ class HistoryRoutes(Part):
         """
         changes, note = None, ""
         try:
-            with self._known() as rewinder:
+            with self.known() as rewinder:
                 item_changes = rewinder.changes(self._number(request))
                 changes = [shown_change(change) for change in item_changes]
         except Refused as error:
@@ -87,8 +91,27 @@ class HistoryRoutes(Part):
         ``items`` is a JSON list of names. An item that did not exist is missing.
         """
         section, items = request.query("section") or "", _items(request)
-        with self._known() as rewinder:
+        with self.known() as rewinder:
             return {"items": rewinder.items_before(self._number(request), section, items)}
+
+    def get_tests(self, request: Request) -> shapes.CopiedTests:
+        """Return tests that make a recorded call or delivery again, by the name of their language.
+
+        Each sets up the data that was there before, and asserts the recorded answer. If no test would
+        be honest, or what it needs is not known, ``tests`` is empty and ``why_not`` says why.
+        """
+        row = row_numbered(self._cloud, self._number(request))
+        if row["kind"] not in ("call", "attempt"):
+            raise Refused(404, f"row {row['number']} is neither a call nor a delivery")
+        fake = fake_named(self._cloud, fake_of(row))
+        try:
+            test = plan(row, fake.fixture, fake.url, fake.headers, _Past(self))
+        except NoTest as reason:
+            return {"tests": {}, "why_not": str(reason)}
+        tests = {"pytest": in_pytest.written(test), "Vitest": in_vitest.written(test)}
+        if (text := in_go.written(test)) is not None:
+            tests["Go"] = text
+        return {"tests": tests, "why_not": ""}
 
     def get_changes_since(self, request: Request) -> shapes.Changes:
         """Return what changed since just before a row, in all fakes or in ``?fake=``.
@@ -99,7 +122,7 @@ class HistoryRoutes(Part):
         once when all data of a fake is restored; keys that are put back alone lose a TTL that has ended.
         """
         number = self._number(request)
-        with self._known() as rewinder:
+        with self.known() as rewinder:
             name = request.query("fake")
             data_before, unknown = self._before(rewinder, number, name, skips_unknown=not name)
             states: Mapping[str, Any] = {fake.name: data.state for fake, data in data_before}
@@ -120,20 +143,27 @@ class HistoryRoutes(Part):
         """Restore the data that all fakes, or one (``fake``), had just before a row of the journal.
 
         ``{"fake", "section", "items"}`` puts only these items back, such as some keys, and leaves what
-        has changed otherwise. Faults and clock do not change. Nothing is restored if the data
-        of one of the fakes is not known, except with ``"skip_unknown": true``, which restores the
-        others, as ``restored`` names them. ``row`` is the number of the first row that records the
-        restore: to restore to just before it undoes the restore.
+        has changed otherwise; with ``"after": true`` as they were just after the row, which is the last
+        that is known of a key before its TTL ended. Faults and clock do not change. Nothing is restored
+        if the data of one of the fakes is not known, except with ``"skip_unknown": true``, which
+        restores the others, as ``restored`` names them. ``row`` is the number of the first row that
+        records the restore: to restore to just before it undoes the restore.
         """
         body, number = fields(request), self._number(request)
         items, fakes = body.get("items"), self._fakes(body.get("fake"))
-        with self._known() as rewinder:
+        after = body.get("after") is True
+        if after and items is None:
+            raise Refused(
+                422, "only items can be restored to just after a row: pass section and items"
+            )
+        with self.known() as rewinder:
             if items is not None:
                 with contract():
-                    rewinder.put_back(number, body.get("section", ""), items)
+                    rewinder.put_back(number, body.get("section", ""), items, after=after)
                 what = items[0] if len(items) == 1 else f"{len(items)} items"
                 put_back = {fake.name: {body.get("section", ""): items} for fake in fakes}
-                row = record_restore(fakes, what, f"just before #{number}", put_back, row=number)
+                moment = f"just {'after' if after else 'before'} #{number}"
+                row = record_restore(fakes, what, moment, put_back, row=number)
                 return {"restored": [fake.name for fake in fakes], "row": row}
             data_before, _ = self._before(
                 rewinder, number, body.get("fake"), skips_unknown=body.get("skip_unknown") is True
@@ -173,7 +203,7 @@ class HistoryRoutes(Part):
         """
         fake = named(self._cloud, request)
         section, item = request.query("section") or "", request.query("item") or ""
-        with self._known() as rewinder:
+        with self.known() as rewinder:
             versions = rewinder.versions(fake, section, item)
         parts = sorted({name for version in versions for name in parts_of_value(version.fields)})
         if part := request.query("part"):
@@ -211,7 +241,7 @@ class HistoryRoutes(Part):
         return list(self._cloud.fakes()) if not name else [fake_named(self._cloud, name)]
 
     @contextmanager
-    def _known(self) -> Iterator[Any]:
+    def known(self) -> Iterator[Any]:
         """Yield what knows the data; raise ``Refused`` for what it does not know."""
         if self._rewinder is None:
             raise Refused(422, "This cloud does not remember its earlier data.")
@@ -225,6 +255,31 @@ class HistoryRoutes(Part):
     @staticmethod
     def _number(request: Request) -> int:
         return whole_number("number", request.params["number"]) or 0
+
+
+class _Past:
+    """The data that a test of a recorded call needs."""
+
+    def __init__(self, routes: HistoryRoutes) -> None:
+        self._routes = routes
+
+    def items_before(self, number: int, section: str, items: list[str]) -> Mapping[str, Any]:
+        with self._known() as rewinder:
+            before: Mapping[str, Any] = rewinder.items_before(number, section, items)
+            return before
+
+    def changes(self, number: int) -> list[StateChange]:
+        with self._known() as rewinder:
+            changes: list[StateChange] = rewinder.changes(number)
+            return changes
+
+    @contextmanager
+    def _known(self) -> Iterator[Any]:
+        try:
+            with self._routes.known() as rewinder:
+                yield rewinder
+        except Refused as error:
+            raise NoTest(error.message) from error
 
 
 _MOST_PARTS = 1000

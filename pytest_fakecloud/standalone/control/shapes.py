@@ -356,6 +356,13 @@ class DataBefore(TypedDict):
     items: dict[str, dict[str, Any]]
 
 
+class CopiedTests(TypedDict):
+    """The texts of tests by language; without any, why there is none, as a sentence."""
+
+    tests: dict[str, str]
+    why_not: str
+
+
 class Restored(TypedDict):
     """The names of the fakes whose data was restored, and the first row that records it."""
 
@@ -533,6 +540,7 @@ class RestoreOptions(TypedDict, total=False):
     section: str
     items: list[str]
     skip_unknown: bool
+    after: bool
 
 
 class RerunOptions(TypedDict):

@@ -136,22 +136,18 @@ const MOST_VERSIONS = 50;
 // The time at which a TTL ends, as the data of a key has it: "2026-01-01 00:15:00.000 UTC".
 const ended = (text) => Date.parse(text.replace(" ", "T").replace(" UTC", "Z"));
 const expiryOf = ({fields, at}, before) => fields === null && before?.expires && ended(before.expires) <= Date.parse(at) ? new Date(ended(before.expires)).toISOString() : null;
-// A button that writes a key again that has expired, without its TTL: just before the next row, it had expired already.
-function againButton(fake, key, fields) {
-  const isCut = / characters, checksum [0-9a-f]{8}\)/.test(JSON.stringify(fields));
-  return isCut ? soft("Too long to be restored.") : act("Restore", `Restore ${short(key, 60)} without its TTL`, async () => {
-    const [line] = (await import("./tests.js")).remade([key, fields]);
-    await sendWell(fake, "POST", "/", line);
-    offerUndo(fake, change.row, "keys", [key], `${short(key, 60)} is restored without its TTL.`);
-  });
-}
+// A button that gives a key that has expired its last value again, without its TTL: just before the next row, it had expired already.
+const againButton = (fake, key, {number}) => number ? act("Restore", `Restore ${short(key, 60)} without its TTL`, async () => {
+  const part = {fake: fake.name, section: "keys", items: [key]}, {row} = await ask("POST", `/journal/${number}/restore`, {...part, after: true});
+  sayWithUndo(`${short(key, 60)} is restored without its TTL.`, row, part);
+}) : "";
 // The newest versions first, each with the value before it, and a button that gives the item this version again.
 function versionsTable(fake, section, item, versions, changesOf) {
   const all = versions.map((version, at) => { const before = versions[at - 1]?.fields ?? null, expired = expiryOf(version, before); return {...version, at: expired ?? version.at, expired, before, next: versions[at + 1]?.number}; }).reverse(), [last] = all;
   const madeBy = ({number: row, before, fields, expired}) => expired ? "the end of its TTL" : row ? el("a", {href: link(["activity", row]), onclick: ({currentTarget}) => { opened.left = currentTarget.getAttribute("href"); }}, short(entries.known.get(row)?.text.what ?? `#${row}`, 80)) : before === null && fields !== null ? "there before" : "the clock, or the control API";
   const who = (row) => row && el("span", {class: "soft"}, ` · ${isOfConsole(row) ? "console" : row.actor}`);
   const value = (fields, other) => fields === null ? el("span", {class: "soft"}, "–") : fieldsOf(item, fields, other, {changed: other !== null});
-  const back = (version) => section === "keys" && all[all.indexOf(version) - 1]?.expired ? againButton(fake, item, version.fields) : version.next && isPutBack(section) ? restoreButton(opened.part ? "Restore the whole key…" : "Restore…", `Restore ${short(item, 60)} as of ${version.at.slice(0, 19).replace("T", " ")}`, sinceOf(version.next, {fake: fake.name, section, items: [item]}), () => ask("POST", `/journal/${version.next}/restore`, {fake: fake.name, section, items: [item]}), short(item, 60), {fake: fake.name, section, items: [item]}) : version === last ? el("span", {class: "soft"}, "now") : "";
+  const back = (version) => section === "keys" && all[all.indexOf(version) - 1]?.expired ? againButton(fake, item, version) : version.next && isPutBack(section) ? restoreButton(opened.part ? "Restore the whole key…" : "Restore…", `Restore ${short(item, 60)} as of ${version.at.slice(0, 19).replace("T", " ")}`, sinceOf(version.next, {fake: fake.name, section, items: [item]}), () => ask("POST", `/journal/${version.next}/restore`, {fake: fake.name, section, items: [item]}), short(item, 60), {fake: fake.name, section, items: [item]}) : version === last ? el("span", {class: "soft"}, "now") : "";
   const rows = table("versions", changesOf ? ["time", "changes"] : ["time", "made by", "before", "after"], all.slice(0, MOST_VERSIONS), (version) => changesOf ? [when(version.at), [madeBy(version), changesOf(version.before, version.fields)]] : [when(version.at), [madeBy(version), version.expired ? null : who(entries.known.get(version.number)) ?? null, " ", version.number && !opened.part ? undoFields({number: version.number, fake: fake.name}, {section, item, before: version.before, after: version.fields}) : null, " ", back(version)], value(version.before, version.fields), version.fields === null ? el("span", {class: "soft"}, version.expired ? "expired" : "gone") : value(version.fields, version.before)]);
   return [last.fields === null ? el("p", {role: "status"}, last.expired ? "It expired at " : "It was deleted at ", moment(last.at), last.expired ? "." : [", by ", madeBy(last), "."]) : null, rows, ...all.length > MOST_VERSIONS ? [soft(`The newest ${MOST_VERSIONS} of ${count(all.length, "version")}. In Activity shows all calls.`)] : []];
 }

@@ -1,7 +1,7 @@
 // The details of a row of Activity: advice, links, the data before and after it, and what can be made of it. Loaded when the first row is opened.
 
 import {KINDS, attempt, code, copy, copyButton, el, link, short, tools} from "./dom.js";
-import {list} from "./api.js";
+import {ask, list} from "./api.js";
 import {fold, hasFailed} from "./elements.js";
 import {adviceOf} from "./errors.js";
 import {changesElement, isOfConsole} from "./history.js";
@@ -38,14 +38,12 @@ function openLinks({number, kind: what, status, subjects = [], data}) {
 function testCopies(row, fakes) {
   const isDelivery = row.kind === "attempt", fake = fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer));
   if (!fake || !row.done || !isDelivery && row.kind !== "call") return null;
-  const place = el("div"), shown = el("div"), copyIn = (language, {WRITERS, nameOf, testOf}) => el("button", {type: "button", class: "quiet", "aria-label": `Copy as a test with ${language}`, onclick: () => attempt(async () => {
-    const text = WRITERS[language](await testOf(row, fakes), nameOf(row));
+  const place = el("div"), shown = el("div"), copyIn = ([language, text]) => el("button", {type: "button", class: "quiet", "aria-label": `Copy as a test with ${language}`, onclick: () => attempt(async () => {
     shown.replaceChildren(code(text, `the test with ${language}`));
     await copy(text, `Copied, as shown. ${language === "pytest" ? "" : "It uses the helper of the guide."}`);
   })}, language);
-  import("./tests.js").then((made) => {
-    const why = made.whyNoTest(fake, row);
-    place.replaceChildren(why ? el("p", {class: "soft"}, why) : tools(el("span", {class: "soft"}, "Copy as a test with"), ["pytest", "Vitest", "Go"].filter((language) => !isDelivery || language !== "Go").map((language) => copyIn(language, made))), shown);
-  }).catch(({message}) => { place.textContent = message; });
+  ask("GET", `/journal/${row.number}/tests`).then(({tests, why_not: why}) => {
+    place.replaceChildren(why ? el("p", {class: "soft"}, why) : tools(el("span", {class: "soft"}, "Copy as a test with"), Object.entries(tests).map(copyIn)), shown);
+  }, ({message}) => { place.textContent = message; });
   return place;
 }
