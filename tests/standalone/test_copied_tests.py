@@ -153,6 +153,8 @@ def test_calls_without_an_honest_test_have_the_reason_instead(page: Any, server:
     server.ask("POST", "/fakes/kv_server/faults", delay)
     kv(server, "GET", "session")
     sent(server, "broker", "/produce", {"topic": "orders", "value": "one kettle"})
+    kv(server, "SET", "long", "x" * 200_000)
+    kv(server, "STRLEN", "long")
     with redis.Redis.from_url(fake(server, "kv_server")["env"]["REDIS_URL"]) as client:
         client.set("bytes", b"\xff")
         client.get("bytes")
@@ -185,6 +187,7 @@ def test_calls_without_an_honest_test_have_the_reason_instead(page: Any, server:
     for operation, part in (
         ("DBSIZE", "depends on more than the data of keys"),
         ("XLEN", "a stream, which cannot be written in one command"),
+        ("STRLEN", "the key long, which is too long"),
         ("produce", "records and offsets"),
         ("publish", "belongs to a workflow run"),
         ("list_schedules", "what the queue held"),

@@ -38,8 +38,8 @@ _READ_BY: Mapping[str, Callable[[str, Any], tuple[list[str], Any]]] = {
     ),
 }
 """A command that reads a key of each type, and its reply."""
-_LONGEST = 1_000_000
-"""Maximum number of characters of a value that a test compares."""
+_LONGEST = 100_000
+"""Maximum number of characters of a value in the text of a test."""
 
 
 def made_again(key: str, item: Mapping[str, Any]) -> list[list[str]] | None:
@@ -58,13 +58,18 @@ def made_again(key: str, item: Mapping[str, Any]) -> list[list[str]] | None:
 def reading(key: str, item: Mapping[str, Any]) -> Iterator[tuple[list[str], Any]]:
     """Yield the command that reads a key, with its reply; nothing for other types, or a long value."""
     read = _READ_BY.get(item["type"])
-    if read is not None and len(json.dumps(item["value"])) <= _LONGEST:
+    if read is not None and not is_long(item):
         yield read(key, item["value"])
 
 
 def is_text(key: str, item: Mapping[str, Any]) -> bool:
     r"""Return whether a key is text: bytes that are not UTF-8 are shown as ``\xff``."""
     return not key.startswith(("b'", 'b"')) and "\\x" not in json.dumps([key, item["value"]])
+
+
+def is_long(item: Mapping[str, Any]) -> bool:
+    """Return whether the value of a key is too long for the text of a test."""
+    return len(json.dumps(item["value"])) > _LONGEST
 
 
 def as_resp2(reply: Any) -> Any:

@@ -469,6 +469,8 @@ def _made_again(items: Mapping[str, Any]) -> list[list[str]]:
     for key, item in items.items():
         if not commands.is_text(key, item):
             raise NoTest(f"No test of this call: it would need the key {key}, which is not text.")
+        if commands.is_long(item):
+            raise NoTest(f"No test of this call: it would need the key {key}, which is too long.")
         lines = commands.made_again(key, item)
         if lines is None:
             raise NoTest(
