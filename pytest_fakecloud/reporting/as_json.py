@@ -25,7 +25,6 @@ from .lookups import Lookups
 from .mask import Mask
 from .model import VERSION, Delivery, Finding, Marks, Place, ReportRow, ReportSubject
 from .report import Report
-from .traces import trace_id
 from .values import decoded, parsed
 from .wording import describe, headline, sentence, statement_text, status_line, violation
 
@@ -135,7 +134,7 @@ def row_json(
         "findings": list(findings),
         "marks": list(marks.of(row.number)),
         "read": row.number in marks.writers,
-        "trace": trace_id(row, lookups),
+        "trace": None if row.trace is None else row.trace.trace_id,
         "where": None if row.where is None else _where(row.where, lookups.mask),
         "text": text,
         "request": request,

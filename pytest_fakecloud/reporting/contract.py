@@ -81,6 +81,10 @@ class CallFunctions:
     """Why a fake rejected the credentials of a call, None if they are just missing, wrong, or those of
     another fake: needed for other reasons. The sentence of its ``kind`` has the key ``rejected_{kind}``.
     """
+    address: Callable[[Call], str] = lambda call: ""
+    """The URL of the application that a call is about, which its words contain: needed if calls have
+    one. A text shortens it where an earlier row has shown it.
+    """
     clients: Collection[str] = ()
     """The packages that applications use to call the service."""
 
@@ -89,6 +93,10 @@ class CallFunctions:
 class CommandFunctions:
     """The functions about calls that contain commands, in the body of a request or on a connection."""
 
+    command: Callable[[Call], str] = lambda call: ""
+    """The name of the only command of a call, which is the operation of its row; empty if it has none or
+    several. Without it, the operation is the route.
+    """
     commands: Callable[[Call, Lookups], Iterable[Exchange]] | None = None
     """The commands of a call: needed if a call can have several."""
     hides_body: Callable[[Call], bool] = lambda call: False

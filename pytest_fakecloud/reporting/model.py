@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from ..core.calls import Action, Call, Event, began
+from ..core.traces import TraceParent
 from ..process.applications import ServedRequest
 
 APPLICATION = "application"
@@ -172,7 +173,12 @@ class ReportRow:
     """The command or route of a call, the URL of a request, the kind of an event or action."""
     service: str = ""
     source: RowSource = RowSource()
+    address: str = ""
+    """The URL of the application to which a delivery was sent, or that a call is about."""
+    trace: TraceParent | None = None
+    """The trace of its request, and the span that sent it; None without a valid ``traceparent``."""
     accesses: tuple[DataAccess, ...] = ()
+    """What its entry read, wrote and named. A delivery to a fake has those of both services."""
 
     # The answer to a call, a delivery or a request. An event and an action only have faults.
     status: int | None = None

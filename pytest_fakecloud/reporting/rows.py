@@ -5,7 +5,7 @@ Rows are data; `wording` describes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,10 @@ from ..core.calls import (
 from ..core.errors import describe_error
 from ..core.frames import CodePlace, place_at
 from ..core.recorder import CallStack, SharedRecords
+from ..core.traces import TRACEPARENT, TraceParent, trace_parent
 from ..process.applications import ServedRequest
-from .accesses import accesses_of
 from .asserted import application_places
-from .calls import contained, events_in, has_full_answer
+from .calls import collected, contained, events_in, has_full_answer
 from .contract import functions_of
 from .lookups import Lookups, records_of
 from .mask import Mask
@@ -36,11 +36,14 @@ from .model import (
     APPLICATION,
     CLIENT,
     CONSOLE,
+    EVERY_KIND,
     TEST,
     AppliedFault,
+    DataAccess,
     Delivery,
     Place,
     ReportRow,
+    ReportSubject,
     RowSource,
 )
 from .values import parts_of_url
@@ -69,7 +72,7 @@ def rows(
     if entries is None:
         report_rows += map(builder.action_row, records_of(cloud).actions)
     report_rows += _served_rows(served, report_rows, source, lookups.mask)
-    return _nested([replace(row, accesses=accesses_of(row, lookups)) for row in report_rows])
+    return _nested(report_rows)
 
 
 # -- order -----------------------------------------------------------------------------------------
@@ -173,7 +176,8 @@ class _Builder:
         row = replace(
             _row_for(call), source=RowSource(call=masked), kind="call",
             actor=CLIENT if again_of is None else CONSOLE,
-            operation=_operation(masked, masked.facts.get("command")),
+            operation=_operation(masked), address=functions_of(call.service).calls.address(masked),
+            trace=trace_parent(masked.request_headers.get(TRACEPARENT)),
             status=call.status, outcome=call.outcome,
             ok=is_streamed or has_full_answer(call), faults=faults,
             where=_place_of(self._places.get(call.number, ())),
@@ -184,13 +188,16 @@ class _Builder:
         )  # fmt: skip
         attempt = self._received.get(call.number)
         if attempt is None:
-            return row
+            return self._accessing(row, functions_of(call.service).calls.accesses, masked)
         delivery = Delivery.of(self._mask.event(attempt))
-        return replace(
+        row = replace(
             row, kind="attempt", actor=attempt.fake, faults=faults or delivery.faults,
             began=min(call.number, delivery.began), ended=row.ended or delivery.ended,
             attempt=delivery.number or 0, source=RowSource(call=masked, delivery=delivery),
+            address=delivery.url,
         )  # fmt: skip
+        row = self._accessing(row, functions_of(call.service).calls.accesses, masked)
+        return self._accessing(row, _accesses_of_delivery, row, delivery)
 
     def _event_row(self, event: Event) -> ReportRow:
         masked = self._mask.event(event)
@@ -201,29 +208,57 @@ class _Builder:
             same=(masked.text, repr(details)),
         )  # fmt: skip
         if event.kind != "attempt":
-            return replace(row, actor=CONSOLE) if event.kind in ("restored", "changed") else row
+            actor = CONSOLE if event.kind in ("restored", "changed") else row.actor
+            accesses = functions_of(event.service).events.accesses
+            return self._accessing(replace(row, actor=actor), accesses, masked)
         delivery = Delivery.of(masked)
         row = replace(
             row, kind="attempt", attempt=delivery.number or 0, same=repr(details),
             source=RowSource(delivery=delivery), faults=delivery.faults,
             began=delivery.began, ended=delivery.ended,
+            address=delivery.url, trace=self._sent_trace(delivery),
         )  # fmt: skip
-        if not delivery.url:
-            return row
-        parts, status = parts_of_url(delivery.url), delivery.status
-        peer = self._names.get(f"{parts.scheme}://{parts.netloc}", delivery.url)
-        return replace(row, peer=peer, status=status, ok=200 <= (status or 0) < 300)
+        if delivery.url:
+            parts, status = parts_of_url(delivery.url), delivery.status
+            peer = self._names.get(f"{parts.scheme}://{parts.netloc}", delivery.url)
+            row = replace(row, peer=peer, status=status, ok=200 <= (status or 0) < 300)
+        return self._accessing(row, _accesses_of_delivery, row, delivery)
+
+    def _sent_trace(self, delivery: Delivery) -> TraceParent | None:
+        exchanged = self._lookups.attempts.get(delivery.began)
+        in_event: Iterable[tuple[str, str]] = delivery.data.get("sent_headers") or ()
+        headers = in_event if exchanged is None else exchanged.headers
+        values = (str(value) for name, value in headers if str(name).lower() == TRACEPARENT)
+        return trace_parent(next(values, None))
 
     def action_row(self, action: Action) -> ReportRow:
         masked = self._mask.action(action)
         details = {name: value for name, value in masked.data.items() if name != CREATED}
         words = details.pop("arguments", None) or []
         where = masked.data["where"]
-        return replace(
+        row = replace(
             _row_for(action), source=RowSource(action=masked), kind="action", actor=TEST,
             operation=action.kind, where=where and Place(**where),
             same=(action.kind, repr(details), tuple(words)),
         )  # fmt: skip
+        if action.kind in ("reset", "restore"):
+            every = ReportSubject.all_of(EVERY_KIND, action.fake)
+            return replace(row, accesses=(DataAccess(every, True),))
+        return self._accessing(row, functions_of(action.service).actions.accesses, masked)
+
+    def _accessing(
+        self, row: ReportRow, accesses: Callable[..., Iterable[DataAccess]], *entry: object
+    ) -> ReportRow:
+        """Return a row with the accesses that a function of a service finds in its entry, too."""
+        failed, errors = f"what a row of {row.peer} accessed cannot be shown", self._lookups.errors
+        found = collected(failed, errors, accesses, *entry, self._lookups, call=row.source.call)
+        return replace(row, accesses=(*row.accesses, *found))
+
+
+def _accesses_of_delivery(
+    row: ReportRow, delivery: Delivery, lookups: Lookups
+) -> Iterable[DataAccess]:
+    return functions_of(delivery.event.service).deliveries.accesses(row, delivery, lookups)
 
 
 def places_of(records: SharedRecords) -> dict[int, tuple[CodePlace, ...]]:
@@ -296,6 +331,7 @@ def _served_rows(
             request.began, request.at_us, kind="request", actor=CLIENT, peer=APPLICATION,
             operation=masked.target, status=request.status, ok=ok,
             source=RowSource(request=masked),
+            trace=trace_parent(dict(masked.headers).get(f"HTTP_{TRACEPARENT.upper()}")),
             outcome="answered" if request.status is not None else "",
             began=request.began, ended=request.ended if is_alone else 0,
             took_us=_took_us(request),
@@ -331,7 +367,7 @@ def _faults_of(call: Call) -> tuple[AppliedFault, ...]:
     )
 
 
-def _operation(call: Call, commands: object) -> str:
-    """Return the command of a call with a single one, otherwise the route, method and path."""
-    single = str(commands[0]) if isinstance(commands, list) and len(commands) == 1 else ""
-    return single or call.route or f"{call.method} {call.path}"
+def _operation(call: Call) -> str:
+    """Return the command of a call with a single one, or else the route, or else method and path."""
+    command = functions_of(call.service).protocol.command(call)
+    return command or call.route or f"{call.method} {call.path}"

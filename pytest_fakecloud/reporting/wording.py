@@ -185,9 +185,7 @@ class ShortUrls:
     """Shortens the addresses of deliveries where an earlier text has shown them."""
 
     def __init__(self, rows: Iterable[ReportRow]) -> None:
-        sources = [row.source for row in rows]
-        urls = {source.delivery.url for source in sources if source.delivery}
-        urls.update(str(source.call.facts.get("url") or "") for source in sources if source.call)
+        urls = {row.address for row in rows}
         ends = {url: f"…/{url.rpartition('/')[2]}" for url in urls if url.count("/") > 2}
         counts = Counter(ends.values())
         self._ends = {url: end for url, end in ends.items() if counts[end] == 1 and len(end) > 2}

@@ -68,6 +68,11 @@ def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
             yield DataAccess(subject, writes, "", success_of(call, did_something))
 
 
+def address(call: Call) -> str:
+    """Return the URL of the destination of a request; empty without one."""
+    return str(call.facts.get("url") or "")
+
+
 def _named_by(call: Call) -> Iterator[DataAccess]:
     """Yield the queue and the workflow runs of a request, and what its path names."""
     if call.facts.get("queue"):
