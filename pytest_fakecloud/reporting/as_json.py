@@ -13,17 +13,25 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ..cloud.files import local_path
-from ..core.calls import Call
 from ..core.characters import printable
 from ..core.errors import shown
 from ..core.output_files import write_public
 from ..core.timers import to_datetime
-from ..process.applications import ServedRequest
 from .calls import contained
 from .contract import functions_of
 from .lookups import Lookups
 from .mask import Mask
-from .model import VERSION, Delivery, Finding, Marks, Place, ReportRow, ReportSubject
+from .model import (
+    VERSION,
+    Delivery,
+    Finding,
+    Marks,
+    MaskedCall,
+    MaskedRequest,
+    Place,
+    ReportRow,
+    ReportSubject,
+)
 from .report import Report
 from .values import decoded, parsed
 from .wording import describe, headline, sentence, statement_text, status_line, violation
@@ -173,7 +181,7 @@ def _exchange(row: ReportRow, lookups: Lookups) -> _Exchange:
     return None, None
 
 
-def _called(call: Call, lookups: Lookups) -> _Exchange:
+def _called(call: MaskedCall, lookups: Lookups) -> _Exchange:
     functions, mask = functions_of(call.service).protocol, lookups.mask
     if (exchange := functions.connection_exchange(call, lookups)) is not None:
         request = _message(exchange.request, (), b"", mask)
@@ -191,7 +199,7 @@ def _called(call: Call, lookups: Lookups) -> _Exchange:
     return request, answer
 
 
-def _served(served: ServedRequest, mask: Mask) -> _Exchange:
+def _served(served: MaskedRequest, mask: Mask) -> _Exchange:
     headers = [("Content-Type", served.body_type)] if served.body_type else []
     for variable, value in served.headers:
         name = variable.removeprefix("HTTP_").replace("_", "-").title()

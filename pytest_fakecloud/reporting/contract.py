@@ -3,11 +3,9 @@
 Those about one call, event, action or delivery, from which a row is made, are grouped; the others are
 about a fake or the whole journal. No name of a service is in the code of this folder's modules.
 
-Credentials are masked in the rows, calls, events and actions that a function gets, and in the names that
-``sought`` returns, so that these match those of accesses. Raw are the fakes, the entries in a sequence,
-which is the journal, the entries, calls and actions of an `ObservedTest` (not its rows), the arguments
-of ``sought``, which may call the fake with them, and the calls of ``may_wait``, ``hides_body`` and
-``rejection``.
+In rows, and in what has a type such as `MaskedCall`, credentials are masked. What has the type `Call`,
+`Entry`, `Arguments` or `ObservedTest` (but for its rows) is raw, and a report masks the findings and the
+names of data that a function returns for it.
 """
 
 from __future__ import annotations
@@ -17,8 +15,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..cloud.services import imported, named
-from ..core.calls import Action, Arguments, Call, Entry, Event
-from .model import DataAccess, Delivery, Finding, ReportRow, Sentences, Sought, Summary
+from ..core.calls import Arguments, Call, Entry, Event
+from .model import (
+    DataAccess,
+    Delivery,
+    Finding,
+    MaskedAction,
+    MaskedCall,
+    MaskedEvent,
+    ReportRow,
+    Sentences,
+    Sought,
+    Summary,
+)
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
@@ -69,9 +78,9 @@ def _none(*arguments: object) -> None:
 class CallFunctions:
     """The functions about calls to the fakes of a service."""
 
-    summary: Callable[[Call, Lookups], Summary | None]
+    summary: Callable[[MaskedCall, Lookups], Summary | None]
     """The words of a request and its answer. None lets the row show the request as it is."""
-    accesses: Callable[[Call, Lookups], Iterable[DataAccess]]
+    accesses: Callable[[MaskedCall, Lookups], Iterable[DataAccess]]
     """The data that a call read and wrote, whether it did something, and what it only `named()`, such as
     a channel. The page filters rows by these subjects.
     """
@@ -81,7 +90,7 @@ class CallFunctions:
     """Why a fake rejected the credentials of a call, None if they are just missing, wrong, or those of
     another fake: needed for other reasons. The sentence of its ``kind`` has the key ``rejected_{kind}``.
     """
-    address: Callable[[Call], str] = lambda call: ""
+    address: Callable[[MaskedCall], str] = lambda call: ""
     """The URL of the application that a call is about, which its words contain: needed if calls have
     one. A text shortens it where an earlier row has shown it.
     """
@@ -93,19 +102,19 @@ class CallFunctions:
 class CommandFunctions:
     """The functions about calls that contain commands, in the body of a request or on a connection."""
 
-    command: Callable[[Call], str] = lambda call: ""
+    command: Callable[[MaskedCall], str] = lambda call: ""
     """The name of the only command of a call, which is the operation of its row; empty if it has none or
     several. Without it, the operation is the route.
     """
-    commands: Callable[[Call, Lookups], Iterable[Exchange]] | None = None
+    commands: Callable[[MaskedCall, Lookups], Iterable[Exchange]] | None = None
     """The commands of a call: needed if a call can have several."""
     hides_body: Callable[[Call], bool] = lambda call: False
     """Whether the body of a request may contain a password at any place: needed if it can."""
-    shown_facts: Callable[[Call], Mapping[str, Any]] = lambda call: call.facts
+    shown_facts: Callable[[MaskedCall], Mapping[str, Any]] = lambda call: call.facts
     """The facts of a call that are shown: needed if not all are."""
-    decoded_answer: Callable[[Call, Any], Any] = lambda call, answer: answer
+    decoded_answer: Callable[[MaskedCall, Any], Any] = lambda call, answer: answer
     """The JSON value of an answer, decoded: needed if clients can ask for another encoding."""
-    connection_exchange: Callable[[Call, Lookups], ConnectionExchange | None] = _none
+    connection_exchange: Callable[[MaskedCall, Lookups], ConnectionExchange | None] = _none
     """A call that is no HTTP request, None for any other: needed if the fakes have such calls."""
     connection_error: Callable[[Call], str | None] = _none
     """The error in the answer to such a call, None without one: needed with ``connection_exchange``."""
@@ -115,11 +124,13 @@ class CommandFunctions:
 class EventFunctions:
     """The functions about events inside the fakes of a service."""
 
-    summary: Callable[[Event, Lookups], Summary | None] = _none
+    summary: Callable[[MaskedEvent, Lookups], Summary | None] = _none
     """The words of an event. None lets the row show the kind and the text of the event."""
-    accesses: Callable[[Event, Lookups], Iterable[DataAccess]] = _nothing
+    accesses: Callable[[MaskedEvent, Lookups], Iterable[DataAccess]] = _nothing
     """The data that an event changed, and what it only names. The row of its first cause has both."""
-    effect: Callable[[Event, Call | None, Lookups], str] = lambda event, call, lookups: ""
+    effect: Callable[[MaskedEvent, MaskedCall | None, Lookups], str] = lambda event, call, lookups: (
+        ""
+    )
     """What an event adds to the row of its cause, empty if nothing: needed if events are recorded with
     what they are ``caused_by``.
     """
@@ -131,9 +142,9 @@ class EventFunctions:
 class ActionFunctions:
     """The functions about actions of the test on the fakes of a service."""
 
-    summary: Callable[[Action, Lookups], Summary | None] = _none
+    summary: Callable[[MaskedAction, Lookups], Summary | None] = _none
     """The words of an action. None lets the row show the call of the method."""
-    accesses: Callable[[Action, Lookups], Iterable[DataAccess]] = _nothing
+    accesses: Callable[[MaskedAction, Lookups], Iterable[DataAccess]] = _nothing
     """The data that an action changed."""
 
 

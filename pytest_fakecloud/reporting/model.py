@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, NewType, TypeAlias, get_args
 
 from ..core.calls import Action, Call, Event, began
 from ..core.traces import TraceParent
@@ -33,6 +33,11 @@ made a call that caused an event::
                 number                                   call, cause=13
                             number                       event, cause=11, follows=11
 """
+MaskedCall = NewType("MaskedCall", Call)
+MaskedEvent = NewType("MaskedEvent", Event)
+MaskedAction = NewType("MaskedAction", Action)
+MaskedRequest = NewType("MaskedRequest", ServedRequest)
+"""A copy in which credentials are masked; only a `Mask` makes it. What is raw has the type without."""
 Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
 """The kind of a row.
 
@@ -109,7 +114,7 @@ class AppliedFault:
 class Delivery:
     """A delivery attempt, read from its event. What is unknown is empty, 0 or None."""
 
-    event: Event
+    event: MaskedEvent
     data: Mapping[str, Any]
     """All details of the event; those that have no field here are only shown."""
     kind: str
@@ -129,7 +134,7 @@ class Delivery:
     faults: tuple[AppliedFault, ...]
 
     @classmethod
-    def of(cls, event: Event) -> Delivery:
+    def of(cls, event: MaskedEvent) -> Delivery:
         data = event.data
         message_id, about, run, url = (
             str(data.get(name) or "") for name in ("message_id", "about", "run", "url")
@@ -144,15 +149,15 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowSource:
-    """What a row was made from, masked: one of these by its kind, or both ``delivery`` and ``call`` for
+    """What a row was made from: one of these by its kind, or both ``delivery`` and ``call`` for
     an attempt that a fake of the cloud received; only ``error`` for an entry that cannot be shown.
     """
 
-    call: Call | None = None
+    call: MaskedCall | None = None
     delivery: Delivery | None = None
-    request: ServedRequest | None = None
-    event: Event | None = None
-    action: Action | None = None
+    request: MaskedRequest | None = None
+    event: MaskedEvent | None = None
+    action: MaskedAction | None = None
     error: str = ""
     """Why the entry cannot be shown."""
 

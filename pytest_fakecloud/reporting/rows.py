@@ -41,6 +41,7 @@ from .model import (
     AppliedFault,
     DataAccess,
     Delivery,
+    MaskedCall,
     Place,
     ReportRow,
     ReportSubject,
@@ -367,7 +368,7 @@ def _faults_of(call: Call) -> tuple[AppliedFault, ...]:
     )
 
 
-def _operation(call: Call) -> str:
+def _operation(call: MaskedCall) -> str:
     """Return the command of a call with a single one, or else the route, or else method and path."""
     command = functions_of(call.service).protocol.command(call)
     return command or call.route or f"{call.method} {call.path}"

@@ -10,25 +10,39 @@ from functools import cache
 from pathlib import PurePath
 
 from ..cloud.services import SERVICES
-from ..core.calls import CREATED, Action, Call, Event
+from ..core.calls import CREATED, Action, Call
 from ..core.characters import visible
 from ..core.errors import counted, describe_error, listed
 from ..core.statements import handler_at, source_at
-from ..process.applications import ServedRequest
 from .calls import MALFORMED, contained, error_of
 from .contract import functions_of
 from .lookups import Lookups
-from .model import Finding, Place, Repeated, ReportRow, Sentences, Summary, Values
+from .model import (
+    Finding,
+    MaskedAction,
+    MaskedCall,
+    MaskedEvent,
+    MaskedRequest,
+    Place,
+    Repeated,
+    ReportRow,
+    Sentences,
+    Summary,
+    Values,
+)
 from .reading import LastCall, ReadByStatement, unwritten_text
 from .report import Report
 from .values import EXCERPT, compact, phrase_of, readable, shortened
 
 
 def summarise(call: Call, lookups: Lookups) -> Summary | None:
-    """Return the description of a call; None if its service has none or its body is malformed."""
+    """Return the description of a call; None if its service has none or its body is malformed.
+
+    The story of an exploration has the words of raw calls.
+    """
     errors: list[str] = []
     with contained("cannot be described", errors, call=call):
-        return functions_of(call.service).calls.summary(call, lookups)
+        return functions_of(call.service).calls.summary(MaskedCall(call), lookups)
     return replace(_raw(call), remarks=errors) if errors else None
 
 
@@ -88,7 +102,7 @@ def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
     return Summary(row.operation)
 
 
-def _call(call: Call, lookups: Lookups) -> Summary:
+def _call(call: MaskedCall, lookups: Lookups) -> Summary:
     summary = summarise(call, lookups) or _raw(call)
     note = "" if call.violation == "bug" else call.note
     answer, errors = "", list[str]()
@@ -97,7 +111,7 @@ def _call(call: Call, lookups: Lookups) -> Summary:
     return replace(summary, answer=answer, note=note, remarks=[*summary.remarks, *errors])
 
 
-def _request(request: ServedRequest) -> Summary:
+def _request(request: MaskedRequest) -> Summary:
     is_form = request.body_type.startswith("multipart/")
     body = "" if is_form else shortened(readable(request.body, request.body_type), 120)
     number = f" {request.instance}" if request.instance > 1 else ""
@@ -106,7 +120,7 @@ def _request(request: ServedRequest) -> Summary:
     return Summary(what, answer, note=request.raised)
 
 
-def _event(event: Event, lookups: Lookups) -> Summary:
+def _event(event: MaskedEvent, lookups: Lookups) -> Summary:
     summary, default = functions_of(event.service).events.summary, f"{event.kind}: {event.text}"
     words = _of_service(summary, Summary(default), event, lookups)
     return replace(words, note=str(event.data.get("note") or ""))
@@ -135,7 +149,7 @@ def status_line(call: Call) -> str:
 
 
 def _action(
-    action: Action, arguments: Sequence[str], last: Action | None, lookups: Lookups
+    action: MaskedAction, arguments: Sequence[str], last: MaskedAction | None, lookups: Lookups
 ) -> Summary:
     argument_list = ", ".join(arguments)
     verb = {"add_fault": "added", "remove_fault": "removed"}.get(action.kind)
@@ -153,7 +167,7 @@ def _action(
     return _of_service(functions_of(action.service).actions.summary, default, action, lookups)
 
 
-def _created(action: Action, lookups: Lookups, last: Action | None = None) -> str:
+def _created(action: MaskedAction, lookups: Lookups, last: MaskedAction | None = None) -> str:
     """Return the ID of what an action created, or of the first and the last of equal ones."""
     ids = dict.fromkeys(own_action.data.get(CREATED) for own_action in (action, last or action))
     result = " … ".join(lookups.short(created_id) for created_id in ids if created_id)
@@ -168,7 +182,7 @@ def describe_together(rows: Sequence[ReportRow], varies: int, lookups: Lookups) 
     first = rows[0]
     arguments = [f"{prefix}…" if at == varies else argument
                  for at, argument in enumerate(first.arguments)]  # fmt: skip
-    template = Action(0, 0, first.service, first.peer, first.operation, "")
+    template = MaskedAction(Action(0, 0, first.service, first.peer, first.operation, ""))
     texts = [
         row.arguments[varies].removeprefix(prefix) + _created(row.source.action, lookups)
         for row in rows if row.source.action is not None
