@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from ..cloud.services import imported, named
 from ..core.calls import Arguments, Call, Entry, Event
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from .mask import Mask
     from .observed import ObservedTest
 
-Detector: TypeAlias = "Callable[[ObservedTest, Any], Iterable[Finding]]"
+OwnFake: TypeAlias = Any
+"""A fake of the service. Its functions have the class of its fakes in this place, such as ``Queue``."""
+Detector: TypeAlias = "Callable[[ObservedTest, OwnFake], Iterable[Finding]]"
 """A function that finds facts about a fake in the journal of a test."""
 
 
@@ -86,7 +88,7 @@ class CallFunctions:
     """
     may_wait: Callable[[Call], bool] = lambda call: False
     """Whether a call may have waited: needed if ``lingers`` of its route does not say it."""
-    rejection: Callable[[Call, Any], Mapping[str, str] | None] = _none
+    rejection: Callable[[Call, OwnFake], Mapping[str, str] | None] = _none
     """Why a fake rejected the credentials of a call, None if they are just missing, wrong, or those of
     another fake: needed for other reasons. The sentence of its ``kind`` has the key ``rejected_{kind}``.
     """
@@ -148,24 +150,30 @@ class ActionFunctions:
     """The data that an action changed."""
 
 
+class AttemptSummary(Protocol):
+    def __call__(
+        self, row: ReportRow, last: ReportRow, lookups: Lookups, received: Summary | None, /
+    ) -> Summary | None:
+        """Return the words of the row of an attempt, given the last of equal ones, and the words of the
+        call if a fake received it. None lets the row show these words, or the URL.
+        """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryFunctions:
     """The functions about deliveries, which the fakes of a service send to the application or to other
     fakes. The row of a delivery to a fake of the cloud has its call, too.
     """
 
-    summary: Callable[[ReportRow, ReportRow, Lookups, Summary | None], Summary | None] = _none
-    """The words of the row of an attempt, given the last of equal ones, and the words of the call if a
-    fake received it. None lets the row show these words, or the URL.
-    """
+    summary: AttemptSummary = _none
     accesses: Callable[[ReportRow, Delivery, Lookups], Iterable[DataAccess]] = _nothing
     """The data that a delivery read and wrote, given its row."""
     received: Callable[[Iterable[Entry]], Mapping[int, Event]] = lambda entries: {}
     """The attempts that fakes of the cloud received, by the numbers of their calls."""
-    exchanges: Callable[[Any], Iterable[tuple[int, Exchanged]]] = _nothing
+    exchanges: Callable[[OwnFake], Iterable[tuple[int, Exchanged]]] = _nothing
     """What the recent attempts of a fake sent and received, with the number at which each began."""
     handlers: Callable[
-        [Any, Sequence[ReportRow]], Iterable[tuple[Iterable[object], Sequence[int]]]
+        [OwnFake, Sequence[ReportRow]], Iterable[tuple[Iterable[object], Sequence[int]]]
     ] = _nothing
     """The functions of the application that received deliveries of a fake, with the numbers of the rows
     of these, given the rows of all its deliveries.
@@ -181,7 +189,7 @@ class ReportFunctions:
     """
 
     calls: CallFunctions
-    sought: Callable[[Any, str, Arguments], Iterable[Sought]]
+    sought: Callable[[OwnFake, str, Arguments], Iterable[Sought]]
     """The data that the test looked at with a method of a fake, given its name and raw arguments."""
     protocol: CommandFunctions = CommandFunctions()
     """Needed if calls contain commands."""
@@ -195,13 +203,13 @@ class ReportFunctions:
     """What is looked up in several entries, and in the data of its fakes: needed if one entry does not
     have all words of its row.
     """
-    background: Callable[[Any, Iterable[Entry], Lookups], Mapping[int, Background]] = (
+    background: Callable[[OwnFake, Iterable[Entry], Lookups], Mapping[int, Background]] = (
         lambda fake, entries, lookups: {}
     )
     """What a fake knows about calls, by their numbers: needed if that is not in their answers."""
     findings: Sequence[Detector] = ()
     """The detectors: needed if mistakes are possible that no row shows."""
-    unfinished: Callable[[Any, Lookups], Iterable[Finding]] = _nothing
+    unfinished: Callable[[OwnFake, Lookups], Iterable[Finding]] = _nothing
     """Findings about the pending work of a fake: needed if work goes on after an answer."""
     sentences: Sentences = field(default_factory=dict)
     """The sentence of each kind of finding, also of unfinished work: needed if it has any."""

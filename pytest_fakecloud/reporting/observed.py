@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from ..cloud.base import BaseCloud, context_of
-from ..cloud.fake import core_of
+from ..cloud.fake import Fake, core_of
 from ..core.calls import Action, Call, Entry
 from .asserted import UnequalValues
 from .calls import calls_in
@@ -33,7 +33,7 @@ class ObservedTest:
     """Results that the detectors of a service share, by its function and the arguments of this."""
 
     @cached_property
-    def fakes(self) -> list[Any]:
+    def fakes(self) -> list[Fake]:
         return list(context_of(self.cloud).fakes)
 
     @cached_property
@@ -50,13 +50,13 @@ class ObservedTest:
     def calls(self) -> list[Call]:
         return calls_in(self.entries)
 
-    def calls_of(self, fake: Any) -> list[Call]:
+    def calls_of(self, fake: Fake) -> list[Call]:
         return [call for call in self.calls if call.fake == fake.name]
 
-    def actions_on(self, fake: Any) -> list[Action]:
+    def actions_on(self, fake: Fake) -> list[Action]:
         return [action for action in records_of(self.cloud).actions if action.fake == fake.name]
 
-    def deliveries_of(self, fake: Any) -> Iterator[tuple[ReportRow, Delivery]]:
+    def deliveries_of(self, fake: Fake) -> Iterator[tuple[ReportRow, Delivery]]:
         """Yield the row and the delivery of each attempt of a fake."""
         for row in self.rows:
             delivery = row.source.delivery

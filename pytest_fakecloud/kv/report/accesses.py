@@ -12,6 +12,7 @@ from ...reporting.contract import Exchange
 from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind, named
 from ..command_fields import keys_of
+from ..fake import KVServer
 from ..table import kinds
 from ..table.registry import spec_of
 from .calls import (
@@ -120,7 +121,7 @@ def of_event(event: Event, lookups: Lookups) -> Iterator[DataAccess]:
             yield named(KEY, item, event.fake)
 
 
-def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
+def sought(fake: KVServer, method: str, arguments: Arguments) -> list[Sought]:
     """Return the data that a method of the fake looked at."""
     positional, by_name = arguments
     pattern = ""

@@ -101,8 +101,8 @@ def of_event(event: Event, lookups: Lookups) -> Iterator[DataAccess]:
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
-    """Return the data that a method of the fake looked at: the messages that it returns now, all
-    messages if it returns none.
+    """Return the data that a method of a queue, or of a receiver of its deliveries, looked at: the
+    messages that it returns now, all messages if it returns none.
     """
     if method.endswith(("callback", "callbacks", "failure", "failures")):
         return [Sought(ReportSubject(CALLBACK, fake.name, fake.name))]
