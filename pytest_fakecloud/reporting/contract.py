@@ -41,7 +41,7 @@ Detector: TypeAlias = "Callable[[ObservedTest, OwnFake], Iterable[Finding]]"
 """A function that finds facts about a fake in the journal of a test."""
 
 
-class Exchange(NamedTuple):
+class ExchangedValues(NamedTuple):
     """The values that a command, request or delivery sent and got back, and what it accessed."""
 
     sent: Sequence[Any]
@@ -108,7 +108,7 @@ class CommandFunctions:
     """The name of the only command of a call, which is the operation of its row; empty if it has none or
     several. Without it, the operation is the route.
     """
-    commands: Callable[[MaskedCall, Lookups], Iterable[Exchange]] | None = None
+    commands: Callable[[MaskedCall, Lookups], Iterable[ExchangedValues]] | None = None
     """The commands of a call: needed if a call can have several."""
     hides_body: Callable[[Call], bool] = lambda call: False
     """Whether the body of a request may contain a password at any place: needed if it can."""

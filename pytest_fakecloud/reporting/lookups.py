@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from ..cloud.base import BaseCloud, context_of
 from ..core.calls import Call, Entry
 from ..core.recorder import SharedRecords
-from .calls import collected, contained
+from .calls import contained
 from .contract import functions_of
 from .mask import Mask
 
@@ -102,8 +102,9 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry]) -> Lookups:
         with contained("lookups failed", errors):
             if (function := functions_of(service).lookups) is not None:
                 contributed.append(function(cloud, entries, mask))
-    failed = "what deliveries sent cannot be shown"
-    attempts = dict(collected(failed, errors, lambda: exchanges_of(cloud).items()))
+    attempts: dict[int, Exchanged] = {}
+    with contained("what deliveries sent cannot be shown", errors):
+        attempts = exchanges_of(cloud)
 
     def of_all(name: str) -> dict[Any, Any]:
         return {

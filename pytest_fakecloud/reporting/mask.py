@@ -12,15 +12,7 @@ from ..core.calls import Action, Call, Event, Headers, set_facts
 from ..core.secrets import HIDDEN, SecretMask
 from ..process.applications import ServedRequest
 from .contract import functions_of
-from .model import (
-    Finding,
-    MaskedAction,
-    MaskedCall,
-    MaskedEvent,
-    MaskedRequest,
-    ReportSubject,
-    Sought,
-)
+from .model import Finding, MaskedAction, MaskedCall, MaskedEvent, ReportSubject, Sought
 from .values import map_strings
 
 
@@ -88,7 +80,7 @@ class Mask(SecretMask):
         parts = (self.text(part).replace("*", "[*]") for part in sought.pattern.split("*"))
         return Sought(self.subject(sought.subject), self.text(sought.part), "*".join(parts))
 
-    def served(self, served: ServedRequest) -> MaskedRequest:
+    def served(self, served: ServedRequest) -> ServedRequest:
         """Return a copy of a request to the application with a masked target, body and exception.
 
         `as_json` masks the headers and the response when it decodes them.
@@ -96,4 +88,4 @@ class Mask(SecretMask):
         masked = copy.copy(served)
         masked.target, masked.raised = self.text(served.target), self.text(served.raised)
         masked.body, masked.environ = self.text(served.body), None
-        return MaskedRequest(masked)
+        return masked

@@ -36,7 +36,6 @@ made a call that caused an event::
 MaskedCall = NewType("MaskedCall", Call)
 MaskedEvent = NewType("MaskedEvent", Event)
 MaskedAction = NewType("MaskedAction", Action)
-MaskedRequest = NewType("MaskedRequest", ServedRequest)
 """A copy in which credentials are masked; only a `Mask` makes it. What is raw has the type without."""
 Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
 """The kind of a row.
@@ -155,7 +154,7 @@ class RowSource:
 
     call: MaskedCall | None = None
     delivery: Delivery | None = None
-    request: MaskedRequest | None = None
+    request: ServedRequest | None = None
     event: MaskedEvent | None = None
     action: MaskedAction | None = None
     error: str = ""

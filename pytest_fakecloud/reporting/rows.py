@@ -166,6 +166,7 @@ class _Builder:
 
     def _call_row(self, call: Call) -> ReportRow:
         masked, faults = self._mask.call(call), _faults_of(call)
+        functions = functions_of(call.service).calls
         again_of = self._from_console.get(call.number)
         if again_of:
             set_facts(masked, {**masked.facts, "again_of": again_of})
@@ -177,7 +178,7 @@ class _Builder:
         row = replace(
             _row_for(call), source=RowSource(call=masked), kind="call",
             actor=CLIENT if again_of is None else CONSOLE,
-            operation=_operation(masked), address=functions_of(call.service).calls.address(masked),
+            operation=_operation(masked), address=functions.address(masked),
             trace=trace_parent(masked.request_headers.get(TRACEPARENT)),
             status=call.status, outcome=call.outcome,
             ok=is_streamed or has_full_answer(call), faults=faults,
@@ -187,18 +188,22 @@ class _Builder:
             same=(masked.method, call.route, request, masked.response_body, call.outcome,
                   note, *(step.request_body for step in steps)),
         )  # fmt: skip
+        row = self._accessing(row, functions.accesses, masked)
         attempt = self._received.get(call.number)
-        if attempt is None:
-            return self._accessing(row, functions_of(call.service).calls.accesses, masked)
+        return row if attempt is None else self._received_row(row, attempt)
+
+    def _received_row(self, row: ReportRow, attempt: Event) -> ReportRow:
+        """Return the row of a call as that of the delivery attempt which made the call."""
         delivery = Delivery.of(self._mask.event(attempt))
         row = replace(
-            row, kind="attempt", actor=attempt.fake, faults=faults or delivery.faults,
-            began=min(call.number, delivery.began), ended=row.ended or delivery.ended,
-            attempt=delivery.number or 0, source=RowSource(call=masked, delivery=delivery),
+            row, kind="attempt", actor=attempt.fake, faults=row.faults or delivery.faults,
+            began=min(row.number, delivery.began), ended=row.ended or delivery.ended,
+            attempt=delivery.number or 0, source=RowSource(call=row.source.call, delivery=delivery),
             address=delivery.url,
         )  # fmt: skip
-        row = self._accessing(row, functions_of(call.service).calls.accesses, masked)
-        return self._accessing(row, _accesses_of_delivery, row, delivery)
+        return self._accessing(
+            row, functions_of(attempt.service).deliveries.accesses, row, delivery
+        )
 
     def _event_row(self, event: Event) -> ReportRow:
         masked = self._mask.event(event)
@@ -223,7 +228,7 @@ class _Builder:
             parts, status = parts_of_url(delivery.url), delivery.status
             peer = self._names.get(f"{parts.scheme}://{parts.netloc}", delivery.url)
             row = replace(row, peer=peer, status=status, ok=200 <= (status or 0) < 300)
-        return self._accessing(row, _accesses_of_delivery, row, delivery)
+        return self._accessing(row, functions_of(event.service).deliveries.accesses, row, delivery)
 
     def _sent_trace(self, delivery: Delivery) -> TraceParent | None:
         exchanged = self._lookups.attempts.get(delivery.began)
@@ -254,12 +259,6 @@ class _Builder:
         failed, errors = f"what a row of {row.peer} accessed cannot be shown", self._lookups.errors
         found = collected(failed, errors, accesses, *entry, self._lookups, call=row.source.call)
         return replace(row, accesses=(*row.accesses, *found))
-
-
-def _accesses_of_delivery(
-    row: ReportRow, delivery: Delivery, lookups: Lookups
-) -> Iterable[DataAccess]:
-    return functions_of(delivery.event.service).deliveries.accesses(row, delivery, lookups)
 
 
 def places_of(records: SharedRecords) -> dict[int, tuple[CodePlace, ...]]:

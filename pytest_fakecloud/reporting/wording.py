@@ -14,6 +14,7 @@ from ..core.calls import CREATED, Action, Call
 from ..core.characters import visible
 from ..core.errors import counted, describe_error, listed
 from ..core.statements import handler_at, source_at
+from ..process.applications import ServedRequest
 from .calls import MALFORMED, contained, error_of
 from .contract import functions_of
 from .lookups import Lookups
@@ -22,7 +23,6 @@ from .model import (
     MaskedAction,
     MaskedCall,
     MaskedEvent,
-    MaskedRequest,
     Place,
     Repeated,
     ReportRow,
@@ -111,7 +111,7 @@ def _call(call: MaskedCall, lookups: Lookups) -> Summary:
     return replace(summary, answer=answer, note=note, remarks=[*summary.remarks, *errors])
 
 
-def _request(request: MaskedRequest) -> Summary:
+def _request(request: ServedRequest) -> Summary:
     is_form = request.body_type.startswith("multipart/")
     body = "" if is_form else shortened(readable(request.body, request.body_type), 120)
     number = f" {request.instance}" if request.instance > 1 else ""

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core.calls import Action, Arguments, Call, Event
 from ...reporting.calls import changed_items, has_full_answer
-from ...reporting.contract import Exchange
+from ...reporting.contract import ExchangedValues
 from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind, named
 from ..command_fields import keys_of
@@ -68,11 +68,11 @@ def _in_script(access: DataAccess) -> DataAccess:
     return replace(access, succeeded=None) if is_missing else access
 
 
-def commands(call: Call, lookups: Lookups) -> Iterator[Exchange]:
+def commands(call: Call, lookups: Lookups) -> Iterator[ExchangedValues]:
     """Yield the arguments of each command of a call with its result, and what it accessed."""
     for words, answer in () if hides_words(call) else commands_of(call, lookups):
         result = answer.get("result") if isinstance(answer, dict) else None
-        yield Exchange(words[1:], [result], list(of_command(call.fake, words, answer)))
+        yield ExchangedValues(words[1:], [result], list(of_command(call.fake, words, answer)))
 
 
 def of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess]:
