@@ -226,6 +226,11 @@ class ReportRow:
         )  # fmt: skip
 
     @property
+    def surrounds(self) -> bool:
+        """Whether other rows happen in it: what its receiver does."""
+        return self.kind in ("attempt", "request")
+
+    @property
     def arguments(self) -> Sequence[str]:
         """The arguments of an action, as the test wrote them."""
         action = self.source.action

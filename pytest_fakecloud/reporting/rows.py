@@ -105,7 +105,7 @@ def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
         if cause is not None:
             # A nested call is made by the receiver of the outer request, except that a fault's
             # function makes its calls as the test.
-            nested = row.actor == CLIENT and cause.kind in ("request", "attempt")
+            nested = row.actor == CLIENT and cause.surrounds
             row = replace(
                 row, depth=depth, cause=cause.number, actor=cause.peer if nested else row.actor
             )

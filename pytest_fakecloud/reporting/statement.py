@@ -32,10 +32,7 @@ def read_by_statement(
     """Return what the failing statement of a test read; None if no row accessed data."""
     if not accesses and not any(row.source.delivery for row in test.rows):
         return None
-    statement = _Finder(test, accesses).find()
-    if statement is None:
-        return None
-    return replace(statement, unwritten=dict(_unwritten(statement, accesses)))
+    return _with_unwritten(_Finder(test, accesses).find(), accesses)
 
 
 def read_by_other_process(
@@ -46,21 +43,17 @@ def read_by_other_process(
     call accessed; None if no row accessed data.
     """
     masked = map(test.lookups.mask.value, read)
-    data = list(compared_data(masked, test.rows, accesses, test.lookups))
+    until, numbers = dict[Sought, int](), set[int]()
+    for compared in compared_data(masked, test.rows, accesses, test.lookups):
+        until[compared.sought] = max(compared.until, until.get(compared.sought, 0))
+        numbers.update(() if compared.row is None else [compared.row])
     finder = _Finder(test, accesses)
-    if data:
-        until: dict[Sought, int] = {}
-        for compared in data:
-            until[compared.sought] = max(compared.until, until.get(compared.sought, 0))
-        numbers = {compared.row for compared in data if compared.row is not None}
-        statement: ReadByStatement = reading.NamedData(
-            sought=tuple(until), rows=tuple(sorted(numbers)), until=until
-        )
-    elif (looked := finder.looked_at_last()) is not None:
-        statement = looked
+    statement: ReadByStatement | None
+    if until:
+        statement = reading.NamedData(sought=tuple(until), rows=tuple(sorted(numbers)), until=until)
     else:
-        return finder.last_call((), is_of_statement=True)
-    return replace(statement, unwritten=dict(_unwritten(statement, accesses)))
+        statement = finder.looked_at_last() or finder.last_call((), is_of_statement=True)
+    return _with_unwritten(statement, accesses)
 
 
 def places_of_rows(
@@ -273,21 +266,21 @@ class _Finder:
             )
 
 
-def _unwritten(
-    statement: ReadByStatement, accesses: Iterable[OrderedAccess]
-) -> Iterator[tuple[Sought, reading.UnwrittenKind]]:
-    """Yield the data that no row had written when the statement read it."""
-    writes = [
-        ordered
-        for ordered in accesses
-        if ordered.access.writes and ordered.access.succeeded is not False
-    ]
-    for sought in statement.sought if statement.has_value else ():
+def _with_unwritten(
+    statement: ReadByStatement | None, accesses: Iterable[OrderedAccess]
+) -> ReadByStatement | None:
+    """Return what a statement read, with the data that no row had written by then."""
+    if statement is None or not statement.has_value:
+        return statement
+    writes = [own for own in accesses if own.access.writes and own.access.succeeded is not False]
+    unwritten: dict[Sought, reading.UnwrittenKind] = {}
+    for sought in statement.sought:
         orders = [ordered.order for ordered in writes if sought.covers(ordered.access)]
         if not orders:
-            yield sought, "never"
+            unwritten[sought] = "never"
         elif min(orders) > statement.until.get(sought, 0):
-            yield sought, "later"
+            unwritten[sought] = "later"
+    return replace(statement, unwritten=unwritten)
 
 
 def _sought_of(accesses: Iterable[DataAccess]) -> Iterator[Sought]:
