@@ -36,7 +36,7 @@ made a call that caused an event::
 MaskedCall = NewType("MaskedCall", Call)
 MaskedEvent = NewType("MaskedEvent", Event)
 MaskedAction = NewType("MaskedAction", Action)
-"""A copy in which credentials are masked; only a `Mask` makes it. What is raw has the type without."""
+"""Copies with credentials masked, which a `Mask` makes. A raw call, for example, is a `Call`."""
 Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
 """The kind of a row.
 

@@ -21,7 +21,7 @@ from .observed import ObservedTest
 from .reading import ReadByStatement
 from .rows import rows
 from .select import MOST_FINDINGS, concerning, selected
-from .statement import places_of_rows, places_of_test, read_by_other_process, read_by_statement
+from .statement import read_by_other_process, read_by_statement
 from .violations import violations
 
 
@@ -143,8 +143,7 @@ def _read_and_marked(
             statement = read_by_statement(test, accesses)
         elif read is not None:
             statement = read_by_other_process(test, accesses, read)
-        places = places_of_test(places_of_rows(records_of(test.cloud), test.rows))
-        marks = marks_of_rows(test.rows, accesses, statement, places)
+        marks = marks_of_rows(test.rows, accesses, statement, test.lines_of_test)
     return accesses, statement, marks
 
 

@@ -9,19 +9,17 @@ from dataclasses import replace
 from types import CodeType
 
 from ..core.calls import Arguments
-from ..core.frames import CodePlace
 from ..core.functions import codes_of_application
-from ..core.recorder import Look, SharedRecords
+from ..core.recorder import Look
 from . import asserted, reading
 from .accesses import OrderedAccess
-from .asserted import CodeGroup, FailedStatement, application_places
+from .asserted import CodeGroup, FailedStatement
 from .calls import collected
 from .contract import functions_of
 from .lookups import Lookups, records_of
 from .model import DataAccess, JournalNumber, ReportRow, Sought
 from .observed import ObservedTest
 from .reading import ReadByStatement
-from .rows import places_of
 from .values import shortened
 from .values_read import compared_data
 
@@ -56,22 +54,6 @@ def read_by_other_process(
     return _with_unwritten(statement, accesses)
 
 
-def places_of_rows(
-    records: SharedRecords, rows: Iterable[ReportRow]
-) -> dict[int, tuple[CodePlace, ...]]:
-    """Return the places of the application that made each call and request, the innermost first."""
-    requests = {row.number: application_places(request.stack.places) for row in rows
-                if (request := row.source.request) and request.stack}  # fmt: skip
-    return requests | places_of(records)
-
-
-def places_of_test(places: Mapping[int, Sequence[CodePlace]]) -> dict[int, CodePlace]:
-    """Return the place in the test that called the application's functions which made each call. A call
-    that the test made itself has none.
-    """
-    return {number: stack[-1] for number, stack in places.items() if len(stack) > 1}
-
-
 class _Finder:
     def __init__(self, test: ObservedTest, accesses: Sequence[OrderedAccess]) -> None:
         self._records = records_of(test.cloud)
@@ -80,7 +62,7 @@ class _Finder:
         self._fakes = {fake.name: fake for fake in test.fakes}
         self._rows = {row.number: row for row in test.rows}
         self._accesses = accesses
-        self._places = places_of_rows(self._records, test.rows)
+        self._places = test.places
 
     def find(self) -> ReadByStatement | None:
         """Return what the innermost of the failed statements read that read anything, or else the last
