@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from ..cloud.base import BaseCloud, context_of
 from ..process.applications import ServedRequest
@@ -84,8 +83,8 @@ def report_of(
     """
     lookups = _lookups(cloud)
     mask, errors = lookups.mask, lookups.errors
-    read_rows = partial(rows, cloud, served=served, lookups=lookups)
-    report_rows = collected("the calls cannot be shown", errors, read_rows)
+    failed = "the calls cannot be shown"
+    report_rows = collected(failed, errors, rows, cloud, served=served, lookups=lookups)
     observed = ObservedTest(cloud, lookups, report_rows, idle_s, raised, compared)
     accesses, statement, marks = _read_and_marked(observed, read)
     findings = _findings(observed, accesses, statement, marks)

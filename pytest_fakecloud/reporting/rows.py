@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from ..core.recorder import CallStack, SharedRecords
 from ..core.traces import TRACEPARENT, TraceParent, trace_parent
 from ..process.applications import ServedRequest
 from .asserted import application_places
-from .calls import collected, contained, events_in, has_full_answer
+from .calls import contained, events_in, has_full_answer
 from .contract import functions_of
 from .lookups import Lookups, records_of
 from .mask import Mask
@@ -188,7 +189,7 @@ class _Builder:
             same=(masked.method, call.route, request, masked.response_body, call.outcome,
                   note, *(step.request_body for step in steps)),
         )  # fmt: skip
-        row = self._accessing(row, functions.accesses, masked)
+        row = self._accessing(row, partial(functions.accesses, masked, self._lookups))
         attempt = self._received.get(call.number)
         return row if attempt is None else self._received_row(row, attempt)
 
@@ -201,9 +202,7 @@ class _Builder:
             attempt=delivery.number or 0, source=RowSource(call=row.source.call, delivery=delivery),
             address=delivery.url,
         )  # fmt: skip
-        return self._accessing(
-            row, functions_of(attempt.service).deliveries.accesses, row, delivery
-        )
+        return self._delivering(row, delivery)
 
     def _event_row(self, event: Event) -> ReportRow:
         masked = self._mask.event(event)
@@ -215,8 +214,8 @@ class _Builder:
         )  # fmt: skip
         if event.kind != "attempt":
             actor = CONSOLE if event.kind in ("restored", "changed") else row.actor
-            accesses = functions_of(event.service).events.accesses
-            return self._accessing(replace(row, actor=actor), accesses, masked)
+            accesses = partial(functions_of(event.service).events.accesses, masked, self._lookups)
+            return self._accessing(replace(row, actor=actor), accesses)
         delivery = Delivery.of(masked)
         row = replace(
             row, kind="attempt", attempt=delivery.number or 0, same=repr(details),
@@ -228,7 +227,11 @@ class _Builder:
             parts, status = parts_of_url(delivery.url), delivery.status
             peer = self._names.get(f"{parts.scheme}://{parts.netloc}", delivery.url)
             row = replace(row, peer=peer, status=status, ok=200 <= (status or 0) < 300)
-        return self._accessing(row, functions_of(event.service).deliveries.accesses, row, delivery)
+        return self._delivering(row, delivery)
+
+    def _delivering(self, row: ReportRow, delivery: Delivery) -> ReportRow:
+        accesses = functions_of(delivery.event.service).deliveries.accesses
+        return self._accessing(row, partial(accesses, row, delivery, self._lookups))
 
     def _sent_trace(self, delivery: Delivery) -> TraceParent | None:
         exchanged = self._lookups.attempts.get(delivery.began)
@@ -250,15 +253,15 @@ class _Builder:
         if action.kind in ("reset", "restore"):
             every = ReportSubject.all_of(EVERY_KIND, action.fake)
             return replace(row, accesses=(DataAccess(every, True),))
-        return self._accessing(row, functions_of(action.service).actions.accesses, masked)
+        accesses = functions_of(action.service).actions.accesses
+        return self._accessing(row, partial(accesses, masked, self._lookups))
 
-    def _accessing(
-        self, row: ReportRow, accesses: Callable[..., Iterable[DataAccess]], *entry: object
-    ) -> ReportRow:
-        """Return a row with the accesses that a function of a service finds in its entry, too."""
-        failed, errors = f"what a row of {row.peer} accessed cannot be shown", self._lookups.errors
-        found = collected(failed, errors, accesses, *entry, self._lookups, call=row.source.call)
-        return replace(row, accesses=(*row.accesses, *found))
+    def _accessing(self, row: ReportRow, read: Callable[[], Iterable[DataAccess]]) -> ReportRow:
+        """Return a row with the accesses that a function of a service reads in its entry, too."""
+        accesses, failed = list(row.accesses), f"what a row of {row.peer} accessed cannot be shown"
+        with contained(failed, self._lookups.errors, call=row.source.call):
+            accesses += read()
+        return replace(row, accesses=tuple(accesses))
 
 
 def places_of(records: SharedRecords) -> dict[int, tuple[CodePlace, ...]]:

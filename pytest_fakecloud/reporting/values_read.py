@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from .accesses import OrderedAccess
-from .calls import collected, has_full_answer
+from .calls import contained, has_full_answer
 from .contract import ExchangedValues, functions_of
 from .lookups import Lookups
 from .model import JournalNumber, ReportRow, Sought
@@ -121,8 +121,11 @@ class _Values:
         accesses = [ordered.access for ordered in self._accesses[row.number]]
         commands_of = functions_of(row.service).protocol.commands
         if commands_of is not None and call is not None:
+            exchanges: list[ExchangedValues] = []
             failed, lookups = f"commands of {row.peer} cannot be compared", self._lookups
-            yield from collected(failed, lookups.errors, commands_of, call, lookups, call=call)
+            with contained(failed, lookups.errors, call=call):
+                exchanges += commands_of(call, lookups)
+            yield from exchanges
         elif call is not None:
             returned = _content(call.response_body) if has_full_answer(call) else ()
             yield ExchangedValues(_content(call.request_body), returned, accesses)
