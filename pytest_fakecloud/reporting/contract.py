@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .observed import ObservedTest
 
 OwnFake: TypeAlias = Any
-"""A fake of the service. Its functions have the class of its fakes in this place, such as ``Queue``."""
+"""A fake of the service, whose functions have its class here, such as ``Queue``."""
 Detector: TypeAlias = "Callable[[ObservedTest, OwnFake], Iterable[Finding]]"
 """A function that finds facts about a fake in the journal of a test."""
 

@@ -148,8 +148,9 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowSource:
-    """What a row was made from: one of these by its kind, or both ``delivery`` and ``call`` for
-    an attempt that a fake of the cloud received; only ``error`` for an entry that cannot be shown.
+    """What a row was made from: one of these by its kind, or only ``error`` if an entry cannot be shown.
+    An attempt that a fake of the cloud received has ``delivery`` and ``call``: its words are those of
+    both, its request and response those of the call.
     """
 
     call: MaskedCall | None = None

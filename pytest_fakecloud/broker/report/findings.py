@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from ...core.calls import Call
 from ...reporting.calls import executed
@@ -13,6 +12,7 @@ from ...reporting.model import Finding, ReportSubject
 from ...reporting.observed import ObservedTest
 from ...reporting.values import items_of, parsed
 from ..fake import Broker
+from ..model import GroupDescription, TopicPartition
 from ..views import description_of
 from .accesses import GROUP
 from .calls import RecordPosition, group_of, received_by
@@ -178,7 +178,7 @@ def unfinished(broker: Broker, lookups: Lookups) -> Iterator[Finding]:
             yield Finding("group_behind", broker.name, (), (subject,), values)
 
 
-def _read_to_the_end(broker: Broker, group: Any) -> set[Any]:
+def _read_to_the_end(broker: Broker, group: GroupDescription) -> set[TopicPartition]:
     """Return the partitions whose consumer has received all records and commits automatically."""
     ends = set()
     for member in group.members:
