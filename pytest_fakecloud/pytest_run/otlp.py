@@ -22,7 +22,6 @@ from ..core.errors import ContractError
 from ..reporting.contract import functions_of
 from ..reporting.model import ReportRow
 from ..reporting.report import Report
-from ..reporting.traces import parent_of
 
 SENDS_WITHIN_S = 5.0
 """Time limit in real seconds for sending the spans of a test."""
@@ -150,9 +149,8 @@ class _Trace:
         }  # fmt: skip
 
     def span(self, row: ReportRow) -> dict[str, Any]:
-        own_parent = parent_of(row, self._report.lookups)
         _, span_id = self._ids[row.number]
-        trace_id, parent_id = own_parent or self._parent(row)
+        trace_id, parent_id = row.trace or self._parent(row)
         # What this row causes belongs to the same trace.
         self._ids[row.number] = trace_id, span_id
         attributes = dict(_details(row))

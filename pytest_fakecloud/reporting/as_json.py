@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ..cloud.files import local_path
-from ..core.calls import Call
 from ..core.characters import printable
 from ..core.errors import shown
 from ..core.output_files import write_public
@@ -23,9 +22,8 @@ from .calls import contained
 from .contract import functions_of
 from .lookups import Lookups
 from .mask import Mask
-from .model import VERSION, Delivery, Finding, Marks, Place, ReportRow, ReportSubject
+from .model import VERSION, Delivery, Finding, Marks, MaskedCall, Place, ReportRow, ReportSubject
 from .report import Report
-from .traces import trace_id
 from .values import decoded, parsed
 from .wording import describe, headline, sentence, statement_text, status_line, violation
 
@@ -40,7 +38,7 @@ _COPIED = (
     "outcome", "ok", "cause", "depth", "attempt", "took_us",
 )  # fmt: skip
 """Fields of a row that its JSON contains unchanged."""
-_Exchange: TypeAlias = tuple[dict[str, Any] | None, dict[str, Any] | None]
+_Messages: TypeAlias = tuple[dict[str, Any] | None, dict[str, Any] | None]
 """The request and the response of a row."""
 _LEFT_OUT = {"traceback", "exception", "sent", "sent_headers", "answer"}
 
@@ -126,7 +124,7 @@ def row_json(
     request, response, data = None, None, dict[str, Any]()
     with contained("the data cannot be shown", lines, call=row.source.call):
         data = _data(row)
-        request, response = _exchange(row, lookups)
+        request, response = _messages(row, lookups)
     return {
         **{name: getattr(row, name) for name in _COPIED},
         "at": _time(row.at_us),
@@ -135,7 +133,7 @@ def row_json(
         "findings": list(findings),
         "marks": list(marks.of(row.number)),
         "read": row.number in marks.writers,
-        "trace": trace_id(row, lookups),
+        "trace": None if row.trace is None else row.trace.trace_id,
         "where": None if row.where is None else _where(row.where, lookups.mask),
         "text": text,
         "request": request,
@@ -163,7 +161,7 @@ def _line(place: Place) -> dict[str, Any]:
     return {"file": local_path(place.file), "line": place.line, "function": place.function}
 
 
-def _exchange(row: ReportRow, lookups: Lookups) -> _Exchange:
+def _messages(row: ReportRow, lookups: Lookups) -> _Messages:
     source = row.source
     if source.call is not None:
         return _called(source.call, lookups)
@@ -174,7 +172,7 @@ def _exchange(row: ReportRow, lookups: Lookups) -> _Exchange:
     return None, None
 
 
-def _called(call: Call, lookups: Lookups) -> _Exchange:
+def _called(call: MaskedCall, lookups: Lookups) -> _Messages:
     functions, mask = functions_of(call.service).protocol, lookups.mask
     if (exchange := functions.connection_exchange(call, lookups)) is not None:
         request = _message(exchange.request, (), b"", mask)
@@ -192,7 +190,7 @@ def _called(call: Call, lookups: Lookups) -> _Exchange:
     return request, answer
 
 
-def _served(served: ServedRequest, mask: Mask) -> _Exchange:
+def _served(served: ServedRequest, mask: Mask) -> _Messages:
     headers = [("Content-Type", served.body_type)] if served.body_type else []
     for variable, value in served.headers:
         name = variable.removeprefix("HTTP_").replace("_", "-").title()
@@ -207,7 +205,7 @@ def _served(served: ServedRequest, mask: Mask) -> _Exchange:
     return request, _message(str(served.status), headers, body, mask, cut, missing=is_missing)
 
 
-def _delivered(delivery: Delivery, status: int | None, lookups: Lookups) -> _Exchange:
+def _delivered(delivery: Delivery, status: int | None, lookups: Lookups) -> _Messages:
     """Return the request and the response of a delivery attempt.
 
     A fake of this process keeps its most recent deliveries. For another one, only the events of failed

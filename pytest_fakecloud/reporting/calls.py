@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from ..core.calls import Call, Entry, Event
 from ..core.errors import report_hook_failure
@@ -12,6 +12,7 @@ from .contract import functions_of
 from .values import parsed, readable, scalar
 
 _Item = TypeVar("_Item")
+_Arguments = ParamSpec("_Arguments")
 
 
 def calls_in(entries: Iterable[Entry], service: str = "") -> list[Call]:
@@ -52,14 +53,14 @@ def contained(failed: str, errors: list[str], *, call: Call | None = None) -> It
 def collected(
     failed: str,
     errors: list[str],
-    function: Callable[..., Iterable[_Item]],
-    *arguments: object,
-    call: Call | None = None,
+    function: Callable[_Arguments, Iterable[_Item]],
+    *arguments: _Arguments.args,
+    **named: _Arguments.kwargs,
 ) -> list[_Item]:
     """Return what a function yields until it ends or raises an exception, which is `contained()`."""
     items: list[_Item] = []
-    with contained(failed, errors, call=call):
-        items.extend(function(*arguments))
+    with contained(failed, errors):
+        items.extend(function(*arguments, **named))
     return items
 
 

@@ -12,7 +12,6 @@ from .folding import RowGroup, alike, folded, merged, without_unlisted
 from .lookups import Lookups
 from .model import Place, ReportRow, Summary
 from .report import Report
-from .traces import trace_id
 from .wording import ShortUrls, describe, describe_together, handler_text, source_of
 
 LONG_EXPLANATION = 60
@@ -106,8 +105,8 @@ def _with_effects(group: RowGroup, words: Summary, lookups: Lookups) -> Summary:
             effects += filter(None, [effect(event, row.source.call, lookups)])
     if row.actor == row.peer:
         return replace(words, what="; ".join([words.what, *effects]))
-    if len(traces := {trace_id(row, lookups) for row in group.rows}) == 1:
-        effects += [f"trace {trace[:_TRACE_DIGITS]}…" for trace in traces if trace is not None]
+    if row.trace is not None and len({own.trace and own.trace.trace_id for own in group.rows}) == 1:
+        effects.append(f"trace {row.trace.trace_id[:_TRACE_DIGITS]}…")
     return replace(words, remarks=[*words.remarks, *effects])
 
 

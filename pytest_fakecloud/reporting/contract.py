@@ -3,22 +3,31 @@
 Those about one call, event, action or delivery, from which a row is made, are grouped; the others are
 about a fake or the whole journal. No name of a service is in the code of this folder's modules.
 
-Credentials are masked in the rows, calls, events and actions that a function gets, and in the names that
-``sought`` returns, so that these match those of accesses. Raw are the fakes, the entries in a sequence,
-which is the journal, the entries, calls and actions of an `ObservedTest` (not its rows), the arguments
-of ``sought``, which may call the fake with them, and the calls of ``may_wait``, ``hides_body`` and
-``rejection``.
+In rows, and in what has a type such as `MaskedCall`, credentials are masked. What has the type `Call`,
+`Entry`, `Arguments` or `ObservedTest` (but for its rows) is raw, and a report masks the findings and the
+names of data that a function returns for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from ..cloud.services import imported, named
-from ..core.calls import Action, Arguments, Call, Entry, Event
-from .model import DataAccess, Delivery, Finding, ReportRow, Sentences, Sought, Summary
+from ..core.calls import Arguments, Call, Entry, Event
+from .model import (
+    DataAccess,
+    Delivery,
+    Finding,
+    MaskedAction,
+    MaskedCall,
+    MaskedEvent,
+    ReportRow,
+    Sentences,
+    Sought,
+    Summary,
+)
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
@@ -26,11 +35,13 @@ if TYPE_CHECKING:
     from .mask import Mask
     from .observed import ObservedTest
 
-Detector: TypeAlias = "Callable[[ObservedTest, Any], Iterable[Finding]]"
+OwnFake: TypeAlias = Any
+"""A fake of the service, whose functions have its class here, such as ``Queue``."""
+Detector: TypeAlias = "Callable[[ObservedTest, OwnFake], Iterable[Finding]]"
 """A function that finds facts about a fake in the journal of a test."""
 
 
-class Exchange(NamedTuple):
+class ExchangedValues(NamedTuple):
     """The values that a command, request or delivery sent and got back, and what it accessed."""
 
     sent: Sequence[Any]
@@ -69,17 +80,21 @@ def _none(*arguments: object) -> None:
 class CallFunctions:
     """The functions about calls to the fakes of a service."""
 
-    summary: Callable[[Call, Lookups], Summary | None]
+    summary: Callable[[MaskedCall, Lookups], Summary | None]
     """The words of a request and its answer. None lets the row show the request as it is."""
-    accesses: Callable[[Call, Lookups], Iterable[DataAccess]]
+    accesses: Callable[[MaskedCall, Lookups], Iterable[DataAccess]]
     """The data that a call read and wrote, whether it did something, and what it only `named()`, such as
     a channel. The page filters rows by these subjects.
     """
     may_wait: Callable[[Call], bool] = lambda call: False
     """Whether a call may have waited: needed if ``lingers`` of its route does not say it."""
-    rejection: Callable[[Call, Any], Mapping[str, str] | None] = _none
+    rejection: Callable[[Call, OwnFake], Mapping[str, str] | None] = _none
     """Why a fake rejected the credentials of a call, None if they are just missing, wrong, or those of
     another fake: needed for other reasons. The sentence of its ``kind`` has the key ``rejected_{kind}``.
+    """
+    address: Callable[[MaskedCall], str] = lambda call: ""
+    """The URL of the application that a call is about, which its words contain: needed if calls have
+    one. A text shortens it where an earlier row has shown it.
     """
     clients: Collection[str] = ()
     """The packages that applications use to call the service."""
@@ -89,15 +104,19 @@ class CallFunctions:
 class CommandFunctions:
     """The functions about calls that contain commands, in the body of a request or on a connection."""
 
-    commands: Callable[[Call, Lookups], Iterable[Exchange]] | None = None
+    command: Callable[[MaskedCall], str] = lambda call: ""
+    """The name of the only command of a call, which is the operation of its row; empty if it has none or
+    several. Without it, the operation is the route.
+    """
+    commands: Callable[[MaskedCall, Lookups], Iterable[ExchangedValues]] | None = None
     """The commands of a call: needed if a call can have several."""
     hides_body: Callable[[Call], bool] = lambda call: False
     """Whether the body of a request may contain a password at any place: needed if it can."""
-    shown_facts: Callable[[Call], Mapping[str, Any]] = lambda call: call.facts
+    shown_facts: Callable[[MaskedCall], Mapping[str, Any]] = lambda call: call.facts
     """The facts of a call that are shown: needed if not all are."""
-    decoded_answer: Callable[[Call, Any], Any] = lambda call, answer: answer
+    decoded_answer: Callable[[MaskedCall, Any], Any] = lambda call, answer: answer
     """The JSON value of an answer, decoded: needed if clients can ask for another encoding."""
-    connection_exchange: Callable[[Call, Lookups], ConnectionExchange | None] = _none
+    connection_exchange: Callable[[MaskedCall, Lookups], ConnectionExchange | None] = _none
     """A call that is no HTTP request, None for any other: needed if the fakes have such calls."""
     connection_error: Callable[[Call], str | None] = _none
     """The error in the answer to such a call, None without one: needed with ``connection_exchange``."""
@@ -107,11 +126,13 @@ class CommandFunctions:
 class EventFunctions:
     """The functions about events inside the fakes of a service."""
 
-    summary: Callable[[Event, Lookups], Summary | None] = _none
+    summary: Callable[[MaskedEvent, Lookups], Summary | None] = _none
     """The words of an event. None lets the row show the kind and the text of the event."""
-    accesses: Callable[[Event, Lookups], Iterable[DataAccess]] = _nothing
+    accesses: Callable[[MaskedEvent, Lookups], Iterable[DataAccess]] = _nothing
     """The data that an event changed, and what it only names. The row of its first cause has both."""
-    effect: Callable[[Event, Call | None, Lookups], str] = lambda event, call, lookups: ""
+    effect: Callable[[MaskedEvent, MaskedCall | None, Lookups], str] = lambda event, call, lookups: (
+        ""
+    )
     """What an event adds to the row of its cause, empty if nothing: needed if events are recorded with
     what they are ``caused_by``.
     """
@@ -123,10 +144,19 @@ class EventFunctions:
 class ActionFunctions:
     """The functions about actions of the test on the fakes of a service."""
 
-    summary: Callable[[Action, Lookups], Summary | None] = _none
+    summary: Callable[[MaskedAction, Lookups], Summary | None] = _none
     """The words of an action. None lets the row show the call of the method."""
-    accesses: Callable[[Action, Lookups], Iterable[DataAccess]] = _nothing
+    accesses: Callable[[MaskedAction, Lookups], Iterable[DataAccess]] = _nothing
     """The data that an action changed."""
+
+
+class AttemptSummary(Protocol):
+    def __call__(
+        self, row: ReportRow, last: ReportRow, lookups: Lookups, received: Summary | None, /
+    ) -> Summary | None:
+        """Return the words of the row of an attempt, given the last of equal ones, and the words of the
+        call if a fake received it. None lets the row show these words, or the URL.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,18 +165,15 @@ class DeliveryFunctions:
     fakes. The row of a delivery to a fake of the cloud has its call, too.
     """
 
-    summary: Callable[[ReportRow, ReportRow, Lookups, Summary | None], Summary | None] = _none
-    """The words of the row of an attempt, given the last of equal ones, and the words of the call if a
-    fake received it. None lets the row show these words, or the URL.
-    """
+    summary: AttemptSummary = _none
     accesses: Callable[[ReportRow, Delivery, Lookups], Iterable[DataAccess]] = _nothing
     """The data that a delivery read and wrote, given its row."""
     received: Callable[[Iterable[Entry]], Mapping[int, Event]] = lambda entries: {}
     """The attempts that fakes of the cloud received, by the numbers of their calls."""
-    exchanges: Callable[[Any], Iterable[tuple[int, Exchanged]]] = _nothing
+    exchanges: Callable[[OwnFake], Iterable[tuple[int, Exchanged]]] = _nothing
     """What the recent attempts of a fake sent and received, with the number at which each began."""
     handlers: Callable[
-        [Any, Sequence[ReportRow]], Iterable[tuple[Iterable[object], Sequence[int]]]
+        [OwnFake, Sequence[ReportRow]], Iterable[tuple[Iterable[object], Sequence[int]]]
     ] = _nothing
     """The functions of the application that received deliveries of a fake, with the numbers of the rows
     of these, given the rows of all its deliveries.
@@ -162,7 +189,7 @@ class ReportFunctions:
     """
 
     calls: CallFunctions
-    sought: Callable[[Any, str, Arguments], Iterable[Sought]]
+    sought: Callable[[OwnFake, str, Arguments], Iterable[Sought]]
     """The data that the test looked at with a method of a fake, given its name and raw arguments."""
     protocol: CommandFunctions = CommandFunctions()
     """Needed if calls contain commands."""
@@ -176,13 +203,13 @@ class ReportFunctions:
     """What is looked up in several entries, and in the data of its fakes: needed if one entry does not
     have all words of its row.
     """
-    background: Callable[[Any, Iterable[Entry], Lookups], Mapping[int, Background]] = (
+    background: Callable[[OwnFake, Iterable[Entry], Lookups], Mapping[int, Background]] = (
         lambda fake, entries, lookups: {}
     )
     """What a fake knows about calls, by their numbers: needed if that is not in their answers."""
     findings: Sequence[Detector] = ()
     """The detectors: needed if mistakes are possible that no row shows."""
-    unfinished: Callable[[Any, Lookups], Iterable[Finding]] = _nothing
+    unfinished: Callable[[OwnFake, Lookups], Iterable[Finding]] = _nothing
     """Findings about the pending work of a fake: needed if work goes on after an answer."""
     sentences: Sentences = field(default_factory=dict)
     """The sentence of each kind of finding, also of unfinished work: needed if it has any."""

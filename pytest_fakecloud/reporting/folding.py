@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 
-from ..core.calls import Event
 from ..core.errors import counted, listed
-from .model import ReportRow
+from .model import MaskedEvent, ReportRow
 
 _LEAST = 3
 """Minimum number of equal rows in succession that become one, except for attempts of a message."""
@@ -28,7 +27,7 @@ class RowGroup:
     """
 
     rows: tuple[ReportRow, ...]
-    effects: tuple[Event, ...] = ()
+    effects: tuple[MaskedEvent, ...] = ()
     varies: int | None = None
 
     @property

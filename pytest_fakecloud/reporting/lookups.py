@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from ..cloud.base import BaseCloud, context_of
 from ..core.calls import Call, Entry
 from ..core.recorder import SharedRecords
-from .calls import collected, contained
+from .calls import contained
 from .contract import functions_of
 from .mask import Mask
 
@@ -56,6 +56,8 @@ class Background:
 
 _Own = TypeVar("_Own", bound=ServiceLookups)
 _Known = TypeVar("_Known", bound=Background)
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,25 +104,24 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry]) -> Lookups:
         with contained("lookups failed", errors):
             if (function := functions_of(service).lookups) is not None:
                 contributed.append(function(cloud, entries, mask))
-    failed = "what deliveries sent cannot be shown"
-    attempts = dict(collected(failed, errors, lambda: exchanges_of(cloud).items()))
-
-    def of_all(name: str) -> dict[Any, Any]:
-        return {
-            key: value for lookups in contributed for key, value in getattr(lookups, name).items()
-        }
-
+    attempts: dict[int, Exchanged] = {}
+    with contained("what deliveries sent cannot be shown", errors):
+        attempts = exchanges_of(cloud)
     return Lookups(
-        ids=of_all("ids"),
-        names=of_all("names"),
-        grouped_calls=of_all("grouped_calls"),
+        ids=_merged(lookups.ids for lookups in contributed),
+        names=_merged(lookups.names for lookups in contributed),
+        grouped_calls=_merged(lookups.grouped_calls for lookups in contributed),
         without_row=frozenset().union(*(lookups.without_row for lookups in contributed)),
-        details=of_all("details"),
+        details=_merged(lookups.details for lookups in contributed),
         attempts=attempts,
         services={type(lookups): lookups for lookups in contributed},
         mask=mask,
         errors=errors,
     )
+
+
+def _merged(mappings: Iterable[Mapping[_Key, _Value]]) -> dict[_Key, _Value]:
+    return {key: value for mapping in mappings for key, value in mapping.items()}
 
 
 def exchanges_of(cloud: BaseCloud) -> dict[int, Exchanged]:

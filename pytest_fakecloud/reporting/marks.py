@@ -118,12 +118,10 @@ class _Links:
 
     def _activity(self, row: ReportRow, places: Mapping[int, Hashable]) -> Hashable:
         """Return what all rows of one request, delivery or line of the test have in common."""
-        if row.kind in ("attempt", "request"):
-            return row.number
-        cause = self._rows.get(row.cause)
-        while cause is not None and cause.kind not in ("attempt", "request"):
-            cause = self._rows.get(cause.cause)
-        return places.get(row.number, row.number) if cause is None else cause.number
+        around: ReportRow | None = row
+        while around is not None and not around.surrounds:
+            around = self._rows.get(around.cause)
+        return places.get(row.number, row.number) if around is None else around.number
 
     def _add_id(self, number: int, subject: ReportSubject, part: str) -> None:
         data: Hashable = None

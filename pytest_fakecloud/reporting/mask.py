@@ -5,17 +5,15 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from ..cloud.base import BaseCloud, secrets_in
 from ..core.calls import Action, Call, Event, Headers, set_facts
 from ..core.secrets import HIDDEN, SecretMask
 from ..process.applications import ServedRequest
 from .contract import functions_of
-from .model import Finding, ReportSubject, Sought
+from .model import Finding, MaskedAction, MaskedCall, MaskedEvent, ReportSubject, Sought
 from .values import map_strings
-
-_AnyEvent = TypeVar("_AnyEvent", bound=Event)
 
 
 class Mask(SecretMask):
@@ -36,7 +34,7 @@ class Mask(SecretMask):
             return HIDDEN.encode()
         return self.data(call.request_body)
 
-    def call(self, call: Call) -> Call:
+    def call(self, call: Call) -> MaskedCall:
         """Return a copy of a call, masked before it is shortened so that no part of a secret remains."""
         masked = copy.copy(call)
         masked.target = self.target(call)
@@ -46,26 +44,28 @@ class Mask(SecretMask):
         masked.response_headers = Headers(self.headers(call.response_headers.pairs))
         masked.note = self.text(call.note)
         set_facts(masked, self.value(call.facts))
-        return masked
+        return MaskedCall(masked)
 
     def value(self, value: Any) -> Any:
         """Return a JSON value, or arguments, with every string in it masked."""
         return map_strings(value, self.text)
 
-    def event(self, event: _AnyEvent) -> _AnyEvent:
+    def event(self, event: Event) -> MaskedEvent:
         masked = copy.copy(event)
-        masked.text = self.text(event.text)
-        masked.data = {
+        masked.text, masked.data = self.text(event.text), self._details(event)
+        return MaskedEvent(masked)
+
+    def action(self, action: Action) -> MaskedAction:
+        masked = copy.copy(action)
+        masked.text, masked.data = self.text(action.text), self._details(action)
+        masked.call = action.call and self.value(action.call)
+        return MaskedAction(masked)
+
+    def _details(self, event: Event) -> dict[str, Any]:
+        return {
             key: self.headers(content or ()) if key == "sent_headers" else self.value(content)
             for key, content in event.data.items()
         }
-        return masked
-
-    def action(self, action: Action) -> Action:
-        """Return a copy of an action with its arguments masked, too."""
-        masked = self.event(action)
-        masked.call = action.call and self.value(action.call)
-        return masked
 
     def finding(self, finding: Finding) -> Finding:
         subjects = tuple(map(self.subject, finding.subjects))

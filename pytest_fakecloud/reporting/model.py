@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, NewType, TypeAlias, get_args
 
 from ..core.calls import Action, Call, Event, began
+from ..core.traces import TraceParent
 from ..process.applications import ServedRequest
 
 APPLICATION = "application"
@@ -32,6 +33,10 @@ made a call that caused an event::
                 number                                   call, cause=13
                             number                       event, cause=11, follows=11
 """
+MaskedCall = NewType("MaskedCall", Call)
+MaskedEvent = NewType("MaskedEvent", Event)
+MaskedAction = NewType("MaskedAction", Action)
+"""Copies with credentials masked, which a `Mask` makes. A raw call, for example, is a `Call`."""
 Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
 """The kind of a row.
 
@@ -108,7 +113,7 @@ class AppliedFault:
 class Delivery:
     """A delivery attempt, read from its event. What is unknown is empty, 0 or None."""
 
-    event: Event
+    event: MaskedEvent
     data: Mapping[str, Any]
     """All details of the event; those that have no field here are only shown."""
     kind: str
@@ -128,7 +133,7 @@ class Delivery:
     faults: tuple[AppliedFault, ...]
 
     @classmethod
-    def of(cls, event: Event) -> Delivery:
+    def of(cls, event: MaskedEvent) -> Delivery:
         data = event.data
         message_id, about, run, url = (
             str(data.get(name) or "") for name in ("message_id", "about", "run", "url")
@@ -143,15 +148,16 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowSource:
-    """What a row was made from, masked: one of these by its kind, or both ``delivery`` and ``call`` for
-    an attempt that a fake of the cloud received; only ``error`` for an entry that cannot be shown.
+    """What a row was made from: one of these by its kind, or only ``error`` if an entry cannot be shown.
+    An attempt that a fake of the cloud received has ``delivery`` and ``call``: its words are those of
+    both, its request and response those of the call.
     """
 
-    call: Call | None = None
+    call: MaskedCall | None = None
     delivery: Delivery | None = None
     request: ServedRequest | None = None
-    event: Event | None = None
-    action: Action | None = None
+    event: MaskedEvent | None = None
+    action: MaskedAction | None = None
     error: str = ""
     """Why the entry cannot be shown."""
 
@@ -172,7 +178,12 @@ class ReportRow:
     """The command or route of a call, the URL of a request, the kind of an event or action."""
     service: str = ""
     source: RowSource = RowSource()
+    address: str = ""
+    """The URL of the application to which a delivery was sent, or that a call is about."""
+    trace: TraceParent | None = None
+    """The trace of its request, and the span that sent it; None without a valid ``traceparent``."""
     accesses: tuple[DataAccess, ...] = ()
+    """What its entry read, wrote and named. A delivery to a fake has those of both services."""
 
     # The answer to a call, a delivery or a request. An event and an action only have faults.
     status: int | None = None
@@ -214,6 +225,11 @@ class ReportRow:
             subject for subject in subjects
             if not subject.is_all and (subject.name or not subject.kind.has_id)
         )  # fmt: skip
+
+    @property
+    def surrounds(self) -> bool:
+        """Whether other rows happen in it: what its receiver does."""
+        return self.kind in ("attempt", "request")
 
     @property
     def arguments(self) -> Sequence[str]:

@@ -9,12 +9,14 @@ from functools import cached_property
 from typing import Any
 
 from ..cloud.base import BaseCloud, context_of
-from ..cloud.fake import core_of
+from ..cloud.fake import Fake, core_of
 from ..core.calls import Action, Call, Entry
-from .asserted import UnequalValues
+from ..core.frames import CodePlace
+from .asserted import UnequalValues, application_places
 from .calls import calls_in
 from .lookups import Lookups, records_of
 from .model import Delivery, ReportRow
+from .rows import places_of
 
 
 @dataclass
@@ -33,7 +35,7 @@ class ObservedTest:
     """Results that the detectors of a service share, by its function and the arguments of this."""
 
     @cached_property
-    def fakes(self) -> list[Any]:
+    def fakes(self) -> list[Fake]:
         return list(context_of(self.cloud).fakes)
 
     @cached_property
@@ -50,13 +52,27 @@ class ObservedTest:
     def calls(self) -> list[Call]:
         return calls_in(self.entries)
 
-    def calls_of(self, fake: Any) -> list[Call]:
+    @cached_property
+    def places(self) -> dict[int, tuple[CodePlace, ...]]:
+        """The places of the application that made each call and request, the innermost first."""
+        requests = {row.number: application_places(request.stack.places) for row in self.rows
+                    if (request := row.source.request) and request.stack}  # fmt: skip
+        return requests | places_of(records_of(self.cloud))
+
+    @property
+    def lines_of_test(self) -> dict[int, CodePlace]:
+        """The places in the test that called the application's functions which made each call; of a call
+        that the test made itself, none.
+        """
+        return {number: stack[-1] for number, stack in self.places.items() if len(stack) > 1}
+
+    def calls_of(self, fake: Fake) -> list[Call]:
         return [call for call in self.calls if call.fake == fake.name]
 
-    def actions_on(self, fake: Any) -> list[Action]:
+    def actions_on(self, fake: Fake) -> list[Action]:
         return [action for action in records_of(self.cloud).actions if action.fake == fake.name]
 
-    def deliveries_of(self, fake: Any) -> Iterator[tuple[ReportRow, Delivery]]:
+    def deliveries_of(self, fake: Fake) -> Iterator[tuple[ReportRow, Delivery]]:
         """Yield the row and the delivery of each attempt of a fake."""
         for row in self.rows:
             delivery = row.source.delivery

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from ..cloud.base import BaseCloud, context_of
 from ..process.applications import ServedRequest
@@ -21,7 +20,7 @@ from .observed import ObservedTest
 from .reading import ReadByStatement
 from .rows import rows
 from .select import MOST_FINDINGS, concerning, selected
-from .statement import places_of_rows, places_of_test, read_by_other_process, read_by_statement
+from .statement import read_by_other_process, read_by_statement
 from .violations import violations
 
 
@@ -84,8 +83,8 @@ def report_of(
     """
     lookups = _lookups(cloud)
     mask, errors = lookups.mask, lookups.errors
-    read_rows = partial(rows, cloud, served=served, lookups=lookups)
-    report_rows = collected("the calls cannot be shown", errors, read_rows)
+    failed = "the calls cannot be shown"
+    report_rows = collected(failed, errors, rows, cloud, served=served, lookups=lookups)
     observed = ObservedTest(cloud, lookups, report_rows, idle_s, raised, compared)
     accesses, statement, marks = _read_and_marked(observed, read)
     findings = _findings(observed, accesses, statement, marks)
@@ -143,8 +142,7 @@ def _read_and_marked(
             statement = read_by_statement(test, accesses)
         elif read is not None:
             statement = read_by_other_process(test, accesses, read)
-        places = places_of_test(places_of_rows(records_of(test.cloud), test.rows))
-        marks = marks_of_rows(test.rows, accesses, statement, places)
+        marks = marks_of_rows(test.rows, accesses, statement, test.lines_of_test)
     return accesses, statement, marks
 
 

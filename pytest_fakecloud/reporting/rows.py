@@ -5,8 +5,9 @@ Rows are data; `wording` describes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ from ..core.calls import (
 from ..core.errors import describe_error
 from ..core.frames import CodePlace, place_at
 from ..core.recorder import CallStack, SharedRecords
+from ..core.traces import TRACEPARENT, TraceParent, trace_parent
 from ..process.applications import ServedRequest
-from .accesses import accesses_of
 from .asserted import application_places
 from .calls import contained, events_in, has_full_answer
 from .contract import functions_of
@@ -36,11 +37,15 @@ from .model import (
     APPLICATION,
     CLIENT,
     CONSOLE,
+    EVERY_KIND,
     TEST,
     AppliedFault,
+    DataAccess,
     Delivery,
+    MaskedCall,
     Place,
     ReportRow,
+    ReportSubject,
     RowSource,
 )
 from .values import parts_of_url
@@ -69,7 +74,7 @@ def rows(
     if entries is None:
         report_rows += map(builder.action_row, records_of(cloud).actions)
     report_rows += _served_rows(served, report_rows, source, lookups.mask)
-    return _nested([replace(row, accesses=accesses_of(row, lookups)) for row in report_rows])
+    return _nested(report_rows)
 
 
 # -- order -----------------------------------------------------------------------------------------
@@ -101,7 +106,7 @@ def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
         if cause is not None:
             # A nested call is made by the receiver of the outer request, except that a fault's
             # function makes its calls as the test.
-            nested = row.actor == CLIENT and cause.kind in ("request", "attempt")
+            nested = row.actor == CLIENT and cause.surrounds
             row = replace(
                 row, depth=depth, cause=cause.number, actor=cause.peer if nested else row.actor
             )
@@ -162,6 +167,7 @@ class _Builder:
 
     def _call_row(self, call: Call) -> ReportRow:
         masked, faults = self._mask.call(call), _faults_of(call)
+        functions = functions_of(call.service).calls
         again_of = self._from_console.get(call.number)
         if again_of:
             set_facts(masked, {**masked.facts, "again_of": again_of})
@@ -173,7 +179,8 @@ class _Builder:
         row = replace(
             _row_for(call), source=RowSource(call=masked), kind="call",
             actor=CLIENT if again_of is None else CONSOLE,
-            operation=_operation(masked, masked.facts.get("command")),
+            operation=_operation(masked), address=functions.address(masked),
+            trace=trace_parent(masked.request_headers.get(TRACEPARENT)),
             status=call.status, outcome=call.outcome,
             ok=is_streamed or has_full_answer(call), faults=faults,
             where=_place_of(self._places.get(call.number, ())),
@@ -182,15 +189,20 @@ class _Builder:
             same=(masked.method, call.route, request, masked.response_body, call.outcome,
                   note, *(step.request_body for step in steps)),
         )  # fmt: skip
+        row = self._accessing(row, partial(functions.accesses, masked, self._lookups))
         attempt = self._received.get(call.number)
-        if attempt is None:
-            return row
+        return row if attempt is None else self._received_row(row, attempt)
+
+    def _received_row(self, row: ReportRow, attempt: Event) -> ReportRow:
+        """Return the row of a call as that of the delivery attempt which made the call."""
         delivery = Delivery.of(self._mask.event(attempt))
-        return replace(
-            row, kind="attempt", actor=attempt.fake, faults=faults or delivery.faults,
-            began=min(call.number, delivery.began), ended=row.ended or delivery.ended,
-            attempt=delivery.number or 0, source=RowSource(call=masked, delivery=delivery),
+        row = replace(
+            row, kind="attempt", actor=attempt.fake, faults=row.faults or delivery.faults,
+            began=min(row.number, delivery.began), ended=row.ended or delivery.ended,
+            attempt=delivery.number or 0, source=RowSource(call=row.source.call, delivery=delivery),
+            address=delivery.url,
         )  # fmt: skip
+        return self._delivering(row, delivery)
 
     def _event_row(self, event: Event) -> ReportRow:
         masked = self._mask.event(event)
@@ -201,29 +213,55 @@ class _Builder:
             same=(masked.text, repr(details)),
         )  # fmt: skip
         if event.kind != "attempt":
-            return replace(row, actor=CONSOLE) if event.kind in ("restored", "changed") else row
+            actor = CONSOLE if event.kind in ("restored", "changed") else row.actor
+            accesses = partial(functions_of(event.service).events.accesses, masked, self._lookups)
+            return self._accessing(replace(row, actor=actor), accesses)
         delivery = Delivery.of(masked)
         row = replace(
             row, kind="attempt", attempt=delivery.number or 0, same=repr(details),
             source=RowSource(delivery=delivery), faults=delivery.faults,
             began=delivery.began, ended=delivery.ended,
+            address=delivery.url, trace=self._sent_trace(delivery),
         )  # fmt: skip
-        if not delivery.url:
-            return row
-        parts, status = parts_of_url(delivery.url), delivery.status
-        peer = self._names.get(f"{parts.scheme}://{parts.netloc}", delivery.url)
-        return replace(row, peer=peer, status=status, ok=200 <= (status or 0) < 300)
+        if delivery.url:
+            parts, status = parts_of_url(delivery.url), delivery.status
+            peer = self._names.get(f"{parts.scheme}://{parts.netloc}", delivery.url)
+            row = replace(row, peer=peer, status=status, ok=200 <= (status or 0) < 300)
+        return self._delivering(row, delivery)
+
+    def _delivering(self, row: ReportRow, delivery: Delivery) -> ReportRow:
+        accesses = functions_of(delivery.event.service).deliveries.accesses
+        return self._accessing(row, partial(accesses, row, delivery, self._lookups))
+
+    def _sent_trace(self, delivery: Delivery) -> TraceParent | None:
+        exchanged = self._lookups.attempts.get(delivery.began)
+        in_event: Iterable[tuple[str, str]] = delivery.data.get("sent_headers") or ()
+        headers = in_event if exchanged is None else exchanged.headers
+        values = (str(value) for name, value in headers if str(name).lower() == TRACEPARENT)
+        return trace_parent(next(values, None))
 
     def action_row(self, action: Action) -> ReportRow:
         masked = self._mask.action(action)
         details = {name: value for name, value in masked.data.items() if name != CREATED}
         words = details.pop("arguments", None) or []
         where = masked.data["where"]
-        return replace(
+        row = replace(
             _row_for(action), source=RowSource(action=masked), kind="action", actor=TEST,
             operation=action.kind, where=where and Place(**where),
             same=(action.kind, repr(details), tuple(words)),
         )  # fmt: skip
+        if action.kind in ("reset", "restore"):
+            every = ReportSubject.all_of(EVERY_KIND, action.fake)
+            return replace(row, accesses=(DataAccess(every, True),))
+        accesses = functions_of(action.service).actions.accesses
+        return self._accessing(row, partial(accesses, masked, self._lookups))
+
+    def _accessing(self, row: ReportRow, read: Callable[[], Iterable[DataAccess]]) -> ReportRow:
+        """Return a row with the accesses that a function of a service reads in its entry, too."""
+        accesses, failed = list(row.accesses), f"what a row of {row.peer} accessed cannot be shown"
+        with contained(failed, self._lookups.errors, call=row.source.call):
+            accesses += read()
+        return replace(row, accesses=tuple(accesses))
 
 
 def places_of(records: SharedRecords) -> dict[int, tuple[CodePlace, ...]]:
@@ -296,6 +334,7 @@ def _served_rows(
             request.began, request.at_us, kind="request", actor=CLIENT, peer=APPLICATION,
             operation=masked.target, status=request.status, ok=ok,
             source=RowSource(request=masked),
+            trace=trace_parent(dict(masked.headers).get(f"HTTP_{TRACEPARENT.upper()}")),
             outcome="answered" if request.status is not None else "",
             began=request.began, ended=request.ended if is_alone else 0,
             took_us=_took_us(request),
@@ -331,7 +370,7 @@ def _faults_of(call: Call) -> tuple[AppliedFault, ...]:
     )
 
 
-def _operation(call: Call, commands: object) -> str:
-    """Return the command of a call with a single one, otherwise the route, method and path."""
-    single = str(commands[0]) if isinstance(commands, list) and len(commands) == 1 else ""
-    return single or call.route or f"{call.method} {call.path}"
+def _operation(call: MaskedCall) -> str:
+    """Return the command of a call with a single one, or else the route, or else method and path."""
+    command = functions_of(call.service).protocol.command(call)
+    return command or call.route or f"{call.method} {call.path}"

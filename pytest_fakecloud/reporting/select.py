@@ -66,9 +66,7 @@ def concerning(
 
 def _address(row: ReportRow) -> str:
     """Return the URL of a delivery or of a request to the application; empty for other rows."""
-    if row.source.delivery is not None:
-        return row.source.delivery.url
-    return row.operation if row.kind == "request" else ""
+    return {"attempt": row.address, "request": row.operation}.get(row.kind, "")
 
 
 def selected(

@@ -9,35 +9,17 @@ from dataclasses import replace
 from types import CodeType
 
 from ..core.calls import Arguments
-from ..core.frames import CodePlace
 from ..core.functions import codes_of_application
-from ..core.recorder import Look, SharedRecords
+from ..core.recorder import Look
+from . import asserted, reading
 from .accesses import OrderedAccess
-from .asserted import (
-    CodeGroup,
-    FailedStatement,
-    application_places,
-    changing,
-    failed_statements,
-    has_failed_statement,
-    latest,
-    promise_looks,
-)
+from .asserted import CodeGroup, FailedStatement
 from .calls import collected
 from .contract import functions_of
 from .lookups import Lookups, records_of
 from .model import DataAccess, JournalNumber, ReportRow, Sought
 from .observed import ObservedTest
-from .reading import (
-    ChangedByCallers,
-    LastCall,
-    LookedAt,
-    NamedData,
-    ReadByCalls,
-    ReadByStatement,
-    UnwrittenKind,
-)
-from .rows import places_of
+from .reading import ReadByStatement
 from .values import shortened
 from .values_read import compared_data
 
@@ -48,11 +30,7 @@ def read_by_statement(
     """Return what the failing statement of a test read; None if no row accessed data."""
     if not accesses and not any(row.source.delivery for row in test.rows):
         return None
-    finder = _Finder(test, accesses)
-    statement = finder.find(list(failed_statements(test.raised)), promise_looks(test.raised))
-    if statement is None:
-        return None
-    return replace(statement, unwritten=dict(_unwritten(statement, accesses)))
+    return _with_unwritten(_Finder(test, accesses).find(), accesses)
 
 
 def read_by_other_process(
@@ -63,37 +41,17 @@ def read_by_other_process(
     call accessed; None if no row accessed data.
     """
     masked = map(test.lookups.mask.value, read)
-    data = list(compared_data(masked, test.rows, accesses, test.lookups))
+    until, numbers = dict[Sought, int](), set[int]()
+    for compared in compared_data(masked, test.rows, accesses, test.lookups):
+        until[compared.sought] = max(compared.until, until.get(compared.sought, 0))
+        numbers.update(() if compared.row is None else [compared.row])
     finder = _Finder(test, accesses)
-    if data:
-        until: dict[Sought, int] = {}
-        for compared in data:
-            until[compared.sought] = max(compared.until, until.get(compared.sought, 0))
-        numbers = {compared.row for compared in data if compared.row is not None}
-        statement: ReadByStatement = NamedData(
-            sought=tuple(until), rows=tuple(sorted(numbers)), until=until
-        )
-    elif (looked := finder.looked_at_last()) is not None:
-        statement = looked
+    statement: ReadByStatement | None
+    if until:
+        statement = reading.NamedData(sought=tuple(until), rows=tuple(sorted(numbers)), until=until)
     else:
-        return finder.last_call((), is_of_statement=True)
-    return replace(statement, unwritten=dict(_unwritten(statement, accesses)))
-
-
-def places_of_rows(
-    records: SharedRecords, rows: Iterable[ReportRow]
-) -> dict[int, tuple[CodePlace, ...]]:
-    """Return the places of the application that made each call and request, the innermost first."""
-    requests = {row.number: application_places(request.stack.places) for row in rows
-                if (request := row.source.request) and request.stack}  # fmt: skip
-    return requests | places_of(records)
-
-
-def places_of_test(places: Mapping[int, Sequence[CodePlace]]) -> dict[int, CodePlace]:
-    """Return the place in the test that called the application's functions which made each call. A call
-    that the test made itself has none.
-    """
-    return {number: stack[-1] for number, stack in places.items() if len(stack) > 1}
+        statement = finder.looked_at_last() or finder.last_call((), is_of_statement=True)
+    return _with_unwritten(statement, accesses)
 
 
 class _Finder:
@@ -104,27 +62,27 @@ class _Finder:
         self._fakes = {fake.name: fake for fake in test.fakes}
         self._rows = {row.number: row for row in test.rows}
         self._accesses = accesses
-        self._places = places_of_rows(self._records, test.rows)
+        self._places = test.places
 
-    def find(
-        self, statements: Sequence[FailedStatement], promised: Sequence[Look]
-    ) -> ReadByStatement | None:
-        """Return what the innermost of the statements read that read anything. ``promised`` are the
-        looks of a broken promise that a statement passed to an exploration.
+    def find(self) -> ReadByStatement | None:
+        """Return what the innermost of the failed statements read that read anything, or else the last
+        call.
         """
-        handled = self._deliveries_by_handler()
+        handled, promised = self._deliveries_by_handler(), asserted.promise_looks(self._raised)
+        statements = list(asserted.failed_statements(self._raised))
         for statement in statements:
             data_read = self._looked_or_called(statement, promised)
             if data_read is None:
                 data_read = self._changed(statement, handled)
             if data_read is not None:
                 return data_read
-        return self.last_call(statements, has_failed_statement(self._raised))
+        return self.last_call(statements, asserted.has_failed_statement(self._raised))
 
     def _looked_or_called(
         self, statement: FailedStatement, promised: Sequence[Look]
     ) -> ReadByStatement | None:
-        """Return what a statement looked at, and what the calls read whose results it compared::
+        """Return what a statement looked at, and what the calls read whose results it compared, given
+        the looks of a broken promise that it passed to an exploration::
 
         assert kv_server.value("stock") == 1  # It looked.
         answer = client.get("stock")
@@ -133,7 +91,7 @@ class _Finder:
         looks = list(self._records.looks)
         own_looks, numbers = list(promised), tuple[int, ...]()
         for group in statement.groups:
-            at = latest([look.place for look in looks], group, repeats=statement.repeats)
+            at = asserted.latest([look.place for look in looks], group, repeats=statement.repeats)
             own_looks += [looks[index] for index in at]
             # Calls on lines that are less close than a look, or than other calls, made something else.
             if not own_looks and not numbers:
@@ -146,7 +104,7 @@ class _Finder:
         sought = tuple(dict.fromkeys((*self._sought(own_looks), *called.sought)))
         if not sought:
             return None
-        return LookedAt(
+        return reading.LookedAt(
             sought=sought,
             place=statement.place,
             rows=numbers,
@@ -164,18 +122,18 @@ class _Finder:
         assert (sent, loaded) == ([], [])
         """
         codes = {code for places in self._places.values() for code, _ in places}
-        group = changing(statement, codes, handled)
+        group = asserted.changing(statement, codes, handled)
         # Deliveries to a handler filled the list, and not what the handler read for them.
         delivered = sorted({number for code in group.codes for number in handled.get(code, ())})
         numbers = tuple(delivered) or self._made_from(group)
         by = tuple(sorted({code.co_name for code in group.codes}))
         read = self._read_by(numbers)
-        return ChangedByCallers(
+        return reading.ChangedByCallers(
             sought=read.sought, place=statement.place, rows=numbers, until=read.until,
             is_read=read.is_read, earlier=read.earlier, by=by,
         ) if read.sought else None  # fmt: skip
 
-    def _read_by(self, numbers: tuple[int, ...]) -> ReadByCalls:
+    def _read_by(self, numbers: tuple[int, ...]) -> reading.ReadByCalls:
         """Return what calls read, or wrote if they read nothing, and what earlier equal ones read."""
         accesses = [ordered for ordered in self._accesses if ordered.row.number in numbers]
         reads = [ordered.access for ordered in accesses if ordered.access.reads]
@@ -188,7 +146,7 @@ class _Finder:
             covered = [ordered for ordered in accesses if read.covers(ordered.access)]
             last = [ordered.order for ordered in covered if ordered.access.reads]
             until[read] = max(last or [ordered.order for ordered in covered], default=0)
-        return ReadByCalls(
+        return reading.ReadByCalls(
             sought=data + earlier, rows=numbers, until=until, earlier=earlier, is_read=bool(reads)
         )
 
@@ -199,11 +157,11 @@ class _Finder:
         if not sought or (self._accesses and looks[0].number < self._accesses[-1].order):
             return None
         until = dict.fromkeys(sought, looks[0].number)
-        return LookedAt(sought=sought, looks=(self._shown(looks[0]),), until=until)
+        return reading.LookedAt(sought=sought, looks=(self._shown(looks[0]),), until=until)
 
     def last_call(
         self, statements: Sequence[FailedStatement], is_of_statement: bool
-    ) -> LastCall | None:
+    ) -> reading.LastCall | None:
         """Return what the last row accessed, with the rows of the same request or delivery::
 
         client.set("stock", "1")
@@ -224,7 +182,7 @@ class _Finder:
             dict.fromkeys(_sought_of(preferred or [ordered.access for ordered in accesses]))
         )
         place = statements[0].place if statements else None
-        return LastCall(
+        return reading.LastCall(
             sought=sought, place=place, rows=(last.number,), is_of_statement=is_of_statement
         )
 
@@ -249,15 +207,14 @@ class _Finder:
         """Return the numbers of the calls and requests that were made from lines or functions of a
         group, and of the calls that these requests made.
         """
-        places_of_rows = {
-            number: places for number, places in self._places.items() if number in self._rows
+        places_of = {
+            number: self._places[number] for number in self._rows if number in self._places
         }
         # Other statements may call the same functions, so the lines of the group itself come first.
-        numbers = {
-            number
-            for number, places in places_of_rows.items()
-            if any(map(group.spans_have, places))
-        } or {number for number, places in places_of_rows.items() if any(map(group.has, places))}
+        numbers = (
+            {number for number, places in places_of.items() if any(map(group.spans_have, places))}
+            or {number for number, places in places_of.items() if any(map(group.has, places))}
+        )  # fmt: skip
         caused = (number for number, row in self._rows.items() if row.cause in numbers)
         return tuple(sorted(numbers.union(caused)))
 
@@ -291,21 +248,21 @@ class _Finder:
             )
 
 
-def _unwritten(
-    statement: ReadByStatement, accesses: Iterable[OrderedAccess]
-) -> Iterator[tuple[Sought, UnwrittenKind]]:
-    """Yield the data that no row had written when the statement read it."""
-    writes = [
-        ordered
-        for ordered in accesses
-        if ordered.access.writes and ordered.access.succeeded is not False
-    ]
-    for sought in statement.sought if statement.has_value else ():
+def _with_unwritten(
+    statement: ReadByStatement | None, accesses: Iterable[OrderedAccess]
+) -> ReadByStatement | None:
+    """Return what a statement read, with the data that no row had written by then."""
+    if statement is None or not statement.has_value:
+        return statement
+    writes = [own for own in accesses if own.access.writes and own.access.succeeded is not False]
+    unwritten: dict[Sought, reading.UnwrittenKind] = {}
+    for sought in statement.sought:
         orders = [ordered.order for ordered in writes if sought.covers(ordered.access)]
         if not orders:
-            yield sought, "never"
+            unwritten[sought] = "never"
         elif min(orders) > statement.until.get(sought, 0):
-            yield sought, "later"
+            unwritten[sought] = "later"
+    return replace(statement, unwritten=unwritten)
 
 
 def _sought_of(accesses: Iterable[DataAccess]) -> Iterator[Sought]:

@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from .accesses import OrderedAccess
-from .calls import collected, has_full_answer
-from .contract import Exchange, functions_of
+from .calls import contained, has_full_answer
+from .contract import ExchangedValues, functions_of
 from .lookups import Lookups
 from .model import JournalNumber, ReportRow, Sought
 from .values import decoded, parsed
@@ -84,8 +84,8 @@ class _Values:
         compared: list[Hashable] = []
         for value in values:
             _nodes(value, compared)
-        returned: dict[Hashable, tuple[int, Exchange]] = {}
-        written: dict[Hashable, tuple[int, Exchange]] = {}
+        returned: dict[Hashable, tuple[int, ExchangedValues]] = {}
+        written: dict[Hashable, tuple[int, ExchangedValues]] = {}
         for row in self._rows:
             for exchange in self._exchanges(row):
                 for own, last in ((exchange.returned, returned), (exchange.sent, written)):
@@ -109,29 +109,32 @@ class _Values:
             if place is not None:
                 yield from self._data_of(*place)
 
-    def _data_of(self, number: int, exchange: Exchange) -> Iterator[Compared]:
+    def _data_of(self, number: int, exchange: ExchangedValues) -> Iterator[Compared]:
         until = max(ordered.order for ordered in self._accesses[number])
         accesses = exchange.accesses
         for access in [access for access in accesses if not access.writes] or accesses:
             part = access.part if access.subject.kind.has_value else ""
             yield Compared(Sought(access.subject, part), until, number)
 
-    def _exchanges(self, row: ReportRow) -> Iterator[Exchange]:
+    def _exchanges(self, row: ReportRow) -> Iterator[ExchangedValues]:
         call, action = row.source.call, row.source.action
         accesses = [ordered.access for ordered in self._accesses[row.number]]
         commands_of = functions_of(row.service).protocol.commands
         if commands_of is not None and call is not None:
+            exchanges: list[ExchangedValues] = []
             failed, lookups = f"commands of {row.peer} cannot be compared", self._lookups
-            yield from collected(failed, lookups.errors, commands_of, call, lookups, call=call)
+            with contained(failed, lookups.errors, call=call):
+                exchanges += commands_of(call, lookups)
+            yield from exchanges
         elif call is not None:
             returned = _content(call.response_body) if has_full_answer(call) else ()
-            yield Exchange(_content(call.request_body), returned, accesses)
+            yield ExchangedValues(_content(call.request_body), returned, accesses)
         elif action is not None:
             positional, named = action.call or ((), {})
-            yield Exchange([*positional, *named.values()], (), accesses)
+            yield ExchangedValues([*positional, *named.values()], (), accesses)
         elif attempt := self._lookups.attempts.get(row.began):
             returned = _content(attempt.response_body)
-            yield Exchange(_content(attempt.body), returned, accesses)
+            yield ExchangedValues(_content(attempt.body), returned, accesses)
 
 
 def _content(body: bytes) -> list[object]:

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import PurePath
 
 from ..cloud.services import SERVICES
-from ..core.calls import CREATED, Action, Call, Event
+from ..core.calls import CREATED, Action, Call
 from ..core.characters import visible
 from ..core.errors import counted, describe_error, listed
 from ..core.statements import handler_at, source_at
@@ -18,17 +18,31 @@ from ..process.applications import ServedRequest
 from .calls import MALFORMED, contained, error_of
 from .contract import functions_of
 from .lookups import Lookups
-from .model import Finding, Place, Repeated, ReportRow, Sentences, Summary, Values
+from .model import (
+    Finding,
+    MaskedAction,
+    MaskedCall,
+    MaskedEvent,
+    Place,
+    Repeated,
+    ReportRow,
+    Sentences,
+    Summary,
+    Values,
+)
 from .reading import LastCall, ReadByStatement, unwritten_text
 from .report import Report
 from .values import EXCERPT, compact, phrase_of, readable, shortened
 
 
 def summarise(call: Call, lookups: Lookups) -> Summary | None:
-    """Return the description of a call; None if its service has none or its body is malformed."""
+    """Return the description of a call; None if its service has none or its body is malformed.
+
+    The story of an exploration has the words of raw calls.
+    """
     errors: list[str] = []
     with contained("cannot be described", errors, call=call):
-        return functions_of(call.service).calls.summary(call, lookups)
+        return functions_of(call.service).calls.summary(MaskedCall(call), lookups)
     return replace(_raw(call), remarks=errors) if errors else None
 
 
@@ -88,7 +102,7 @@ def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
     return Summary(row.operation)
 
 
-def _call(call: Call, lookups: Lookups) -> Summary:
+def _call(call: MaskedCall, lookups: Lookups) -> Summary:
     summary = summarise(call, lookups) or _raw(call)
     note = "" if call.violation == "bug" else call.note
     answer, errors = "", list[str]()
@@ -106,7 +120,7 @@ def _request(request: ServedRequest) -> Summary:
     return Summary(what, answer, note=request.raised)
 
 
-def _event(event: Event, lookups: Lookups) -> Summary:
+def _event(event: MaskedEvent, lookups: Lookups) -> Summary:
     summary, default = functions_of(event.service).events.summary, f"{event.kind}: {event.text}"
     words = _of_service(summary, Summary(default), event, lookups)
     return replace(words, note=str(event.data.get("note") or ""))
@@ -135,7 +149,7 @@ def status_line(call: Call) -> str:
 
 
 def _action(
-    action: Action, arguments: Sequence[str], last: Action | None, lookups: Lookups
+    action: MaskedAction, arguments: Sequence[str], last: MaskedAction | None, lookups: Lookups
 ) -> Summary:
     argument_list = ", ".join(arguments)
     verb = {"add_fault": "added", "remove_fault": "removed"}.get(action.kind)
@@ -153,7 +167,7 @@ def _action(
     return _of_service(functions_of(action.service).actions.summary, default, action, lookups)
 
 
-def _created(action: Action, lookups: Lookups, last: Action | None = None) -> str:
+def _created(action: MaskedAction, lookups: Lookups, last: MaskedAction | None = None) -> str:
     """Return the ID of what an action created, or of the first and the last of equal ones."""
     ids = dict.fromkeys(own_action.data.get(CREATED) for own_action in (action, last or action))
     result = " … ".join(lookups.short(created_id) for created_id in ids if created_id)
@@ -168,7 +182,7 @@ def describe_together(rows: Sequence[ReportRow], varies: int, lookups: Lookups) 
     first = rows[0]
     arguments = [f"{prefix}…" if at == varies else argument
                  for at, argument in enumerate(first.arguments)]  # fmt: skip
-    template = Action(0, 0, first.service, first.peer, first.operation, "")
+    template = MaskedAction(Action(0, 0, first.service, first.peer, first.operation, ""))
     texts = [
         row.arguments[varies].removeprefix(prefix) + _created(row.source.action, lookups)
         for row in rows if row.source.action is not None
@@ -185,9 +199,7 @@ class ShortUrls:
     """Shortens the addresses of deliveries where an earlier text has shown them."""
 
     def __init__(self, rows: Iterable[ReportRow]) -> None:
-        sources = [row.source for row in rows]
-        urls = {source.delivery.url for source in sources if source.delivery}
-        urls.update(str(source.call.facts.get("url") or "") for source in sources if source.call)
+        urls = {row.address for row in rows}
         ends = {url: f"…/{url.rpartition('/')[2]}" for url in urls if url.count("/") > 2}
         counts = Counter(ends.values())
         self._ends = {url: end for url, end in ends.items() if counts[end] == 1 and len(end) > 2}
@@ -242,7 +254,7 @@ def last_write(report: Report) -> str:
         return ""
     cause = rows.get(written[-1].cause)
     within = ""
-    if cause is not None and cause.kind in ("attempt", "request"):
+    if cause is not None and cause.surrounds:
         within = f" in {shortened(describe(cause, report.lookups).what, 100)}"
     return f"last written by {_in_short(written[-1], report.lookups, within)}"
 

@@ -16,6 +16,7 @@ from ...reporting.calls import (
 from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind, named
 from ...reporting.values import parsed
+from ..fake import Broker
 from .calls import RecordPosition, group_of, topics_of
 
 TOPIC = SubjectKind("topic", parts_have_ids=True)
@@ -117,7 +118,7 @@ def _named(topics: Iterable[object], group: object, fake: str) -> Iterator[DataA
         yield named(GROUP, group, fake)
 
 
-def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
+def sought(fake: Broker, method: str, arguments: Arguments) -> list[Sought]:
     """Return the data that a method of the fake looked at."""
     positional, by_name = arguments
     is_of_group = method in ("group", "groups") or method.endswith(("committed", "caught_up"))

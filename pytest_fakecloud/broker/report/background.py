@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ...core.calls import Entry
 from ...reporting.calls import calls_in, events_in, executed
 from ...reporting.lookups import Background, Lookups
 from ...reporting.values import parsed
+from ..fake import Broker
 from ..views import description_of
 from .calls import group_of, received_by, topics_of
 
@@ -25,7 +25,7 @@ class BrokerBackground(Background):
 
 
 def background(
-    fake: Any, entries: Iterable[Entry], lookups: Lookups
+    fake: Broker, entries: Iterable[Entry], lookups: Lookups
 ) -> dict[int, BrokerBackground]:
     """Return what a broker knows about requests for records, by the numbers of the calls."""
     own_entries = [entry for entry in entries if entry.fake == fake.name]
@@ -44,7 +44,7 @@ def background(
     return backgrounds
 
 
-def _unfetched(fake: Any, entries: Iterable[Entry]) -> dict[str, int]:
+def _unfetched(fake: Broker, entries: Iterable[Entry]) -> dict[str, int]:
     """Return the partitions with records that no request has fetched, with the number of these."""
     fetched: set[str] = set()
     for event in events_in(entries):
@@ -66,7 +66,7 @@ def _unfetched(fake: Any, entries: Iterable[Entry]) -> dict[str, int]:
     }
 
 
-def _skipped(fake: Any, entries: Iterable[Entry]) -> dict[str, dict[str, int]]:
+def _skipped(fake: Broker, entries: Iterable[Entry]) -> dict[str, dict[str, int]]:
     """Return the records before the offsets at which new groups began, as the policy ``latest`` says,
     by group and partition.
     """

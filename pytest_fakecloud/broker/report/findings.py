@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from ...core.calls import Call
 from ...reporting.calls import executed
@@ -12,13 +11,15 @@ from ...reporting.lookups import Lookups
 from ...reporting.model import Finding, ReportSubject
 from ...reporting.observed import ObservedTest
 from ...reporting.values import items_of, parsed
+from ..fake import Broker
+from ..model import GroupDescription, TopicPartition
 from ..views import description_of
 from .accesses import GROUP
 from .calls import RecordPosition, group_of, received_by
 from .lookups import BrokerLookups
 
 
-def _calls_of(test: ObservedTest, fake: Any) -> list[Call]:
+def _calls_of(test: ObservedTest, fake: Broker) -> list[Call]:
     """Return the calls of a broker except those of groups of which a call is not known in full."""
     calls = test.calls_of(fake)
     unknown = {
@@ -30,7 +31,7 @@ def _calls_of(test: ObservedTest, fake: Any) -> list[Call]:
 
 
 def _consume_calls(
-    test: ObservedTest, fake: Any
+    test: ObservedTest, fake: Broker
 ) -> dict[str, list[tuple[Call, list[RecordPosition]]]]:
     """Return the successful consume calls of each group, with the records that they returned."""
     calls_by_group: dict[str, list[tuple[Call, list[RecordPosition]]]] = {}
@@ -46,7 +47,7 @@ def _committed_positions(call: Call) -> list[RecordPosition]:
     return [RecordPosition.of(item) for item in items if type(item.get("offset")) is int]
 
 
-def _commits_of(test: ObservedTest, fake: Any, group: str) -> dict[RecordPosition, int]:
+def _commits_of(test: ObservedTest, fake: Broker, group: str) -> dict[RecordPosition, int]:
     """Return the offsets that a group committed, with the numbers of the last calls that did."""
     return {
         position: call.number
@@ -55,7 +56,7 @@ def _commits_of(test: ObservedTest, fake: Any, group: str) -> dict[RecordPositio
     }  # fmt: skip
 
 
-def commit_too_high(test: ObservedTest, fake: Any) -> Iterator[Finding]:
+def commit_too_high(test: ObservedTest, fake: Broker) -> Iterator[Finding]:
     """Find commits of an offset beyond the end, or beyond the last record that was received, with the
     partitions in which the offset is the next one (``fits``).
     """
@@ -83,7 +84,7 @@ def commit_too_high(test: ObservedTest, fake: Any) -> Iterator[Finding]:
                 )  # fmt: skip
 
 
-def commit_too_low(test: ObservedTest, fake: Any) -> Iterator[Finding]:
+def commit_too_low(test: ObservedTest, fake: Broker) -> Iterator[Finding]:
     """Find groups that commit the offsets of records, and not the next ones, and so receive again a
     record whose offset they had committed.
     """
@@ -105,7 +106,7 @@ def commit_too_low(test: ObservedTest, fake: Any) -> Iterator[Finding]:
             first = dict.fromkeys(positions, call.number) | first
 
 
-def own_offset_committed(test: ObservedTest, fake: Any) -> Iterator[Finding]:
+def own_offset_committed(test: ObservedTest, fake: Broker) -> Iterator[Finding]:
     """Find groups that are one record behind in a partition, because they committed the offset of the
     last record that they had received, and not the next one.
     """
@@ -134,7 +135,7 @@ def own_offset_committed(test: ObservedTest, fake: Any) -> Iterator[Finding]:
 
 
 def _commits_own_offsets(
-    test: ObservedTest, fake: Any, group: str, position: RecordPosition
+    test: ObservedTest, fake: Broker, group: str, position: RecordPosition
 ) -> bool:
     """Return whether a group commits the offsets of records themselves, and not the next ones: of the
     first record that it received, or each time that of the last.
@@ -159,7 +160,7 @@ def _commits_own_offsets(
 FINDINGS = (commit_too_high, commit_too_low, own_offset_committed)
 
 
-def unfinished(broker: Any, lookups: Lookups) -> Iterator[Finding]:
+def unfinished(broker: Broker, lookups: Lookups) -> Iterator[Finding]:
     """Yield findings about records that a consumer group has not read."""
     for view in broker.groups():
         name, group = view.name, description_of(view)
@@ -177,7 +178,7 @@ def unfinished(broker: Any, lookups: Lookups) -> Iterator[Finding]:
             yield Finding("group_behind", broker.name, (), (subject,), values)
 
 
-def _read_to_the_end(broker: Any, group: Any) -> set[Any]:
+def _read_to_the_end(broker: Broker, group: GroupDescription) -> set[TopicPartition]:
     """Return the partitions whose consumer has received all records and commits automatically."""
     ends = set()
     for member in group.members:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ...cloud.base import BaseCloud
 from ...core.calls import Entry
-from ...reporting.calls import calls_in, collected
+from ...reporting.calls import calls_in
 from ...reporting.lookups import ServiceLookups, abbreviated_names
 from ...reporting.mask import Mask
+from ..fake import Broker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,13 +23,13 @@ class BrokerLookups(ServiceLookups):
 
 def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> BrokerLookups:
     """Return the short names of consumers, and the end offsets of topics."""
-    brokers: list[Any] = [fake for fake in cloud.fakes() if fake.service == "broker"]
+    brokers = [fake for fake in cloud.fakes() if isinstance(fake, Broker)]
     calls = calls_in(entries, "broker")
     return BrokerLookups(
         names=abbreviated_names({str(call.facts.get("instance")) for call in calls}),
         end_offsets={
             (broker.name, topic.name): topic.end_offsets
             for broker in brokers
-            for topic in collected("", [], broker.topics)
+            for topic in broker.topics()
         },
     )

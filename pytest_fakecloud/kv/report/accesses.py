@@ -8,10 +8,11 @@ from typing import Any
 
 from ...core.calls import Action, Arguments, Call, Event
 from ...reporting.calls import changed_items, has_full_answer
-from ...reporting.contract import Exchange
+from ...reporting.contract import ExchangedValues
 from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind, named
 from ..command_fields import keys_of
+from ..fake import KVServer
 from ..table import kinds
 from ..table.registry import spec_of
 from .calls import (
@@ -67,11 +68,11 @@ def _in_script(access: DataAccess) -> DataAccess:
     return replace(access, succeeded=None) if is_missing else access
 
 
-def commands(call: Call, lookups: Lookups) -> Iterator[Exchange]:
+def commands(call: Call, lookups: Lookups) -> Iterator[ExchangedValues]:
     """Yield the arguments of each command of a call with its result, and what it accessed."""
     for words, answer in () if hides_words(call) else commands_of(call, lookups):
         result = answer.get("result") if isinstance(answer, dict) else None
-        yield Exchange(words[1:], [result], list(of_command(call.fake, words, answer)))
+        yield ExchangedValues(words[1:], [result], list(of_command(call.fake, words, answer)))
 
 
 def of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess]:
@@ -120,7 +121,7 @@ def of_event(event: Event, lookups: Lookups) -> Iterator[DataAccess]:
             yield named(KEY, item, event.fake)
 
 
-def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
+def sought(fake: KVServer, method: str, arguments: Arguments) -> list[Sought]:
     """Return the data that a method of the fake looked at."""
     positional, by_name = arguments
     pattern = ""

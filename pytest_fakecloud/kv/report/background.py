@@ -13,6 +13,7 @@ from ...core.errors import ContractError
 from ...reporting.calls import calls_in
 from ...reporting.lookups import Background, Lookups
 from ...reporting.values import parsed
+from ..fake import KVServer
 from ..table import kinds
 from .calls import executed_by
 from .watches import WatchedChange, changes_of_watched
@@ -35,7 +36,9 @@ class KVBackground(Background):
 NOTHING_KNOWN = KVBackground()
 
 
-def background(fake: Any, entries: Iterable[Entry], lookups: Lookups) -> dict[int, KVBackground]:
+def background(
+    fake: KVServer, entries: Iterable[Entry], lookups: Lookups
+) -> dict[int, KVBackground]:
     """Return what a server knows about calls, by their numbers."""
     calls = [call for call in calls_in(entries) if call.fake == fake.name]
     commands = [
@@ -54,7 +57,7 @@ def background(fake: Any, entries: Iterable[Entry], lookups: Lookups) -> dict[in
 
 
 def _totals(
-    fake: Any, commands: Iterable[tuple[int, Line, Any]]
+    fake: KVServer, commands: Iterable[tuple[int, Line, Any]]
 ) -> Iterator[tuple[int, Line, int]]:
     """Yield the number of documents that each query found. A server keeps the newest searches."""
     searching = [command for command in commands if command[1][0] in kinds.SEARCHES]

@@ -43,6 +43,11 @@ def command_of(call: Call) -> str:
     return str((call.facts.get("command") or [""])[0])
 
 
+def single_command(call: Call) -> str:
+    """Return the command of a call with a single one; empty for any other call."""
+    return command_of(call) if len(call.facts.get("command", ())) == 1 else ""
+
+
 def may_wait(call: Call) -> bool:
     """Return whether a command of a call may wait. One with an option BLOCK waits only with it."""
     for line in lines_of(call):

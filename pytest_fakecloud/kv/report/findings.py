@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any
 
 from ...core.calls import Call
 from ...core.errors import ContractError
@@ -13,6 +12,7 @@ from ...reporting.model import Finding, ReportSubject
 from ...reporting.observed import ObservedTest
 from ...reporting.values import parsed
 from ..command_fields import keys_of
+from ..fake import KVServer
 from ..table import kinds
 from . import keys
 from .accesses import KEY
@@ -21,7 +21,7 @@ from .history import databases_of, history
 from .watches import changes_of_watched
 
 
-def never_executed(test: ObservedTest, fake: Any) -> Iterator[Finding]:
+def never_executed(test: ObservedTest, fake: KVServer) -> Iterator[Finding]:
     """Find commands that a transaction queued and did not execute, and that no later one repeated."""
     queued: dict[object, list[Call]] = {}
     missed: dict[tuple[tuple[str, ...], ...], tuple[Call, str]] = {}  # with the command at the end
@@ -53,7 +53,7 @@ def _names_and_keys(calls: Iterable[Call]) -> tuple[tuple[str, ...], ...]:
     return tuple((command_of(call), *keys_of(lines_of(call)[0])) for call in calls)
 
 
-def searched_before_ready(test: ObservedTest, fake: Any) -> Iterator[Finding]:
+def searched_before_ready(test: ObservedTest, fake: KVServer) -> Iterator[Finding]:
     """Find searches without a hit while changes were not searchable yet that match by now."""
     searching = [command for command in history(test, fake) if command.name in kinds.SEARCHES]
     searches = fake.searches() if searching else []
@@ -71,7 +71,7 @@ def searched_before_ready(test: ObservedTest, fake: Any) -> Iterator[Finding]:
                 yield command.finding("searched_before_ready", keys=sorted(keys))
 
 
-def of_keys(test: ObservedTest, fake: Any) -> Iterator[Finding]:
+def of_keys(test: ObservedTest, fake: KVServer) -> Iterator[Finding]:
     """Find facts about the keys of each database of a server that clients have used."""
     for database in databases_of(test, fake):
         for detector in keys.DETECTORS:

@@ -14,6 +14,7 @@ FUNCTIONS = contract.ReportFunctions(
         rejection=connections.rejection,
     ),
     protocol=contract.CommandFunctions(
+        command=calls.single_command,
         commands=accesses.commands,
         hides_body=calls.hides_words,
         shown_facts=calls.shown_facts,

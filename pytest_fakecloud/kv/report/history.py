@@ -324,7 +324,7 @@ def _of_action(test: ObservedTest, action: Action, selected: int) -> Iterator[Co
 class Database:
     """A numbered database of a key-value server, which a detector examines instead of the server."""
 
-    def __init__(self, fake: Any, number: int) -> None:
+    def __init__(self, fake: KVServer, number: int) -> None:
         self.name = fake.name
         self.number = number
         self.fake = fake
@@ -343,7 +343,7 @@ class Database:
             engine.abandon(session)
 
 
-def databases_of(test: ObservedTest, fake: Any) -> list[ServerOrDatabase]:
+def databases_of(test: ObservedTest, fake: KVServer) -> list[ServerOrDatabase]:
     """Return the databases that a server's clients have used: the server itself if only the first."""
     used = {command.database for command in history(test, fake) if command.database is not None}
     if used <= {0}:
@@ -354,5 +354,5 @@ def databases_of(test: ObservedTest, fake: Any) -> list[ServerOrDatabase]:
     return [Database(fake, number) for number in sorted(used & set(range(len(databases))))]
 
 
-def has_no_ttl(fake: Any, key: str) -> bool:
+def has_no_ttl(fake: ServerOrDatabase, key: str) -> bool:
     return bool(fake._ttl_ms(key) == -1)

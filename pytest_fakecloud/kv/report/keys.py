@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from ...core.timers import clock_time, process_seconds, to_datetime
 from ...reporting.model import Finding
@@ -66,7 +65,7 @@ _NEAR_US = 5 * 366 * _FAR_US
 """Difference in microseconds from the fake clock below which a number is taken for Unix time."""
 
 
-def wrong_time(test: ObservedTest, fake: Any) -> Iterator[Finding]:
+def wrong_time(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
     """Find absolute expiries computed from the wall clock while the fake clock shows another time,
     and Unix time in another unit in expiries, TTLs and ranges of scores.
     """
@@ -133,11 +132,11 @@ def _missed_expires(test: ObservedTest, fake: ServerOrDatabase) -> dict[str, Com
     """Return the last command such as EXPIRE of each key that was not executed, if its key has no TTL
     and no later command replaced the key.
     """
-    number = fake.number if isinstance(fake, Database) else None
+    server, number = (fake.fake, fake.number) if isinstance(fake, Database) else (fake, None)
     executed = {(command.entry.number, *command.words) for command in commands(test, fake)}
     later = {command.key: command for command in commands(test, fake) if command.replaces}
     missed: dict[str, Command] = {}
-    for call in test.calls_of(fake):
+    for call in test.calls_of(server):
         database = call.facts.get("database", 0)
         if number not in (None, database) or call.response_body == QUEUED:
             continue

@@ -68,6 +68,11 @@ def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
             yield DataAccess(subject, writes, "", success_of(call, did_something))
 
 
+def address(call: Call) -> str:
+    """Return the URL of the destination of a request; empty without one."""
+    return str(call.facts.get("url") or "")
+
+
 def _named_by(call: Call) -> Iterator[DataAccess]:
     """Yield the queue and the workflow runs of a request, and what its path names."""
     if call.facts.get("queue"):
@@ -96,8 +101,8 @@ def of_event(event: Event, lookups: Lookups) -> Iterator[DataAccess]:
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
-    """Return the data that a method of the fake looked at: the messages that it returns now, all
-    messages if it returns none.
+    """Return the data that a method of a queue, or of a receiver of its deliveries, looked at: the
+    messages that it returns now, all messages if it returns none.
     """
     if method.endswith(("callback", "callbacks", "failure", "failures")):
         return [Sought(ReportSubject(CALLBACK, fake.name, fake.name))]

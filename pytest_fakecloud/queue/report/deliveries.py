@@ -10,6 +10,7 @@ from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, Delivery, ReportRow, ReportSubject
 from ...reporting.values import parts_of_url
 from ..delivery.routes import AsgiRoute, FunctionRoute, WsgiRoute, parts_of
+from ..fake import Queue
 from .accesses import CALLBACK, MESSAGE, RUN, of_event
 from .steps import sent_steps
 
@@ -54,7 +55,7 @@ def received(entries: Iterable[Entry]) -> dict[int, Event]:
     return attempts
 
 
-def handlers(fake: Any, rows: Sequence[ReportRow]) -> Iterator[tuple[list[object], list[int]]]:
+def handlers(fake: Queue, rows: Sequence[ReportRow]) -> Iterator[tuple[list[object], list[int]]]:
     """Yield the functions of the application that serve each destination, and the numbers of the rows of
     the deliveries to it.
     """

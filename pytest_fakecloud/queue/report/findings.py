@@ -14,6 +14,7 @@ from ...reporting.model import Finding, ReportSubject
 from ...reporting.observed import ObservedTest
 from ...reporting.values import items_of
 from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
+from ..fake import Queue
 from ..rest.app import PUBLISHING_OR_SCHEDULING
 from .accesses import MESSAGE, of_call
 from .lookups import named
@@ -28,7 +29,7 @@ def _only_message(call: Call) -> tuple[Mapping[str, Any], str]:
     return item.get("headers") or {}, str(item.get("body") or "")
 
 
-def wrong_signature(test: ObservedTest, queue: Any) -> Iterator[Finding]:
+def wrong_signature(test: ObservedTest, queue: Queue) -> Iterator[Finding]:
     """Find deliveries that the application rejected for their signature, with the reasons."""
     for row, delivery in test.deliveries_of(queue):
         signature = delivery.data.get("signature")
@@ -65,7 +66,7 @@ def _reasons(signature: dict[str, Any]) -> list[dict[str, Any]]:
     return reasons
 
 
-def unlikely_duration(test: ObservedTest, queue: Any) -> Iterator[Finding]:
+def unlikely_duration(test: ObservedTest, queue: Queue) -> Iterator[Finding]:
     """Find delays that are likely in another unit."""
     for call in test.calls_of(queue):
         if call.route not in PUBLISHING_OR_SCHEDULING or not has_full_answer(call):
@@ -83,7 +84,7 @@ def unlikely_duration(test: ObservedTest, queue: Any) -> Iterator[Finding]:
                 yield Finding("unlikely_duration", queue.name, (call.number,), about, values)
 
 
-def rejection(call: Call, queue: Any) -> dict[str, str] | None:
+def rejection(call: Call, queue: Queue) -> dict[str, str] | None:
     """Return the reason why a queue rejected its read-only token; None for other credentials."""
     token = f"Bearer {queue.read_only_token}"
     return {"kind": "read_only"} if call.request_headers.get("Authorization") == token else None
@@ -92,7 +93,7 @@ def rejection(call: Call, queue: Any) -> dict[str, str] | None:
 FINDINGS = (wrong_signature, unlikely_duration)
 
 
-def unfinished(queue: Any, lookups: Lookups) -> Iterator[Finding]:
+def unfinished(queue: Queue, lookups: Lookups) -> Iterator[Finding]:
     """Yield findings about messages and schedules that wait, and dead letters."""
     core_of(queue).clock.settle()
     engine, name = core_of(queue).engine, partial(named, lookups=lookups)

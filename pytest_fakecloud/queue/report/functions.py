@@ -14,6 +14,7 @@ FUNCTIONS = contract.ReportFunctions(
     calls=contract.CallFunctions(
         summary=wording.summary,
         accesses=accesses.of_call,
+        address=accesses.address,
         clients=("qstash", "upstash_workflow"),
         rejection=findings.rejection,
     ),

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...cloud.base import BaseCloud
-from ...cloud.fake import core_of
 from ...core.calls import Call, Entry, Event, began
 from ...core.errors import listed
-from ...reporting.calls import calls_in, collected, events_in, executed_but_lost, has_full_answer
+from ...reporting.calls import calls_in, events_in, executed_but_lost, has_full_answer
 from ...reporting.lookups import LONG_NAME, Exchanged, Lookups, ServiceLookups, abbreviated
 from ...reporting.mask import Mask
 from ...reporting.values import compact, items_of
-from ..fake import finished_deliveries
+from ..fake import Queue, finished_deliveries
+from ..rest.app import PUBLISHING
 from .steps import steps_of_messages
 
 _SENT = 2_000
@@ -37,10 +37,10 @@ class QueueLookups(ServiceLookups):
 
 def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLookups:
     """Return the names of messages, schedules and runs, what requests created, and the steps of runs."""
-    queues: list[Any] = [fake for fake in cloud.fakes() if fake.service == "queue"]
+    queues = [fake for fake in cloud.fakes() if isinstance(fake, Queue)]
     calls = calls_in(entries, "queue")
-    messages = [message.id for queue in queues for message in collected("", [], queue.messages)]
-    schedules = [schedule.id for queue in queues for schedule in collected("", [], queue.schedules)]
+    messages = [message.id for queue in queues for message in queue.messages()]
+    schedules = [schedule.id for queue in queues for schedule in queue.schedules()]
     names = [*_named_by_events(entries), *messages, *schedules, *_named_by_answers(calls)]
     ids = [name for name in names if _ID.fullmatch(name)]  # An application may name a schedule.
     runs = {str(run) for event in events_in(entries)
@@ -49,7 +49,7 @@ def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLook
     return QueueLookups(
         ids=abbreviated(ids),
         names=abbreviated(runs),
-        bodies={message_id: _beginning(call) for message_id, call in _created(queues, calls)
+        bodies={message_id: _beginning(call) for message_id, call in _created(calls)
                 if call.route != "batch"},
         created_by_lost_call=_messages_of_lost_calls(queues, calls),
         steps={message_id: mask.value(sent) for message_id, sent in steps.items()},
@@ -57,7 +57,7 @@ def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLook
     )  # fmt: skip
 
 
-def exchanges(queue: Any) -> Iterator[tuple[int, Exchanged]]:
+def exchanges(queue: Queue) -> Iterator[tuple[int, Exchanged]]:
     """Yield what recent delivery attempts sent and received, with the number at which each began."""
     for number, sent, outcome in finished_deliveries(queue):
         yield number, Exchanged(sent.headers, sent.body, outcome.headers, outcome.body)
@@ -77,12 +77,10 @@ def schedule_of(event: Event, lookups: Lookups) -> str:
     return headers.get("upstash-schedule-id", "")
 
 
-def _created(queues: Iterable[Any], calls: Iterable[Call]) -> Iterator[tuple[str, Call]]:
+def _created(calls: Iterable[Call]) -> Iterator[tuple[str, Call]]:
     """Yield the ID of each message that a publish request created, with the request."""
-    routes = [route for queue in queues for route in core_of(queue).app.table.routes]
-    publishing = {route.name for route in routes if route.publishes}
     for call in calls:
-        if call.route in publishing and has_full_answer(call):
+        if call.route in PUBLISHING and has_full_answer(call):
             for item in items_of(call.response_body):
                 if "messageId" in item and not item.get("deduplicated"):
                     yield str(item["messageId"]), call
@@ -110,7 +108,7 @@ def _named_by_answers(calls: Iterable[Call]) -> Iterator[str]:
                 yield from (str(item[name]) for name in ("messageId", "scheduleId") if name in item)
 
 
-def _messages_of_lost_calls(fakes: Iterable[Any], calls: Sequence[Call]) -> dict[int, str]:
+def _messages_of_lost_calls(fakes: Iterable[Queue], calls: Sequence[Call]) -> dict[int, str]:
     """Return the messages that requests with a lost response created, by the requests' numbers.
 
     This is the only message with that URL and time that is not in any response. If there are

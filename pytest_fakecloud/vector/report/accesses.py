@@ -11,6 +11,7 @@ from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind, named
 from ...reporting.values import parsed
 from .. import QUERIES, UPSERTS
+from ..fake import VectorIndex
 from ..inspect.data import namespace_in
 
 NAMESPACE = SubjectKind(
@@ -84,7 +85,7 @@ def of_event(event: Event, lookups: Lookups) -> Iterator[DataAccess]:
             yield named(NAMESPACE, name, event.fake)
 
 
-def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
+def sought(fake: VectorIndex, method: str, arguments: Arguments) -> list[Sought]:
     """Return the data that a method of the fake looked at."""
     positional, by_name = arguments
     if method in ("namespaces", "pending"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import hypot
-from typing import Any
 
 from ...cloud.fake import core_of
 from ...core.calls import Call, Entry
@@ -13,6 +12,7 @@ from ...reporting.calls import calls_in, executed
 from ...reporting.lookups import Background, Lookups
 from ...reporting.values import items_of, parsed
 from .. import QUERIES
+from ..fake import VectorIndex
 from ..model import VectorHit
 from .accesses import READS, namespace_of
 from .findings import hits_among, query_of
@@ -44,7 +44,7 @@ class VectorBackground(Background):
 
 
 def background(
-    fake: Any, entries: Iterable[Entry], lookups: Lookups
+    fake: VectorIndex, entries: Iterable[Entry], lookups: Lookups
 ) -> dict[int, VectorBackground]:
     """Return what an index knows about requests, by the numbers of the calls."""
     calls = [call for call in calls_in(entries) if call.fake == fake.name]
@@ -72,7 +72,7 @@ def background(
     return backgrounds
 
 
-def _cut_off(fake: Any, call: Call) -> Iterator[tuple[int, list[VectorHit]]]:
+def _cut_off(fake: VectorIndex, call: Call) -> Iterator[tuple[int, list[VectorHit]]]:
     """Yield the hits that lay behind the ``topK`` of the queries of a call."""
     name, result = namespace_of(call), parsed(call.response_body)["result"]
     records = core_of(fake).engine.range(name, 0, None).records
@@ -87,7 +87,7 @@ def _cut_off(fake: Any, call: Call) -> Iterator[tuple[int, list[VectorHit]]]:
                 yield at, ranked[len(ids) :]
 
 
-def _of_namespace(fake: Any, name: str, has_namespaces: bool) -> VectorBackground:
+def _of_namespace(fake: VectorIndex, name: str, has_namespaces: bool) -> VectorBackground:
     if name not in fake.namespaces():
         return VectorBackground(has_namespaces)
     engine = core_of(fake).engine

@@ -20,6 +20,7 @@ from ...reporting.values import items_of, parsed
 from .. import QUERIES, UPSERTS
 from ..engine.namespace import VectorNamespace
 from ..engine.ranking import HYBRID_DEPTH, PreparedQuery, Ranker
+from ..fake import VectorIndex
 from ..fields import VectorFields
 from ..filter import why_not
 from ..model import VectorHit, VectorQuery, VectorRecord
@@ -56,7 +57,7 @@ class _ExecutedQuery:
         return about(kind, self.call, subject, evidence, **values)
 
 
-def _queries(test: ObservedTest, fake: Any) -> Iterator[_ExecutedQuery]:
+def _queries(test: ObservedTest, fake: VectorIndex) -> Iterator[_ExecutedQuery]:
     for call in _calls(test, fake):
         if call.route not in QUERIES or not executed(call):
             continue
@@ -71,7 +72,7 @@ def _queries(test: ObservedTest, fake: Any) -> Iterator[_ExecutedQuery]:
                 yield _ExecutedQuery(call, namespace_of(call), options, hits)
 
 
-def _calls(test: ObservedTest, fake: Any) -> list[Call]:
+def _calls(test: ObservedTest, fake: VectorIndex) -> list[Call]:
     """Return the calls of an index; none if a write, and thus its records, is not known in full."""
     calls = test.calls_of(fake)
     unknown = any(call.cut and call.reached and call.route not in READS for call in calls)
@@ -79,7 +80,7 @@ def _calls(test: ObservedTest, fake: Any) -> list[Call]:
 
 
 def _written_after(
-    test: ObservedTest, fake: Any, query: _ExecutedQuery, namespace: str
+    test: ObservedTest, fake: VectorIndex, query: _ExecutedQuery, namespace: str
 ) -> set[str] | None:
     """Return the IDs written to a namespace after a query; None if records were removed since."""
     written: set[str] = set()
@@ -94,7 +95,7 @@ def _written_after(
 
 
 def _unchanged_records(
-    test: ObservedTest, fake: Any, query: _ExecutedQuery
+    test: ObservedTest, fake: VectorIndex, query: _ExecutedQuery
 ) -> dict[str, VectorRecord]:
     """Return the records not written after a query, by ID; none if records were removed since."""
     written = _written_after(test, fake, query, query.namespace)
@@ -104,7 +105,7 @@ def _unchanged_records(
     return {record.id: record for record in records if record.id not in written}
 
 
-def query_of(fake: Any, options: dict[str, Any]) -> VectorQuery:
+def query_of(fake: VectorIndex, options: dict[str, Any]) -> VectorQuery:
     """Return the query that a client requested with these options, its text embedded."""
     fields = VectorFields(options, core_of(fake).engine.limits)
     query: VectorQuery = (
@@ -113,11 +114,13 @@ def query_of(fake: Any, options: dict[str, Any]) -> VectorQuery:
     return query
 
 
-def _ids_found(fake: Any, query: VectorQuery, records: Iterable[VectorRecord]) -> list[str]:
+def _ids_found(fake: VectorIndex, query: VectorQuery, records: Iterable[VectorRecord]) -> list[str]:
     return [hit.record.id for hit in hits_among(fake, query, records)]
 
 
-def hits_among(fake: Any, query: VectorQuery, records: Iterable[VectorRecord]) -> list[VectorHit]:
+def hits_among(
+    fake: VectorIndex, query: VectorQuery, records: Iterable[VectorRecord]
+) -> list[VectorHit]:
     """Return what an exact query finds among records that are all indexed, best first."""
     engine = core_of(fake).engine
     space = VectorNamespace(engine.dimension)
@@ -167,7 +170,7 @@ def _expected_names(test: ObservedTest, query: _ExecutedQuery) -> set[str]:
 
 
 def _rejected_ids(
-    fake: Any,
+    fake: VectorIndex,
     query: _ExecutedQuery,
     records: Mapping[str, VectorRecord],
     rejected: Set[str],
@@ -193,7 +196,7 @@ def _rejected_ids(
     return _ids_found(fake, unlimited, [records[id] for id in records if id in rejected])
 
 
-def filter_rejected(test: ObservedTest, fake: Any) -> Iterator[Finding]:
+def filter_rejected(test: ObservedTest, fake: VectorIndex) -> Iterator[Finding]:
     """Find records that the filter of a query rejected, if the query has no hits or lacks records that
     the test expected. Those that were rejected for the same reason are one group.
     """
@@ -230,7 +233,7 @@ def _shown_groups(groups: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     return values
 
 
-def lacks_records(test: ObservedTest, fake: Any) -> Iterator[Finding]:
+def lacks_records(test: ObservedTest, fake: VectorIndex) -> Iterator[Finding]:
     """Find queries that lack records which were still pending, and would have been among their hits."""
     settings = core_of(fake).engine.settings
     if settings.recall < 1 or settings.filter_budget is not None or settings.shuffle_ties:
@@ -248,7 +251,7 @@ def lacks_records(test: ObservedTest, fake: Any) -> Iterator[Finding]:
                 yield query.finding("queried_before_ready", [last], ids=sorted(missing))
 
 
-def _delayed_writes(test: ObservedTest, fake: Any, query: _ExecutedQuery) -> dict[str, int]:
+def _delayed_writes(test: ObservedTest, fake: VectorIndex, query: _ExecutedQuery) -> dict[str, int]:
     """Return the records of a query's namespace that may have been pending during it, with the numbers
     of the calls that wrote them last.
     """
@@ -276,7 +279,7 @@ def _delayed_writes(test: ObservedTest, fake: Any, query: _ExecutedQuery) -> dic
 
 
 def _missing_ids(
-    test: ObservedTest, fake: Any, query: _ExecutedQuery, writes: Mapping[str, int]
+    test: ObservedTest, fake: VectorIndex, query: _ExecutedQuery, writes: Mapping[str, int]
 ) -> list[str]:
     """Return the IDs of records that a query lacks because they were pending: it finds them if all
     ``writes`` are ready, and has its hits without them.
@@ -299,7 +302,7 @@ def _missing_ids(
 FINDINGS = (filter_rejected, lacks_records)
 
 
-def unfinished(index: Any, lookups: Lookups) -> Iterator[Finding]:
+def unfinished(index: VectorIndex, lookups: Lookups) -> Iterator[Finding]:
     """Yield findings about vectors that queries do not see yet."""
     for name, space in core_of(index).engine.info()[1].items():
         if count := space.pending_vector_count:
