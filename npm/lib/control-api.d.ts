@@ -298,8 +298,8 @@ export interface MoveTo {
 }
 
 /**
- * The clock after a move, the events that became due, each as a time and a label, and how many of
- * them are keys that expired.
+ * The clock after a move, the events that became due, each as a time and a label, and those of them
+ * that are expiries of keys.
  */
 export interface Moved {
   now: string
@@ -308,7 +308,7 @@ export interface Moved {
   next_expiry: string | null
   move: MoveData | null
   fired: string[]
-  expired: number
+  expired: string[]
 }
 
 /** A new isolated cloud; the environment variables contain its addresses and credentials. */

@@ -428,9 +428,46 @@ def test_a_kind_without_events_leaves_the_chart_in_its_place(page: Any, server: 
         server, "queue", "/v2/publish/http://127.0.0.1:9/x", Upstash_Delay="1h", Upstash_Retries="0"
     )
     at(page, "time", "[aria-label='due events']")
-    left = "document.querySelector('.due > .over-time').getBoundingClientRect().left"
+    left = "document.querySelector('.due > .filters').getBoundingClientRect().left"
     before = page.evaluate(left)
     at(page, "time?kind=schedule", ".due :text('No event of this kind is planned.')")
     assert page.evaluate(left) == before
     assert page.locator(".due table").count() == 0
     assert page.locator(".due .span-column").count() == 0
+
+
+def test_expiries_hide_no_other_event(page: Any, server: Server) -> None:
+    for number in range(40):
+        command(server, "SET", f"session:{number:02}", "x", "EX", str(60 * (number + 1)))
+    target = "/v2/publish/http://127.0.0.1:9/later"
+    sent(server, "queue", target, Upstash_Delay="1230s", Upstash_Retries="0")
+    at(page, "overview", "[aria-label='next events'] td:has-text('/later')")
+    texts = page.locator("[aria-label='next events'] tbody td:nth-child(2)").all_inner_texts()
+    assert texts == [
+        "20 keys expire: session:…", "delivery: POST 127.0.0.1:9/later", "20 keys expire: session:…",
+    ]  # fmt: skip
+    at(page, "time", "[aria-label='due events']")
+    rows = "document.querySelectorAll('[aria-label=\"due events\"] tbody tr').length"
+    holds(page, f"{rows} === 3")
+    # A line of several is opened in its place, and closed again.
+    several = page.locator("[aria-label='due events'] a[aria-expanded]").first
+    several.click()
+    holds(page, f"{rows} === 23")
+    page.reload()
+    holds(page, f"{rows} === 23")
+    several.click()
+    holds(page, f"{rows} === 3")
+    # A kind is left out at one click, and one is shown alone at another.
+    page.click("input[aria-label='expiry of a key']")
+    holds(page, f"{rows} === 1")
+    page.click("button[aria-label='only expiry of a key']")
+    holds(page, f"{rows} === 40")
+    page.click("button:text-is('next hour')")
+    page.click("input[aria-label='delivery']")
+    holds(page, f"{rows} === 3")
+    page.click("[data-by='1h']")
+    notice = page.locator("#notice")
+    notice.locator("a:text-is('40 keys expired')").wait_for()
+    notice.locator("a:text-is('1 event became due')").click()
+    holds(page, f"{LINES} > 0")
+    assert "session:" not in page.locator(".trace-list").inner_text()

@@ -169,18 +169,19 @@ class CloudRoutes(Part):
         if action == "stop":
             if (move := context_of(self._cloud).clock.move) is not None:
                 move.stopped = True
-            return {**clock_view(self._cloud), "fired": [], "expired": 0}
+            return {**clock_view(self._cloud), "fired": [], "expired": []}
         planned = _expiries(self._cloud)
         with contract(400):
             timers = getattr(self._cloud.clock, action)(*(body[name] for name in required)) or []
         fired = [f"{timer.at.isoformat()} {timer.label}" for timer in timers]
-        expired = _record_expired(self._cloud, planned)
-        for event in expired:
-            fired.append(f"{to_datetime(event.at_us).isoformat()} key {event.text} expires")
+        expired = [
+            f"{to_datetime(event.at_us).isoformat()} key {event.text} expires"
+            for event in _record_expired(self._cloud, planned)
+        ]
         return {
             **clock_view(self._cloud),
-            "fired": sorted(fired, key=lambda line: line.split()[0]),
-            "expired": len(expired),
+            "fired": sorted([*fired, *expired], key=lambda line: line.split()[0]),
+            "expired": expired,
         }
 
     def get_due(self, request: Request) -> shapes.DueData:

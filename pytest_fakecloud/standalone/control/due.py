@@ -72,7 +72,7 @@ def _line(due: Due) -> shapes.Planned:
 
 def _folded(run: Sequence[Due]) -> shapes.Planned:
     """Return the line of several expiries, which names what the names of their keys have in common."""
-    common = _common_start([due.event.item or "" for due in run])
+    common = _common_start([due.event.item or "" for due in run]).rstrip("0123456789")
     fakes = {due.fake for due in run}
     return {
         "at": to_datetime(run[0].due_us).isoformat(),

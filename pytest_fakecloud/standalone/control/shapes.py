@@ -57,12 +57,12 @@ class ClockData(TypedDict):
 
 
 class Moved(ClockData):
-    """The clock after a move, the events that became due, each as a time and a label, and how many of
-    them are keys that expired.
+    """The clock after a move, the events that became due, each as a time and a label, and those of them
+    that are expiries of keys.
     """
 
     fired: list[str]
-    expired: int
+    expired: list[str]
 
 
 class Moment(TypedDict):

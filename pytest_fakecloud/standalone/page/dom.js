@@ -311,14 +311,18 @@ export async function moved(body) {
   let found, latest; target = null;
   try { ({latest} = await ask("GET", "/state")); say(moving, "busy"); found = await ask("POST", "/clock", body); } finally { clearInterval(looking); moving = ""; say(""); }
   showClock(found);
-  const isStopped = target !== null && micros(found.now) < micros(target), {fired} = found;
+  const isStopped = target !== null && micros(found.now) < micros(target), {fired, expired} = found;
   // The notice of a stopped move stays, because where it ended was not chosen.
-  const due = count(fired.length, "event"), linked = () => el("a", {href: link(["activity"], {from: micros(began) + 1, to: micros(found.now)})}, `${due} became due`), of = fired.length ? linked() : "";
-  if (fired.length) moves.splice(0, moves.length, {now: found.now, linked}, ...moves.slice(0, MOST_MOVES - 1));
+  // Hundreds of keys may expire, among which the other events would not be found.
+  const gone = new Set(expired), events = fired.filter((line) => !gone.has(line)).map((line) => short(line.replace(/^\S+ /, ""), 80));
+  const rows = (text, status) => el("a", {href: link(["activity"], {from: micros(began) + 1, to: micros(found.now), status})}, text);
+  const linked = () => [events.length ? rows(`${count(events.length, "event")} became due`, gone.size ? "unexpired" : "") : null, events.length && gone.size ? ", " : null,
+    gone.size ? rows(`${count(expired.length, "key")} expired`, "expired") : null].filter(Boolean);
+  if (fired.length) moves.splice(0, moves.length, {now: found.now, linked, events}, ...moves.slice(0, MOST_MOVES - 1));
   const [first] = fired.length ? await ask("GET", `/journal?after=${latest}&limit=1`) : [], since = first && `/journal/${first.number}`;
   // The clock does not go back, but the data does.
   const back = first ? (await import("./history.js")).restoreButton("Restore all fakes…", "Restore all fakes to just before the move", `${since}/since`, () => ask("POST", `${since}/restore`, {}), "All fakes") : "";
-  say([`${isStopped ? `Stopped at ${both(found.now)} UTC, before ${both(target)}.` : `It is ${both(found.now)} UTC.`}${fired.length ? " " : ""}`, of, `${fired.length ? `${isStopped ? `, the last: ${short(fired.at(-1).replace(/^\S+ /, ""), 80)}` : ""}.` : isStopped ? " Nothing became due." : ""}`, back], isStopped ? "busy" : "good");
+  say([`${isStopped ? `Stopped at ${both(found.now)} UTC, before ${both(target)}.` : `It is ${both(found.now)} UTC.`}${fired.length ? " " : ""}`, ...linked(), `${fired.length ? `${isStopped && events.length ? `, the last: ${events.at(-1)}` : ""}.` : isStopped ? " Nothing became due." : ""}`, back], isStopped ? "busy" : "good");
   return !isStopped;
 }
 export function clockButtons() {
