@@ -86,8 +86,8 @@ def test_calls_over_time_show_errors_and_select_rows(page: Any, server: Server) 
         server.ask("POST", "/clock", {"action": "advance", "by": "10s"})
     command(server, "INCR")
     at(page, "activity", ".over-time .span-column")
-    if page.locator(".over-time:not([open])").count():
-        page.click(".over-time summary")
+    if page.locator(".over-time[hidden]").count():
+        page.click("button:text-is('Over time')")
     texts = page.eval_on_selector_all(
         ".over-time .span-column", "(all) => all.map((one) => one.ariaLabel)"
     )
@@ -188,8 +188,8 @@ def test_a_chart_names_the_column_with_the_focus_and_has_levels(page: Any, serve
     command(server, "INCR")
     # The chart is open, as in the visit before, or opened now.
     at(page, "activity", ".over-time .span-column")
-    if page.locator(".over-time:not([open])").count():
-        page.click(".over-time summary")
+    if page.locator(".over-time[hidden]").count():
+        page.click("button:text-is('Over time')")
     assert page.locator(".span-levels span").all_inner_texts() == ["2", "4"]
     caption = page.locator(".over-time figcaption")
     assert caption.inner_text() == "highest column: 4 calls; from 2026-01-01 00:00:00 UTC"
@@ -308,10 +308,10 @@ def test_a_request_and_its_message_are_shown_in_light_and_dark(
     page.locator(".trace-row", has_text="publish").first.click()
     page.locator(".trace-pane .spans ol li", has_text="callback").first.wait_for()
     over_time = page.locator(".over-time")
-    over_time.evaluate("(one) => { one.open = true; }")
+    over_time.evaluate("(one) => { one.hidden = false; }")
     over_time.locator(".span-column").first.wait_for()
     _picture(page, f"console-waterfall-{scheme}")
-    over_time.evaluate("(one) => { one.open = false; }")
+    over_time.evaluate("(one) => { one.hidden = true; }")
     at(page, "overview", "section[aria-label='What failed'] td:has-text('connection refused')")
     _picture(page, f"console-overview-{scheme}")
     page.set_viewport_size({"width": 390, "height": 844})

@@ -1,12 +1,13 @@
 // Due times, snapshots, isolated clouds and violations.
 
-import {LivePage, about, act, attempt, both, choice, confirmed, copies, count, day, done, el, empty, form, go, json, isoOf, link, micros, move, moved, moves, number, own, pageHead, redraw, room, saveButton, short, soft, table, time, tools, unbroken, withoutSchemes, words} from "./dom.js";
+import {LivePage, about, act, attempt, both, choice, confirmed, copies, count, day, done, el, empty, form, go, json, isoOf, link, micros, move, number, own, pageHead, redraw, room, saveButton, short, soft, table, time, tools, unbroken, withoutSchemes, words} from "./dom.js";
 import {ask, askText, query} from "./api.js";
 import {destinationForms} from "./destinations.js";
 import {errorsElement, isExpected} from "./errors.js";
 import {changesSection, recorded, restoreButton, undoable} from "./history.js";
 import {hasFailed, lasted} from "./elements.js";
 import {columnsElement} from "./columns.js";
+import {moved, moves} from "./moves.js";
 import {entries, journal} from "./journal.js";
 import {oneAtATime} from "./rows.js";
 
@@ -25,7 +26,7 @@ export function timePage() {
   // A kind is left out, or shown again, or alone.
   const kindElement = (name, many, kinds) => el("span", {class: "check"}, el("label", {class: "check"}, el("input", {type: "checkbox", checked: isShown(name), "aria-label": DUE_KINDS[name], "data-key": name,
     onchange: () => select({kind: "", without: kinds.filter((one) => (one === name) === isShown(one)).join()})}), el("span", {}, el("i", {class: `dot kind-${name}`}), `${DUE_KINDS[name]} `, el("small", {class: "soft"}, number(many)))),
-    el("button", {type: "button", class: "quiet", "aria-label": `only ${DUE_KINDS[name]}`, onclick: () => select({kind: name, without: ""})}, "only"));
+    el("button", {type: "button", class: "quiet", "aria-label": `only ${DUE_KINDS[name]}`, onclick: () => select({kind: page.values.kind === name ? "" : name, without: ""})}, page.values.kind === name ? "all" : "only"));
   const row = (one, now) => {
     const {at: first, until, count: many, kind} = one, isOpen = micros(until) === Number(page.values.open), what = shownDue(one), ends = [first, until].slice(0, many > 1 ? 2 : 1);
     const shown = many > 1 ? el("a", {href: link(["time"], {...page.values, open: isOpen ? "" : micros(until)}), "data-key": until, "aria-expanded": String(isOpen)}, `${isOpen ? "▾" : "▸"} ${what}`)
@@ -117,8 +118,11 @@ const isYetToCome = ({kind}) => kind === "unused_fault" || kind === "unmet";
 const APPEAR = "Strict-mode violations appear here, such as a delivery to an address that nothing answers.";
 export const violationsPage = (state) => Object.assign(new LivePage("/violations", (found) => {
   const causes = Map.groupBy(found.filter((one) => !isYetToCome(one)), causeOf), failures = entries.list.filter((row) => row.done && hasFailed(row)), expected = failures.filter(isExpected).length, failed = failures.length - expected;
-  return [causes.size ? [...causes.values()].map(violation) : failures.length ? soft(`No violations. ${APPEAR}`) : empty("No violations.", APPEAR), failures.length ? el("p", {}, el("a", {href: link(["activity"], {status: "failed"})}, count(failed, "failed call")), expected ? [" · ", el("a", {href: link(["activity"], {status: "expected"})}, `${count(expected, "error")} that clients expect`)] : null, journal.older ? " so far: older ones are being loaded" : "") : null, failures.length ? errorsElement(failures) : null,
-    state().fakes.filter((one) => one.dead_letters).map((one) => el("p", {}, el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)))];
+  // The navigation counts the first two.
+  const letters = state().fakes.filter((one) => one.dead_letters), many = [...causes.values()].flat().length, to = (text, status) => el("a", {href: link(["activity"], {status})}, text);
+  const parts = [many ? count(many, "strict-mode violation") : null, ...letters.map((one) => el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)),
+    failures.length ? [to(count(failed, "failed call"), "failed"), journal.older ? " so far: older ones are being loaded" : ""] : null, expected ? to(`${count(expected, "error")} that clients expect`, "expected") : null].filter(Boolean);
+  return [parts.length ? el("p", {}, parts.flatMap((part, at) => at ? [" · ", part] : part)) : null, causes.size ? [...causes.values()].map(violation) : failures.length ? soft(`No violations. ${APPEAR}`) : empty("No violations.", APPEAR), failures.length ? [causes.size ? el("h2", {}, "Failed calls") : null, errorsElement(failures)] : null];
 }, pageHead("Problems")), {version: () => [entries.list.length, journal.older, state().fakes.map((one) => one.dead_letters), [...solved]]});
 // What was done about a cause, until the page is loaded again.
 const solved = new Map();
