@@ -138,13 +138,14 @@ export interface Dismissed {
 }
 
 /**
- * The number of planned events, how many are due at each time, and 200 of those that match, with the
- * item of a list that each is about. With more than 500 different times, a moment stands for several
- * that follow each other.
+ * The number of planned events, those of each kind, how many are due at each time, and the first 200
+ * lines of those that match, with the item of a list that each is about; `matching` is the number of
+ * lines. With more than 500 different times, a moment stands for several that follow each other.
  */
 export interface DueData {
   now: string
   count: number
+  kinds: Record<string, number>
   matching: number
   moments: Moment[]
   due: Planned[]
@@ -302,7 +303,10 @@ export interface MoveTo {
   to: string
 }
 
-/** The clock after a move, and the events that became due, each as a time and a label. */
+/**
+ * The clock after a move, the events that became due, each as a time and a label, and those of them
+ * that are expiries of keys.
+ */
 export interface Moved {
   now: string
   mode: "running" | "frozen"
@@ -310,6 +314,7 @@ export interface Moved {
   next_expiry: string | null
   move: MoveData | null
   fired: string[]
+  expired: string[]
 }
 
 /** A new isolated cloud; the environment variables contain its addresses and credentials. */
@@ -331,8 +336,11 @@ export interface NewFake {
   settings?: Record<string, Json>
 }
 
+/** A planned event, or `count` expiries of keys next to each other, the last at `until`. */
 export interface Planned {
   at: string
+  until: string
+  count: number
   kind: "delivery" | "callback" | "wait" | "sleep" | "schedule" | "expiry" | "other"
   what: string
   fake: string | null

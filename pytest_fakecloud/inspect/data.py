@@ -296,8 +296,9 @@ def _sorted(items: Collection[T], value_of: Callable[[T], Any], *, reverse: bool
 
     def key(pair: tuple[Any, T]) -> tuple[bool, float, str]:
         value = pair[0]
-        is_number = isinstance(value, int | float)
-        return not is_number, value if is_number else 0, "" if is_number else str(value).casefold()
+        if isinstance(value, int | float):
+            return False, value, ""
+        return True, 0, natural(str(value).casefold())
 
     present = sorted((pair for pair in pairs if pair[0] is not None), key=key, reverse=reverse)
     return [item for _, item in present] + [item for value, item in pairs if value is None]
@@ -328,7 +329,15 @@ def _part(
 
 def page_of_names(names: Iterable[str], page_query: PageQuery, show: Callable[[str], View]) -> View:
     """Return a page of items that are sorted and searched by their names."""
-    return page_of(names, page_query, sort_key=lambda name: (name,), show=show, text=str)
+    return page_of(names, page_query, sort_key=lambda name: (natural(name),), show=show, text=str)
+
+
+_DIGITS = re.compile("[0-9]+")
+
+
+def natural(name: str) -> str:
+    """Return a string by which numbers within names are in order: ``job-2`` before ``job-10``."""
+    return _DIGITS.sub(lambda digits: f"{len(digits[0]):09}{digits[0]}", name)
 
 
 def _ends(

@@ -42,7 +42,7 @@ export class Trace {
     this.sizes.observe(this.list);
   }
   // Whether lanes are drawn, and the row from which arrow keys go on: the selected one, or the last one that was closed.
-  get laned() { return !this.options.newest || this.wanted.lanes; }
+  get laned() { return !this.options.newest || this.wanted.lanes && this.hasRoom; }
   get active() { return this.number ?? this.closed; }
 
   // Show a report. Selection, filters and the position in the list stay. A row that has changed must be
@@ -156,7 +156,7 @@ export class Trace {
     this.chip = el("button", {class: "trace-chip", type: "button", hidden: true, onclick: () => this.filter({subject: null})});
     this.count = el("output", {class: "soft"});
     this.clearButton = el("button", {type: "button", hidden: true, "aria-label": "Clear all filters", title: "Clear all filters", onclick: () => { this.clear(); this.search.focus(); }}, "Clear");
-    this.lanesButton = this.options.newest && el("button", {type: "button", title: "Show the calls between fakes as arrows", onclick: () => this.filter({lanes: !this.wanted.lanes})}, "Lanes");
+    this.lanesButton = this.options.newest && el("button", {type: "button", class: "trace-laned", onclick: () => this.filter({lanes: !this.wanted.lanes})}, "Lanes");
     this.newer = el("button", {type: "button", class: "trace-newer", hidden: true, onclick: () => this.follows()});
     this.heads = el("div", {class: "trace-heads", "aria-hidden": "true"});
     this.problemsText = el("span");
@@ -268,9 +268,10 @@ export class Trace {
     this.middles = [];
     this.across = 0;
     for (const lane of widths()) { this.middles.push(this.across + lane / 2); this.across += lane; }
+    this.hasRoom = width - this.across - this.time >= TEXT_LEAST;
     if (!this.laned) this.across = width - this.time - ENDS < 1.2 * TEXT_LEAST ? ENDS_LEAST : ENDS;
     this.root.classList.toggle("trace-plain", !this.laned);
-    this.lanesButton?.setAttribute("aria-pressed", this.laned);
+    if (this.lanesButton) Object.assign(this.lanesButton, {ariaPressed: this.laned, disabled: !this.hasRoom, title: this.hasRoom ? "Show the calls between fakes as arrows" : "The list is too narrow for lanes: close the details, or widen the window"});
     // If lanes would leave too little room for the text, omit them and name both ends in the text.
     this.narrow = this.root.clientWidth < NARROW || width - this.across - this.time < TEXT_LEAST;
     this.root.classList.toggle("trace-narrow", this.narrow);

@@ -373,7 +373,8 @@ _PAGE_POLICY = f"{POLICY}; script-src 'self'; style-src 'self'; connect-src 'sel
 _PAGE = (
     "activity.js", "api.js", "columns.js", "connect.js", "console.css", "control.js", "destinations.js",
     "dom.js", "errors.js", "fake.js", "faults.js", "history.js", "journal.js", "lists.js", "main.js",
-    "overview.js", "row.js", "rows.js", "search.js", "sending.js", "time.js", "words.js",
+    "moves.js", "overview.js", "row.js", "rows.js", "search.js", "sending.js", "time.js",
+    "words.js",
     *(f"{word}.js" for word in services_by_word()),
 )  # fmt: skip
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}

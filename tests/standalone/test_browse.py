@@ -6,6 +6,7 @@ import itertools
 import json
 import shlex
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -14,6 +15,7 @@ import redis
 
 from pytest_fakecloud import Cloud, Response
 from pytest_fakecloud.cloud.services import data_module
+from pytest_fakecloud.core.timers import instant_us
 from pytest_fakecloud.faults.plan import FaultPlan, fault_kinds
 from pytest_fakecloud.http.messages import Answer, Request, json_value
 from pytest_fakecloud.queue.inspect.data import LISTS
@@ -609,3 +611,64 @@ def test_the_lag_over_time_keeps_its_highest_and_its_last_value(lists: Lists) ->
     assert min(lags) < 20
     assert lags[-1] == 1200 - 690
     assert points == sorted(points, key=lambda point: point["at_us"])
+
+
+def test_names_with_numbers_are_in_the_order_of_these(lists: Lists) -> None:
+    kv, names = lists.cloud.kv_server(), ["1", "2", "10", "job-2", "job-10", "job-11:a", "job-010"]
+    kv.load(dict.fromkeys(reversed(names), "x") | {"jobs:10:a": "x", "jobs:9:a": "x"})
+    pages = list(lists.every("kv_server/lists/keys", limit=2))
+    assert [key for page in pages for key in ids(page, "key")] == [*names, "jobs:9:a", "jobs:10:a"]
+    assert ids(lists.get("kv_server/lists/keys", sort="-key"), "key")[:2] == [
+        "jobs:10:a",
+        "jobs:9:a",
+    ]
+    folders = lists.get("kv_server/lists/keys", view="tree", under="jobs:")["folders"]
+    assert [folder["name"] for folder in folders] == ["jobs:9:", "jobs:10:"]
+    index = lists.cloud.vector_index(dimension=2)
+    index.client().upsert([(f"film-{number}", [1.0, 2.0]) for number in (10, 9)])
+    assert ids(lists.get("vector_index/lists/vectors")) == ["film-9", "film-10"]
+
+
+def test_an_absent_item_has_a_reason_in_place_of_a_404(lists: Lists) -> None:
+    lists.cloud.kv_server()
+    assert lists.refused("kv_server/lists/keys/a")[0] == 404
+    assert "no key 'a'" in lists.get("kv_server/lists/keys/a", absent="ok")["gone"]
+
+
+def test_expiries_next_to_each_other_are_one_line(lists: Lists) -> None:
+    kv = lists.cloud.kv_server()
+    for number in range(20):
+        kv.execute("SET", f"session:{number:02}", "ada", "EX", 60 * (number + 1))
+    lists.cloud.queue()
+    publish = {"target": "/v2/publish/https://app.example/x", "headers": {"Upstash-Delay": "630s"}}
+    ask(lists.app, "POST", "/fakes/queue/requests", publish | {"method": "POST"})
+
+    def lines(query: str) -> list[tuple[int, str]]:
+        due = ask(lists.app, "GET", f"/due?{query}")[1]
+        assert (due["count"], due["kinds"]) == (21, {"delivery": 1, "expiry": 20})
+        assert due["matching"] == len(due["due"])
+        return [(line["count"], line["what"]) for line in due["due"]]
+
+    delivery = (1, "delivery: POST https://app.example/x")
+    later = (10, "10 keys expire: session:…")
+    assert lines("fold=yes") == [(10, "10 keys expire: session:…"), delivery, later]
+    # One is opened by the time of its last event, which stays the same while the first are due.
+    until = datetime.fromisoformat(ask(lists.app, "GET", "/due?fold=yes")[1]["due"][2]["until"])
+    assert until.minute == 20
+    opened = lines(f"fold=yes&open={instant_us(until)}")
+    assert opened[2:5] == [later, (1, "expires: session:10"), (1, "expires: session:11")]
+    assert lines("fold=yes&without=expiry,other") == [delivery]
+    assert len(lines("within=5m")) == 5
+    # Two are not worth a line of their own.
+    assert lines("fold=yes&within=2m") == [(1, "expires: session:00"), (1, "expires: session:01")]
+    assert "is not a duration" in message(ask(lists.app, "GET", "/due?within=soon"), 400)
+
+
+def test_a_move_of_the_clock_says_which_keys_expired(lists: Lists) -> None:
+    lists.cloud.kv_server().execute("SET", "a", "1", "EX", 60)
+    lists.cloud.queue()
+    message = {"target": "/v2/publish/http://127.0.0.1:9/", "headers": {"Upstash-Delay": "30s"}}
+    ask(lists.app, "POST", "/fakes/queue/requests", message | {"method": "POST"})
+    moved = ask(lists.app, "POST", "/clock", {"action": "advance", "by": "1m"})[1]
+    assert moved["expired"] == ["2026-01-01T00:01:00+00:00 key a expires"] == moved["fired"][-1:]
+    assert len(moved["fired"]) > 1

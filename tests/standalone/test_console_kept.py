@@ -112,7 +112,7 @@ def test_an_unanswered_address_is_forwarded_and_answered_on_the_problem(
         sent(server, "queue", f"/v2/publish/{url}", Upstash_Retries="1")
     server.ask("POST", "/clock", {"action": "advance", "by": "1s"})
     at(page, "violations", ".violation")
-    holds(page, "document.title.startsWith('(2) Violations')")
+    holds(page, "document.title.startsWith('(2) Problems')")
     form = "Forward app.example to …"
     page.locator(f"summary:text-is('{form}')").click()
     page.fill(f"form[aria-label='{form}'] [name=target]", "http://127.0.0.1:9")
@@ -137,7 +137,7 @@ def test_an_unanswered_address_is_forwarded_and_answered_on_the_problem(
         "https://app.example/hook": None, "https://mail.example/": 200,
     }  # fmt: skip
     # The dead letter of the forwarded message.
-    holds(page, "document.title.startsWith('(1) Violations')")
+    holds(page, "document.title.startsWith('(1) Problems')")
 
 
 def test_destinations_are_listed_replaced_after_a_question_and_removed(

@@ -150,7 +150,7 @@ def test_closing_the_details_leaves_the_rows_where_they_are(
     page: Any, server: Server, way: str
 ) -> None:
     for number in range(200):
-        kv(server, "SET", f"key:{number}", "x" * 90)
+        kv(server, "SET", f"key:{number}", "x" * 60)
     at(page, "activity", ".trace-row")
     newest_is_seen(page, "key:199")
     page.mouse.move(600, 500)
@@ -555,3 +555,85 @@ def test_a_search_shows_json_as_values_and_messages_by_their_destination(
     at(page, "find?search=tea", "li a")
     hit = page.locator("li", has_text=f"POST 127.0.0.1:9/mail {made['messageId']}")
     hit.filter(has_text="{of: tea}").first.wait_for()
+
+
+def test_rows_beside_details_show_what_tells_them_apart(page: Any, server: Server) -> None:
+    value = json.dumps({"kind": "a session of the shop", "of": "ada"})
+    for number in range(12):
+        key = f"session:of:the:shop:in:the:north:{number}"
+        kv(server, "SET", key, value[:-2] + f'{number}", "cart": "{"x" * 60}"}}')
+    page.set_viewport_size({"width": 1280, "height": 800})
+    at(page, "fake/kv_server/keys", "table.rows")
+    page.locator("table.rows tbody a").first.click()
+    page.locator(".detail:not([hidden]) h2").wait_for()
+    # What is the same in all rows gives way: a column, and the beginning of texts.
+    assert page.locator("table.rows th:visible").all_inner_texts() == ["key", "value"]
+    seen = """() => [...document.querySelectorAll("table.rows tbody tr")].map((row) =>
+        [...row.querySelectorAll(".cut")].map((cut) => {
+            const range = document.createRange(), {right} = cut.closest("td").getBoundingClientRect();
+            range.setStart(cut.lastChild, 0);
+            range.setEnd(cut.lastChild, Math.min(4, cut.lastChild.length));
+            return range.getBoundingClientRect().right <= right;
+        }))"""
+    assert page.evaluate(seen) == [[True, True]] * 12
+    texts = page.locator("table.rows tbody .cut").evaluate_all(
+        "(all) => all.map((one) => one.title)"
+    )
+    assert texts[:2] == [
+        "session:of:the:shop:in:the:north:0",
+        '{kind: a session of the shop, of: ada0, cart: ' + "x" * 60 + "}",
+    ]  # fmt: skip
+
+
+CONTROLS = """() => [...document.querySelectorAll(".trace-tools > :is(input, select, button, label)")]
+    .filter((one) => one.checkVisibility({visibilityProperty: true}))
+    .map((one) => [one.ariaLabel ?? one.textContent, one.getBoundingClientRect().toJSON()])"""
+"""Return the controls of Activity, with the places of their borders."""
+
+
+@pytest.mark.parametrize("width", [1280, 1440])
+def test_the_controls_of_activity_keep_their_places(page: Any, server: Server, width: int) -> None:
+    kv(server, "SET", "a", "1")
+    command(server, "LPUSH", "a", "1")
+    page.evaluate("localStorage.removeItem('calls over time')")
+    page.set_viewport_size({"width": width, "height": 800})
+    at(page, "activity", ".trace-row")
+    page.reload()
+    page.locator(".trace-row").first.wait_for()
+    assert page.locator(".trace input[type=search]").bounding_box()["width"] >= 220
+    before = page.evaluate(CONTROLS)
+    for name in ("Over time", "Lanes"):
+        page.click(f".trace-tools button:text-is('{name}')")
+        assert page.evaluate(CONTROLS) == before
+    page.locator(".trace-row", has_text="LPUSH").click()
+    page.locator(".trace-pane h3", has_text="LPUSH").wait_for()
+    assert page.evaluate(CONTROLS) == before
+
+
+def test_lanes_without_room_are_not_offered(page: Any, server: Server) -> None:
+    kv(server, "SET", "a", "1")
+    sent(server, "queue", "/v2/publish/http://127.0.0.1:9/a-long-name", Upstash_Retries="0")
+    sent(server, "broker", "/produce/orders", [{"value": "1"}])
+    page.set_viewport_size({"width": 1280, "height": 800})
+    at(page, "activity?lanes=yes", ".trace-lanes")
+    lanes = page.locator("button:text-is('Lanes')")
+    assert lanes.get_attribute("aria-pressed") == "true"
+    page.locator(".trace-row", has_text="SET a").click()
+    page.locator(".trace-pane h3").wait_for()
+    if page.locator(".trace-lanes").count() == 0:
+        assert lanes.get_attribute("aria-pressed") == "false"
+        assert lanes.is_disabled()
+        assert "close the details" in lanes.get_attribute("title")
+    page.keyboard.press("Escape")
+    page.locator(".trace-lanes").first.wait_for()
+    assert lanes.get_attribute("aria-pressed") == "true"
+
+
+def test_a_phone_filters_what_failed(page: Any, server: Server) -> None:
+    kv(server, "SET", "a", "1")
+    command(server, "LPUSH", "a", "1")
+    page.set_viewport_size({"width": 390, "height": 844})
+    at(page, "activity", ".trace-row")
+    page.click("label:has-text('Failed or faulty')")
+    holds(page, "document.querySelectorAll('.trace-row').length === 1")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

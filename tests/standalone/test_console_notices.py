@@ -143,3 +143,63 @@ def test_a_test_that_is_copied_is_shown(page: Any, server: Server) -> None:
     shown = page.inner_text("pre[aria-label='the test with pytest']")
     assert "def test_set(" in shown
     assert page.evaluate("navigator.clipboard.readText()").strip() == shown.strip()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_notice_is_as_wide_as_its_text_and_can_be_closed(
+    page: Any, server: Server, width: int
+) -> None:
+    page.set_viewport_size({"width": width, "height": 720})
+    at(page, "overview", "h1")
+    for kind in ("good", "bad"):
+        page.evaluate(f"import('/console/dom.js').then(({{say}}) => say('Short.', '{kind}'))")
+        notice = page.locator("#notice", has_text="Short.")
+        assert notice.bounding_box()["width"] < 200
+        notice.locator("button[aria-label=Dismiss]").click()
+        assert page.inner_text("#notice") == ""
+        assert page.evaluate("document.body.style.getPropertyValue('--floating')") == ""
+
+
+def test_an_undo_outlives_a_reload(page: Any, server: Server) -> None:
+    kv(server, "SET", "edited", "old")
+    at(page, "fake/kv_server/keys/edited", ".detail textarea")
+    typed(page, "Value", value="new")
+    page.locator("#notice button:text-is('Undo')").wait_for()
+    page.reload()
+    notice = page.locator("#notice", has_text="edited: Saved.")
+    notice.locator("button:text-is('Undo')").click()
+    page.locator("#notice", has_text="Undone.").wait_for()
+    assert kv(server, "GET", "edited") == "old"
+    # One that was closed does not come back. The row of the change can still undo it.
+    holds(page, "document.querySelector('.detail textarea').value === 'old'")
+    typed(page, "Value", value="newer")
+    row = notice.locator("a").get_attribute("href")
+    page.click("#notice button[aria-label=Dismiss]")
+    page.reload()
+    page.locator(".detail textarea").wait_for()
+    assert page.inner_text("#notice") == ""
+    at(page, row.removeprefix("#/"), ".row-changes button:has-text('Restore edited')")
+
+
+def test_a_key_that_is_gone_is_no_error_of_the_browser(page: Any, server: Server) -> None:
+    kv(server, "SET", "there", "1")
+    failed: list[str] = []
+    page.on("response", lambda answer: answer.status >= 400 and failed.append(answer.url))
+    at(page, "fake/kv_server/keys/gone", ".detail h2:text-is('This key is gone.')")
+    at(page, "fake/queue/messages/gone", ".detail h2:text-is('This message is gone.')")
+    assert failed == []
+
+
+def test_an_unknown_command_has_the_name_that_was_meant(page: Any, server: Server) -> None:
+    at(page, "fake/kv_server/commands", "#command")
+    for typed_name, name in (("STE", "SET"), ("HGETAL", "HGETALL"), ("incrr", "INCR")):
+        page.fill("#command", f"{typed_name} a 1")
+        page.press("#command", "Enter")
+        entry = page.locator(".log .entry", has_text=f"> {typed_name}")
+        entry.locator(".bad", has_text="(error)").wait_for()
+        entry.locator(f"button:text-is('{name}')").click()
+        assert page.input_value("#command") == f"{name} a 1"
+    page.fill("#command", "NOTHINGLIKEIT")
+    page.press("#command", "Enter")
+    page.locator(".log .entry", has_text="> NOTHINGLIKEIT").locator(".bad").wait_for()
+    assert page.locator(".log .entry").first.locator("button").count() == 0

@@ -86,8 +86,8 @@ def test_calls_over_time_show_errors_and_select_rows(page: Any, server: Server) 
         server.ask("POST", "/clock", {"action": "advance", "by": "10s"})
     command(server, "INCR")
     at(page, "activity", ".over-time .span-column")
-    if page.locator(".over-time:not([open])").count():
-        page.click(".over-time summary")
+    if page.locator(".over-time[hidden]").count():
+        page.click("button:text-is('Over time')")
     texts = page.eval_on_selector_all(
         ".over-time .span-column", "(all) => all.map((one) => one.ariaLabel)"
     )
@@ -188,8 +188,8 @@ def test_a_chart_names_the_column_with_the_focus_and_has_levels(page: Any, serve
     command(server, "INCR")
     # The chart is open, as in the visit before, or opened now.
     at(page, "activity", ".over-time .span-column")
-    if page.locator(".over-time:not([open])").count():
-        page.click(".over-time summary")
+    if page.locator(".over-time[hidden]").count():
+        page.click("button:text-is('Over time')")
     assert page.locator(".span-levels span").all_inner_texts() == ["2", "4"]
     caption = page.locator(".over-time figcaption")
     assert caption.inner_text() == "highest column: 4 calls; from 2026-01-01 00:00:00 UTC"
@@ -308,10 +308,10 @@ def test_a_request_and_its_message_are_shown_in_light_and_dark(
     page.locator(".trace-row", has_text="publish").first.click()
     page.locator(".trace-pane .spans ol li", has_text="callback").first.wait_for()
     over_time = page.locator(".over-time")
-    over_time.evaluate("(one) => { one.open = true; }")
+    over_time.evaluate("(one) => { one.hidden = false; }")
     over_time.locator(".span-column").first.wait_for()
     _picture(page, f"console-waterfall-{scheme}")
-    over_time.evaluate("(one) => { one.open = false; }")
+    over_time.evaluate("(one) => { one.hidden = true; }")
     at(page, "overview", "section[aria-label='What failed'] td:has-text('connection refused')")
     _picture(page, f"console-overview-{scheme}")
     page.set_viewport_size({"width": 390, "height": 844})
@@ -428,9 +428,46 @@ def test_a_kind_without_events_leaves_the_chart_in_its_place(page: Any, server: 
         server, "queue", "/v2/publish/http://127.0.0.1:9/x", Upstash_Delay="1h", Upstash_Retries="0"
     )
     at(page, "time", "[aria-label='due events']")
-    left = "document.querySelector('.due > .over-time').getBoundingClientRect().left"
+    left = "document.querySelector('.due > .filters').getBoundingClientRect().left"
     before = page.evaluate(left)
     at(page, "time?kind=schedule", ".due :text('No event of this kind is planned.')")
     assert page.evaluate(left) == before
     assert page.locator(".due table").count() == 0
     assert page.locator(".due .span-column").count() == 0
+
+
+def test_expiries_hide_no_other_event(page: Any, server: Server) -> None:
+    for number in range(40):
+        command(server, "SET", f"session:{number:02}", "x", "EX", str(60 * (number + 1)))
+    target = "/v2/publish/http://127.0.0.1:9/later"
+    sent(server, "queue", target, Upstash_Delay="1230s", Upstash_Retries="0")
+    at(page, "overview", "[aria-label='next events'] td:has-text('/later')")
+    texts = page.locator("[aria-label='next events'] tbody td:nth-child(2)").all_inner_texts()
+    assert texts == [
+        "20 keys expire: session:…", "delivery: POST 127.0.0.1:9/later", "20 keys expire: session:…",
+    ]  # fmt: skip
+    at(page, "time", "[aria-label='due events']")
+    rows = "document.querySelectorAll('[aria-label=\"due events\"] tbody tr').length"
+    holds(page, f"{rows} === 3")
+    # A line of several is opened in its place, and closed again.
+    several = page.locator("[aria-label='due events'] a[aria-expanded]").first
+    several.click()
+    holds(page, f"{rows} === 23")
+    page.reload()
+    holds(page, f"{rows} === 23")
+    several.click()
+    holds(page, f"{rows} === 3")
+    # A kind is left out at one click, and one is shown alone at another.
+    page.click("input[aria-label='expiry of a key']")
+    holds(page, f"{rows} === 1")
+    page.click("button[aria-label='only expiry of a key']")
+    holds(page, f"{rows} === 40")
+    page.click("button:text-is('next hour')")
+    page.click("input[aria-label='delivery']")
+    holds(page, f"{rows} === 3")
+    page.click("[data-by='1h']")
+    notice = page.locator("#notice")
+    notice.locator("a:text-is('40 keys expired')").wait_for()
+    notice.locator("a:text-is('1 event became due')").click()
+    holds(page, f"{LINES} > 0")
+    assert "session:" not in page.locator(".trace-list").inner_text()

@@ -19,6 +19,7 @@ from ...inspect.data import (
     State,
     View,
     cut,
+    natural,
     page_of,
     page_of_names,
     plain,
@@ -209,7 +210,11 @@ def groups(fake: Broker, page_query: PageQuery) -> View:
 
     views = _group_views(fake, _groups(fake))
     return page_of(
-        views, page_query, sort_key=lambda view: (view["name"],), show=lambda view: view, text=text
+        views,
+        page_query,
+        sort_key=lambda view: (natural(view["name"]),),
+        show=lambda view: view,
+        text=text,
     )
 
 

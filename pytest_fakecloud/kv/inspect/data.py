@@ -25,6 +25,7 @@ from ...inspect.data import (
     contains,
     cut,
     excerpt,
+    natural,
     page_of,
     page_of_names,
     plain,
@@ -140,7 +141,9 @@ class _InMemory:
                     for entry_id, pending in group.pending.between()
                 ],
             )
-            for name, group in sorted(entry.value.groups.items())
+            for name, group in sorted(
+                entry.value.groups.items(), key=lambda named: natural(_text(named[0]))
+            )
         ]
 
     def stream_entry(self, entry: _Key, entry_id: int) -> Any:
@@ -492,7 +495,7 @@ def keys(fake: KVServer, page_query: PageQuery) -> View:
         page = page_of(
             matching,
             page_query,
-            sort_key=lambda entry: (entry.name.decode("latin-1"),),
+            sort_key=lambda entry: (natural(entry.name.decode("latin-1")),),
             show=lambda entry: _row_found(every, entry, page_query.search),
             text=_searchable,
             facet=("type", lambda entry: entry.type),
@@ -517,7 +520,9 @@ def _in_namespace(
                 direct.append(entry)
     return direct, [
         {"name": _text(name), "keys": len(inside), "bytes": _memory(keys, inside)}
-        for name, inside in sorted(folders.items())[:MOST_FOLDERS]
+        for name, inside in sorted(
+            folders.items(), key=lambda folder: natural(folder[0].decode("latin-1"))
+        )[:MOST_FOLDERS]
     ]
 
 
@@ -688,7 +693,12 @@ _ELEMENTS: dict[str, tuple[tuple[str, ...], Callable[[Any], Sequence[Sequence[An
     "array": (("index", "value"), lambda value: [(str(at), item) for at, item in value.items()]),
     "hash": (("field", "value"), lambda value: list(value.items())),
     "list": (("index", "value"), lambda value: list(enumerate(value))),
-    "set": (("member",), lambda value: [(member,) for member in sorted(value, key=plain)]),
+    "set": (
+        ("member",),
+        lambda value: [
+            (member,) for member in sorted(value, key=lambda member: natural(str(plain(member))))
+        ],
+    ),
     "zset": (
         ("member", "score"),
         lambda value: [(member, double_text(score).decode()) for member, score in value],
@@ -748,8 +758,8 @@ def pending_entries(fake: KVServer, page_query: PageQuery) -> View:
             ),
             page_query,
             sort_key=lambda record: (
-                record.key.name.decode("latin-1"),
-                record.group.decode("latin-1"),
+                natural(record.key.name.decode("latin-1")),
+                natural(record.group.decode("latin-1")),
                 record.pending.entry_id,
             ),
             show=lambda record: _pending_row(every, record),
@@ -821,7 +831,7 @@ def channels(fake: KVServer, page_query: PageQuery) -> View:
     return page_of(
         subscriptions,
         page_query,
-        sort_key=lambda subscription: (_text(subscription[1]), subscription[0]),
+        sort_key=lambda subscription: (natural(_text(subscription[1])), subscription[0]),
         show=lambda subscription: {
             "id": f"{subscription[0]} {_text(subscription[1])}",
             "kind": subscription[0],

@@ -30,6 +30,7 @@ from ...inspect.data import (
     State,
     View,
     cut,
+    natural,
     page_of,
     page_of_names,
     plain,
@@ -655,7 +656,7 @@ def url_groups(engine: Any, page_query: PageQuery) -> View:
     return page_of(
         engine.url_groups.by_name.values(),
         page_query,
-        sort_key=lambda group: (group.name,),
+        sort_key=lambda group: (natural(group.name),),
         show=show,
         text=lambda group: f"{group.name} {' '.join(endpoint.url for endpoint in group.endpoints)}",
     )

@@ -7,10 +7,9 @@ import itertools
 import json
 import re
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -20,11 +19,10 @@ from ...cloud.fake import Fake, Snapshot
 from ...cloud.services import data_module, find
 from ...core.calls import Event
 from ...core.errors import unknown_name
-from ...core.timers import to_datetime
+from ...core.timers import duration_us, to_datetime
 from ...http.messages import Answer, Request
 from ...http.routing import Route
 from ...inspect.data import (
-    EventKind,
     PlannedEvent,
     State,
     StateChange,
@@ -37,6 +35,7 @@ from ..failed_tests import FailedTests
 from ..saving import encoded_state, saved_state
 from ..state_file import checked_state, load_state
 from . import shapes
+from .due import Due, kinds_of, lines_of, moments_of
 from .endpoints import PREFIX, Part, Refused, compressed, contract, fake_named, fields
 
 if TYPE_CHECKING:
@@ -48,7 +47,6 @@ _MOVES: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Actions of the clock, each with the fields that it requires."""
 _MOST_DUE = 200
-_MOST_MOMENTS = 500
 _SPAN = ("since", "until")
 """The parameters that limit which events are returned in full."""
 States: TypeAlias = Mapping[str, State | None]
@@ -114,20 +112,6 @@ def clock_view(cloud: Cloud) -> shapes.ClockData:
     }
 
 
-def _moments(events: Sequence[tuple[int, EventKind]]) -> list[shapes.Moment]:
-    """Return the numbers of events by time and kind. Of more than 500 times, some that follow each
-    other are counted as one.
-    """
-    times = sorted({due_us for due_us, _ in events})
-    size = -(-len(times) // _MOST_MOMENTS) or 1
-    moment_of = {due_us: times[index - index % size] for index, due_us in enumerate(times)}
-    counts = Counter((moment_of[due_us], kind) for due_us, kind in events)
-    return [
-        {"at_us": at_us, "kind": kind, "count": count}
-        for (at_us, kind), count in sorted(counts.items())
-    ]
-
-
 class _Kept(NamedTuple):
     """A snapshot, the data to compare it with others, and when it was taken."""
 
@@ -185,65 +169,56 @@ class CloudRoutes(Part):
         if action == "stop":
             if (move := context_of(self._cloud).clock.move) is not None:
                 move.stopped = True
-            return {**clock_view(self._cloud), "fired": []}
+            return {**clock_view(self._cloud), "fired": [], "expired": []}
         planned = _expiries(self._cloud)
         with contract(400):
             timers = getattr(self._cloud.clock, action)(*(body[name] for name in required)) or []
         fired = [f"{timer.at.isoformat()} {timer.label}" for timer in timers]
-        for event in _record_expired(self._cloud, planned):
-            fired.append(f"{to_datetime(event.at_us).isoformat()} key {event.text} expires")
-        return {**clock_view(self._cloud), "fired": sorted(fired, key=lambda line: line.split()[0])}
+        expired = [
+            f"{to_datetime(event.at_us).isoformat()} key {event.text} expires"
+            for event in _record_expired(self._cloud, planned)
+        ]
+        return {
+            **clock_view(self._cloud),
+            "fired": sorted([*fired, *expired], key=lambda line: line.split()[0]),
+            "expired": expired,
+        }
 
     def get_due(self, request: Request) -> shapes.DueData:
         """Return all planned events and expiries of keys by time, and the next 200 of them in full.
 
-        ``?since=`` and ``?until=`` (microseconds since the Unix epoch) and ``?kind=`` limit those in
-        full.
+        ``?since=`` and ``?until=`` (microseconds since the Unix epoch), ``?within=`` (a duration from
+        now), ``?kind=`` and ``?without=`` (kinds, separated by commas) limit those in full. With
+        ``?fold=yes``, expiries of keys next to each other are one line with their number;
+        ``?open=`` has the times of the last events of those that are listed one by one, too.
         """
         kind = request.query("kind") or ""
+        without = (request.query("without") or "").split(",")
         since_us, until_us = (whole_number(name, request.query(name)) for name in _SPAN)
-        about = {
-            timer: (fake.name, event)
-            for fake in self._cloud.fakes()
-            if find(fake.fixture).delivers
-            for timer, event in data_module(fake.fixture).planned(fake).items()
-        }
-        _, timers = context_of(self._cloud).clock.planned()
-        events: list[tuple[int, str | None, PlannedEvent]] = [
-            (
-                timer.due_us,
-                *about.get(timer, (None, PlannedEvent("other", None, None, timer.label))),
-            )
-            for timer in timers
-        ]
-        # Keys expire without a timer.
-        for fake in self._cloud.fakes():
-            if (expiries := getattr(data_module(fake.fixture), "expiries", None)) is not None:
-                events += [(due_us, fake.name, event) for due_us, event in expiries(fake)]
-        events.sort(key=itemgetter(0))
+        if within := request.query("within"):
+            with contract(400):
+                within_us = context_of(self._cloud).clock.now_us() + duration_us(within)
+            until_us = min(within_us, within_us if until_us is None else until_us)
+        events = _planned(self._cloud)
         matching = [
-            event
-            for event in events
-            if (since_us or 0) <= event[0]
-            and (until_us is None or event[0] <= until_us)
-            and kind in ("", event[2].kind)
+            planned
+            for planned in events
+            if (since_us or 0) <= planned.due_us
+            and (until_us is None or planned.due_us <= until_us)
+            and kind in ("", planned.event.kind)
+            and planned.event.kind not in without
         ]
+        opened_us = {
+            whole_number("open", time) for time in (request.query("open") or "").split(",")
+        }
+        lines = [*lines_of(matching, folds=request.query("fold") == "yes", opened_us=opened_us)]
         return {
             "now": self._cloud.clock.now().isoformat(),
             "count": len(events),
-            "matching": len(matching),
-            "moments": _moments([(due_us, event.kind) for due_us, _, event in events]),
-            "due": [
-                {
-                    "at": to_datetime(due_us).isoformat(),
-                    "kind": event.kind,
-                    "what": event.what,
-                    "fake": fake,
-                    "list": event.list,
-                    "item": event.item,
-                }
-                for due_us, fake, event in matching[:_MOST_DUE]
-            ],
+            "kinds": kinds_of(events),
+            "matching": len(lines),
+            "moments": moments_of(events),
+            "due": lines[:_MOST_DUE],
         }
 
     def get_seed(self, request: Request) -> shapes.Seed:
@@ -439,6 +414,26 @@ def number_of_first(events: Iterable[Event]) -> int:
 
 
 _MOST_IN_EVENT = 100
+
+
+def _planned(cloud: Cloud) -> list[Due]:
+    """Return all planned events and expiries of keys, by time."""
+    about = {
+        timer: (fake.name, event)
+        for fake in cloud.fakes()
+        if find(fake.fixture).delivers
+        for timer, event in data_module(fake.fixture).planned(fake).items()
+    }
+    _, timers = context_of(cloud).clock.planned()
+    events = [
+        Due(timer.due_us, *about.get(timer, (None, PlannedEvent("other", None, None, timer.label))))
+        for timer in timers
+    ]
+    # Keys expire without a timer.
+    for fake in cloud.fakes():
+        if (expiries := getattr(data_module(fake.fixture), "expiries", None)) is not None:
+            events += [Due(due_us, fake.name, event) for due_us, event in expiries(fake)]
+    return sorted(events, key=attrgetter("due_us"))
 
 
 def _expiries(cloud: Cloud) -> dict[tuple[Fake, str], int]:

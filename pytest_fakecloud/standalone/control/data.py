@@ -128,7 +128,8 @@ class DataRoutes(Part):
         A workflow run has its ``steps``, each with spans of time (``kind``, ``start``, ``end``,
         ``failed``), and a consumer group has its ``lag_over_time`` by partition. Binary values have
         their hexadecimal digits in ``hex``. A stream has its ``groups`` with their consumers; the list
-        ``pending`` has the entries that these have not acknowledged.
+        ``pending`` has the entries that these have not acknowledged. An item that does not exist is a
+        404, or with ``?absent=ok`` an object with the reason in ``gone``.
         """
         fake, listing = self._listing(request)
         if listing.item is None:
@@ -136,7 +137,12 @@ class DataRoutes(Part):
                 f"the list {request.params['list']} has no views of single items: its pages are complete"
             )
         id = unquote(request.params.get("id", ""), errors="surrogateescape")
-        return listing.item(fake, id, _page_query(request, listing))
+        try:
+            return listing.item(fake, id, _page_query(request, listing))
+        except NotFound as error:
+            if request.query("absent") != "ok":
+                raise
+            return {"gone": str(error)}
 
     def _listing(self, request: Request) -> tuple[Fake, Listing]:
         fake, module = self._browsed(request)
@@ -312,7 +318,7 @@ class DataRoutes(Part):
 
 
 def _page_query(request: Request, listing: Listing) -> PageQuery:
-    parameters = dict(request.query_items())
+    parameters = {name: value for name, value in request.query_items() if name != "absent"}
     known_names = {*PAGING, *listing.filters}
     if unknown := [name for name in parameters if name not in known_names]:
         raise ContractError(unknown_name("parameter of this list", unknown[0], sorted(known_names)))

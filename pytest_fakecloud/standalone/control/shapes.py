@@ -57,9 +57,12 @@ class ClockData(TypedDict):
 
 
 class Moved(ClockData):
-    """The clock after a move, and the events that became due, each as a time and a label."""
+    """The clock after a move, the events that became due, each as a time and a label, and those of them
+    that are expiries of keys.
+    """
 
     fired: list[str]
+    expired: list[str]
 
 
 class Moment(TypedDict):
@@ -70,8 +73,12 @@ class Moment(TypedDict):
     count: int
 
 
-class _Planned(TypedDict):
+class Planned(TypedDict):
+    """A planned event, or ``count`` expiries of keys next to each other, the last at ``until``."""
+
     at: str
+    until: str
+    count: int
     kind: EventKind
     what: str
     fake: str | None
@@ -80,16 +87,17 @@ class _Planned(TypedDict):
 
 
 class DueData(TypedDict):
-    """The number of planned events, how many are due at each time, and 200 of those that match, with the
-    item of a list that each is about. With more than 500 different times, a moment stands for several
-    that follow each other.
+    """The number of planned events, those of each kind, how many are due at each time, and the first 200
+    lines of those that match, with the item of a list that each is about; ``matching`` is the number of
+    lines. With more than 500 different times, a moment stands for several that follow each other.
     """
 
     now: str
     count: int
+    kinds: dict[EventKind, int]
     matching: int
     moments: list[Moment]
-    due: list[_Planned]
+    due: list[Planned]
 
 
 class Seed(TypedDict):
@@ -737,7 +745,7 @@ _QUERIES = {
     "journal": {"after": "return only rows after this number", "limit": "maximum number of rows"},
     "journal_stream": {"after": "stream only entries after this number"},
     "list": PAGING,
-    "item": PAGING,
+    "item": {**PAGING, "absent": "ok: return the reason instead of a 404 for an unknown item"},
     "changes": {
         "until": "the later snapshot; by default the current data",
         "as_restored": "yes: without the keys that expire at once",
@@ -745,7 +753,11 @@ _QUERIES = {
     "due": {
         "since": "the earliest time of the events in full, in microseconds since the Unix epoch",
         "until": "the latest time",
+        "within": "a duration, such as 1h: only events that are due within it from now",
         "kind": "the kind of the events in full",
+        "without": "kinds that are left out, separated by commas",
+        "fold": "yes: expiries of keys next to each other are one line",
+        "open": "the times of the last events of such lines whose events are listed too",
     },
     "remove_destination": {"url": "the URL of the destination"},
     "data_before": {

@@ -8,8 +8,8 @@ import {isExpected} from "./errors.js";
 import {columnsElement} from "./columns.js";
 import {Trace, clockTime as time, isoDay} from "./trace.js";
 
-const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", expected: "Expected errors", fault: "Injected fault", open: "In progress"};
-const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => row.done && hasFailed(row) && !isExpected(row), expected: (row) => row.done && hasFailed(row) && isExpected(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done};
+const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", expected: "Expected errors", fault: "Injected fault", open: "In progress", expired: "Expired keys", unexpired: "Without expired keys"};
+const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => row.done && hasFailed(row) && !isExpected(row), expected: (row) => row.done && hasFailed(row) && isExpected(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done, expired: ({operation}) => operation === "expired", unexpired: ({operation}) => operation !== "expired"};
 
 // Rows with their causes, by the time of the first cause: an event may be recorded after calls that came later.
 const byBegin = (one, other) => one.began - other.began || one.number - other.number;
@@ -27,15 +27,16 @@ export class ActivityPage {
     this.status = el("select", {"aria-label": "Status", onchange: () => { this.trace.arrangeAll(); this.drawChart(); this.keep(); }}, Object.entries(STATUSES).map(([value, text]) => el("option", {value}, text)));
     this.pause = el("button", {type: "button", "aria-pressed": "false", onclick: () => this.hold(!this.paused)}, "Pause");
     // Calls over time, of which a span can be selected. It is opened on request, and stays open from then on.
-    this.chart = el("div");
-    this.over = el("details", {class: "over-time", open: localStorage.getItem("calls over time") === "open", ontoggle: ({target}) => { localStorage.setItem("calls over time", target.open ? "open" : ""); this.drawChart(); this.trace.measure(); }}, el("summary", {}, "Over time"), this.chart);
+    this.chart = el("div", {class: "over-time"});
+    this.over = el("button", {type: "button", onclick: () => { this.open(this.chart.hidden); this.drawChart(); this.trace.measure(); }}, "Over time");
+    this.open(localStorage.getItem("calls over time") === "open");
     this.span = el("button", {type: "button", class: "trace-chip", hidden: true, onclick: () => this.between(null)});
     this.nothing = el("div");
     this.place = el("div", {hidden: true});
     this.node = el("div", {class: "page activity"}, pageHead("Activity", saveButton("activity.json", () => JSON.stringify([...this.trace.matches].map(({row}) => row), null, 1), "Save the rows that are shown as JSON", "↓ JSON"), saveButton("activity.har", () => this.archive(), "Save the calls that are shown as HAR", "↓ HAR")), el("h2", {class: "skip"}, "Timeline"), this.nothing, this.place);
     this.trace = new Trace(this.place, {
       newest: true, isExpected,
-      tools: [this.status, this.pause, this.span, this.over],
+      tools: [this.status, this.over, this.pause, this.span, this.chart],
       isWanted: (row) => (!this.chosen || row.at_us >= this.chosen[0] && row.at_us <= this.chosen[1]) && (!this.status.value || HAS_STATUS[this.status.value](row)),
       isFiltered: () => Boolean(this.chosen || this.status.value),
       onclear: () => { this.status.value = ""; this.between(null); },
@@ -138,10 +139,12 @@ export class ActivityPage {
   }
   // The calls that the filters and the selected span leave, so that a finer span can be selected within it.
   drawChart() {
-    if (!this.over.open && this.trace.rows.length > FEW) return;
+    if (this.chart.hidden && this.trace.rows.length > FEW) return;
     const calls = [...this.trace.matches ?? []].map(({row}) => row).filter(({kind}) => kind !== "event").map((row) => ({at: row.at_us, kind: HAS_STATUS.failed(row) ? "failed" : "ok"}));
     redraw(this.chart, columnsElement("calls", calls, {noun: "call", isClock: true, pixels: room(), onselect: (from, to) => this.between([from, to])}));
   }
+
+  open(isOpen) { this.chart.hidden = !isOpen; this.over.ariaExpanded = isOpen; localStorage.setItem("calls over time", isOpen ? "open" : ""); }
 
   draw() {
     const all = this.paused ?? entries.list, missed = entries.list.length - all.length;

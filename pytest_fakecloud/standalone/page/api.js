@@ -52,7 +52,12 @@ export const ask = async (...request) => JSON.parse(await askText(...request));
 export const path = (fake, rest = "") => `/fakes/${encodeURIComponent(fake.name)}${rest}`;
 export const query = (values) => String(new URLSearchParams(Object.entries(values).filter(([, value]) => value !== "" && value != null))).replace(/^(?=.)/, "?");
 export const list = (fake, name, values = {}) => ask("GET", path(fake, `/lists/${name}${query(values)}`));
-export const item = (fake, name, id, values = {}) => ask("GET", path(fake, `/lists/${name}/${id}${query(values)}`));
+// An item that does not exist is an Error with the status 404, but not a failed request, which browsers log.
+export async function item(fake, name, id, values = {}) {
+  const found = await ask("GET", path(fake, `/lists/${name}/${id}${query({...values, absent: "ok"})}`));
+  if (found.gone !== undefined) throw Object.assign(new Error(found.gone), {status: 404});
+  return found;
+}
 // Calls a method of a fake that has no HTTP endpoint, such as creating a topic.
 export async function call(fake, name, ...args) {
   const answer = await ask("POST", "/call", {object: fake.name, name, args});

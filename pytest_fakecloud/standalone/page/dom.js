@@ -41,6 +41,8 @@ export function short(value, length = 160) {
   const text = typeof value === "string" ? value : JSON.stringify(value) ?? "";
   return visible(text.length > length ? text.slice(0, length) + "…" : text);
 }
+// JSON as its names and values, without what quotes and escapes them.
+export const valuesOf = (text) => /^\s*[[{"]/.test(text) ? text.replace(/\\*"/g, "") : text;
 export const withoutSchemes = (text) => text.replace(/\bhttps?:\/\//g, "");
 export const bytes = (many) => many < 10000 ? `${Math.round(many)} B` : many < 1e7 ? `${(many / 1024).toFixed(1)} KiB` : `${(many / 1048576).toFixed(1)} MiB`;
 // Names a duration in a list by its two largest units.
@@ -89,24 +91,27 @@ export const facts = (pairs) => el("dl", {class: "facts"}, Object.entries(pairs)
   .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 
 // -- results of actions --
-let fading = 0, moving = "";
+let fading = 0;
+// What the notice says while the clock moves, and until when it is moved.
+export const moving = {text: "", until: null};
 // While the clock moves, its notice takes the place of an empty one. A notice ends at the next action; pressing its own button is none.
 export function say(text, kind = "bad") {
-  if (!text && moving) [text, kind] = [moving, "busy"];
+  if (!text && moving.text) [text, kind] = [moving.text, "busy"];
   if (!text && $("notice").contains(document.activeElement)) return;
   // The banner of a lost connection says it already.
   if (text === NO_ANSWER && connection.lost) return;
   clearTimeout(fading);
   const stays = [text].flat().some((part) => part instanceof HTMLButtonElement || part instanceof HTMLAnchorElement);
+  sessionStorage.removeItem("undo");
   $("notice").dataset.kind = kind;
-  $("notice").replaceChildren(...[text, stays && el("button", {type: "button", class: "quiet", "aria-label": "Dismiss", onclick: dismiss}, "✕")].flat().filter(Boolean).flatMap(withCalls));
+  $("notice").replaceChildren(...[text, text && el("button", {type: "button", class: "quiet", "aria-label": "Dismiss", onclick: dismiss}, "✕")].flat().filter(Boolean).flatMap(withCalls));
   // The bar of the notice covers nothing: the parts of the page end above it.
-  document.body.style.setProperty("--floating", `${$("notice").offsetHeight}px`);
+  document.body.style.setProperty("--floating", `${text ? $("notice").offsetHeight + 16 : 0}px`);
   // What can be pressed stays longer, and as long as it is pointed at.
   const fade = () => { if ($("notice").matches(":hover, :focus-within")) fading = setTimeout(fade, 4000); else dismiss(); };
-  if (kind === "good" && text) fading = setTimeout(fade, stays ? 30000 : 4000);
+  if (kind === "good" && text) fading = setTimeout(fade, stays ? 20000 : 4000);
 }
-export function dismiss() { $("notice").replaceChildren(); document.body.style.removeProperty("--floating"); }
+export function dismiss() { sessionStorage.removeItem("undo"); $("notice").replaceChildren(); document.body.style.removeProperty("--floating"); }
 export async function attempt(work) { try { say(""); return await work(); } catch (error) { say(error.message); } }
 export async function copy(text, notice = "Copied.") { try { await navigator.clipboard.writeText(text); say(notice, "good"); } catch { prompt("Copy:", text); } }
 export const copyButton = (text, label, shown = "Copy") => el("button", {type: "button", class: "quiet", "aria-label": label, onclick: () => copy(typeof text === "function" ? text() : text)}, shown);
@@ -270,12 +275,13 @@ export class LivePage {
 }
 
 // -- the clock in the header of every page --
-let clock = {}, target = null;
+let clock = {};
+export const clockNow = () => clock.now;
 // The time of the next event or expiry of a key.
 const nextOf = ({next_due: due, next_expiry: expiry}) => due && expiry ? micros(expiry) < micros(due) ? expiry : due : due ?? expiry;
 export function showClock(found) {
   clock = found;
-  target = found.move?.until ?? target;
+  moving.until = found.move?.until ?? moving.until;
   const now = $("now");
   now.replaceChildren(el("span", {class: "date"}, day(clock.now)), " ", time(clock.now), el("small", {}, clock.mode === "frozen" ? " UTC, frozen" : " UTC"));
   now.dataset.mode = clock.mode;
@@ -296,30 +302,11 @@ function showMove({now, move: found}) {
   $("moving").querySelector("progress").value = share;
   $("moving").querySelector("span").textContent = `${Math.floor(100 * share)} %: ${both(now)} UTC, ${count(found.events, "event")}`;
 }
+// Moves the clock; the code for it is loaded when it is moved first.
 export async function move(body) {
-  if (moving) { say("The clock is still moving. Wait until it has arrived.", "busy"); return; }
-  await attempt(() => moved(body));
+  if (moving.text) { say("The clock is still moving. Wait until it has arrived.", "busy"); return; }
+  await attempt(async () => (await import("./moves.js")).moved(body));
   document.dispatchEvent(new Event("changed"));
-}
-// The last moves of the clock by which something became due, as links with the time that they reached.
-export const moves = [], MOST_MOVES = 5;
-export async function moved(body) {
-  if (moving) throw new Error("The clock is still moving. Wait until it has arrived.");
-  moving = `Moving the clock${body.to ? ` to ${both(body.to) || body.to} UTC` : ""}…`;
-  const looking = setInterval(() => ask("GET", "/state").then((state) => showClock(state.clock), () => {}), 500);
-  const began = clock.now;
-  let found, latest; target = null;
-  try { ({latest} = await ask("GET", "/state")); say(moving, "busy"); found = await ask("POST", "/clock", body); } finally { clearInterval(looking); moving = ""; say(""); }
-  showClock(found);
-  const isStopped = target !== null && micros(found.now) < micros(target), {fired} = found;
-  // The notice of a stopped move stays, because where it ended was not chosen.
-  const due = count(fired.length, "event"), linked = () => el("a", {href: link(["activity"], {from: micros(began) + 1, to: micros(found.now)})}, `${due} became due`), of = fired.length ? linked() : "";
-  if (fired.length) moves.splice(0, moves.length, {now: found.now, linked}, ...moves.slice(0, MOST_MOVES - 1));
-  const [first] = fired.length ? await ask("GET", `/journal?after=${latest}&limit=1`) : [], since = first && `/journal/${first.number}`;
-  // The clock does not go back, but the data does.
-  const back = first ? (await import("./history.js")).restoreButton("Restore all fakes…", "Restore all fakes to just before the move", `${since}/since`, () => ask("POST", `${since}/restore`, {}), "All fakes") : "";
-  say([`${isStopped ? `Stopped at ${both(found.now)} UTC, before ${both(target)}.` : `It is ${both(found.now)} UTC.`}${fired.length ? " " : ""}`, of, `${fired.length ? `${isStopped ? `, the last: ${short(fired.at(-1).replace(/^\S+ /, ""), 80)}` : ""}.` : isStopped ? " Nothing became due." : ""}`, back], isStopped ? "busy" : "good");
-  return !isStopped;
 }
 export function clockButtons() {
   // A narrow screen shows the other buttons on request.

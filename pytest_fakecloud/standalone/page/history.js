@@ -50,7 +50,13 @@ function sayWithUndo(text, row, part, {last = row, inverse} = {}) {
     await run();
     say("Undone.", "good");
     document.dispatchEvent(new Event("changed"));
-  })}, "Undo")].flat(), "good");
+  })}, "Undo"), el("a", {href: link(["activity", row]), title: "The row of the change, which can undo it later"}, `#${row}`)].flat(), "good");
+  sessionStorage.setItem("undo", JSON.stringify({text: [text].flat().map((one) => one.textContent ?? one).join(""), row, part, last}));
+}
+// After a reload, the notice is there again, if the server still knows the row. The inverse of the change is lost with the page.
+export async function offerAgain() {
+  const kept = JSON.parse(sessionStorage.getItem("undo")), [found] = kept ? await ask("GET", `/journal?after=${kept.row - 1}&limit=1`) : [];
+  if (found && found.number === kept.row) sayWithUndo(kept.text, kept.row, kept.part, kept);
 }
 // Offers to undo a change of items, which was made by the call of a row.
 export const offerUndo = (fake, row, section, items, text, how) => sayWithUndo(text, row, {fake: fake.name, section, items}, how);
@@ -147,7 +153,7 @@ function versionsTable(fake, section, item, versions, changesOf) {
   const madeBy = ({number: row, before, fields, expired}) => expired ? "the end of its TTL" : row ? el("a", {href: link(["activity", row]), onclick: ({currentTarget}) => { opened.left = currentTarget.getAttribute("href"); }}, short(entries.known.get(row)?.text.what ?? `#${row}`, 80)) : before === null && fields !== null ? "there before" : "the clock, or the control API";
   const who = (row) => row && el("span", {class: "soft"}, ` · ${isOfConsole(row) ? "console" : row.actor}`);
   const value = (fields, other) => fields === null ? el("span", {class: "soft"}, "–") : fieldsOf(item, fields, other, {changed: other !== null});
-  const back = (version) => section === "keys" && all[all.indexOf(version) - 1]?.expired ? againButton(fake, item, version) : version.next && isPutBack(section) ? restoreButton(opened.part ? "Restore the whole key…" : "Restore…", `Restore ${short(item, 60)} as of ${version.at.slice(0, 19).replace("T", " ")}`, sinceOf(version.next, {fake: fake.name, section, items: [item]}), () => ask("POST", `/journal/${version.next}/restore`, {fake: fake.name, section, items: [item]}), short(item, 60), {fake: fake.name, section, items: [item]}) : version === last ? el("span", {class: "soft"}, "now") : "";
+  const back = (version) => section === "keys" && all[all.indexOf(version) - 1]?.expired ? againButton(fake, item, version) : version.next && isPutBack(section) ? restoreButton(opened.part ? "Restore the whole key…" : "Restore…", `Restore ${short(item, 60)} as of ${version.at.slice(0, 19).replace("T", " ")}`, sinceOf(version.next, {fake: fake.name, section, items: [item]}), () => ask("POST", `/journal/${version.next}/restore`, {fake: fake.name, section, items: [item]}), short(item, 60), {fake: fake.name, section, items: [item]}) : version === last ? el("span", {class: "pill"}, "now") : "";
   const rows = table("versions", changesOf ? ["time", "changes"] : ["time", "made by", "before", "after"], all.slice(0, MOST_VERSIONS), (version) => changesOf ? [when(version.at), [madeBy(version), changesOf(version.before, version.fields)]] : [when(version.at), [madeBy(version), version.expired ? null : who(entries.known.get(version.number)) ?? null, " ", version.number && !opened.part ? undoFields({number: version.number, fake: fake.name}, {section, item, before: version.before, after: version.fields}) : null, " ", back(version)], value(version.before, version.fields), version.fields === null ? el("span", {class: "soft"}, version.expired ? "expired" : "gone") : value(version.fields, version.before)]);
   return [last.fields === null ? el("p", {role: "status"}, last.expired ? "It expired at " : "It was deleted at ", moment(last.at), last.expired ? "." : [", by ", madeBy(last), "."]) : null, rows, ...all.length > MOST_VERSIONS ? [soft(`The newest ${MOST_VERSIONS} of ${count(all.length, "version")}. In Activity shows all calls.`)] : []];
 }

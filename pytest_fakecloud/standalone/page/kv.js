@@ -6,7 +6,7 @@ import {digits, dump} from "./elements.js";
 import {offerUndo, versionsElement} from "./history.js";
 import {entries} from "./journal.js";
 import {ListPage, withCancel} from "./lists.js";
-import {byte, split} from "./words.js";
+import {byte, nearest, split} from "./words.js";
 
 // In a word, a byte that is not UTF-8 is a lone surrogate, as in Python. Only a path can have such bytes, which end with a slash because the last word may be empty.
 const BYTE = /[\udc80-\udcff]/u;
@@ -405,6 +405,11 @@ class CommandBox {
     const changes = (await Promise.all(rows.slice(0, 50).map((row) => ask("GET", `/journal/${row}/changes`)))).flatMap((one) => one.changes ?? []), names = [...new Set(changes.map(({item: name}) => name))], isOfKeys = changes.every(({section}) => section === "keys");
     if (names.length) offerUndo(this.fake, rows[0], isOfKeys ? "keys" : undefined, isOfKeys ? names : undefined, `Changed ${isOfKeys ? count(names.length, "key") : "its data"}.`, {last: rows.at(-1)});
   }
+  // The name of a command of this server, for one that it does not have.
+  meant([name], line) {
+    const meant = this.docs && !this.docs.has(name.toUpperCase()) && nearest(name.toUpperCase(), [...this.docs.keys()].filter((one) => !one.includes(" ")));
+    return meant ? el("p", {}, "Did you mean ", el("button", {type: "button", class: "facet mono", onclick: () => { this.input.value = line.replace(/^\s*\S+/, meant); this.input.focus(); this.suggest(); }}, meant), "?") : null;
+  }
   // The newest replies are above, those of several lines in their order.
   async send(line, argv, before, rows) {
     const parts = [], entry = el("div", {class: "entry"}, el("p", {class: "mono tools"}, el("b", {}, `> ${line}`), el("span", {class: "soft"}, $("now").textContent)));
@@ -417,7 +422,7 @@ class CommandBox {
       if (answer.broken) parts.push(el("p", {class: "bad"}, `The connection was broken: ${words(answer.broken)}.`));
       else {
         const read = json(answer.body, "The answer");
-        parts.push(...[read.error !== undefined ? el("p", {class: "bad mono"}, `(error) ${read.error}`) : typed(argv, fromBase64(read.result))].flat().filter(Boolean));
+        parts.push(...[read.error !== undefined ? [el("p", {class: "bad mono"}, `(error) ${read.error}`), this.meant(argv, line)] : typed(argv, fromBase64(read.result))].flat().filter(Boolean));
       }
     } catch (error) { parts.push(el("p", {class: "bad"}, error.message)); }
     entry.append(...parts);

@@ -1,6 +1,6 @@
 // A list of a fake, searched and paged by the server, with the selected item beside it.
 
-import {KINDS, act, code, confirmed, count, detailBar, el, empty, go, isLoading, isTyped, isTyping, link, number, own, plural, redraw, saveButton, say, short, shown, tools, words} from "./dom.js";
+import {KINDS, act, code, confirmed, count, detailBar, el, empty, go, isLoading, isTyped, isTyping, link, number, own, plural, redraw, saveButton, say, short, shown, tools, valuesOf, visible, words} from "./dom.js";
 import {change, item, list} from "./api.js";
 import {border} from "./elements.js";
 import {offerUndo} from "./history.js";
@@ -19,6 +19,15 @@ export function withCancel(details, close) {
     close();
   }}, "Cancel"));
   return details;
+}
+const textOf = (cell) => [cell].flat(4).map((part) => part?.textContent ?? part ?? "").join("");
+// A text whose beginning is that of the row above or below: where there is little room, this part gives way first.
+const LEAST_SAME = 8;
+function cutElement(text, others) {
+  if (typeof text !== "string") return text;
+  const until = (other) => { let at = 0; while (at < other.length && other[at] === text[at]) at++; return at; };
+  const [same] = /^.*?(?=[\p{L}\d_]*$)/su.exec(text.slice(0, Math.max(0, ...others.filter((other) => typeof other === "string" && other !== text).map(until))));
+  return same.length < LEAST_SAME ? text : el("span", {class: "cut", title: short(text, 500)}, el("span", {}, visible(same)), visible(text.slice(same.length)));
 }
 // `spec` is {list, noun, columns, row, detail, hasItem, filters, facet, facetNames, tools, empty, bulk, key}:
 // `about` returns what an item is in the recorded calls, with its name, or null and a text that they contain.
@@ -135,19 +144,27 @@ export class ListPage {
     redraw(this.bar, spec.bar?.(page, this), spec.bulk && page.items.length ? this.bulkTools(page) : null);
     redraw(this.body, spec.above?.(page, this), page.items.length ? this.rows(page) : page.folders?.length ? null : filtered ? empty(`No ${spec.noun} matches.`, `Search looks at all ${whole}. Clear the search or the filter to see them.`, ...lost) : spec.empty(this),
       page.previous || page.next ? this.pager(page) : null, spec.below?.(page, this));
+    this.fit();
+  }
+  // Beside the details there is less room.
+  fit() {
+    const cells = [...this.body.querySelectorAll("td:has(> .cut, > a > .cut)")];
+    for (const cell of cells) cell.classList.remove("tight");
+    for (const cell of cells.filter(({scrollWidth, clientWidth}) => scrollWidth > clientWidth)) cell.classList.add("tight");
   }
 
   rows(page) {
-    // Beside the details there is room for the columns by which one selects, of which the content tells most rows apart.
-    const {spec} = this, kept = spec.columns.filter((name, at) => (spec.kept ?? spec.columns.slice(0, 3)).includes(name) || spec.fields?.[at] === "preview"), aside = (at) => spec.columns[at] === kept.at(-1) ? "end" : kept.includes(spec.columns[at]) ? "" : "aside";
+    // Beside the details there is room for the columns by which one selects, of which the content tells most rows apart, but not one that is the same in all.
+    const {spec} = this, isBeside = this.id !== undefined, cells = page.items.map((one) => spec.row(one, this).map((cell) => isBeside && typeof cell === "string" ? valuesOf(cell) : cell)), isSame = (at) => at > 0 && cells.length > 2 && cells.every((row) => textOf(row[at]) === textOf(cells[0][at]));
+    const kept = spec.columns.filter((name, at) => !isSame(at) && (spec.kept ?? spec.columns.slice(0, 3)).includes(name) || spec.fields?.[at] === "preview"), aside = (at) => spec.columns[at] === kept.at(-1) ? "end" : kept.includes(spec.columns[at]) ? "" : "aside";
     return el("div", {class: "wide-table"}, el("table", {class: "rows"}, el("thead", {}, el("tr", {}, spec.bulk ? el("td", {class: "check"}) : null, spec.columns.map((name, at) => this.headElement(name, spec.fields?.[at], aside(at))))),
-      el("tbody", {}, page.items.map((one) => {
-        const id = this.idOf(one), [first, ...rest] = spec.row(one, this);
+      el("tbody", {}, page.items.map((one, row) => {
+        const id = this.idOf(one), [first, ...rest] = cells[row].map((cell, at) => cutElement(cell, [cells[row - 1]?.[at], cells[row + 1]?.[at]]));
         return el("tr", {class: id === this.id ? "chosen" : null, onclick: (event) => { if (!event.target.closest("a, button, input, label") && !String(getSelection())) go(this.address(id)); }},
           spec.bulk ? el("td", {class: "check"}, el("input", {type: "checkbox", "aria-label": `choose ${spec.key(one)}`, "data-key": `choose ${id}`, checked: this.chosen.has(spec.key(one)),
             onclick: (event) => this.choose(page.items.indexOf(one), event)})) : null,
           el("td", {class: "mono"}, el("a", {href: this.address(id), "data-key": id, "aria-current": id === this.id ? "true" : null}, shown(first))),
-          rest.map((cell, at) => el("td", {class: `mono ${aside(at + 1)}`, "data-name": /^[\d<]/.test(cell?.textContent ?? cell) ? spec.columns[at + 1] : null}, shown(cell ?? ""))));
+          rest.map((cell, at) => el("td", {class: `mono ${aside(at + 1)}`, "data-name": /^[\d<]/.test(textOf(cell)) ? spec.columns[at + 1] : null}, shown(cell ?? ""))));
       }))));
   }
   choose(at, {target, shiftKey}) {
@@ -218,6 +235,7 @@ export class ListPage {
     if (opens) this.place(true);
     this.side.hidden = false;
     this.node.classList.add("chosen");
+    this.fit();
     const parts = !found || found.gone ? [empty(`This ${this.spec.noun} is gone.`, ...this.spec.gone?.(id, this) ?? [found?.gone ?? "It was deleted, or the fake was reset."])] : this.spec.detail(found, this);
     for (const part of parts.flat(4)) for (const one of part instanceof Element ? [part, ...part.querySelectorAll("details")] : []) if (one.matches(".form:has(> form.act)")) withCancel(one, () => { this.drawn.item = ""; this.refresh(); });
     const name = found && !found.gone && (this.spec.list === "dead-letters" ? found.message : found.public_id ?? this.spec.key(found));

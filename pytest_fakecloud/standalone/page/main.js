@@ -22,12 +22,12 @@ const PAGES = {
 
 // -- navigation --
 function drawNav() {
-  const {parts} = read(), of = parts[0] === "fake" && state.fakes.find((fake) => fake.name === parts[1]), problems = state.violations + state.fakes.reduce((sum, fake) => sum + fake.dead_letters, 0), {kept} = state;
-  document.title = `${problems ? `(${number(problems)}) ` : ""}${of ? `${of.name} ${product(of)}` : own(PAGES, parts[0])?.title ?? ""} · fakecloud`; $("problems").textContent = problems ? number(problems) : "";
-  const entry = (where, text, mark) => el("a", {href: link(where), "data-key": where.join("/"), "aria-current": where.every((part, at) => part === parts[at]) ? "page" : null}, text, mark ? el("span", {class: "many bad"}, String(mark)) : null);
+  const {parts} = read(), of = parts[0] === "fake" && state.fakes.find((fake) => fake.name === parts[1]), letters = state.fakes.reduce((sum, fake) => sum + fake.dead_letters, 0), problems = state.violations + letters, what = `${count(state.violations, "strict-mode violation")}, ${count(letters, "dead letter")}`, {kept} = state;
+  document.title = `${problems ? `(${number(problems)}) ` : ""}${of ? `${of.name} ${product(of)}` : own(PAGES, parts[0])?.title ?? ""} · fakecloud`; Object.assign($("problems"), {textContent: problems ? number(problems) : "", ariaLabel: what});
+  const entry = (where, text, mark) => el("a", {href: link(where), "data-key": where.join("/"), "aria-current": where.every((part, at) => part === parts[at]) ? "page" : null}, text, mark ? el("span", {class: "many bad", title: where[0] === "problems" ? what : null}, String(mark)) : null);
   const badge = (fake, tab, many, text) => many ? el("a", {href: link(["fake", fake.name, tab]), class: "many bad", "data-key": `${fake.name} ${tab}`, "aria-label": `${count(many, tab.replace("-", " ").slice(0, -1))} of ${fake.name}`}, text) : null;
   const fakeEntry = (fake) => el("div", {class: "entry"}, entry(["fake", fake.name], [fake.name, el("small", {}, product(fake))]), badge(fake, "faults", fake.faults, count(fake.faults, "fault")), badge(fake, "dead-letters", fake.dead_letters, `${number(fake.dead_letters)} dead`));
-  redraw($("nav"), Object.entries(PAGES).filter(([name]) => name !== "isolated" || state.clouds).map(([name, {title}]) => entry([name], name === "snapshots" && kept ? [title, el("small", {title: kept.file}, kept.failure ? "the state is not saved" : `state in ${kept.file.split(/[\\/]/).at(-1)}`)] : title, {problems: state.violations, snapshots: kept?.failure ? "!" : 0, isolated: state.failed_clouds}[name])), el("span", {class: "group", "aria-hidden": "true"}, "Fakes"), state.fakes.map(fakeEntry));
+  redraw($("nav"), Object.entries(PAGES).filter(([name]) => name !== "isolated" || state.clouds).map(([name, {title}]) => entry([name], name === "snapshots" && kept ? [title, el("small", {title: kept.file}, kept.failure ? "the state is not saved" : `state in ${kept.file.split(/[\\/]/).at(-1)}`)] : title, {problems, snapshots: kept?.failure ? "!" : 0, isolated: state.failed_clouds}[name])), el("span", {class: "group", "aria-hidden": "true"}, "Fakes"), state.fakes.map(fakeEntry));
   showCurrent($("nav"));
 }
 // Asks before leaving an unsent form. Other pages and tabs drop all forms, another item those beside the list.
@@ -195,6 +195,7 @@ async function begin() {
   document.documentElement.dataset.ready = "yes";
   if (begun) return;
   begun = true;
+  if (sessionStorage.getItem("undo")) import("./history.js").then(({offerAgain}) => offerAgain()).catch(() => {});
   listen();
   document.addEventListener("changed", () => { soon(); });
   document.addEventListener("happened", soon);

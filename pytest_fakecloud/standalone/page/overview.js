@@ -8,7 +8,7 @@ import {errorsElement, isExpected} from "./errors.js";
 import {entries, journal} from "./journal.js";
 
 // So many calls, and so many events and kinds of errors, that all parts are on the first screen.
-const MOST = 6, FEW = 3;
+const MOST = 5, FEW = 3;
 const NOUNS = {keys: "key", vectors: "vector", topics: "topic", groups: "group", messages: "message", runs: "run", schedules: "schedule"};
 const shortened = (text) => withoutSchemes(text).replace(/\b(\w{8})\w{16,}(\w{4})\b/g, "$1…$2");
 const isoOfRow = (row) => new Date(row.at_us / 1000).toISOString();
@@ -24,7 +24,7 @@ export class OverviewPage {
   }
   async go() { await this.refresh(); }
   async refresh() {
-    const {fakes, violations} = this.state(), [due, env, ...lists] = await Promise.all([ask("GET", "/due"), this.env ?? ask("GET", "/env"), ...fakes.map((fake) => ask("GET", path(fake, "/lists")).catch(() => ({})))]);
+    const {fakes, violations} = this.state(), [due, env, ...lists] = await Promise.all([ask("GET", "/due?fold=yes"), this.env ?? ask("GET", "/env"), ...fakes.map((fake) => ask("GET", path(fake, "/lists")).catch(() => ({})))]);
     this.env = env;
     const last = entries.list.slice(-MOST).reverse(), failed = entries.list.filter((row) => row.done && hasFailed(row)), shape = JSON.stringify([fakes, due, lists, violations, last, failed.length, entries.list.length, journal.older]);
     if (shape === this.shape) return;
@@ -41,10 +41,15 @@ export class OverviewPage {
     return el("section", {"aria-label": "What happened last"}, el("h2", {}, el("a", {href: "#/activity"}, "What happened last")), rows.length ? table("last rows", ["time", "call", "answer"], rows, (row) => [when(isoOfRow(row)), el("a", {href: link(["activity", row.number])}, short(shortened(row.text.what), 90)), el("span", {class: !hasFailed(row) ? "ok" : isExpected(row) ? "soft" : "bad"}, short(shortened(row.text.answer), 40))])
       : el("p", {class: "soft"}, "No requests yet. Each request to a fake appears here with the data before and after it."));
   }
-  due({now, due: all, count: many}) {
-    // Keys that expire are many in some applications, and would hide what is planned.
-    const planned = all.filter(({kind}) => kind !== "expiry"), due = [...planned, ...all.filter(({kind}) => kind === "expiry")].slice(0, FEW + 1).sort((one, other) => micros(one.at) - micros(other.at));
-    return el("section", {"aria-label": "What is due next"}, el("h2", {}, el("a", {href: "#/time"}, "What is due next")), due.length ? [table("next events", ["in", "at", "event", ""], due.slice(0, FEW + 1), (one) => [about(micros(one.at) - micros(now)), when(one.at), one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, short(shortened(one.what), 80)) : short(shortened(one.what), 80), el("button", {type: "button", "aria-label": `Go there: ${one.what} at ${one.at}`, onclick: () => move({action: "move_to", to: one.at})}, "Go there")]), many > FEW + 1 ? el("p", {class: "soft"}, `${number(many - FEW - 1)} more planned.`) : null]
+  // What is planned comes before keys that expire, which are many in some applications.
+  due({now, due: all, kinds}) {
+    const [planned, expiries] = [false, true].map((whether) => all.filter(({kind}) => (kind === "expiry") === whether)), due = [...planned, ...expiries].slice(0, FEW + 1).sort((one, other) => micros(one.at) - micros(other.at));
+    const sum = (lines) => lines.reduce((many, one) => many + one.count, 0), {expiry = 0, ...others} = kinds, rest = (many, kind, noun) => (many -= sum(due.filter((one) => (one.kind === "expiry") === kind))) ? count(many, noun) : null;
+    const more = [rest(Object.values(others).reduce((one, other) => one + other, 0), false, "other event"), rest(expiry, true, "expiring key")].filter(Boolean);
+    return el("section", {"aria-label": "What is due next"}, el("h2", {}, el("a", {href: "#/time"}, "What is due next")), due.length ? [table("next events", ["in", "event", ""], due, (one) => {
+      const what = short(shortened(one.what), 120);
+      return [[about(micros(one.at) - micros(now)), el("small", {class: "soft"}, when(one.at))], one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, what) : what, el("button", {type: "button", "aria-label": `Go there: ${one.what} at ${one.until}`, onclick: () => move({action: "move_to", to: one.until})}, "Go there")];
+    }), more.length ? el("p", {class: "soft"}, `${more.join(" and ")} are planned.`) : null]
       : el("p", {class: "soft"}, "Nothing is planned. Delays, retries, schedules and TTLs use the clock above: freeze it, or move it."));
   }
   failed(rows, violations, fakes) {

@@ -58,7 +58,7 @@ function publish(fake, again) {
 const messageColumns = ["message", "state", "to", "attempts", "last answer", "next attempt", "body"];
 // Lists show addresses without the scheme, so that the path is in sight.
 const address = ({method, url}) => el("bdi", {class: "address", title: `${method} ${url}`}, short(`${method} ${withoutScheme(url)}`, 90));
-const messageRow = (one) => [when(one.created), state(one), address(one), `${one.attempts} of ${one.most_attempts}`, status(one), next(one), short([one.label, one.preview].filter(Boolean).join(" · "), 40)];
+const messageRow = (one) => [when(one.created), state(one), address(one), `${one.attempts} of ${one.most_attempts}`, status(one), next(one), short([one.label, one.preview].filter(Boolean).join(" · "), 120)];
 
 function messageDetail(one, page) {
   const {fake} = page, name = one.public_id, pending = one.state === "pending", toMessage = (id) => id && el("a", {href: at(fake, "messages", id)}, id);

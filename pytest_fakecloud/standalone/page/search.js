@@ -1,6 +1,6 @@
 // One search over the data of all fakes and over the recorded calls.
 
-import {el, empty, go, link, number, own, pageHead, redraw, short, soft, withoutSchemes} from "./dom.js";
+import {el, empty, go, link, number, own, pageHead, redraw, short, soft, valuesOf, withoutSchemes} from "./dom.js";
 import {ask, list} from "./api.js";
 import {entries, journal} from "./journal.js";
 import {hasFailed} from "./elements.js";
@@ -27,9 +27,12 @@ function partial(result, search) {
   return search.split(/\s+/).filter((word) => !new RegExp(`(?<![\\p{L}\\d])${literally(word)}(?![\\p{L}\\d])`, "iu").test(text)).length;
 }
 const callElement = (row, search) => resultElement(link(["activity", row.number], {search}), row.text.what, [row.text.answer, ...row.text.lines, row.text.note, row.request?.line, row.request?.body, row.response?.body], search, hasFailed(row) && "bad");
-// JSON as its names and values: what quotes and escapes them is not what was searched for.
-const valuesOf = (text) => /^\s*[[{"]/.test(text) ? text.replace(/\\*"/g, "") : text;
-const resultElement = (href, name, about, search, kind = "", text = name) => el("li", {}, el("a", {class: `mono ${kind}`, href, title: name}, marked(short(text, 120), search)), el("span", {class: "soft mono"}, marked([about].flat().filter(Boolean).map((part) => valuesOf(typeof part === "string" ? part : JSON.stringify(part))).join(" "), search)));
+function resultElement(href, name, about, search, kind = "", text = name) {
+  // What the name or another part says already is left out.
+  const plain = (one) => one.replace(/[^\p{L}\d]+/gu, " ").trim(), said = new Set(), isNew = (one) => !said.has(one) && !(one.length > 3 && plain(text).includes(one)) && said.add(one);
+  const parts = [about].flat().filter(Boolean).map((part) => valuesOf(typeof part === "string" ? part : JSON.stringify(part))).filter((part) => isNew(plain(part)));
+  return el("li", {}, el("a", {class: `mono ${kind}`, href, title: name}, marked(short(text, 120), search)), el("span", {class: "soft mono"}, marked(parts.join(" "), search)));
+}
 // A group of results, those with whole words of the search first, and how many words its best one does not have.
 function groupElement(title, href, many, results, search) {
   const ranked = results.map((result) => ({result, rank: partial(result, search)})).sort((one, other) => one.rank - other.rank);

@@ -1,12 +1,13 @@
 // Due times, snapshots, isolated clouds and violations.
 
-import {LivePage, about, act, attempt, both, choice, confirmed, copies, count, day, done, el, empty, form, go, json, isoOf, link, micros, move, moved, moves, number, own, pageHead, redraw, room, saveButton, short, soft, table, time, tools, unbroken, withoutSchemes, words} from "./dom.js";
+import {LivePage, about, act, attempt, both, choice, confirmed, copies, count, day, done, el, empty, form, go, json, isoOf, link, micros, move, number, own, pageHead, redraw, room, saveButton, short, soft, table, time, tools, unbroken, withoutSchemes, words} from "./dom.js";
 import {ask, askText, query} from "./api.js";
 import {destinationForms} from "./destinations.js";
 import {errorsElement, isExpected} from "./errors.js";
 import {changesSection, recorded, restoreButton, undoable} from "./history.js";
 import {hasFailed, lasted} from "./elements.js";
 import {columnsElement} from "./columns.js";
+import {moved, moves} from "./moves.js";
 import {entries, journal} from "./journal.js";
 import {oneAtATime} from "./rows.js";
 
@@ -14,23 +15,42 @@ import {oneAtATime} from "./rows.js";
 const goThere = ({what, at: to}) => act("Go there", `Go there: ${what} at ${to}`, () => move({action: "move_to", to}));
 const goBefore = ({what, at: to}, now) => micros(to) - 1 > micros(now) ? act("Just before", `Just before: ${what} at ${to}`, async () => { await ask("POST", "/clock", {action: "freeze"}); await move({action: "move_to", to: isoOf(micros(to) - 1)}); }) : null;
 const DUE_KINDS = {delivery: "delivery", callback: "callback", wait: "retry", sleep: "end of a sleep or wait", schedule: "schedule", expiry: "expiry of a key", other: "timer of a fake"};
-const WIDE = "(min-width: 1081px)";
-// The next events that are due, and all of them as columns over time: beside the list, or above it on request where there is no room.
+const WIDE = "(min-width: 1081px)", WITHIN = {"": "all", "1h": "next hour", "1d": "next day"};
+const shownDue = ({count: many, kind, what}) => many > 1 || kind === "expiry" ? what : unbroken(short(withoutSchemes(what), 120));
+// The next events that are due, and all of them as columns over time: beside the list, or above it where there is no room. `values` are
+// those of the address: a span or `within`, one `kind` or those that are left out, and the time of the last of the expiries that are `open`.
 export function timePage() {
   const planned = el("span", {class: "soft", role: "status"}), chosen = el("span"), moment = el("span");
-  const page = new LivePage("/due", ({now, count: many, matching, moments, due}) => {
-    const [from, to] = page.chosen ?? [], select = (span, kind = page.kind, how = {}) => go(link(["time"], {kind, from: span?.[0], to: span?.[1]}), how), kinds = Object.keys(DUE_KINDS).filter((name) => moments.some(({kind}) => kind === name)), isWide = matchMedia(WIDE).matches;
-    if (to <= micros(now)) select(null, page.kind, {replace: true});
-    planned.textContent = !many ? "Nothing is planned" : `${count(many, "event")} planned${due.length < matching ? `, the ${page.chosen || page.kind ? "first" : "next"} ${due.length} of ${number(matching)} below` : ""}`;
+  const select = (values, how = {}) => go(link(["time"], {...page.values, ...values}), how), span = (from, to) => ({from, to, within: "", open: ""});
+  const isShown = (name) => page.values.kind ? name === page.values.kind : !page.without.includes(name);
+  // A kind is left out, or shown again, or alone.
+  const kindElement = (name, many, kinds) => el("span", {class: "check"}, el("label", {class: "check"}, el("input", {type: "checkbox", checked: isShown(name), "aria-label": DUE_KINDS[name], "data-key": name,
+    onchange: () => select({kind: "", without: kinds.filter((one) => (one === name) === isShown(one)).join()})}), el("span", {}, el("i", {class: `dot kind-${name}`}), `${DUE_KINDS[name]} `, el("small", {class: "soft"}, number(many)))),
+    el("button", {type: "button", class: "quiet", "aria-label": `only ${DUE_KINDS[name]}`, onclick: () => select({kind: page.values.kind === name ? "" : name, without: ""})}, page.values.kind === name ? "all" : "only"));
+  const row = (one, now) => {
+    const {at: first, until, count: many, kind} = one, isOpen = micros(until) === Number(page.values.open), what = shownDue(one), ends = [first, until].slice(0, many > 1 ? 2 : 1);
+    const shown = many > 1 ? el("a", {href: link(["time"], {...page.values, open: isOpen ? "" : micros(until)}), "data-key": until, "aria-expanded": String(isOpen)}, `${isOpen ? "▾" : "▸"} ${what}`)
+      : one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, what) : what;
+    return [el("span", {class: "nowrap"}, about(micros(first) - micros(now))), ends.map((at) => el("span", {class: "nowrap"}, at === until && many > 1 ? " to " : "", day(at) === day(now) ? "" : `${day(at)} `, time(at))),
+      [el("i", {class: `dot kind-${kind}`, title: own(DUE_KINDS, kind)}), shown], tools(goThere({...one, at: until}), goBefore(one, now))];
+  };
+  const page = new LivePage("/due", ({now, count: many, kinds: counts, matching, moments, due}) => {
+    const [from, to] = page.chosen ?? [], kinds = Object.keys(DUE_KINDS).filter((name) => counts[name] || name === page.values.kind), isWide = matchMedia(WIDE).matches, start = micros(now);
+    if (to <= start) select(span("", ""), {replace: true});
+    planned.textContent = !many ? "Nothing is planned" : `${count(many, "event")} planned${due.length < matching ? `, the first ${due.length} of ${count(matching, "line")} below` : ""}`;
     redraw(moment, copies({method: "POST", path: "/clock", body: {action: "move_to", to: now}}, "this moment"));
-    redraw(chosen, page.chosen && el("button", {type: "button", class: "trace-chip", "aria-label": "Show the next events again", onclick: () => select(null)}, `due in ${lasted(Math.max(0, from - micros(now)))}${to > from ? ` to ${lasted(to - micros(now))}` : ""} ✕`));
-    return [many ? el("div", {class: "due"}, el("details", {class: "over-time", open: isWide}, el("summary", {}, "Events over time"), kinds.length > 1 || page.kind ? choice("kind of event", [...new Set(["", ...kinds, page.kind ?? ""])], page.kind ?? "", (kind) => select(page.chosen, kind), (name) => own(DUE_KINDS, name) ?? "all") : null, columnsElement("events by due time", [{at: micros(now), kind: "other", value: 0}, ...moments.filter(({kind}) => !page.kind || kind === page.kind).map(({at_us: at, kind, count: value}) => ({at, kind, value}))], {kinds: DUE_KINDS, chosen: page.chosen, start: micros(now), pixels: isWide ? BESIDE : room(), onselect: (...span) => select(span)})),
-      el("div", {}, !due.length ? soft("No event of this kind is planned.") : table("due events", ["in", "at", "event", ""], due, (one) => { const what = unbroken(short(withoutSchemes(one.what), 120)); return [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), el("span", {class: "nowrap"}, day(one.at) === day(now) ? "" : `${day(one.at)} `, time(one.at)), [el("i", {class: `dot kind-${one.kind}`, title: own(DUE_KINDS, one.kind)}), one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, what) : what], tools(goThere(one), goBefore(one, now))]; })))
+    redraw(chosen, page.chosen && el("button", {type: "button", class: "trace-chip", "aria-label": "Show the next events again", onclick: () => select(span("", ""))}, `due in ${lasted(Math.max(0, from - start))}${to > from ? ` to ${lasted(to - start)}` : ""} ✕`));
+    const items = moments.filter(({kind}) => isShown(kind)).map(({at_us: at, kind, count: value}) => ({at, kind, value}));
+    return [many ? el("div", {class: "due"}, el("div", {class: "filters"}, choice("time until", Object.keys(WITHIN), page.values.within ?? "", (within) => select({...span("", ""), within}), (name) => WITHIN[name]),
+      kinds.length > 1 || page.values.kind ? el("div", {class: "kinds", role: "group", "aria-label": "kinds of events"}, kinds.map((name) => kindElement(name, counts[name] ?? 0, kinds))) : null,
+      el("details", {class: "over-time", open: isWide}, el("summary", {}, "Events over time"), columnsElement("events by due time", [{at: start, kind: "other", value: 0}, ...items], {kinds: DUE_KINDS, chosen: page.chosen, start, pixels: isWide ? BESIDE : room(), onselect: (...ends) => select(span(...ends))}))),
+    el("div", {}, due.length ? table("due events", ["in", "at", "event", ""], due, (one) => row(one, now)) : soft(page.values.kind ? "No event of this kind is planned." : "No such event is planned.")))
       : empty("No timers.", "Delayed messages, retries, schedules, TTLs of keys and consumer sessions appear here with their due times.", "They use the clock above, not the wall clock."),
-      moves.length ? [el("h2", {}, "Became due"), el("ul", {}, moves.map(({now: to, linked}) => el("li", {}, linked(), ` by the move to ${both(to)}`)))] : null];
+      moves.length ? [el("h2", {}, "Became due"), el("ul", {}, moves.map(({now: to, linked, events}) => el("li", {}, linked(), ` by the move to ${both(to)}`, el("div", {class: "soft"}, withoutSchemes(events.slice(0, 9).join(" · ")), events.length > 9 ? " …" : ""))))] : null];
   }, pageHead("Time", planned, chosen, form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { return await moved({action: "move_to", to: /^[-\d]+[ T][\d:.]+$/.test(to.trim()) ? `${to.trim().replace(" ", "T")}Z` : to}) ? done("Moved.") : null; }, {open: false, copied: false}), moment));
-  return Object.assign(page, {version: () => moves[0]?.now, go: ({query: {from: since, to: until, kind}}) => {
-    Object.assign(page, {chosen: since && until ? [since, until].map(Number) : null, kind, path: `/due${query({since, until, kind})}`});
+  return Object.assign(page, {values: {}, without: [], version: () => moves[0]?.now, go: ({query: values}) => {
+    const {from: since, to: until, kind, without = "", within, open} = values;
+    Object.assign(page, {values, without: without.split(","), chosen: since && until ? [since, until].map(Number) : null, path: `/due${query({since, until, kind, without, within, open, fold: kind === "expiry" ? "" : "yes"})}`});
     return page.refresh();
   }});
 }
@@ -98,8 +118,11 @@ const isYetToCome = ({kind}) => kind === "unused_fault" || kind === "unmet";
 const APPEAR = "Strict-mode violations appear here, such as a delivery to an address that nothing answers.";
 export const violationsPage = (state) => Object.assign(new LivePage("/violations", (found) => {
   const causes = Map.groupBy(found.filter((one) => !isYetToCome(one)), causeOf), failures = entries.list.filter((row) => row.done && hasFailed(row)), expected = failures.filter(isExpected).length, failed = failures.length - expected;
-  return [causes.size ? [...causes.values()].map(violation) : failures.length ? soft(`No violations. ${APPEAR}`) : empty("No violations.", APPEAR), failures.length ? el("p", {}, el("a", {href: link(["activity"], {status: "failed"})}, count(failed, "failed call")), expected ? [" · ", el("a", {href: link(["activity"], {status: "expected"})}, `${count(expected, "error")} that clients expect`)] : null, journal.older ? " so far: older ones are being loaded" : "") : null, failures.length ? errorsElement(failures) : null,
-    state().fakes.filter((one) => one.dead_letters).map((one) => el("p", {}, el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)))];
+  // The navigation counts the first two.
+  const letters = state().fakes.filter((one) => one.dead_letters), many = [...causes.values()].flat().length, to = (text, status) => el("a", {href: link(["activity"], {status})}, text);
+  const parts = [many ? count(many, "strict-mode violation") : null, ...letters.map((one) => el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)),
+    failures.length ? [to(count(failed, "failed call"), "failed"), journal.older ? " so far: older ones are being loaded" : ""] : null, expected ? to(`${count(expected, "error")} that clients expect`, "expected") : null].filter(Boolean);
+  return [parts.length ? el("p", {}, parts.flatMap((part, at) => at ? [" · ", part] : part)) : null, causes.size ? [...causes.values()].map(violation) : failures.length ? soft(`No violations. ${APPEAR}`) : empty("No violations.", APPEAR), failures.length ? [causes.size ? el("h2", {}, "Failed calls") : null, errorsElement(failures)] : null];
 }, pageHead("Problems")), {version: () => [entries.list.length, journal.older, state().fakes.map((one) => one.dead_letters), [...solved]]});
 // What was done about a cause, until the page is loaded again.
 const solved = new Map();

@@ -2,6 +2,11 @@
 
 import {own} from "./dom.js";
 
+// The name that has most letters of a word, of which two at most differ, whatever their order is; undefined without one.
+export function nearest(word, names) {
+  const unlike = (name) => { let rest = name; for (const sign of word) rest = rest.replace(sign, ""); return 2 * rest.length + word.length - name.length; };
+  return names.filter((name) => unlike(name) <= Math.min(2, word.length - 2)).sort((one, other) => unlike(one) - unlike(other))[0];
+}
 // A byte that is not UTF-8 is a lone surrogate, as in Python.
 export const byte = (hex) => String.fromCharCode(parseInt(hex, 16) + (parseInt(hex, 16) < 0x80 ? 0 : 0xdc00));
 // Splits a line into words like redis-cli, with quotes and the escapes of double quotes.

@@ -22,6 +22,7 @@ from ...inspect.data import (
     State,
     View,
     contains,
+    natural,
     page_of,
     page_of_names,
     plain,
@@ -139,7 +140,7 @@ def vectors(fake: VectorIndex, page_query: PageQuery) -> View:
     page = page_of(
         matching,
         page_query,
-        sort_key=lambda record: (record.id,),
+        sort_key=lambda record: (natural(record.id),),
         show=lambda record: {
             "id": record.id,
             "metadata": _short(_json(record.metadata)),
