@@ -603,7 +603,8 @@ def test_a_workflow_run_shows_steps_inputs_and_outputs_and_is_cancelled(
     server.ask("POST", "/clock", {"action": "advance", "by": "1m"})
     # The delivery that ran the first step failed, and is tried again.
     page.locator(
-        ".span-item:has-text('reserve') .span-words", has_text=re.compile("failed.*planned")
+        ".span-item:has(summary:has-text('reserve')) .span-words",
+        has_text=re.compile("failed.*planned"),
     ).wait_for(state="attached")
     page.locator(".banner.bad", has_text="body must be a string").wait_for()
     page.click(".span-item summary:has-text('reserve')")

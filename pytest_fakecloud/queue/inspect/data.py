@@ -275,6 +275,8 @@ def _message_row(message: Message) -> View:
         "label": " ".join(message.settings.labels),
         "about": message.source_id,
         "preview": _beginning(message, 200),
+        "run": None if message.workflow is None else message.workflow.run_id,
+        "step": str(step_of(message).get("stepName") or ""),
     }
 
 
@@ -367,7 +369,6 @@ def message(engine: Any, id: str, page_query: PageQuery) -> View:
         **_sent_again(record),
         "dlq_id": _kept(engine, record.dlq_id if record.state == "FAILED" else None),
         "callbacks": [_message_row(record_of(callback)) for callback in view.callbacks],
-        "run": None if record.workflow is None else record.workflow.run_id,
         "retry_of": record.retry_of,
         "retries": [other.id for other in engine.data.messages.values() if other.retry_of == id],
     }
@@ -686,11 +687,12 @@ def flow_keys(engine: Any, page_query: PageQuery) -> View:
 @_locked
 def runs(engine: Any, page_query: PageQuery) -> View:
     """Return a page of workflow runs, newest first; ``state`` filters them."""
+    children = _children(engine)
 
     def show(run: Any) -> View:
         labels = " ".join(run.settings.labels)
         return {
-            **_run_row(engine, run),
+            **_run_row(engine, run, children),
             "steps": len(steps_of(engine, run)),
             "label": labels,
             "preview": _input_of_run(engine, run, 200),
@@ -722,13 +724,25 @@ def _input_of_run(engine: Any, run: Any, most: int) -> str:
     return "" if first is None else _beginning(first, most)
 
 
-def _run_row(engine: Any, run: Any) -> View:
+def _children(engine: Any) -> dict[str, list[str]]:
+    """Return the runs that resume, restart or rerun each run."""
+    children: dict[str, list[str]] = {}
+    for run in engine.workflow.runs.values():
+        if run.parent_id:
+            children.setdefault(run.parent_id, []).append(run.id)
+    return children
+
+
+def _run_row(engine: Any, run: Any, children: Mapping[str, list[str]]) -> View:
     return {
         "id": run.id,
         "url": as_text(run.url),
         "state": _run_state(run),
         "created": _at(run.created_us),
         "completed": _at(run.completed_us),
+        "result": shown_text((run.response or b"")[:200], run.settings.redaction),
+        "parent": run.parent_id,
+        "children": children.get(run.id, []),
         **_progress(engine, run),
     }
 
@@ -794,7 +808,7 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
         if message_id in engine.data.messages
     ]
     return {
-        **_run_row(engine, workflow_run),
+        **_run_row(engine, workflow_run, _children(engine)),
         "input": None if first is None else _body(first.body, first.settings.redaction)["body"],
         "record": run_record(engine, workflow_run),
         "input_is_whole": first is not None and _is_whole(first),
@@ -802,8 +816,6 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
         "steps": steps_of(engine, workflow_run),
         "messages": [_message_row(message) for message in tried],
         "dlq_id": _kept(engine, workflow_run.dlq_id),
-        "parent": workflow_run.parent_id,
-        "children": [child.id for child in engine.workflow.runs.values() if child.parent_id == id],
     }
 
 
