@@ -5,7 +5,7 @@ Rows are data; `wording` describes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ from .model import (
     ReportRow,
     RowSource,
 )
+from .traces import trace_id
 from .values import parts_of_url
 
 _VOLATILE = {"began", "alone", "number", "traceback", "exception"}
@@ -54,6 +55,8 @@ def rows(
     entries: Iterable[Entry] | None = None,
     served: Iterable[ServedRequest] = (),
     lookups: Lookups | None = None,
+    *,
+    by_time: bool = True,
 ) -> list[ReportRow]:
     """Return the journal of a cloud as rows, with credentials masked.
 
@@ -61,6 +64,10 @@ def rows(
     fake as its sender. A row follows the row that caused it. ``served`` are the requests to the
     application; successful requests that called no fake are left out. ``lookups`` contain the calls
     that are shown in another call's row, and the recent delivery attempts.
+
+    With ``by_time``, a call that arrived during a delivery is one of its handler, as in a test, in which
+    nothing else calls. A server has other clients, whose calls arrive at any time: without
+    ``by_time``, the call must name the delivery's trace, run or message in its headers.
     """
     source = list(cloud.journal.entries if entries is None else entries)
     lookups = lookups or Lookups(mask=Mask(cloud))
@@ -69,16 +76,22 @@ def rows(
     if entries is None:
         report_rows += map(builder.action_row, records_of(cloud).actions)
     report_rows += _served_rows(served, report_rows, source, lookups.mask)
-    return _nested([replace(row, accesses=accesses_of(row, lookups)) for row in report_rows])
+    with_accesses = [replace(row, accesses=accesses_of(row, lookups)) for row in report_rows]
+    return _nested(
+        with_accesses, lambda delivery, row: by_time or _is_named_by(row, delivery, lookups)
+    )
 
 
 # -- order -----------------------------------------------------------------------------------------
 
 
-def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
+def _nested(
+    unnested_rows: list[ReportRow], is_within: Callable[[ReportRow, ReportRow], bool]
+) -> list[ReportRow]:
     """Return the rows in order, each with its cause, its depth and the row in which it is nested.
 
-    An event directly follows its first cause, even if other entries were recorded before.
+    An event directly follows its first cause, even if other entries were recorded before. ``is_within``
+    says of a delivery, and of a row that began during it, whether the second belongs to the first.
     """
     by_number = {row.number: row for row in unnested_rows}
     callers = {row.number: caller for row in unnested_rows
@@ -96,8 +109,11 @@ def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
         else:
             while open_rows and open_rows[-1].ended < row.began:
                 open_rows.pop()
-            depth = len(open_rows)
-            cause = open_rows[-1] if open_rows else None
+            around = [
+                other for other in open_rows if other.kind != "attempt" or is_within(other, row)
+            ]
+            cause = around[-1] if around else None
+            depth = depths[cause.number] + 1 if cause else 0
         if cause is not None:
             # A nested call is made by the receiver of the outer request, except that a fault's
             # function makes its calls as the test.
@@ -110,6 +126,18 @@ def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
         if row.ended > row.began:
             open_rows.append(row)
     return ordered
+
+
+def _is_named_by(row: ReportRow, delivery: ReportRow, lookups: Lookups) -> bool:
+    """Return whether the headers of a call name the trace, the run or the message of a delivery."""
+    call, event = row.source.call, delivery.source.delivery
+    if call is None or event is None:
+        return False
+    trace = trace_id(row, lookups)
+    names = {event.run, event.message_id} - {""}
+    return (trace is not None and trace == trace_id(delivery, lookups)) or any(
+        value in names for _, value in call.request_headers.pairs
+    )
 
 
 def _first_cause(event: Event | None) -> int:

@@ -252,8 +252,8 @@ class DataRoutes(Part):
         """Stream the rows of the journal after ``?after=N`` as server-sent events.
 
         A row is sent again under the same number when it changes: a call in progress has ``"done":
-        false`` until it is answered, and calls made during a delivery name the delivery as their
-        cause when it has finished. ``Last-Event-ID`` resumes the stream.
+        false`` until it is answered, and calls whose headers name the trace, the run or the message
+        of a delivery have it as their cause when it has finished. ``Last-Event-ID`` resumes the stream.
         """
         resumed = whole_number("last-event-id", request.fields.get("last-event-id")) or 0
         after = max(whole_number("after", request.query("after")) or 0, resumed)
@@ -417,7 +417,7 @@ def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[sha
                 cast("shapes.RowData", row_json(row, (), lookups) | _progress_fields(row.source))
             ),
         )
-        for row in rows(cloud, entries, lookups=lookups)
+        for row in rows(cloud, entries, lookups=lookups, by_time=False)
         if row.number >= first
     ]
 
