@@ -214,13 +214,17 @@ export interface FaultOptions {
   [name: string]: Json
 }
 
-/** An item of a fake before and after; null where it is absent. */
+/**
+ * An item of a fake before and after; null where it is absent. `added` are the records that a
+ * partition of a topic has got, at most 20, if `after` is its data of now.
+ */
 export interface ItemChange {
   fake: string
   section: string
   item: string
   before: Record<string, Json> | null
   after: Record<string, Json> | null
+  added?: Record<string, Json>[]
 }
 
 /**
@@ -668,7 +672,7 @@ export interface Control {
   (method: "POST", path: `/clouds/${string}/codes`, body?: Record<string, Json>): Promise<ConsoleAddress>
   /** Remove violations, `{"texts": [their texts]}`, and return the others. */
   (method: "POST", path: "/violations/dismiss", body: Dismissed): Promise<ViolationData[]>
-  /** Restore a snapshot. `row` is the number of the first row that records the restore. */
+  /** Restore a snapshot. */
   (method: "POST", path: `/snapshots/${string}`, body?: Record<string, Json>): Promise<RestoredSnapshot>
   /** Delete a snapshot. */
   (method: "DELETE", path: `/snapshots/${string}`): Promise<SnapshotData>

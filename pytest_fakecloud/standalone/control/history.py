@@ -114,6 +114,7 @@ class HistoryRoutes(Part):
                 items is None
                 or (change.section == request.query("section") and change.item in items)
             ),
+            self._cloud.fakes(),
         )
 
     def restore(self, request: Request) -> shapes.Restored:
@@ -123,7 +124,8 @@ class HistoryRoutes(Part):
         has changed otherwise. Faults and clock do not change. Nothing is restored if the data
         of one of the fakes is not known, except with ``"skip_unknown": true``, which restores the
         others, as ``restored`` names them. ``row`` is the number of the first row that records the
-        restore: to restore to just before it undoes the restore.
+        restore, of which each fake that changed has one: to restore to just before it undoes the
+        restore. It is 0 if nothing had changed.
         """
         body, number = fields(request), self._number(request)
         items, fakes = body.get("items"), self._fakes(body.get("fake"))

@@ -315,13 +315,16 @@ class SnapshotData(TypedDict):
 
 
 class ItemChange(TypedDict):
-    """An item of a fake before and after; null where it is absent."""
+    """An item of a fake before and after; null where it is absent. ``added`` are the records that a
+    partition of a topic has got, at most 20, if ``after`` is its data of now.
+    """
 
     fake: str
     section: str
     item: str
     before: dict[str, Any] | None
     after: dict[str, Any] | None
+    added: NotRequired[list[dict[str, Any]]]
 
 
 class RestoredSnapshot(SnapshotData):

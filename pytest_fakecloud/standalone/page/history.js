@@ -8,10 +8,11 @@ import {oneAtATime} from "./rows.js";
 
 // The list that shows the items of a section of the data, and what else its address needs.
 const LISTS = {keys: "keys", messages: "messages", "dead letters": "dead-letters", schedules: "schedules", queues: "queues", "URL groups": "url-groups", "workflow runs": "runs", topics: "topics", groups: "groups"};
-function addressOf({fake, section, item, after}) {
+function addressOf({fake, section, item, before, after}) {
   const list = own(LISTS, section), [, namespace] = /^namespace (.+)$/s.exec(section) ?? [], [, group] = /^group (.+)$/s.exec(section) ?? [];
   if (group !== undefined) return link(["fake", fake, "groups", group]);
   if (after === null) return null;
+  if (section === "partitions") { const at = item.lastIndexOf("-"); return link(["fake", fake, "records"], {topic: item.slice(0, at), partition: item.slice(at + 1), offset: Math.min(before?.end ?? 0, after.end)}); }
   return list ? link(["fake", fake, list, item]) : section === "default namespace" || namespace !== undefined ? link(["fake", fake, "vectors", item], {namespace}) : null;
 }
 
@@ -94,11 +95,9 @@ const isPutBack = (section) => section === "keys" || section === "default namesp
 // What a row changed, before and after it, with buttons that go back to just before it.
 export function changesElement(row) {
   const place = el("div", {class: "row-changes"}, soft("…"));
-  // The question before a restore has shown what it changes.
-  const isRestore = isOfConsole(row);
-  (isRestore ? Promise.resolve({changes: [], note: ""}) : ask("GET", `/journal/${row.number}/changes`)).then(({changes, note}) => {
-    const [first] = changes ?? [], alone = first && isPutBack(first.section) && changes.every(({section}) => section === first.section) && changes.length <= 100;
-    place.replaceChildren(...[...isRestore ? [] : [el("h4", {}, "Data before and after"), changes === null ? soft(note, " After the next call, the data is known again.") : changes.length ? changesTable(changes, addressOf) : soft("This row changed no data.")],
+  ask("GET", `/journal/${row.number}/changes`).then(({changes, note}) => {
+    const [first] = changes ?? [], alone = first && !isOfConsole(row) && isPutBack(first.section) && changes.every(({section}) => section === first.section) && changes.length <= 100;
+    place.replaceChildren(...[el("h4", {}, "Data before and after"), changes === null ? soft(note, " After the next call, the data is known again.") : changes.length ? changesTable(changes, addressOf) : soft("This row changed no data."),
       el("div", {class: "tools"}, alone && changes.length === 1 ? undoFields(row, first) : null, el("span", {class: "soft"}, "Back to just before this:"),
         alone ? restoreBefore(row.number, `Restore ${changes.length === 1 ? short(first.item, 24) : count(changes.length, "item")}…`, changes.length === 1 ? short(first.item, 60) : `All ${changes.length} items`, {fake: row.fake, section: first.section, items: changes.map(({item}) => item)}) : null,
         changes === null ? null : restoreBefore(row.number, `Restore ${row.fake}…`, row.fake, {fake: row.fake}), restoreBefore(row.number, changes === null ? "Restore the other fakes…" : "Restore all fakes…", "All fakes", {}))].filter(Boolean));
