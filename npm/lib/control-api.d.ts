@@ -360,6 +360,13 @@ export interface Recording {
   move_clock?: boolean
 }
 
+/** A run of equal increments of a number: the indexes of its first and last version. */
+export interface Repeat {
+  first: number
+  last: number
+  by: string
+}
+
 /** The differences between the recorded and the actual responses, as text. */
 export interface Replayed {
   differences: string[]
@@ -592,10 +599,15 @@ export interface Version {
   fields: Record<string, Json> | null
 }
 
-/** An item over time, null while it did not exist, and the names of the parts of its value. */
+/**
+ * An item over time, null while it did not exist, and the names of the parts of its value.
+ *
+ * `repeats` are runs of at least three equal increments by the same request.
+ */
 export interface Versions {
   versions: Version[]
   parts: string[]
+  repeats: Repeat[]
 }
 
 /** The data of a fake; the other fields depend on its service. */

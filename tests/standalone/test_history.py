@@ -522,6 +522,28 @@ def test_versions_of_one_field_are_those_in_which_it_changed(server: Server) -> 
     assert server.ask("GET", path + "list:busy")[1]["parts"] == ["first", "last"]
 
 
+def test_equal_increments_by_the_same_request_are_a_run(server: Server) -> None:
+    kv(server, "HSET", "user", "visits", "3", "name", "Ada")
+    for command in (
+        *[["HINCRBY", "user", "visits", "1"]] * 4, ["HSET", "user", "name", "Bob"],
+        *[["HINCRBY", "user", "visits", "1"]] * 2, *[["HINCRBY", "user", "visits", "2"]] * 3,
+        ["HSET", "user", "visits", "17"],
+    ):  # fmt: skip
+        kv(server, *command)
+    for amount in (0.5, 0.5, 0.5, 0.5):
+        kv(server, "INCRBYFLOAT", "sum", str(amount))
+
+    def runs(query: str) -> list[tuple[int, int, str]]:
+        found = server.ask("GET", f"/fakes/kv_server/versions?section=keys&item={query}")[1]
+        return [(one["first"], one["last"], one["by"]) for one in found["repeats"]]
+
+    assert runs("user") == [(1, 4, "+1"), (8, 10, "+2")]
+    # Of the field alone, all increments by one follow each other.
+    assert runs("user&part=visits") == [(1, 6, "+1"), (7, 9, "+2")]
+    assert runs("user&part=name") == []
+    assert runs("sum") == [(1, 3, "+0.5")]
+
+
 def test_all_fakes_but_those_whose_data_is_unknown_are_restored() -> None:
     with Cloud(now="2026-03-01T12:00:00Z") as cloud:
         app, fakes = ControlApp(cloud, "token"), (cloud.kv_server(), cloud.kv_server(name="other"))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from ...cloud.cloud import Cloud
 from ...cloud.fake import Fake
+from ...core.calls import Call
 from ...core.timers import to_datetime
 from ...http.messages import Request
 from ...http.routing import Route
 from ...inspect.data import parts_of_value, short_item, whole_number
 from ...reporting import replayed
+from ...reporting.lookups import records_of
 from . import shapes
 from .clouds import (
     as_restored,
@@ -25,6 +27,7 @@ from .clouds import (
     states_of,
 )
 from .endpoints import PREFIX, Part, Refused, contract, fake_named, fields, named
+from .repeats import repeats
 
 
 class HistoryRoutes(Part):
@@ -171,7 +174,8 @@ class HistoryRoutes(Part):
         ``?section=keys&item=user:1`` names it as `changes` do; without an item, the whole section is
         one. ``number`` is 0 for what was there first, and for a change without a row. ``parts`` are
         the names of the fields of its value, of a list the ``first`` and the ``last`` element; with
-        ``?part=`` the versions are those of this part alone.
+        ``?part=`` the versions are those of this part alone. ``repeats`` are runs of equal increments
+        by the same request, which can be shown as one.
         """
         fake = named(self._cloud, request)
         section, item = request.query("section") or "", request.query("item") or ""
@@ -182,6 +186,10 @@ class HistoryRoutes(Part):
             versions = _versions_of_part(versions, part)
         return {
             "parts": parts[:_MOST_PARTS],
+            "repeats": [
+                {"first": repeat.first, "last": repeat.last, "by": repeat.by}
+                for repeat in repeats(versions, self._requests().get)
+            ],
             "versions": [
                 {
                     "number": version.number,
@@ -190,6 +198,15 @@ class HistoryRoutes(Part):
                 }
                 for version in versions
             ],
+        }
+
+    def _requests(self) -> dict[int, Hashable]:
+        """Return what was sent in each call, and whether by the console, by the number of its entry."""
+        from_console = records_of(self._cloud).from_console
+        return {
+            entry.number: (entry.target, entry.request_body, entry.number in from_console)
+            for entry in self._cloud.journal.entries
+            if isinstance(entry, Call)
         }
 
     def _before(

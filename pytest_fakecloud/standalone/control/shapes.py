@@ -384,11 +384,23 @@ class _Version(TypedDict):
     fields: dict[str, Any] | None
 
 
+class _Repeat(TypedDict):
+    """A run of equal increments of a number: the indexes of its first and last version."""
+
+    first: int
+    last: int
+    by: str
+
+
 class Versions(TypedDict):
-    """An item over time, null while it did not exist, and the names of the parts of its value."""
+    """An item over time, null while it did not exist, and the names of the parts of its value.
+
+    ``repeats`` are runs of at least three equal increments by the same request.
+    """
 
     versions: list[_Version]
     parts: list[str]
+    repeats: list[_Repeat]
 
 
 class CloudData(TypedDict):

@@ -87,13 +87,13 @@ const groups = {
   detail: (one, page) => {
     const drop = (member) => act("Remove…", `Remove ${member.name} from ${one.name}`, undoable(page.fake, `Removed ${member.name}.`, () => recorded(page.fake, `remove ${member.name} from ${one.name}`, () => call(page.fake, "group.leave", one.name, member.name))), {question: `Remove the instance ${member.name}? Its partitions go to the others.`});
     return [title(one.name), facts({state: pill(one.state), generation: number(one.generation), lag: `${number(one.total_lag)}${hasCommitted(one) || !one.partitions.length ? "" : `: ${uncommitted(one.partitions)} in its partitions, which a group that begins at the earliest offset would read`}`}),
-      lagElement(one), versionsElement(page.fake, `group ${one.name}`, "", {changesOf: partitionsTable}), head("Members"), one.members.length ? table("members", ["instance", "state", "partitions", ""], one.members, (member) => [member.name, member.state, member.assignment.join(", "), drop(member)]) : soft("No members. Committed offsets stay until their retention ends."),
+      lagElement(one), head("Members"), one.members.length ? table("members", ["instance", "state", "partitions", ""], one.members, (member) => [member.name, member.state, member.assignment.join(", "), drop(member)]) : soft("No members. Committed offsets stay until their retention ends."),
       head("Offsets"), one.partitions.length ? el("ul", {class: "span-legend"}, ["committed", "delivered", "waiting"].map((name) => el("li", {}, el("i", {class: `trace-${name}`}), name))) : null, !one.partitions.length ? soft("It has no member and no committed offset, and no known row tells of a topic that it has read.") : table("offsets", ["partition", "lag", "committed", "position", "end", "member"], one.partitions, (each) => [[el("a", {href: linkFrom(page.fake, each)}, each.partition), offsets(each)], each.lag ? el("span", {class: "fault"}, number(each.lag)) : "0", each.committed ?? "none", each.position ?? "", number(each.end), each.owner ?? "no member"]),
       form("Set a committed offset", "Set", [{name: "partition", label: "topic and partition", options: [...new Set([...one.partitions.map((each) => each.partition), ...one.can_commit])]}, {name: "offset", label: "offset", kind: "number", value: "0"}],
         async ({partition, offset}) => { const at = partition.lastIndexOf("-"); await recorded(page.fake, `commit ${offset} of ${partition} for ${one.name}`, () => call(page.fake, "commit", one.name, partition.slice(0, at), Number(partition.slice(at + 1)), Number(offset))); return done("Set."); }, {open: false, undo: undoOf(page.fake), overwrites: async ({partition}) => {
           const committed = ({partitions}) => partitions.find((each) => each.partition === partition)?.committed, now = committed(await item(page.fake, "groups", encodeURIComponent(one.name)));
           return now === committed(one) ? null : `The committed offset of ${partition} was changed meanwhile, to ${now}. Overwrite it?`;
-        }})];
+        }}), versionsElement(page.fake, `group ${one.name}`, "", {changesOf: partitionsTable})];
   },
 };
 

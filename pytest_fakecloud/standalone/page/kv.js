@@ -3,7 +3,7 @@
 import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, el, empty, facts, form, head, isTyped, json, laidOut, link, micros, moment, number, pill, redraw, short, soft, table, title, tools, visible, withDay, words, about, confirmed, discard} from "./dom.js";
 import {ask, call, change, item, list, path, send, sendWell} from "./api.js";
 import {digits, dump} from "./elements.js";
-import {offerUndo, versionsElement} from "./history.js";
+import {historyButton, offerUndo, versionsElement} from "./history.js";
 import {entries} from "./journal.js";
 import {ListPage, withCancel} from "./lists.js";
 import {byte, split} from "./words.js";
@@ -35,10 +35,10 @@ const keys = {
   list: "keys", noun: "key", folder: "namespace", facet: "type", rawId: true, hasItem: true, key: (one) => wordOf(one.id),
   searchNote: "Search, or user:*", columns: ["key", "type", "TTL", "size", "value"], kept: ["key", "type", "TTL", "value"], fields: ["key", "type", "ttl_ms", "bytes", "preview"],
   row: (one) => [short(nameOf(wordOf(one.id)), 200), pill(words(one.type)), el("span", {class: one.ttl_ms == null ? "soft" : "", title: one.expires ?? ""}, ttl(one)), bytes(one.bytes ?? 0), short(one.preview || (one.type === "string" ? '""' : lengthOf(one)), 120)],
-  tools: (fake, page) => newKey(fake, page), bar: views, section: () => "keys", name: (one) => one.key, above: tree, bulk: [{text: "Delete", work: (fake, names) => run(fake, "DEL", ...names), undone: "Deleted", note: "The notice that follows can undo it."}],
-  gone: (id, {fake}) => [el("p", {class: "mono"}, nameOf(wordOf(id))), versionsElement(fake, "keys", wordOf(id), {open: true})],
+  tools: (fake, page) => newKey(fake, page), bar: views, section: () => "keys", name: (one) => one.key, named: (id) => nameOf(wordOf(id)), above: tree, bulk: [{text: "Delete", work: (fake, names) => run(fake, "DEL", ...names), undone: "Deleted", note: "The notice that follows can undo it."}],
+  gone: (id, {fake}) => [versionsElement(fake, "keys", wordOf(id), {open: true})],
   empty: () => empty("No keys yet.", "A key appears when your application writes one. Add one above, or in the command box."),
-  detail: (one, page) => [title(nameOf(wordOf(one.id))), keyFacts(one), versionsElement(page.fake, "keys", one.key), ...keyActs(one, page), ...valueOf(one, page)],
+  detail: (one, page) => [title(nameOf(wordOf(one.id))), keyFacts(one), ...keyActs(one, page), ...valueOf(one, page), versionsElement(page.fake, "keys", one.key)],
 };
 // Offers to undo a change of a key.
 const undoOfKey = (fake, key, inverse) => (row, text) => offerUndo(fake, row, "keys", [key], text, {inverse});
@@ -100,7 +100,7 @@ function keyActs(one, page) {
   let after = null;
   return [tools(form("Change TTL", "Set TTL", [{name: "seconds", label: "TTL in seconds; empty removes it", kind: "number", value: one.ttl_ms == null ? "" : Math.ceil(one.ttl_ms / 1000)}],
     async ({seconds}) => { await run(fake, ...(seconds ? ["EXPIRE", key, seconds] : ["PERSIST", key])); after = await current(fake, one.id); document.activeElement.blur(); return done("Changed."); }, {open: false, undo: undoOfKey(fake, one.key, ttlBefore(fake, one, () => after)), overwrites: meanwhile(fake, one, "expires", (now) => now.expires ? `to expire in ${ttl(now)}` : "without TTL")}),
-  copyButton(nameOf(key), "Copy key", "Copy key"), act("Delete", `Delete the key ${nameOf(key)}`, async () => { await run(fake, "DEL", key); discard(".detail"); location.hash = page.address(); undoOfKey(fake, one.key)(change.row, `Deleted ${short(nameOf(key), 60)}.`); }), one.is_text && one.hex === undefined && remade(one) ? copies({method: "POST", path: path(fake, "/requests"), body: {body: remade(one)}}, "this key") : null)];
+  copyButton(nameOf(key), "Copy key", "Copy key"), historyButton(), act("Delete", `Delete the key ${nameOf(key)}`, async () => { await run(fake, "DEL", key); discard(".detail"); location.hash = page.address(); undoOfKey(fake, one.key)(change.row, `Deleted ${short(nameOf(key), 60)}.`); }), one.is_text && one.hex === undefined && remade(one) ? copies({method: "POST", path: path(fake, "/requests"), body: {body: remade(one)}}, "this key") : null)];
 }
 
 function valueOf(one, page) {

@@ -218,7 +218,7 @@ export class ListPage {
     if (opens) this.place(true);
     this.side.hidden = false;
     this.node.classList.add("chosen");
-    const parts = !found || found.gone ? [empty(`This ${this.spec.noun} is gone.`, ...this.spec.gone?.(id, this) ?? [found?.gone ?? "It was deleted, or the fake was reset."])] : this.spec.detail(found, this);
+    const parts = !found || found.gone ? [empty(`There is no ${this.spec.noun} ${short(this.spec.named?.(id) ?? decodeURIComponent(id), 80)}.`, ...this.spec.gone?.(id, this) ?? [found?.gone ?? "It was deleted, the fake was reset, or it never existed."])] : this.spec.detail(found, this);
     for (const part of parts.flat(4)) for (const one of part instanceof Element ? [part, ...part.querySelectorAll("details")] : []) if (one.matches(".form:has(> form.act)")) withCancel(one, () => { this.drawn.item = ""; this.refresh(); });
     const name = found && !found.gone && (this.spec.list === "dead-letters" ? found.message : found.public_id ?? this.spec.key(found));
     redraw(this.side, detailBar(this.address(), name, name && this.aboutOf(found, name)), ...parts);

@@ -71,7 +71,7 @@ function messageDetail(one, page) {
       copyButton(name, "Copy id", "Copy id"), copyButton(one.body, "Copy body", "Copy body")),
     one.state === "delivered" ? null : adviceOn(fake, name), one.is_whole === false || one.run ? null : publish(fake, one),
     head(count(one.attempts.length, "attempt")), one.attempts.length || one.next ? attemptSpans(one) : soft("Not attempted yet."),
-    versionsElement(fake, "messages", one.id), head("Body"), ...body(one, "body"), head("Headers"), headers("headers", one.headers),
+    head("Body"), ...body(one, "body"), head("Headers"), headers("headers", one.headers), versionsElement(fake, "messages", one.id),
     one.callbacks.length ? [head("Callbacks"), table("callbacks", ["callback", "state", "to"], one.callbacks, (each) => [el("a", {href: at(fake, "callbacks", each.id)}, both(each.created)), state(each), each.url])] : null,
   ].flat();
 }

@@ -2,7 +2,7 @@
 
 import {act, code, count, done, el, empty, facts, form, go, head, json, link, number, redraw, room, short, soft, svg, table, title, tools} from "./dom.js";
 import {ask, change, item, list, path, sendWell} from "./api.js";
-import {offerUndo, sectionOf, undoable, versionsElement} from "./history.js";
+import {historyButton, offerUndo, sectionOf, undoable, versionsElement} from "./history.js";
 import {ListPage} from "./lists.js";
 
 const clipped = (text, pixels) => { const most = Math.max(3, Math.floor(pixels / 6.3)); return text.length > most ? text.slice(0, most - 1) + "…" : text; };
@@ -89,15 +89,15 @@ const vectors = {
       tools(one.vector ? act("Nearest neighbours", `Find the nearest neighbours of ${one.id}`, async () => {
         const found = (await sendWell(page.fake, "POST", "/query" + inside(one.namespace), {vector: one.vector, topK: 11, includeMetadata: true, includeData: true, ...page.values.filter && {filter: page.values.filter}})).result;
         redraw(near, head(page.values.filter ? `Nearest neighbours with ${page.values.filter}` : "Nearest neighbours"), hits(found.filter((hit) => hit.id !== one.id).slice(0, 10), page));
-      }) : null, act("Delete", `Delete the vector ${one.id}`, async () => { await remove(page.fake, [one.id], page); location.hash = page.address(); offerUndo(page.fake, change.row, sectionOf(one.namespace), [one.id], `Deleted ${short(one.id, 60)}.`); })),
-      near, versionsElement(page.fake, sectionOf(one.namespace), one.id), form("Edit the metadata", "Save", [{name: "metadata", label: "metadata, as JSON", kind: "area", value: one.metadata ? JSON.stringify(one.metadata, null, 2) : "{}", wide: true, needed: true}],
+      }) : null, act("Delete", `Delete the vector ${one.id}`, async () => { await remove(page.fake, [one.id], page); location.hash = page.address(); offerUndo(page.fake, change.row, sectionOf(one.namespace), [one.id], `Deleted ${short(one.id, 60)}.`); }), historyButton()),
+      near, form("Edit the metadata", "Save", [{name: "metadata", label: "metadata, as JSON", kind: "area", value: one.metadata ? JSON.stringify(one.metadata, null, 2) : "{}", wide: true, needed: true}],
         async ({metadata}) => { await sendWell(page.fake, "POST", "/update" + inside(one.namespace), {id: one.id, metadata: json(metadata, "The metadata")}); document.activeElement.blur(); return done("Saved."); },
         {open: false, undo: (row, text) => offerUndo(page.fake, row, sectionOf(one.namespace), [one.id], text), overwrites: async () => {
           const now = await item(page.fake, "vectors", encodeURIComponent(one.id), {namespace: one.namespace});
           return JSON.stringify(now.metadata) === JSON.stringify(one.metadata) ? null : `The metadata is now ${short(now.metadata, 80)}. Overwrite it?`;
         }}), head("Metadata"), one.metadata ? code(JSON.stringify(one.metadata, null, 2), "metadata") : soft("This vector has no metadata."),
       one.data ? [head("Data"), code(one.data, "data")] : null, one.vector ? [head("Vector"), code(one.vector.map((value) => Number(value.toPrecision(6))).join(", "), "vector")] : null,
-      one.sparseVector ? [head("Sparse vector"), code(JSON.stringify(one.sparseVector), "sparse vector")] : null].flat();
+      one.sparseVector ? [head("Sparse vector"), code(JSON.stringify(one.sparseVector), "sparse vector")] : null, versionsElement(page.fake, sectionOf(one.namespace), one.id)].flat();
   },
 };
 
