@@ -64,6 +64,13 @@ def test_channels_have_subscribers_and_messages_and_a_field_to_publish(
         page.locator(".detail td", has_text="from the application").wait_for()
         row = page.locator(".detail tr", has_text="from the application")
         assert row.locator("td").last.inner_text() == "2"
+        # One form publishes, with the channel where it was opened.
+        forms = page.locator("form[aria-label=Publish]:visible, summary:text-is('Publish'):visible")
+        assert forms.count() == 2
+        page.locator(".detail form [name=message]").fill("")
+        page.locator(".detail form button[type=submit]").click()
+        assert page.inner_text("dialog #question") == "Publish an empty message?"
+        page.click("dialog button:text-is('Cancel')")
         messages = [subscriber.get_message(timeout=5) for _ in range(4)]
         assert b"kettles are cheap" in [one["data"] for one in messages if one]
 

@@ -265,3 +265,27 @@ def test_a_topic_shows_the_lag_of_its_groups_and_takes_records(page: Any, server
     table.locator("a.fault").first.click()
     holds(page, "document.getElementById('count').textContent.startsWith('1–3')")
     assert "offset=1" in page.url
+
+
+def test_a_query_of_vectors_is_in_the_address(page: Any, server: Server) -> None:
+    for number in range(4):
+        vector = {"id": f"v{number}", "vector": [number, 1], "metadata": {"year": 1990 + number}}
+        sent(server, "vector_index", "/upsert", [vector])
+    at(page, "fake/vector_index/vectors", "table.rows")
+    found = page.locator("form[aria-label=Query] .out tbody tr")
+    typed(page, "Query", what="3, 1", most="2", where="year < 1993")
+    holds(page, "document.querySelectorAll('form[aria-label=Query] .out tbody tr').length === 2")
+    assert [text.split()[0] for text in found.all_inner_texts()] == ["v2", "v1"]
+    page.reload()
+    found.first.wait_for()
+    assert [text.split()[0] for text in found.all_inner_texts()] == ["v2", "v1"]
+    assert page.input_value("form[aria-label=Query] [name=where]") == "year < 1993"
+    typed(page, "Query", what="0, 1", most="1", where="")
+    page.locator("form[aria-label=Query] .out", has_text="v0").wait_for()
+    page.go_back()
+    page.locator("form[aria-label=Query] .out", has_text="v2").wait_for()
+    assert page.input_value("form[aria-label=Query] [name=what]") == "3, 1"
+    # A hit is opened beside the list, and the query stays.
+    found.first.locator("a").click()
+    page.locator(".detail h2", has_text="v2").wait_for()
+    assert found.count() == 2

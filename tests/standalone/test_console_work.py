@@ -536,6 +536,8 @@ def test_a_schedule_is_created_run_paused_resumed_and_deleted(page: Any, server:
     at(page, "fake/queue/schedules", ".empty")
     typed(page, "Create a schedule", to="https://app.example/x", cron="0 3 * * *", id="nightly")
     page.click("table.rows a:has-text('app.example/x')")
+    page.locator(".detail h2", has_text="app.example/x, 0 3 * * *").wait_for()
+    page.locator(".detail .facts", has_text="nightly").wait_for()
     press(page, "Run now")
     page.locator("#notice a", has_text="msg_").wait_for()
     wait_until(lambda: len(listed(server, "queue/lists/messages")) == 1)

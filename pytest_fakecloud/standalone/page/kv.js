@@ -240,14 +240,14 @@ function published(fake, channel) {
 }
 const messagesTable = (messages) => messages.length ? table("published messages", ["time", "channel", "message", "received by"], messages, ({row, words: [, to, text], at}) => [el("a", {href: link(["activity", row.number])}, withDay(new Date(row.at_us / 1000).toISOString())), short(to, 60), short(text ?? "", 300), row.data.words.length === 1 ? row.text.answer : short([row.response?.decoded].flat()[at]?.result ?? "")]) : soft("No message was published yet.");
 const publishForm = (fake, channel) => form("Publish", "Publish", [{name: "channel", label: "channel", value: channel, needed: true, list: async () => (await list(fake, "channels", {limit: 500})).items.filter(({kind}) => kind !== "pattern").map(({name}) => name)}, {name: "message", label: "message", wide: true}],
-  async ({channel: to, message}) => done(`Received by ${count(await run(fake, "PUBLISH", to, message), "subscriber")}.`), {open: channel !== undefined, edits: false, copied: false});
+  async ({channel: to, message}) => done(`Received by ${count(await run(fake, "PUBLISH", to, message), "subscriber")}.`), {open: channel !== undefined, edits: false, copied: false, overwrites: ({message}) => message ? null : "Publish an empty message?"});
 const matchesGlob = (pattern) => new RegExp(`^${pattern.replace(/[.+^${}()|\\]/g, "\\$&").replaceAll("*", ".*").replaceAll("?", ".")}$`, "s");
 const channels = {
   list: "channels", noun: "channel", about: (one) => ["channel", one.name], facet: "kind", key: (one) => one.id, columns: ["channel", "kind", "subscribers"], fields: ["name", "kind", null],
   row: (one) => [short(one.name, 120), pill(one.kind), number(one.subscribers.length)],
-  tools: (fake) => publishForm(fake), below: (found, page) => [el("h2", {}, "Messages as they are published"), messagesTable(published(page.fake))], version: () => entries.list.at(-1)?.number,
+  tools: (fake) => publishForm(fake), below: (found, page) => { page.node.querySelector(".list > .tools > .form").hidden = page.id !== undefined; return [el("h2", {}, "Messages as they are published"), messagesTable(published(page.fake))]; }, version: () => entries.list.at(-1)?.number,
   empty: () => empty("No subscribers.", "A channel appears here while a client subscribes to it. Messages that are published are listed below, whether somebody receives them or not."),
-  detail: (one, page) => [title(one.name), table("subscribers", ["client", "name"], one.subscribers, (each) => [each.address, each.name || el("span", {class: "soft"}, "no name")]), one.kind === "pattern" ? null : publishForm(page.fake, one.name),
+  detail: (one, page) => [title(one.name), table("subscribers", ["client", "name"], one.subscribers, (each) => [each.address, each.name || el("span", {class: "soft"}, "no name")]), publishForm(page.fake, one.kind === "pattern" ? "" : one.name),
     head("Messages"), messagesTable(one.kind === "pattern" ? published(page.fake).filter(({words: [, to]}) => matchesGlob(one.name).test(to)) : published(page.fake, one.name))],
 };
 

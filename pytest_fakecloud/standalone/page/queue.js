@@ -148,17 +148,19 @@ async function letterWithAnswer(fake, id) {
 }
 
 // -- schedules --
+const nameOfSchedule = ({destination, cron}) => `${destination}, ${cron}`;
 const schedules = {
   list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["to", "state", "runs", "next run", "cron", "schedule"], kept: ["to", "state", "runs", "next run"], fields: ["destination", "paused", null, "next", "cron", "id"],
   row: (one) => [address({method: one.method ?? "", url: one.destination}), running(one), one.cron_words || one.cron, one.paused ? "none" : both(one.next[0]), one.cron, one.id],
   tools: (fake) => form("Create a schedule", "Create", [{name: "to", label: "destination", note: "https://app.example/nightly", wide: true, needed: true}, {name: "cron", label: "cron", note: "0 3 * * *", needed: true}, {name: "id", label: "id", note: "generated"}, {name: "body", label: "body", kind: "area", wide: true}],
-    async ({to, cron, id, body: text}) => { const made = await sendWell(fake, "POST", `/v2/schedules/${target(to)}`, text, {"Upstash-Cron": cron, ...(id ? {"Upstash-Schedule-Id": id} : {})}); return done("Created ", el("a", {href: at(fake, "schedules", made.scheduleId)}, made.scheduleId), "."); }, {open: false, undo: undoOf(fake), overwrites: replaces(fake, "schedules", "id", "schedule")}),
+    async ({to, cron, id, body: text}) => { const made = await sendWell(fake, "POST", `/v2/schedules/${target(to)}`, text, {"Upstash-Cron": cron, ...(id ? {"Upstash-Schedule-Id": id} : {})}); return done("Created ", el("a", {href: at(fake, "schedules", made.scheduleId)}, nameOfSchedule({destination: to, cron})), "."); }, {open: false, undo: undoOf(fake), overwrites: replaces(fake, "schedules", "id", "schedule")}),
   empty: () => empty("No schedules yet.", "Create one above. A schedule publishes a message at each time of its cron expression, as the clock moves."),
   detail: (one, page) => {
     const where = `/v2/schedules/${encodeURIComponent(one.id)}`, {fake} = page;
-    return [title(one.id), facts({state: running(one), runs: one.cron_words, cron: el("span", {class: "mono"}, one.cron), to: one.destination, "last run": one.last_run ? moment(one.last_run) : "none yet", error: one.error && el("span", {class: "bad"}, one.error)}),
-      tools(itsMessages(fake, "schedule", one.id), act("Run now", `Run ${one.id} now`, undoable(fake, ({messages: ids, error}) => error ?? ["Published ", ids.map((id) => [el("a", {href: at(fake, "messages", id)}, id), " "])].flat(2), () => recorded(fake, `run the schedule ${one.id}`, () => ask("POST", path(fake, `/schedules/${encodeURIComponent(one.id)}/run`), {})))), pausing(one, one.id, fake, where),
-        deletion("Delete…", "schedule", one.id, page, where)),
+    const name = nameOfSchedule(one);
+    return [title(withoutScheme(name)), facts({state: running(one), id: el("span", {class: "mono"}, one.id), runs: one.cron_words, cron: el("span", {class: "mono"}, one.cron), to: one.destination, "last run": one.last_run ? moment(one.last_run) : "none yet", error: one.error && el("span", {class: "bad"}, one.error)}),
+      tools(itsMessages(fake, "schedule", one.id), act("Run now", `Run ${name} now`, undoable(fake, ({messages: ids, error}) => error ?? ["Published ", ids.map((id) => [el("a", {href: at(fake, "messages", id)}, id), " "])].flat(2), () => recorded(fake, `run the schedule ${name} (${one.id})`, () => ask("POST", path(fake, `/schedules/${encodeURIComponent(one.id)}/run`), {})))), pausing(one, name, fake, where),
+        deletion("Delete…", "schedule", name, page, where)),
       head("Next runs"), one.paused ? soft("None while it is paused.") : el("ul", {}, one.next.map((run) => el("li", {}, moment(run)))), head("Body"), ...body(one, "body")];
   },
 };

@@ -60,10 +60,26 @@ function hits(found, page) {
 }
 // The label says the dimension as soon as it is known.
 const vectorLabel = (fake) => { const text = el("span", {}, "vector or text"); ask("GET", path(fake, "/lists")).then(({info}) => { if (info.dimension) text.textContent = `vector of ${count(info.dimension, "number")}, or text`; }, () => {}); return text; };
+// The fields of a query, which are in the address, with what they are at first. The list has none of them.
+const QUERY = {by: "vector", what: "", most: "5", where: ""}, queryOf = (values = {}) => JSON.stringify(Object.keys(QUERY).map((name) => values.what && values[name] || QUERY[name]));
 const query = (fake, page) => form("Query", "Query", [{name: "by", label: "by", options: ["vector", "text"]}, {name: "what", label: vectorLabel(fake), note: "0.1, 0.2, …", wide: true, needed: true},
-  {name: "most", label: "at most", kind: "number", value: "5"}, {name: "filter", label: "metadata filter", note: "that of the list"}],
-async ({by, what, most, filter}) => hits((await sendWell(fake, "POST", (by === "text" ? "/query-data" : "/query") + inside(namespaceOf(page)),
-  {...(by === "text" ? {data: what} : {vector: numbers(what)}), topK: Number(most), includeMetadata: true, includeData: true, ...(filter || page.values?.filter ? {filter: filter || page.values.filter} : {})})).result, page), {open: false, edits: false});
+  {name: "most", label: "at most", kind: "number", value: QUERY.most}, {name: "where", label: "metadata filter", note: "that of the list"}],
+async (typed) => {
+  const {by, what, most, where} = typed, filter = where || page.values?.filter;
+  page.asked = queryOf(typed);
+  if (queryOf(page.values) !== page.asked) go(page.address(page.id, {...page.values, ...typed}));
+  return hits((await sendWell(fake, "POST", (by === "text" ? "/query-data" : "/query") + inside(namespaceOf(page)),
+    {...(by === "text" ? {data: what} : {vector: numbers(what)}), topK: Number(most), includeMetadata: true, includeData: true, ...filter && {filter}})).result, page);
+}, {open: false, edits: false});
+// Asks the query of the address again, after a reload or on the way back to it.
+function askAgain(page) {
+  if (queryOf(page.values) === (page.asked ?? queryOf())) return;
+  const asking = page.node.querySelector("form[aria-label=Query]");
+  page.asked = queryOf(page.values);
+  for (const [at, name] of Object.keys(QUERY).entries()) asking.elements[name].value = JSON.parse(page.asked)[at];
+  asking.parentNode.open = Boolean(page.values.what);
+  if (page.values.what) asking.requestSubmit(); else asking.querySelector(".out").replaceChildren();
+}
 let upserted;
 const upsert = (fake, page) => form("Upsert", "Upsert", [{name: "id", label: "id", needed: true}, {name: "by", label: "from", options: ["vector", "text"]}, {name: "what", label: vectorLabel(fake), note: "0.1, 0.2, …", wide: true, needed: true},
   {name: "metadata", label: "metadata, as JSON", note: '{"genre": "drama"}'}, {name: "namespace", label: "namespace", note: "the one that is shown"}],
@@ -81,7 +97,7 @@ const vectors = {
   filters: [{name: "namespace", label: "namespace", options: known}, {name: "filter", label: "metadata filter", note: "price < 10"}],
   tools: (fake, page) => el("div", {class: "forms"}, query(fake, page), upsert(fake, page)),
   row: (one) => [one.id, [one.metadata, one.data].filter(Boolean).join(" · ")],
-  always: {points: "all"}, below: plot, section: (page) => sectionOf(namespaceOf(page)), name: (one) => one.id, bulk: [{text: "Delete", work: remove, undone: "Deleted", note: "The notice that follows can undo it."}],
+  always: {points: "all"}, unsent: {by: "", what: "", most: "", where: ""}, below: (found, page) => { askAgain(page); return plot(found, page); }, section: (page) => sectionOf(namespaceOf(page)), name: (one) => one.id, bulk: [{text: "Delete", work: remove, undone: "Deleted", note: "The notice that follows can undo it."}],
   empty: () => empty("No vectors in this namespace yet.", "A vector appears when your application upserts one. Upsert one above to try."),
   detail: (one, page) => {
     const near = el("div");
