@@ -449,7 +449,8 @@ export interface RowChanges {
  * A call, a delivery or an event of the journal, as in the JSON of a test report.
  *
  * `fake` is the name of the fake that recorded it; `done` is false until a call is answered.
- * `took_us` is the duration of a call or delivery on the cloud's clock. `marks` and `read` are
+ * `took_us` is the duration of a call or delivery on the cloud's clock. `advice` says what to do
+ * about a failure, if its answer does not say that itself. `marks` and `read` are
  * set only in the report of a failed test.
  */
 export interface RowData {
@@ -483,6 +484,7 @@ export interface RowData {
   request: ExchangeData | null
   response: ExchangeData | null
   data: Record<string, Json>
+  advice?: string
 }
 
 /** An injected fault that affected a row. */

@@ -292,6 +292,6 @@ def test_the_answer_of_a_destination_is_said_once(page: Any, server: Server) -> 
     page.locator(".trace-row", has_text="attempt 1").first.click()
     advice = page.locator(".trace-pane .banner", has_text="answered 500")
     assert (
-        "app.example/mail answered 500 no mailbox. Mend the destination or the message"
+        "app.example/mail answered 500 no mailbox. The handler failed: the log of your application"
         in advice.inner_text()
     )

@@ -38,12 +38,14 @@ from ...inspect.data import (
     whole_number,
 )
 from ...reporting.as_json import row_json
+from ...reporting.calls import error_of
 from ...reporting.lookups import Exchanged, Lookups, exchanges_of
 from ...reporting.mask import Mask
 from ...reporting.model import RowSource
 from ...reporting.rows import rows
 from ..state_file import checked_state, stub
 from . import shapes
+from .advice import advice_of
 from .endpoints import PREFIX, Part, Refused, compressed, contract, fields, named
 
 
@@ -410,11 +412,16 @@ def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[sha
     # The entries of rows are masked.
     rejected = {entry.number: entry for entry in entries if _is_rejected(entry)}
     return [
-        _with_owner_of_token(
-            cloud,
-            rejected.get(row.number),
-            _in_neutral_words(
-                cast("shapes.RowData", row_json(row, (), lookups) | _progress_fields(row.source))
+        _with_advice(
+            row.source,
+            _with_owner_of_token(
+                cloud,
+                rejected.get(row.number),
+                _in_neutral_words(
+                    cast(
+                        "shapes.RowData", row_json(row, (), lookups) | _progress_fields(row.source)
+                    )
+                ),
             ),
         )
         for row in rows(cloud, entries, lookups=lookups, by_time=False)
@@ -428,6 +435,14 @@ def _in_neutral_words(row: shapes.RowData) -> shapes.RowData:
         words = data_module(row["service"]).failure_words(error)
         if words is not None:
             row["text"] = {**row["text"], "answer": words}
+    return row
+
+
+def _with_advice(source: RowSource, row: shapes.RowData) -> shapes.RowData:
+    """Return a row with what to do about its failure, if there is something to say."""
+    error = "" if source.call is None else error_of(source.call)[1]
+    if row["done"] and (advice := advice_of(row, error)):
+        row["advice"] = advice
     return row
 
 

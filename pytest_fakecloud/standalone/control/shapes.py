@@ -197,7 +197,8 @@ class RowData(TypedDict):
     """A call, a delivery or an event of the journal, as in the JSON of a test report.
 
     ``fake`` is the name of the fake that recorded it; ``done`` is false until a call is answered.
-    ``took_us`` is the duration of a call or delivery on the cloud's clock. ``marks`` and ``read`` are
+    ``took_us`` is the duration of a call or delivery on the cloud's clock. ``advice`` says what to do
+    about a failure, if its answer does not say that itself. ``marks`` and ``read`` are
     set only in the report of a failed test.
     """
 
@@ -231,6 +232,7 @@ class RowData(TypedDict):
     request: ExchangeData | None
     response: ExchangeData | None
     data: dict[str, Any]
+    advice: NotRequired[str]
 
 
 class ConsoleAddress(TypedDict):
