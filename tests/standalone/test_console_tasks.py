@@ -289,3 +289,27 @@ def test_a_query_of_vectors_is_in_the_address(page: Any, server: Server) -> None
     found.first.locator("a").click()
     page.locator(".detail h2", has_text="v2").wait_for()
     assert found.count() == 2
+
+
+def test_a_form_that_was_sent_is_empty_and_links_to_what_became_of_it(
+    page: Any, server: Server
+) -> None:
+    sent(server, "broker", "/produce", {"topic": "orders", "value": "old", "partition": 0})
+    forms: tuple[tuple[str, str, dict[str, str], str, str], ...] = (
+        ("broker/topics/orders", "Produce", {"value": "tea", "partition": "0"}, "value", "0-1"),
+        ("broker/topics", "Create a topic", {"name": "mails"}, "name", "mails"),
+        ("kv_server/keys", "New key", {"key": "colour", "value": "red"}, "key", "colour"),
+        ("vector_index/vectors", "Upsert", {"id": "v1", "what": "1, 2"}, "id", "v1"),
+        ("queue/queues", "Create a queue", {"name": "mails"}, "name", "mails"),
+        ("queue/messages", "Publish a message", {"to": "http://127.0.0.1:9/x", "body": "b"},
+         "body", "127.0.0.1:9/x"),
+        ("queue/schedules", "Create a schedule", {"to": "http://127.0.0.1:9/x", "cron": "0 9 * * *"},
+         "to", "127.0.0.1:9/x, 0 9 * * *"),
+    )  # fmt: skip
+    for place, form, values, emptied, opens in forms:
+        at(page, f"fake/{place}", ".list")
+        typed(page, form, **values)
+        page.locator("#notice a").first.wait_for()
+        assert page.input_value(f"form[aria-label='{form}'] [name={emptied}]") == "", form
+        page.locator("#notice a").first.click()
+        page.locator(".detail h2", has_text=opens).wait_for()

@@ -289,7 +289,7 @@ def test_vectors_are_upserted_queried_filtered_and_deleted(page: Any, server: Se
     at(page, "fake/vector_index/vectors", ".empty")
     for number in range(3):
         typed(page, "Upsert", id=f"v{number}", what=f"{number}, 1", metadata=f'{{"n": {number}}}')
-        said(page, "Upsert", "Upserted.")
+        said(page, "Upsert", f"Upserted v{number}.")
         page.locator("table.rows a", has_text=f"v{number}").wait_for()
     assert page.locator("svg .vector").count() == 3
     page.select_option("select[aria-label='Colour by']", "n")

@@ -1,6 +1,6 @@
 // A broker: topics with partitions, records by offset or time, consumer groups with their lag.
 
-import {act, both, code, copyButton, count, done, el, empty, facts, form, head, json, laidOut, link, number, pill, room, short, soft, table, title, tools, when} from "./dom.js";
+import {act, both, code, copyButton, count, done, el, emptied, empty, facts, form, head, json, laidOut, link, number, pill, room, short, soft, table, title, tools, when} from "./dom.js";
 import {ask, call, item, list, sendWell} from "./api.js";
 import {offsets} from "./elements.js";
 import {columnsElement} from "./columns.js";
@@ -11,14 +11,15 @@ const names = (fake) => async () => (await list(fake, "topics", {limit: 500})).i
 const topicsOf = async (fake) => (await names(fake)()).map((name) => ({value: name, label: name}));
 
 const create = (fake) => form("Create a topic", "Create", [{name: "name", label: "name", needed: true}, {name: "partitions", label: "partitions", kind: "number", value: "1"}],
-  async ({name, partitions}) => { await recorded(fake, `create the topic ${name}`, () => call(fake, "create_topic", name, Number(partitions || 1))); return done(`Created ${name}.`); }, {open: false, undo: undoOf(fake)});
+  async ({name, partitions}, inputs) => { await recorded(fake, `create the topic ${name}`, () => call(fake, "create_topic", name, Number(partitions || 1))); emptied(inputs, "name"); return done("Created ", el("a", {href: link(["fake", fake.name, "topics", name])}, name), "."); }, {open: false, undo: undoOf(fake)});
 const produce = (fake, known) => form("Produce", "Produce", [...known ? [] : [{name: "topic", label: "topic", needed: true, list: names(fake)}], {name: "value", label: "value", kind: "area", wide: true}, {name: "key", label: "key"},
   {name: "partition", label: "partition", kind: "number", note: "by key"}, {name: "headers", label: "headers, as JSON", note: '{"trace": "7"}'}],
-async ({topic = known, value, key, partition, headers}) => {
+async ({topic = known, value, key, partition, headers}, inputs) => {
   const given = headers ? Object.entries(json(headers, "The headers")).map(([name, text]) => ({key: name, value: String(text)})) : null;
   const made = await sendWell(fake, "POST", "/produce", {topic, value, ...(key ? {key} : {}), ...(partition ? {partition: Number(partition)} : {}), ...(given ? {headers: given} : {})});
   const [one] = [made].flat();
-  return done(`Written to partition ${one.partition} at offset ${one.offset}.`);
+  emptied(inputs, "value", "key", "headers");
+  return done(`Written to partition ${one.partition} at `, el("a", {href: link(["fake", fake.name, "records", `${one.partition}-${one.offset}`], {topic})}, `offset ${one.offset}`), ".");
 }, {open: false, undo: undoOf(fake)});
 const consume = (fake) => form("Consume", "Consume", [{name: "group", label: "group", value: "console", needed: true}, {name: "instance", label: "instance", value: "one", needed: true},
   {name: "topic", label: "topic", needed: true, list: names(fake)}, {name: "from", label: "a new group begins at", options: ["earliest", "latest"]}],

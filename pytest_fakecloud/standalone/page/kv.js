@@ -1,6 +1,6 @@
 // Pages of a key-value server: keys, search indexes and the command box.
 
-import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, el, empty, facts, form, head, isTyped, json, laidOut, link, micros, moment, number, pill, redraw, short, soft, table, title, tools, visible, withDay, words, about, confirmed, discard} from "./dom.js";
+import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, el, emptied, empty, facts, form, head, isTyped, json, laidOut, link, micros, moment, number, pill, redraw, short, soft, table, title, tools, visible, withDay, words, about, confirmed, discard} from "./dom.js";
 import {ask, call, change, item, list, path, send, sendWell} from "./api.js";
 import {digits, dump} from "./elements.js";
 import {historyButton, offerUndo, versionsElement} from "./history.js";
@@ -74,12 +74,12 @@ function newKey(fake, page) {
     set: (key, value) => ["SADD", key, ...lines(value)], array: (key, value) => ["ARINSERT", key, ...lines(value)], zset: (key, value) => ["ZADD", key, ...pairs(value).map((_, at, all) => all[at ^ 1])], json: (key, value) => ["JSON.SET", key, "$", value]};
   return form("New key", "Add key", [{name: "key", label: "key", needed: true}, {name: "type", label: "type", options: Object.keys(kinds)}, {name: "ttl", label: "TTL in seconds", kind: "number", note: "none"},
     {name: "value", label: "value; of a hash or sorted set a name and value, of a list, set or array an element on each line", kind: "area", wide: true}],
-  async ({key, type, ttl: seconds, value}) => {
+  async ({key, type, ttl: seconds, value}, inputs) => {
     await run(fake, ...kinds[type](key, value));
     added = {key, row: change.row};
     if (seconds) await run(fake, "EXPIRE", key, seconds);
-    location.hash = page.address(encodeURIComponent(key), {});
-    return done("Added.");
+    emptied(inputs, "key", "value", "ttl"); location.hash = page.address(encodeURIComponent(key), {});
+    return done("Added ", el("a", {href: page.address(encodeURIComponent(key), {})}, short(key, 60)), ".");
   }, {open: false, undo: (row, text) => offerUndo(fake, added.row, "keys", [added.key], text, {last: row}), overwrites: async ({key, type}) => await current(fake, encodeURIComponent(key)) && `The key ${key} exists. ${/string|json/.test(type) ? "Overwrite it" : "Add to it"}?`});
 }
 const lines = (text) => text.split("\n").filter(Boolean);
@@ -240,7 +240,7 @@ function published(fake, channel) {
 }
 const messagesTable = (messages) => messages.length ? table("published messages", ["time", "channel", "message", "received by"], messages, ({row, words: [, to, text], at}) => [el("a", {href: link(["activity", row.number])}, withDay(new Date(row.at_us / 1000).toISOString())), short(to, 60), short(text ?? "", 300), row.data.words.length === 1 ? row.text.answer : short([row.response?.decoded].flat()[at]?.result ?? "")]) : soft("No message was published yet.");
 const publishForm = (fake, channel) => form("Publish", "Publish", [{name: "channel", label: "channel", value: channel, needed: true, list: async () => (await list(fake, "channels", {limit: 500})).items.filter(({kind}) => kind !== "pattern").map(({name}) => name)}, {name: "message", label: "message", wide: true}],
-  async ({channel: to, message}) => done(`Received by ${count(await run(fake, "PUBLISH", to, message), "subscriber")}.`), {open: channel !== undefined, edits: false, copied: false, overwrites: ({message}) => message ? null : "Publish an empty message?"});
+  async ({channel: to, message}, inputs) => { const many = await run(fake, "PUBLISH", to, message); emptied(inputs, "message"); return done("Received by ", el("a", {href: link(["activity", change.row])}, count(many, "subscriber")), "."); }, {open: channel !== undefined, edits: false, copied: false, overwrites: ({message}) => message ? null : "Publish an empty message?"});
 const matchesGlob = (pattern) => new RegExp(`^${pattern.replace(/[.+^${}()|\\]/g, "\\$&").replaceAll("*", ".*").replaceAll("?", ".")}$`, "s");
 const channels = {
   list: "channels", noun: "channel", about: (one) => ["channel", one.name], facet: "kind", key: (one) => one.id, columns: ["channel", "kind", "subscribers"], fields: ["name", "kind", null],

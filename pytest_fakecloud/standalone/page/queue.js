@@ -1,6 +1,6 @@
 // Pages of a queue: messages, dead letters, schedules, workflow runs, queues, URL groups, flow control.
 
-import {about, act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, isAhead, json, laidOut, link, micros, moment, move, number, own, pill, short, soft, span, table, title, tools, when, words} from "./dom.js";
+import {about, act, both, code, copyButton, count, done, el, emptied, empty, facts, fine, form, head, isAhead, json, laidOut, link, micros, moment, move, number, own, pill, short, soft, span, table, title, tools, when, words} from "./dom.js";
 import {ask, change, item, list, path, sendWell} from "./api.js";
 import {hasFailed, lasted, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
@@ -40,13 +40,14 @@ function publish(fake, again) {
     own_("delay", "delay", {note: "10m"}), own_("retries", "retries", {kind: "number"}), own_("label", "label"), {name: "queue", label: "in queue", value: again?.settings.queue}, own_("callback", "callback URL"),
     {name: "others", label: "other headers of the queue, as JSON", note: '{"Upstash-Timeout": "30s"}', value: asJson(others), wide: true},
     ...again?.dlq_id ? [{name: "letter", label: "the dead letter", options: [{value: "delete", label: "delete it"}, {value: "keep", label: "keep it"}]}] : []],
-  async ({to, body: text, headers: more, queue, others: rest, letter, ...fields}) => {
+  async ({to, body: text, headers: more, queue, others: rest, letter, ...fields}, inputs) => {
     const named = (typed, what, prefix = "") => Object.entries(typed ? json(typed, what) : {}).map(([name, value]) => [prefix + name, String(value)]);
     const missing = redacted.filter((name) => named(more, "The headers").some(([typed, value]) => typed === name && !value));
     if (missing.length) throw new Error(`The queue redacts ${missing.join(", ")}. Enter the value in the headers to forward, or remove the header.`);
     const given = [...named(rest, "The other headers"), ...Object.entries(OWN_FIELDS).map(([name, header]) => [header, fields[name]]).filter(([, value]) => value), ...named(more, "The headers", FORWARD)];
     const made = [await sendWell(fake, "POST", (queue ? `/v2/enqueue/${encodeURIComponent(queue)}/` : "/v2/publish/") + target(to), text, Object.fromEntries(given), again && lastAttempt(fake, again.public_id)?.number)].flat();
     first = change.row;
+    if (again) inputs.to.closest("details").open = false; else emptied(inputs, "body", "label", "delay");
     if (letter === "delete") await discard(fake, [again.dlq_id]);
     // The page of the new message shows whether it is delivered.
     if (again) location.hash = at(fake, "messages", made[0].messageId);
@@ -153,7 +154,7 @@ const schedules = {
   list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["to", "state", "runs", "next run", "cron", "schedule"], kept: ["to", "state", "runs", "next run"], fields: ["destination", "paused", null, "next", "cron", "id"],
   row: (one) => [address({method: one.method ?? "", url: one.destination}), running(one), one.cron_words || one.cron, one.paused ? "none" : both(one.next[0]), one.cron, one.id],
   tools: (fake) => form("Create a schedule", "Create", [{name: "to", label: "destination", note: "https://app.example/nightly", wide: true, needed: true}, {name: "cron", label: "cron", note: "0 3 * * *", needed: true}, {name: "id", label: "id", note: "generated"}, {name: "body", label: "body", kind: "area", wide: true}],
-    async ({to, cron, id, body: text}) => { const made = await sendWell(fake, "POST", `/v2/schedules/${target(to)}`, text, {"Upstash-Cron": cron, ...(id ? {"Upstash-Schedule-Id": id} : {})}); return done("Created ", el("a", {href: at(fake, "schedules", made.scheduleId)}, nameOfSchedule({destination: to, cron})), "."); }, {open: false, undo: undoOf(fake), overwrites: replaces(fake, "schedules", "id", "schedule")}),
+    async ({to, cron, id, body: text}, inputs) => { const made = await sendWell(fake, "POST", `/v2/schedules/${target(to)}`, text, {"Upstash-Cron": cron, ...(id ? {"Upstash-Schedule-Id": id} : {})}); emptied(inputs, "to", "cron", "id", "body"); return done("Created ", el("a", {href: at(fake, "schedules", made.scheduleId)}, nameOfSchedule({destination: to, cron})), "."); }, {open: false, undo: undoOf(fake), overwrites: replaces(fake, "schedules", "id", "schedule")}),
   empty: () => empty("No schedules yet.", "Create one above. A schedule publishes a message at each time of its cron expression, as the clock moves."),
   detail: (one, page) => {
     const where = `/v2/schedules/${encodeURIComponent(one.id)}`, {fake} = page;
@@ -171,7 +172,7 @@ const runs = {
   list: "runs", noun: "run", facet: "state", facetNames: {started: "running or waiting"}, item: runWithViolations, key: (one) => one.id, columns: ["workflow", "run", "state", "started", "took", "now, or result", "input", "steps"], kept: ["workflow", "run", "state", "started", "input"], fields: ["url", "id", "state", "created", null, "result", "preview", "steps"],
   row: (one) => [address({method: "", url: one.url}), [el("span", {class: "mono nowrap", title: one.id}, endOf(one.id)), [one.parent && `rerun of ${endOf(one.parent)}`, one.children.length ? `rerun as ${one.children.map(endOf).join(", ")}` : ""].filter(Boolean).map((text) => [" ", el("span", {class: "soft nowrap"}, short(text, 40))])].flat(2), state(one), when(one.created), one.completed ? about(micros(one.completed) - micros(one.created)) : "", short(doing(one) || one.result, 60), short(one.preview, 60), number(one.steps)],
   tools: (fake) => form("Start a run", "Start", [{name: "to", label: "workflow URL", note: "http://127.0.0.1:3000/api/workflow", wide: true, needed: true}, {name: "input", label: "input", kind: "area", wide: true}],
-    async ({to, input}) => { const made = await trigger(fake, to, input); return done("Started ", el("a", {href: at(fake, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false, undo: undoOf(fake)}),
+    async ({to, input}, inputs) => { const made = await trigger(fake, to, input); emptied(inputs, "input"); return done("Started ", el("a", {href: at(fake, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false, undo: undoOf(fake)}),
   empty: () => empty("No workflow runs yet.", "A run appears when your application triggers a workflow. Start one above with the URL of a workflow that you serve."),
   detail: (one, {fake}) => {
     const {record} = one, recorded = recordedOf(one), records = new Map(recorded.toSorted((one, other) => (one.out !== undefined) - (other.out !== undefined)).map((step) => [step.messageId, step])), original = new Map(recordedOf(one.original).map((step) => [numbered(step), textOf(step)])), toRun = (id) => el("a", {href: at(fake, "runs", id)}, id);
@@ -236,7 +237,7 @@ const held = (fake, ids) => ids.length ? el("ol", {}, ids.map((id) => el("li", {
 const queues = {
   list: "queues", noun: "queue", key: (one) => one.name, columns: ["queue", "state", "parallelism", "messages"], fields: ["name", "paused", "parallelism", "lag"],
   row: (one) => [one.name, running(one), number(one.parallelism), number(one.lag)],
-  tools: (fake) => form("Create a queue", "Create", [{name: "name", label: "name", needed: true}, {name: "parallelism", label: "parallelism", kind: "number", value: "1"}], async ({name, parallelism}) => { await sendWell(fake, "POST", "/v2/queues", {queueName: name, parallelism: Number(parallelism)}); return done("Created."); }, {open: false, undo: undoOf(fake), overwrites: replaces(fake, "queues", "name", "queue")}),
+  tools: (fake) => form("Create a queue", "Create", [{name: "name", label: "name", needed: true}, {name: "parallelism", label: "parallelism", kind: "number", value: "1"}], async ({name, parallelism}, inputs) => { await sendWell(fake, "POST", "/v2/queues", {queueName: name, parallelism: Number(parallelism)}); emptied(inputs, "name"); return done("Created ", el("a", {href: at(fake, "queues", name)}, name), "."); }, {open: false, undo: undoOf(fake), overwrites: replaces(fake, "queues", "name", "queue")}),
   empty: () => empty("No queues yet.", "A queue delivers its messages in order. It appears when your application enqueues a message, or create one above."),
   detail: (one, page) => {
     const where = `/v2/queues/${encodeURIComponent(one.name)}`;
@@ -249,7 +250,7 @@ const groups = {
   list: "url-groups", noun: "URL group", about: (one) => [null, one.name], key: (one) => one.name, columns: ["group", "endpoints"], fields: ["name"],
   row: (one) => [one.name, one.endpoints.map((each) => each.url).join("\n")],
   tools: (fake) => form("Add an endpoint", "Add", [{name: "group", label: "group", needed: true}, {name: "url", label: "URL", needed: true, wide: true}, {name: "name", label: "name of the endpoint"}],
-    async ({group, url, name}) => { await sendWell(fake, "POST", `/v2/topics/${encodeURIComponent(group)}/endpoints`, {endpoints: [{url, ...(name ? {name} : {})}]}); return done("Added."); }, {open: false, undo: undoOf(fake), overwrites: async ({group, name}) => name && (await list(fake, "url-groups", {search: group, limit: 500})).items.some((one) => one.name === group && one.endpoints.some((each) => each.name === name)) && `The endpoint ${name} of ${group} exists. Overwrite it?`}),
+    async ({group, url, name}, inputs) => { await sendWell(fake, "POST", `/v2/topics/${encodeURIComponent(group)}/endpoints`, {endpoints: [{url, ...(name ? {name} : {})}]}); emptied(inputs, "url", "name"); return done("Added to ", el("a", {href: at(fake, "url-groups", group)}, group), "."); }, {open: false, undo: undoOf(fake), overwrites: async ({group, name}) => name && (await list(fake, "url-groups", {search: group, limit: 500})).items.some((one) => one.name === group && one.endpoints.some((each) => each.name === name)) && `The endpoint ${name} of ${group} exists. Overwrite it?`}),
   empty: () => empty("No URL groups yet.", "A message that is published to a group goes to each of its endpoints. Add the first endpoint above."),
   detail: (one, page) => [title(one.name), table("endpoints", ["name", "URL", ""], one.endpoints, (each) => [each.name ?? "", each.url, act("Remove", `Remove ${each.url}`, undoable(page.fake, `Removed ${each.url}.`, () => sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}/endpoints`, {endpoints: [each.name ? {name: each.name} : {url: each.url}]})))]),
     tools(itsMessages(page.fake, "group", one.name), deletion("Delete group…", "URL group", one.name, page, `/v2/topics/${encodeURIComponent(one.name)}`))],

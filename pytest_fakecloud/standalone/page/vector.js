@@ -1,6 +1,6 @@
 // A vector index: records of a namespace, nearest neighbours, metadata filters.
 
-import {act, code, count, done, el, empty, facts, form, go, head, json, link, number, redraw, room, short, soft, svg, table, title, tools} from "./dom.js";
+import {act, code, count, done, el, emptied, empty, facts, form, go, head, json, link, number, redraw, room, short, soft, svg, table, title, tools} from "./dom.js";
 import {ask, change, item, list, path, sendWell} from "./api.js";
 import {historyButton, offerUndo, sectionOf, undoable, versionsElement} from "./history.js";
 import {ListPage} from "./lists.js";
@@ -83,10 +83,11 @@ function askAgain(page) {
 let upserted;
 const upsert = (fake, page) => form("Upsert", "Upsert", [{name: "id", label: "id", needed: true}, {name: "by", label: "from", options: ["vector", "text"]}, {name: "what", label: vectorLabel(fake), note: "0.1, 0.2, …", wide: true, needed: true},
   {name: "metadata", label: "metadata, as JSON", note: '{"genre": "drama"}'}, {name: "namespace", label: "namespace", note: "the one that is shown"}],
-async ({id, by, what, metadata, namespace}) => {
+async ({id, by, what, metadata, namespace}, inputs) => {
   await sendWell(fake, "POST", (by === "text" ? "/upsert-data" : "/upsert") + inside(namespace || namespaceOf(page)), {id, ...(by === "text" ? {data: what} : {vector: numbers(what)}), ...(metadata ? {metadata: json(metadata, "The metadata")} : {})});
   upserted = [sectionOf(namespace || namespaceOf(page)), [id]];
-  return done("Upserted.");
+  emptied(inputs, "id", "what", "metadata");
+  return done("Upserted ", el("a", {href: page.address(encodeURIComponent(id), {namespace: namespace || namespaceOf(page)})}, id), ".");
 }, {open: false, undo: (row, text) => offerUndo(fake, row, ...upserted, text), overwrites: async ({id, namespace}) => {
   try { await item(fake, "vectors", encodeURIComponent(id), {namespace: namespace || namespaceOf(page)}); return `The vector ${id} exists. Overwrite it?`; } catch (error) { if (error.status === 404) return null; throw error; }
 }});
