@@ -1,7 +1,7 @@
 // Pages of a key-value server: keys, search indexes and the command box.
 
 import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, el, emptied, empty, facts, form, head, isTyped, json, laidOut, link, micros, moment, number, pill, redraw, short, soft, table, title, tools, visible, withDay, words, about, confirmed, discard} from "./dom.js";
-import {ask, call, change, item, list, path, send, sendWell} from "./api.js";
+import {ask, change, item, list, path, send, sendWell} from "./api.js";
 import {digits, dump} from "./elements.js";
 import {historyButton, offerUndo, versionsElement} from "./history.js";
 import {entries} from "./journal.js";
@@ -297,23 +297,8 @@ function plain(value, indent = "") {
 
 const helps = new Map();
 export async function help(fake) {
-  if (helps.has(fake.name)) return helps.get(fake.name);
-  const flat = await call(fake, "execute", "COMMAND", "DOCS"), docs = new Map();
-  const object = (pairs_) => Object.fromEntries(Array.from({length: pairs_.length / 2}, (_, at) => [pairs_[2 * at], pairs_[2 * at + 1]]));
-  const usage = (one) => {
-    const {name, token, type, flags = [], arguments: inner = []} = object(one), [optional, multiple] = ["optional", "multiple"].map((flag) => flags.includes(flag));
-    const choice = inner.map(usage).join("|"), text = {oneof: multiple || !optional ? `(${choice})` : choice, block: inner.map(usage).join(" "), "pure-token": ""}[type] ?? name;
-    const whole = [token, text].filter(Boolean).join(" ") + (multiple ? " ..." : "");
-    return optional ? `[${whole}]` : whole;
-  };
-  const enter = (name, doc) => {
-    docs.set(name.toUpperCase().replace("|", " "), {hasKeys: JSON.stringify(doc.arguments ?? []).includes('"type","key"'), summary: doc.summary, group: doc.group, since: doc.since, usage: doc.subcommands ? "subcommand ..." : (doc.arguments ?? []).map(usage).join(" ")});
-    const subcommands = doc.subcommands ?? [];
-    for (let at = 0; at < subcommands.length; at += 2) enter(subcommands[at], object(subcommands[at + 1]));
-  };
-  for (let at = 0; at < flat.length; at += 2) enter(flat[at], object(flat[at + 1]));
-  helps.set(fake.name, docs);
-  return docs;
+  if (!helps.has(fake.name)) helps.set(fake.name, new Map((await list(fake, "commands")).items.map((command) => [command.name, command])));
+  return helps.get(fake.name);
 }
 
 const EXAMPLES = ['SET greeting "hello you" EX 60', "HSET user:1 name Ada city London", "ZADD board 10 ada 7 bob", "SCAN 0 MATCH user:* COUNT 100"], boxes = new Map();
@@ -349,7 +334,7 @@ class CommandBox {
     const names = !line || !this.docs || this.docs.has(upper.trimEnd()) && upper.endsWith(" ") ? [] : [...this.docs.keys()].filter((name) => name.startsWith(upper)).sort((one, other) => one.length - other.length || one.localeCompare(other)).slice(0, 8);
     this.offer(names.map((name) => ({text: name, about: this.docs.get(name).summary ?? "", from})));
     this.hint.replaceChildren(...(known ? [el("b", {class: "mono"}, `${this.nameIn(line)} ${known.usage}`), ` ${known.summary ?? ""}`] : [line && !names.length && this.docs ? "No such command." : ""]));
-    if (!names.length && known?.hasKeys) this.suggestKeys(line, this.nameIn(line), turn).catch(() => {});
+    if (!names.length && known?.has_keys) this.suggestKeys(line, this.nameIn(line), turn).catch(() => {});
   }
   // Keys that begin with the last word, which may be left out only where the first key stands.
   async suggestKeys(line, name, turn) {
