@@ -450,7 +450,8 @@ export interface RowChanges {
  *
  * `fake` is the name of the fake that recorded it; `done` is false until a call is answered.
  * `took_us` is the duration of a call or delivery on the cloud's clock. `advice` says what to do
- * about a failure, if its answer does not say that itself. `marks` and `read` are
+ * about a failure, if its answer does not say that itself; of an `expected` error, which is ordinary
+ * control flow of its client, why it is. `marks` and `read` are
  * set only in the report of a failed test.
  */
 export interface RowData {
@@ -485,6 +486,7 @@ export interface RowData {
   response: ExchangeData | null
   data: Record<string, Json>
   advice?: string
+  expected?: boolean
 }
 
 /** An injected fault that affected a row. */

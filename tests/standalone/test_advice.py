@@ -86,3 +86,23 @@ def test_a_failed_delivery_has_the_advice_of_its_answer(
     wait_until(attempts)
     assert expected in attempts()[0]
     assert bool(attempts()[0]) == bool(expected)
+
+
+def test_an_error_that_clients_expect_says_why(server: Server) -> None:
+    kv(server, "XADD", "s", "*", "a", "b")
+    kv(server, "XGROUP", "CREATE", "s", "g", "0")
+    numbers = [
+        kv(server, "XGROUP", "CREATE", "s", "g", "0"),
+        kv(server, "CLIENT", "MAINT_NOTIFICATIONS", "ON"),
+        *(send_get(server, target) for target in ("/v2/messages/none", "/v2/nowhere/none")),
+        kv(server, "XGROUP", "CREATE", "none", "g", "0"),
+    ]
+    expected = [bool(row(server, number).get("expected")) for number in numbers]
+    assert expected == [True, True, True, False, False]
+    assert "exists already" in advice(server, numbers[0])
+    assert "no such path" in advice(server, numbers[3])
+
+
+def send_get(server: Server, target: str) -> int:
+    request = {"method": "GET", "target": target}
+    return int(server.ask("POST", "/fakes/queue/requests", request)[1]["row"])

@@ -89,6 +89,38 @@ _ANSWERS: Mapping[int, str] = {
 """By the status with which a destination answered."""
 
 
+_EXPECTED: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    (
+        "HELLO|COMMAND|COMMAND DOCS|CLIENT (SETINFO|SETNAME|MAINT_NOTIFICATIONS|TRACKING|NO-TOUCH)",
+        ("ERR", "NOPROTO"),
+        "The client asks for a feature and ignores this error.",
+    ),
+    (
+        "XGROUP CREATE",
+        ("BUSYGROUP",),
+        "The group exists already, which a client that creates it at each start expects.",
+    ),
+    (".*", ("MOVED", "ASK", "TRYAGAIN"), "The client of a cluster follows the slot to its node."),
+)
+"""Errors that are ordinary control flow of clients: of these commands, with one of these codes."""
+
+
+def expected_of(row: shapes.RowData, error: str) -> str:
+    """Return why the error of a call is ordinary control flow of its client; empty for a failure."""
+    if row["kind"] != "call" or row["faults"]:
+        return ""
+    is_lookup = row["request"] is not None and row["request"]["line"].startswith("GET ")
+    if row["status"] == 404 and is_lookup and not row["operation"].startswith(_METHODS):
+        return "The client looked up something that does not exist."
+    code = error.partition(" ")[0]
+    reasons = (
+        reason
+        for operation, codes, reason in _EXPECTED
+        if code in codes and re.fullmatch(operation, row["operation"])
+    )
+    return next(reasons, "")
+
+
 def advice_of(row: shapes.RowData, error: str) -> str:
     """Return what to do about a failed row, empty if there is nothing to say.
 

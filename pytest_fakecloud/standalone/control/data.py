@@ -45,7 +45,7 @@ from ...reporting.model import RowSource
 from ...reporting.rows import rows
 from ..state_file import checked_state, stub
 from . import shapes
-from .advice import advice_of
+from .advice import advice_of, expected_of
 from .endpoints import PREFIX, Part, Refused, compressed, contract, fields, named
 
 
@@ -441,7 +441,9 @@ def _in_neutral_words(row: shapes.RowData) -> shapes.RowData:
 def _with_advice(source: RowSource, row: shapes.RowData) -> shapes.RowData:
     """Return a row with what to do about its failure, if there is something to say."""
     error = "" if source.call is None else error_of(source.call)[1]
-    if row["done"] and (advice := advice_of(row, error)):
+    if row["done"] and (reason := expected_of(row, error)):
+        row["advice"], row["expected"] = reason, True
+    elif row["done"] and (advice := advice_of(row, error)):
         row["advice"] = advice
     return row
 

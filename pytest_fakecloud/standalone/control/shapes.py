@@ -198,7 +198,8 @@ class RowData(TypedDict):
 
     ``fake`` is the name of the fake that recorded it; ``done`` is false until a call is answered.
     ``took_us`` is the duration of a call or delivery on the cloud's clock. ``advice`` says what to do
-    about a failure, if its answer does not say that itself. ``marks`` and ``read`` are
+    about a failure, if its answer does not say that itself; of an ``expected`` error, which is ordinary
+    control flow of its client, why it is. ``marks`` and ``read`` are
     set only in the report of a failed test.
     """
 
@@ -233,6 +234,7 @@ class RowData(TypedDict):
     response: ExchangeData | None
     data: dict[str, Any]
     advice: NotRequired[str]
+    expected: NotRequired[bool]
 
 
 class ConsoleAddress(TypedDict):

@@ -10,8 +10,7 @@ const codeOf = (row) => /^(?:\d{3} )?([A-Z]{3,}) /.exec(row.text.answer)?.[1] ??
 // The advice of a group of rows, or with `isHere` that beside the details of the row itself, which names the destination.
 const answerOf = ({data, peer, text}) => `${withoutScheme(data.url ?? peer)} answered ${text.answer}. `;
 export function adviceOf(row, isHere = false) {
-  const expected = expectedOf(row)?.why;
-  if (expected) return expected;
+  if (sendsScript(row)) return "The script was not loaded yet, so the client sent it afterwards.";
   if (row.data.error === "UnstubbedDestinationError") return el("span", {}, row.advice, " ", el("a", {href: link(["fake", row.fake, "destinations"])}, "Destinations"));
   if (row.advice && codeOf(row) === "WRONGTYPE") return typeElement(row);
   return (isHere && row.kind === "attempt" && !row.faults.length && row.status != null ? answerOf(row) : "") + (row.advice ?? "");
@@ -25,16 +24,10 @@ function typeElement({number: row, operation, subjects, advice}) {
   typesOf.set(row, typesOf.get(row) ?? ask("GET", `/journal/${row}/data${query({section: "keys", items: JSON.stringify(keys)})}`)).get(row).then(draw, () => {});
   return place;
 }
-// Errors that are ordinary control flow of clients, not failures: of a command, with an answer, with this beginning of the request, and if `then` is sent afterwards. The operation of an address that a fake does not have is its method and path.
-const EXPECTED = [
-  {operation: /^(HELLO|COMMAND|COMMAND DOCS|CLIENT (SETINFO|SETNAME|MAINT_NOTIFICATIONS|TRACKING|NO-TOUCH))$/, answer: /^(\d+ )?(ERR|NOPROTO) /, why: "The client asks for a feature and ignores this error."},
-  {operation: /^EVALSHA(_RO)?$/, answer: /^(\d+ )?NOSCRIPT /, then: /^(EVAL(_RO)?|SCRIPT LOAD)$/, why: "The script was not loaded yet, so the client sent it afterwards."},
-  {operation: /^XGROUP CREATE$/, answer: /^(\d+ )?BUSYGROUP /, why: "The group exists already, which a client that creates it at each start expects."},
-  {operation: /./, answer: /^(\d+ )?(MOVED|ASK|TRYAGAIN) /, why: "The client of a cluster follows the slot to its node."},
-  {operation: /^(?!GET )/, answer: /^404 /, line: /^GET /, why: "The client looked up something that does not exist."},
-];
-const expectedOf = (row) => row.kind === "call" && !row.faults.length && EXPECTED.find(({operation, answer, line, then}) => operation.test(row.operation) && answer.test(row.text.answer) && (!line || line.test(row.request?.line)) && (!then || entries.list.findLast((one) => one.number > row.number && one.fake === row.fake && one.ok && then.test(one.operation)))) || null;
-export const isExpected = (row) => expectedOf(row) !== null;
+// Errors that are ordinary control flow of clients, not failures. Only later rows tell that a script was sent after an error.
+const sendsScript = (row) => row.operation.startsWith("EVALSHA") && codeOf(row) === "NOSCRIPT"
+  && entries.list.some((one) => one.number > row.number && one.fake === row.fake && one.ok && /^(EVAL(_RO)?|SCRIPT LOAD)$/.test(one.operation));
+export const isExpected = (row) => Boolean(row.expected) || sendsScript(row);
 
 // The first groups are those of the newest rows, expected errors come last. `all` is the address of all rows.
 export function errorsElement(rows, most = 50, all = link(["activity"], {status: "failed"})) {
