@@ -47,7 +47,7 @@ from ..workflow.model import read_step, run_record
 from .cron_words import cron_words
 from .failures import failure_of
 from .failures import failure_words as failure_words
-from .steps import cause_of, step_of, step_sent, steps_of
+from .steps import cause_of, recorded_steps, step_of, step_sent, steps_of
 
 LONGEST_BODY = 100_000
 """Maximum number of characters of a body that is shown."""
@@ -794,7 +794,8 @@ def _run_state(run: Any) -> str:
 def run(engine: Any, id: str, page_query: PageQuery) -> View:
     """Return one workflow run: its input, its steps over time, its messages, and its record.
 
-    The record is that of the service's API. It contains the outputs of the steps and the result.
+    The record is that of the service's API. It contains the outputs of the steps and the result, and
+    ``recorded`` has these steps with their results as text.
     ``parent`` is the run that this one resumes, restarts or reruns, and ``children`` are the runs that
     do so with this one.
     """
@@ -802,6 +803,8 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
     if workflow_run is None:
         raise NotFound(f"there is no workflow run {id!r:.200}")
     first = engine.data.messages.get(workflow_run.first_message_id)
+    record = run_record(engine, workflow_run)
+    parent = engine.workflow.runs.get(workflow_run.parent_id or "")
     tried = [
         engine.data.messages[message_id]
         for message_id in workflow_run.message_ids
@@ -810,7 +813,8 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
     return {
         **_run_row(engine, workflow_run, _children(engine)),
         "input": None if first is None else _body(first.body, first.settings.redaction)["body"],
-        "record": run_record(engine, workflow_run),
+        "record": record,
+        "recorded": list(recorded_steps(record, parent and run_record(engine, parent))),
         "input_is_whole": first is not None and _is_whole(first),
         **({} if first is None else _sent_again(first)),
         "steps": steps_of(engine, workflow_run),

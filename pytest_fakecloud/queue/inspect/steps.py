@@ -9,8 +9,9 @@ a call, and a message that repeats a dead letter are parts of a step, and not st
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 from ...core.timers import to_datetime
@@ -93,6 +94,57 @@ def step_sent(message_id: str, body: bytes) -> dict[str, Any]:
         if record.get("messageId") == message_id:
             return read_step(from_base64(str(record.get("body") or "")).encode())
     return {}
+
+
+class RecordedStep(TypedDict):
+    """A step in the record of a run: its result as text, that of the parent run if it differs, the
+    body of the request that it made (``sent``), and the status of the answer to that.
+    """
+
+    message: str
+    name: str
+    type: str
+    result: str
+    original: str
+    sent: str
+    answered: int | None
+
+
+def recorded_steps(
+    record: Mapping[str, Any], parent: Mapping[str, Any] | None
+) -> Iterator[RecordedStep]:
+    """Yield the steps in the record of a run; those with a result come last."""
+    originals = {_number_of(step): _result_of(step) for step in _in_record(parent or {})}
+    for step in sorted(_in_record(record), key=lambda step: "out" in step):
+        result, original = _result_of(step), originals.get(_number_of(step), "")
+        yield {
+            "message": str(step.get("messageId") or ""),
+            "name": str(step.get("stepName") or ""),
+            "type": str(step.get("stepType") or ""),
+            "result": result,
+            "original": original if result and result != original else "",
+            "sent": str(step.get("callBody") or ""),
+            "answered": step.get("callResponseStatus"),
+        }
+
+
+def _in_record(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [step for group in record.get("steps", ()) for step in group["steps"]]
+
+
+def _number_of(step: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return what tells a step apart in a run and in its parent."""
+    return step.get("stepId"), step.get("stepName")
+
+
+def _result_of(step: Mapping[str, Any]) -> str:
+    """Return the result of a step as text; that of a wait is sent in Base64."""
+    out, kind = step.get("out"), step.get("stepType")
+    if out is None:
+        return "null" if "out" in step and kind == "Run" else ""
+    if kind == "Wait":
+        return from_base64(str(out))
+    return out if isinstance(out, str) else json.dumps(out, ensure_ascii=False)
 
 
 def steps_of(engine: Any, run: WorkflowRun) -> list[StepView]:

@@ -175,7 +175,7 @@ const runs = {
     async ({to, input}, inputs) => { const made = await trigger(fake, to, input); emptied(inputs, "input"); return done("Started ", el("a", {href: at(fake, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false, undo: undoOf(fake)}),
   empty: () => empty("No workflow runs yet.", "A run appears when your application triggers a workflow. Start one above with the URL of a workflow that you serve."),
   detail: (one, {fake}) => {
-    const {record} = one, recorded = recordedOf(one), records = new Map(recorded.toSorted((one, other) => (one.out !== undefined) - (other.out !== undefined)).map((step) => [step.messageId, step])), original = new Map(recordedOf(one.original).map((step) => [numbered(step), textOf(step)])), toRun = (id) => el("a", {href: at(fake, "runs", id)}, id);
+    const {record} = one, records = new Map(one.recorded.map((step) => [step.message, step])), toRun = (id) => el("a", {href: at(fake, "runs", id)}, id);
     const again = (text, where) => act(text, `${text} ${one.id}`, async () => { const [made] = [await sendWell(fake, "POST", `/v2/workflows/dlq/${where}/${encodeURIComponent(one.dlq_id)}`)].flat(); location.hash = at(fake, "runs", made.workflowRunId); undoOf(fake)(change.row, `${text}: this is the new run.`); });
     return [title(withoutScheme(one.url)), facts({state: state(one), [one.state === "failed" ? "error" : "now"]: doing(one), run: el("span", {class: "mono"}, one.id), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), started: moment(one.created), took: one.completed ? span(micros(one.completed) - micros(one.created)) : "", label: record.label, "rerun of": one.parent && toRun(one.parent), "rerun as": one.children.length ? one.children.map((id) => [toRun(id), " "]) : ""}),
       one.violations.map(({kind, text}) => el("div", {class: "banner bad"}, el("b", {}, `${words(kind)}: the run may not continue.`), el("p", {}, text))),
@@ -187,18 +187,17 @@ const runs = {
         copyButton(one.id, "Copy id", "Copy id"), copyButton(JSON.stringify(record, null, 2), "Copy as JSON", "Copy as JSON")),
       el("div", {class: "side-by-side"}, el("div", {}, head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input.")),
         el("div", {}, head(one.state === "failed" ? "Error" : "Result"), record.workflowRunResponse ? code(failure(record.workflowRunResponse), "result") : soft(one.completed ? "The run returned no result." : "The run has not ended."))),
-      one.parent ? inherited(one, recorded, original, fake) : null, head(count(one.steps.length, one.parent ? "further step" : "step")), one.steps.length ? spansElement("steps", one.steps.flatMap((step, at_) => [step.group && step.group !== one.steps[at_ - 1]?.group ? {name: `${number(one.steps.filter(({group}) => group === step.group).length)} in parallel`, spans: []} : [], stepRow(step, records, original, fake, one)].flat()), {start: micros(one.created)}) : soft("No step has begun yet."),
+      one.parent ? inherited(one, fake) : null, head(count(one.steps.length, one.parent ? "further step" : "step")), one.steps.length ? spansElement("steps", one.steps.flatMap((step, at_) => [step.group && step.group !== one.steps[at_ - 1]?.group ? {name: `${number(one.steps.filter(({group}) => group === step.group).length)} in parallel`, spans: []} : [], stepRow(step, records, fake, one)].flat()), {start: micros(one.created)}) : soft("No step has begun yet."),
     ].flat(2);
   },
 };
 // The steps that a run took over from its parent. Its own first message is the step from which it goes on, and may have another result.
-function inherited(run, recorded, original, fake) {
-  const [first] = run.messages, own_ = new Set(run.messages.map(({id}) => id)), steps = recorded.filter(({messageId, stepType}) => messageId && stepType !== "Initial" && (messageId === first?.id || !own_.has(messageId)));
-  return steps.length ? [head(count(steps.length, "step") + " from the parent run"), table("steps from the parent run", ["step", "", "result"], steps.map((step) => [step.stepName, step.messageId === first?.id ? "goes on here" : "reused", el("a", {href: at(fake, "messages", step.messageId)}, short(changed(original, step, 100), 200) || step.messageId)]), (cells) => cells)] : null;
+function inherited({recorded, messages: own_}, fake) {
+  const [first] = own_, steps = recorded.filter(({message, type}) => message && type !== "Initial" && (message === first?.id || !own_.some(({id}) => id === message)));
+  return steps.length ? [head(count(steps.length, "step") + " from the parent run"), table("steps from the parent run", ["step", "", "result"], steps, (step) => [step.name, step.message === first?.id ? "goes on here" : "reused", el("a", {href: at(fake, "messages", step.message)}, short(changed(step, 100), 200) || step.message)])] : null;
 }
-// The recorded steps of a run, what tells them apart in it and in its parent, and the result of one, after that of the parent if they differ.
-const recordedOf = (run) => run?.record.steps.flatMap((group) => group.steps) ?? [], numbered = ({stepId, stepName}) => `${stepId} ${stepName}`;
-function changed(original, step, most) { const text = textOf(step), was = original.get(numbered(step)); return was && text && was !== text ? `${short(was, most)} → ${short(text, most)}` : text; }
+// The result of a step, after that of the parent run if they differ.
+const changed = ({result = "", original}, most) => original ? `${short(original, most)} → ${short(result, most)}` : result;
 // The header keeps the queue from asking which client serves the URL, because only the client for JavaScript answers that.
 const trigger = (fake, url, input, headers_ = {"Content-Type": "application/json"}) => sendWell(fake, "POST", `/v2/trigger/${target(url)}`, input, {...headers_, "Upstash-Forward-Upstash-Workflow-Sdk-Version": "1"});
 // An error of a workflow as its message and its stack, any other text indented.
@@ -208,11 +207,8 @@ function failure(text) {
 }
 async function runWithViolations(fake, id) {
   const [run, violations] = await Promise.all([item(fake, "runs", id), ask("GET", "/violations")]);
-  const original = run.parent ? await item(fake, "runs", encodeURIComponent(run.parent)).catch(() => null) : null;
-  return {...run, original, violations: violations.filter(({facts: {fake: name, run_id: about}}) => name === fake.name && about === run.id)};
+  return {...run, violations: violations.filter(({facts: {fake: name, run_id: about}}) => name === fake.name && about === run.id)};
 }
-const fromBase64 = (out) => { try { return new TextDecoder().decode(Uint8Array.from(atob(out), (letter) => letter.charCodeAt(0))); } catch { return String(out ?? ""); } };
-const textOf = ({stepType, out}) => stepType === "Wait" ? fromBase64(out) : out == null ? (out === null && stepType === "Run" ? "null" : "") : typeof out === "string" ? out : JSON.stringify(out);
 // A step of a run: its spans, and below it its errors, its input and its result. The error of the last try is in sight.
 // With another result or input, or with the step run again; the new run is another one.
 function rerunForm(step, text, fake, run) {
@@ -220,15 +216,16 @@ function rerunForm(step, text, fake, run) {
   return form(`Rerun from ${short(step.name, 60)}`, "Rerun", [{name: "how", label: "go on with", options: [...text ? [{value: "result", label: "the result below, without the step"}] : [], {value: "again", label: "the step run again"}]}, ...text ? [{name: "result", label: "result of the step", kind: "area", value: text, wide: true}] : [], ...run.input_is_whole ? [{name: "input", label: "input of the run", kind: "area", value: run.input ?? "", wide: true}] : []],
     ({how, result, input}, inputs) => start({...how === "again" ? {again: true} : result !== text && {result}, ...input !== undefined && input !== (run.input ?? "") && {input}}).then(() => { inputs.how.closest("details").open = false; }), {open: false, copied: false});
 }
-function stepRow(step, records, original, fake, run) {
-  const record = records.get(step.message) ?? {}, {out, callBody: sent, callResponseStatus: answered} = record, before = records.get(step.input_of), isOfRun = !before || before.stepType === "Initial", input = sent || (isOfRun ? run.input : textOf(before));
+function stepRow(step, records, fake, run) {
+  // The message of a step without a type is that of the step before it.
+  const record = step.type && records.get(step.message) || {}, {result: text = "", original, sent, answered} = record, before = records.get(step.input_of), isOfRun = !before || before.type === "Initial", input = sent || (isOfRun ? run.input : before.result);
   const spans = step.spans.map(({kind, start, end, failed}) => ({kind, from: micros(start), to: micros(end), failed})), errors = step.errors.map((error) => [`Try ${error.number} at ${fine(error.at)}: ${error.status ?? "no answer"}`, failure(error.reason)]);
-  const took = spans.reduce((sum, {from, to}) => sum + to - from, 0), text = textOf({stepType: step.type, out}), beside = changed(original, record, 40);
+  const took = spans.reduce((sum, {from, to}) => sum + to - from, 0), beside = changed(record, 40);
   return {name: short(step.name, 120), key: `step ${step.message} ${step.name}`, failed: step.state === "failed", spans, depth: step.group ? 1 : 0, error: step.state === "done" ? "" : step.errors.at(-1)?.cause,
     note: [step.event ? `waits for ${step.event}` : step.calls && step.calls !== step.name ? step.calls : "", took ? span(took) : "", step.tries > 1 ? `${step.tries} tries` : "", [input && !/^(Sleep|Wait)/.test(step.type) && short(input, 40), beside && step.state === "done" && !/^Sleep/.test(step.type) && `→ ${beside === text ? short(text, 60) : beside}`].filter(Boolean).join(" "), step.state === "pending" ? "pending" : ""].filter(Boolean).join(" · "),
     content: [facts({type: step.type, message: el("a", {href: at(fake, "messages", step.message)}, step.message), tries: `${step.tries} of ${step.retries + 1}`, calls: step.calls, answered, "waits for event": step.event, "wait ends": both(step.wait_ends)}),
-      errors.map(([about_, reason]) => [el("h4", {class: "bad"}, about_), code(reason, `error of ${about_} of ${step.name}`)]), input ? [el("h4", {}, sent ? "Input" : isOfRun ? "Input, that of the run" : `Input, the result of ${before.stepName}`), code(laidOut(input), "input of the step")] : null,
-      beside === text ? null : [el("h4", {}, "Result in the original run"), code(laidOut(original.get(numbered(record))), "result in the original run")], text ? [el("h4", {}, "Result"), code(laidOut(text), "result of the step")] : null, step.state === "done" && !step.group ? rerunForm(step, step.type === "Wait" ? "" : text, fake, run) : null]};
+      errors.map(([about_, reason]) => [el("h4", {class: "bad"}, about_), code(reason, `error of ${about_} of ${step.name}`)]), input ? [el("h4", {}, sent ? "Input" : isOfRun ? "Input, that of the run" : `Input, the result of ${before.name}`), code(laidOut(input), "input of the step")] : null,
+      original ? [el("h4", {}, "Result in the original run"), code(laidOut(original), "result in the original run")] : null, text ? [el("h4", {}, "Result"), code(laidOut(text), "result of the step")] : null, step.state === "done" && !step.group ? rerunForm(step, step.type === "Wait" ? "" : text, fake, run) : null]};
 }
 
 // -- queues, URL groups, flow control --
