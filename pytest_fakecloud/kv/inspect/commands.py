@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...inspect.data import PageQuery, View
+from ...inspect.data import PageQuery, View, page_of
 from ..fake import KVServer
 
 
 def commands(fake: KVServer, page_query: PageQuery) -> View:
-    """Return all commands and subcommands on one page, each with its ``summary`` and ``usage``.
+    """Return a page of commands and subcommands, each with its ``summary`` and ``usage``.
 
     ``has_keys`` says whether an argument is the name of a key.
     """
     docs: Any = fake.execute("COMMAND", "DOCS")
     items = [view for name, doc in _pairs(docs) for view in _views(name, dict(_pairs(doc)))]
-    return {"total": len(items), "items": items}
+    return page_of(
+        items,
+        page_query,
+        sort_key=lambda command: (command["name"],),
+        show=lambda command: command,
+        text=lambda command: f"{command['name']}\n{command['summary']}",
+    )
 
 
 def _pairs(flat: Sequence[Any]) -> list[tuple[Any, Any]]:

@@ -297,7 +297,7 @@ function plain(value, indent = "") {
 
 const helps = new Map();
 export async function help(fake) {
-  if (!helps.has(fake.name)) helps.set(fake.name, new Map((await list(fake, "commands")).items.map((command) => [command.name, command])));
+  if (!helps.has(fake.name)) helps.set(fake.name, new Map((await list(fake, "commands", {limit: 500})).items.map((command) => [command.name, command])));
   return helps.get(fake.name);
 }
 
