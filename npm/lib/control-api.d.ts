@@ -221,13 +221,17 @@ export interface FaultOptions {
   [name: string]: Json
 }
 
-/** An item of a fake before and after; null where it is absent. */
+/**
+ * An item of a fake before and after; null where it is absent. `added` are the records that a
+ * partition of a topic has got, at most 20, if `after` is its data of now.
+ */
 export interface ItemChange {
   fake: string
   section: string
   item: string
   before: Record<string, Json> | null
   after: Record<string, Json> | null
+  added?: Record<string, Json>[]
 }
 
 /**
@@ -370,6 +374,13 @@ export interface Recording {
   move_clock?: boolean
 }
 
+/** A run of equal increments of a number: the indexes of its first and last version. */
+export interface Repeat {
+  first: number
+  last: number
+  by: string
+}
+
 /** The differences between the recorded and the actual responses, as text. */
 export interface Replayed {
   differences: string[]
@@ -453,7 +464,9 @@ export interface RowChanges {
  * A call, a delivery or an event of the journal, as in the JSON of a test report.
  *
  * `fake` is the name of the fake that recorded it; `done` is false until a call is answered.
- * `took_us` is the duration of a call or delivery on the cloud's clock. `marks` and `read` are
+ * `took_us` is the duration of a call or delivery on the cloud's clock. `advice` says what to do
+ * about a failure, if its answer does not say that itself; of an `expected` error, which is ordinary
+ * control flow of its client, why it is. `marks` and `read` are
  * set only in the report of a failed test.
  */
 export interface RowData {
@@ -487,6 +500,8 @@ export interface RowData {
   request: ExchangeData | null
   response: ExchangeData | null
   data: Record<string, Json>
+  advice?: string
+  expected?: boolean
 }
 
 /** An injected fault that affected a row. */
@@ -603,10 +618,15 @@ export interface Version {
   fields: Record<string, Json> | null
 }
 
-/** An item over time, null while it did not exist, and the names of the parts of its value. */
+/**
+ * An item over time, null while it did not exist, and the names of the parts of its value.
+ *
+ * `repeats` are runs of at least three equal increments by the same request.
+ */
 export interface Versions {
   versions: Version[]
   parts: string[]
+  repeats: Repeat[]
 }
 
 /** The data of a fake; the other fields depend on its service. */
@@ -685,7 +705,7 @@ export interface Control {
   (method: "POST", path: `/clouds/${string}/codes`, body?: Record<string, Json>): Promise<ConsoleAddress>
   /** Remove violations, `{"texts": [their texts]}`, and return the others. */
   (method: "POST", path: "/violations/dismiss", body: Dismissed): Promise<ViolationData[]>
-  /** Restore a snapshot. `row` is the number of the first row that records the restore. */
+  /** Restore a snapshot. */
   (method: "POST", path: `/snapshots/${string}`, body?: Record<string, Json>): Promise<RestoredSnapshot>
   /** Delete a snapshot. */
   (method: "DELETE", path: `/snapshots/${string}`): Promise<SnapshotData>

@@ -39,6 +39,10 @@ SAME_TIME_US = 100_000
 """Maximum difference of a timer's time from that of its event: a thread reads a running clock later."""
 
 
+CHANGES = ("restored", "changed")
+"""The kinds of events that tell of a change of data without a call."""
+
+
 class Checkpoint(NamedTuple):
     """The data of the fakes before the entry that follows the one with this number."""
 
@@ -132,6 +136,8 @@ class Rewinder:
         """
         entry = self._entry(number)
         fake = self._fake(entry)
+        if isinstance(entry, Event) and entry.kind in CHANGES:
+            return self._changes_without_call(entry, fake)
         first: dict[tuple[str, str], Item | None] = {}
         last: dict[tuple[str, str], Item | None] = {}
         with self._played(fake, began(entry)) as playing:
@@ -149,6 +155,24 @@ class Rewinder:
             StateChange(fake.name, section, item, first[section, item], new)
             for (section, item), new in last.items()
             if first[section, item] != new
+        ]
+
+    def _changes_without_call(self, event: Event, fake: Fake) -> list[StateChange]:
+        """Return what a restore or another change without a call changed: up to the next copy of the
+        data, which is made before the next call, or until now.
+        """
+        before = self.before(event.number, fake).state
+        following = [copy for copy in self._usable(fake) if copy.number >= event.number]
+        if following:
+            with self._playing(fake, following[0]) as playing:
+                after = playing.state()
+        else:
+            after = state_of(fake)
+        changed = event.data.get("changed") or {}
+        return [
+            change
+            for change in changes_of(fake.name, before, after)
+            if not changed or change.section in changed
         ]
 
     def before(self, number: int, fake: Fake) -> ReplayedData:
@@ -287,10 +311,7 @@ class Rewinder:
             if (
                 is_between
                 and isinstance(entry, Event)
-                and (
-                    entry.kind in ("restored", "changed")
-                    or (entry.kind == "expired" and entry.text == item)
-                )
+                and (entry.kind in CHANGES or (entry.kind == "expired" and entry.text == item))
             ):
                 return entry.number, entry.at_us
         return 0, at_us

@@ -40,7 +40,7 @@ _COPIED = (
 """Fields of a row that its JSON contains unchanged."""
 _Messages: TypeAlias = tuple[dict[str, Any] | None, dict[str, Any] | None]
 """The request and the response of a row."""
-_LEFT_OUT = {"traceback", "exception", "sent", "sent_headers", "answer"}
+_LEFT_OUT = {"traceback", "exception", "sent", "sent_headers", "answer", "changed"}
 
 
 def as_json(report: Report) -> dict[str, Any]:

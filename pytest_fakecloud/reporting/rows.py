@@ -59,6 +59,8 @@ def rows(
     entries: Iterable[Entry] | None = None,
     served: Iterable[ServedRequest] = (),
     lookups: Lookups | None = None,
+    *,
+    by_time: bool = True,
 ) -> list[ReportRow]:
     """Return the journal of a cloud as rows, with credentials masked.
 
@@ -66,6 +68,10 @@ def rows(
     fake as its sender. A row follows the row that caused it. ``served`` are the requests to the
     application; successful requests that called no fake are left out. ``lookups`` contain the calls
     that are shown in another call's row, and the recent delivery attempts.
+
+    With ``by_time``, a call that arrived during a delivery is one of its handler, as in a test, in which
+    nothing else calls. A server has other clients, whose calls arrive at any time: without
+    ``by_time``, the call must name the delivery's trace, run or message in its headers.
     """
     source = list(cloud.journal.entries if entries is None else entries)
     lookups = lookups or Lookups(mask=Mask(cloud))
@@ -74,16 +80,19 @@ def rows(
     if entries is None:
         report_rows += map(builder.action_row, records_of(cloud).actions)
     report_rows += _served_rows(served, report_rows, source, lookups.mask)
-    return _nested(report_rows)
+    return _nested(report_rows, lambda delivery, row: by_time or _is_named_by(row, delivery))
 
 
 # -- order -----------------------------------------------------------------------------------------
 
 
-def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
+def _nested(
+    unnested_rows: list[ReportRow], is_within: Callable[[ReportRow, ReportRow], bool]
+) -> list[ReportRow]:
     """Return the rows in order, each with its cause, its depth and the row in which it is nested.
 
-    An event directly follows its first cause, even if other entries were recorded before.
+    An event directly follows its first cause, even if other entries were recorded before. ``is_within``
+    says of a delivery, and of a row that began during it, whether the second belongs to the first.
     """
     by_number = {row.number: row for row in unnested_rows}
     callers = {row.number: caller for row in unnested_rows
@@ -101,8 +110,11 @@ def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
         else:
             while open_rows and open_rows[-1].ended < row.began:
                 open_rows.pop()
-            depth = len(open_rows)
-            cause = open_rows[-1] if open_rows else None
+            around = [
+                other for other in open_rows if other.kind != "attempt" or is_within(other, row)
+            ]
+            cause = around[-1] if around else None
+            depth = depths[cause.number] + 1 if cause else 0
         if cause is not None:
             # A nested call is made by the receiver of the outer request, except that a fault's
             # function makes its calls as the test.
@@ -115,6 +127,16 @@ def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
         if row.ended > row.began:
             open_rows.append(row)
     return ordered
+
+
+def _is_named_by(row: ReportRow, delivery: ReportRow) -> bool:
+    """Return whether the headers of a call name the trace, the run or the message of a delivery."""
+    call, event = row.source.call, delivery.source.delivery
+    if call is None or event is None:
+        return False
+    names = {event.run, event.message_id} - {""}
+    is_same_trace = row.trace and delivery.trace and row.trace.trace_id == delivery.trace.trace_id
+    return bool(is_same_trace) or any(value in names for _, value in call.request_headers.pairs)
 
 
 def _first_cause(event: Event | None) -> int:

@@ -469,7 +469,7 @@ export class Trace {
       this.messageElement("Request", row.request),
       this.messageElement("Response", row.response),
       row.text.script ? fold("Script", el("pre", {tabindex: 0}, row.text.script)) : null,
-      !row.request && row.data && Object.keys(row.data).length
+      !row.request && row.data && !isRestore(row) && Object.keys(row.data).length
         ? fold("Data", el("pre", {tabindex: 0}, pretty(row.data)), true) : null,
       this.copyElement(row)));
     this.pane.scrollTop = 0;
@@ -497,7 +497,7 @@ export class Trace {
       effects.length && [el("dt", {}, effects.every((other) => other.row.kind === "event") ? "Effects" : "During it"), el("dd", {}, ...effects.slice(0, 50).flatMap((other) =>
         [this.goToRow(other), el("br")]), effects.length > 50 ? `… ${effects.length - 50} more` : null)],
       row.trace && [el("dt", {}, "Trace"), el("dd", {class: "trace-mono"}, row.trace)],
-      related.size && [el("dt", {}, "Follow"), el("dd", {}, chips.slice(0, MOST_CHIPS), chips.length > MOST_CHIPS ? fold(`${chips.length - MOST_CHIPS} more`, chips.slice(MOST_CHIPS)) : null)],
+      related.size && !isRestore(row) && [el("dt", {}, "Follow"), el("dd", {}, chips.slice(0, MOST_CHIPS), chips.length > MOST_CHIPS ? fold(`${chips.length - MOST_CHIPS} more`, chips.slice(MOST_CHIPS)) : null)],
     ].filter(Boolean);
     return items.length ? el("dl", {class: "trace-links"}, ...items.flat()) : null;
   }
@@ -548,6 +548,8 @@ export function sourceOf(where) {
     lines.length ? el("pre", {class: "trace-source", tabindex: 0, "aria-label": "Source"}, ...lines) : null];
 }
 
+// A restore, and another change without a call, has its data as a table before and after it.
+const isRestore = ({kind, operation}) => kind === "event" && (operation === "restored" || operation === "changed");
 const laneName = (end) => /^https?:\/\/[^/?#]+/.exec(end)?.[0] ?? end;
 
 // -- the waterfall of a request --

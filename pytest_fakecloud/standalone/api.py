@@ -26,7 +26,14 @@ from ..http.messages import Answer, AnyResponse, ConnectionEffect, Json, Request
 from ..http.routing import Match, Route, RouteTable
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
 from .control import shapes
-from .control.clouds import CloudRoutes, IsolatedClouds, clock_view, record_restore
+from .control.clouds import (
+    CloudRoutes,
+    IsolatedClouds,
+    changed_by_restore,
+    clock_view,
+    record_restore,
+    states_of,
+)
 from .control.data import DataRoutes
 from .control.endpoints import PREFIX, Part, Refused, compressed, contract, fake_named, fields
 from .control.fakes import FakeRoutes, describe
@@ -303,6 +310,7 @@ class ControlApp(App):
         body, row = fields(request), None
         name, records = body.get("fake"), body.get("record", False)
         fakes = list(self.cloud.fakes()) if name is None else [fake_named(self.cloud, name)]
+        before = states_of(self.cloud) if records else {}
         if records:
             self.history.copy_now()
         if name is None:
@@ -310,7 +318,8 @@ class ControlApp(App):
         else:
             fakes[0].reset()
         if records:
-            row = record_restore(fakes, "", "the baseline", {})
+            changed = changed_by_restore(before, states_of(self.cloud))
+            row = record_restore(fakes, "", "the baseline", changed)
         return {**clock_view(self.cloud), "row": row}
 
     def begin(self, request: Request) -> shapes.ClockData:

@@ -339,7 +339,7 @@ def test_every_list_is_paged_sorted_searched_and_shows_its_items(full: Lists, fa
     for name, listing in module.LISTS.items():
         path, query = f"{fake}/lists/{name}", {"topic": "orders"} if name == "records" else {}
         assert counts.get(name, 1), name
-        whole = full.get(path, **query)
+        whole = full.get(path, limit="500", **query)
         assert whole["items"], name
         pages = list(full.every(path, limit=1, **query))
         items = [item for page in pages for item in page["items"]]

@@ -266,7 +266,7 @@ def test_an_unknown_address_leads_to_a_page_and_says_so(
     assert page.inner_text("#notice") == ""
     at(page, name, f"#notice:has-text('has no page {name}')")
     assert page.inner_text("h1") == "Overview"
-    at(page, "fake/kv_server/keys/gone", ".detail :text('This key is gone.')")
+    at(page, "fake/kv_server/keys/gone", ".detail :text('There is no key gone.')")
 
 
 def test_a_stopped_server_is_said_in_words_and_found_again(window: Window, serve: Serve) -> None:

@@ -243,8 +243,8 @@ def test_a_history_is_read_once_at_a_time_and_says_that_it_is_loading(
     page: Any, server: Server
 ) -> None:
     kv(server, "MSET", *(word for number in range(1200) for word in (f"user:{number}", "ada")))
-    for _ in range(300):
-        kv(server, "INCR", "visits")
+    for number in range(300):
+        kv(server, "INCRBY", "visits", str(1 + number % 2))
     routes: list[Any] = []
 
     def hold_the_first(route: Any) -> None:
@@ -256,7 +256,7 @@ def test_a_history_is_read_once_at_a_time_and_says_that_it_is_loading(
     at(page, "fake/kv_server/keys/visits", ".detail .versions summary")
     page.click(".detail .versions summary")
     page.locator(".versions [role=status]", has_text="Loading…").wait_for()
-    for visits in (301, 302):
+    for visits in (451, 452):
         kv(server, "INCR", "visits")
         page.wait_for_function(f"document.querySelector('.detail textarea').value === '{visits}'")
         page.locator(".versions [role=status]", has_text="Loading…").wait_for()
@@ -276,27 +276,33 @@ def test_a_key_that_is_gone_says_how_and_is_restored(page: Any, server: Server) 
     kv(server, "DEL", "late")
     kv(server, "DEL", "tags")
     gone = page.locator(".detail .versions")
-    at(page, "fake/kv_server/keys/tags", ".detail .empty")
-    deleted = re.compile(r"^It was deleted at 2026-01-01 00:00:00 UTC.*, by DEL tags\.$")
+    at(page, "fake/kv_server/keys/never", ".detail .empty h2:text-is('There is no key never.')")
+    gone.locator("p", has_text="None was recorded.").wait_for()
+    at(page, "fake/kv_server/keys/tags", ".detail .empty h2:text-is('There is no key tags.')")
+    deleted = re.compile(r"^It was deleted at 2026-01-01 00:00:00 UTC.*, by DEL tags\.")
     gone.locator("p", has_text=deleted).wait_for()
-    page.click(".versions button:text-is('Restore…')")
+    page.click(".versions button:text-is('Bring it back…')")
     page.click("dialog button.danger")
     # A call during a restore would make the history unknown, so wait for its end.
     page.locator("#notice", has_text="restored.").wait_for()
     assert kv(server, "SCARD", "tags") == 2
     server.ask("POST", "/clock", {"action": "advance", "by": "2m"})
     for name in ("session", "other"):
-        at(page, f"fake/kv_server/keys/{name}", f".detail .empty p:text-is('{name}')")
+        at(
+            page,
+            f"fake/kv_server/keys/{name}",
+            f".detail .empty h2:text-is('There is no key {name}.')",
+        )
         gone.locator("p", has_text="It expired at 2026-01-01 00:01:00 UTC").wait_for()
-        page.click(".versions button:text-is('Restore')")
+        page.click(".versions button:text-is('Bring it back')")
         page.locator("#notice", has_text="without its TTL.").wait_for()
         assert (kv(server, "GET", name), kv(server, "TTL", name)) == ("ada", -1)
         page.click(UNDO)
         page.locator("#notice", has_text="Undone.").wait_for()
         assert not kv(server, "EXISTS", name)
     # The TTL of a deleted key may have ended, with which it would expire at once.
-    at(page, "fake/kv_server/keys/late", ".detail .empty p:text-is('late')")
-    page.click(".versions button:text-is('Restore…')")
+    at(page, "fake/kv_server/keys/late", ".detail .empty h2:text-is('There is no key late.')")
+    page.click(".versions button:text-is('Bring it back…')")
     page.click("dialog button.danger")
     page.locator("#notice", has_text="late is restored.").wait_for()
     assert (kv(server, "GET", "late"), kv(server, "TTL", "late")) == ("ada", -1)
@@ -311,12 +317,19 @@ def test_one_field_of_a_busy_key_is_read_over_time_and_back_returns_to_it(
     kv(server, "HSET", "user", "name", "Bob")
     kv(server, "HINCRBY", "user", "visits", "1")
     at(page, "fake/kv_server/keys/user", ".detail .versions summary")
-    # The history is above the elements of the key.
-    order = "[...document.querySelectorAll('.detail details.versions, .detail section')]"
-    assert page.evaluate(f"{order}[0].matches('.versions')")
-    page.click(".detail .versions summary")
+    # The history is below the elements of the key, which stay where they are.
+    place = page.locator(".detail [aria-label=elements]").bounding_box()
+    page.click(".detail .tools button:text-is('History ↓')")
     rows = page.locator(".versions tbody tr")
+    # The thirty increments are one line until it is opened.
+    holds(page, "document.querySelectorAll('.versions tbody tr').length === 4")
+    assert [text.split() for text in rows.nth(2).locator("td").all_inner_texts()[2:]] == [
+        ["value.visits", "0"], ["value.visits", "30"],
+    ]  # fmt: skip
+    page.click(".versions button:text-is('+1, 30 times')")
     holds(page, "document.querySelectorAll('.versions tbody tr').length === 33")
+    page.locator(".detail").evaluate("(pane) => { pane.scrollTop = 0; }")
+    assert page.locator(".detail [aria-label=elements]").bounding_box() == place
     page.select_option("[aria-label='field of the history']", "name")
     holds(page, "document.querySelectorAll('.versions tbody tr').length === 2")
     after = "(all) => all.map((row) => row.cells[3].innerText)"
@@ -342,3 +355,14 @@ def test_a_key_that_is_gone_is_found_by_a_part_of_its_name(page: Any, server: Se
     at(page, "fake/kv_server/keys?search=coup", ".empty")
     page.click(".empty a:text-is('the history of coupon:AUTUMN')")
     page.locator(".detail p[role=status]", has_text="It was deleted").wait_for()
+
+
+def test_the_history_of_one_key_is_not_open_on_the_next(page: Any, server: Server) -> None:
+    for name in ("first", "second"):
+        kv(server, "SET", name, "1")
+    at(page, "fake/kv_server/keys/first", ".detail .versions summary")
+    page.click(".detail .versions summary")
+    page.locator(".versions tbody tr").wait_for()
+    page.click("table.rows a:text-is('second')")
+    page.locator(".detail h2", has_text="second").wait_for()
+    assert page.locator(".versions[open]").count() == 0

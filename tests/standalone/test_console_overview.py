@@ -64,6 +64,13 @@ def test_channels_have_subscribers_and_messages_and_a_field_to_publish(
         page.locator(".detail td", has_text="from the application").wait_for()
         row = page.locator(".detail tr", has_text="from the application")
         assert row.locator("td").last.inner_text() == "2"
+        # One form publishes, with the channel where it was opened.
+        forms = page.locator("form[aria-label=Publish]:visible, summary:text-is('Publish'):visible")
+        assert forms.count() == 2
+        page.locator(".detail form [name=message]").fill("")
+        page.locator(".detail form button[type=submit]").click()
+        assert page.inner_text("dialog #question") == "Publish an empty message?"
+        page.click("dialog button:text-is('Cancel')")
         messages = [subscriber.get_message(timeout=5) for _ in range(4)]
         assert b"kettles are cheap" in [one["data"] for one in messages if one]
 
@@ -285,7 +292,7 @@ def test_the_answer_of_a_destination_is_said_once(page: Any, server: Server) -> 
     page.locator(".trace-row", has_text="attempt 1").first.click()
     advice = page.locator(".trace-pane .banner", has_text="answered 500")
     assert (
-        "app.example/mail answered 500 no mailbox. Mend the destination or the message"
+        "app.example/mail answered 500 no mailbox. The handler failed: the log of your application"
         in advice.inner_text()
     )
 

@@ -246,3 +246,37 @@ def test_the_filters_of_activity_are_in_sight_on_a_phone(browser: Any, server: S
         assert box["x"] + box["width"] <= 390, name
     assert tools.evaluate("(one) => one.offsetHeight") < 90
     context.close()
+
+
+def test_the_row_of_a_restore_shows_its_data_before_and_after_it(page: Any, server: Server) -> None:
+    kv(server, "MSET", "price", "3", "stock", "1", "late", "1")
+    server.ask("POST", "/snapshots", {"id": "one"})
+    kv(server, "MSET", "price", "4", "stock", "2", "late", "2")
+    server.ask("POST", "/snapshots/one", {})
+    at(page, "activity", ".trace-row")
+    # The other fakes have not changed, so they have no row.
+    assert page.locator(".trace-row", has_text="restored").count() == 1
+    opened(page, "restored: all data of kv_server")
+    page.locator(".row-changes tr", has_text="price").wait_for()
+    cells = page.locator(".row-changes tr.trace-changed").all_inner_texts()
+    assert [text.split() for text in cells] == [
+        [name, "value", old, "value", new]
+        for name, old, new in (("price", "4", "3"), ("stock", "2", "1"), ("late", "2", "1"))
+    ]
+    assert page.locator(".trace-pane :is(.trace-chip, summary)").count() == 0
+    buttons = page.locator(".trace-pane .row-changes button").all_inner_texts()
+    assert buttons == ["Restore kv_server…", "Restore all fakes…"]
+
+
+def test_compared_topics_show_the_records_that_were_added(page: Any, server: Server) -> None:
+    record = {"topic": "orders", "partition": 1, "key": "k"}
+    sent(server, "broker", "/produce", {**record, "value": "old"})
+    server.ask("POST", "/snapshots", {"id": "one"})
+    sent(server, "broker", "/produce", {**record, "value": "tea"})
+    at(page, "snapshots", "form[aria-label=Compare]")
+    typed(page, "Compare", since="one")
+    row = page.locator("tr.trace-changed", has_text="orders-1")
+    row.locator("p", has_text="@1 k tea").wait_for()
+    row.locator("a").click()
+    page.locator("table.rows tr", has_text="tea").wait_for()
+    assert page.locator("table.rows tr", has_text="old").count() == 0

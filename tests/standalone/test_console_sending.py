@@ -164,8 +164,13 @@ def test_a_workflow_is_rerun_from_a_step(
     assert inherited.all_inner_texts() == ["step 1\tgoes on here\tin+ → other"]
     child = page.url
     page.click(f".detail .facts a:text-is('{run_id}')")
-    page.click(".facts div:has(dt:text-is('went on in the run')) a")
+    page.click(".facts div:has(dt:text-is('rerun as')) a")
     page.wait_for_url(child)
+    at(page, "fake/queue/runs", "table.rows")
+    marks = page.locator("table.rows tbody tr").all_inner_texts()
+    assert f"rerun of …{run_id[-6:]}" in marks[0]
+    assert f"rerun as …{child[-6:]}" in marks[1]
+    assert ("other+" in marks[0], "in++" in marks[1]) == (True, True)
 
 
 def test_what_became_due_is_linked(page: Any, server: Server) -> None:
@@ -209,6 +214,6 @@ def test_a_step_without_a_result_shows_null(page: Any, server: Server) -> None:
     page.locator(".span-item summary:has-text('charge')", has_text="→ null").wait_for()
     page.click(".span-item summary:has-text('charge')")
     page.locator("pre[aria-label='result of the step']:text-is('null')").wait_for()
-    page.locator("pre[aria-label='input of the step']:text-is('in')").wait_for()
+    page.locator("pre[aria-label='input of the step']:text-is('in')").first.wait_for()
     page.click("summary:text-is('Rerun from charge')")
     assert page.input_value("form[aria-label='Rerun from charge'] [name=result]") == "null"

@@ -265,3 +265,51 @@ def test_a_topic_shows_the_lag_of_its_groups_and_takes_records(page: Any, server
     table.locator("a.fault").first.click()
     holds(page, "document.getElementById('count').textContent.startsWith('1–3')")
     assert "offset=1" in page.url
+
+
+def test_a_query_of_vectors_is_in_the_address(page: Any, server: Server) -> None:
+    for number in range(4):
+        vector = {"id": f"v{number}", "vector": [number, 1], "metadata": {"year": 1990 + number}}
+        sent(server, "vector_index", "/upsert", [vector])
+    at(page, "fake/vector_index/vectors", "table.rows")
+    found = page.locator("form[aria-label=Query] .out tbody tr")
+    typed(page, "Query", what="3, 1", most="2", where="year < 1993")
+    holds(page, "document.querySelectorAll('form[aria-label=Query] .out tbody tr').length === 2")
+    assert [text.split()[0] for text in found.all_inner_texts()] == ["v2", "v1"]
+    page.reload()
+    found.first.wait_for()
+    assert [text.split()[0] for text in found.all_inner_texts()] == ["v2", "v1"]
+    assert page.input_value("form[aria-label=Query] [name=where]") == "year < 1993"
+    typed(page, "Query", what="0, 1", most="1", where="")
+    page.locator("form[aria-label=Query] .out", has_text="v0").wait_for()
+    page.go_back()
+    page.locator("form[aria-label=Query] .out", has_text="v2").wait_for()
+    assert page.input_value("form[aria-label=Query] [name=what]") == "3, 1"
+    # A hit is opened beside the list, and the query stays.
+    found.first.locator("a").click()
+    page.locator(".detail h2", has_text="v2").wait_for()
+    assert found.count() == 2
+
+
+def test_a_form_that_was_sent_is_empty_and_links_to_what_became_of_it(
+    page: Any, server: Server
+) -> None:
+    sent(server, "broker", "/produce", {"topic": "orders", "value": "old", "partition": 0})
+    forms: tuple[tuple[str, str, dict[str, str], str, str], ...] = (
+        ("broker/topics/orders", "Produce", {"value": "tea", "partition": "0"}, "value", "0-1"),
+        ("broker/topics", "Create a topic", {"name": "mails"}, "name", "mails"),
+        ("kv_server/keys", "New key", {"key": "colour", "value": "red"}, "key", "colour"),
+        ("vector_index/vectors", "Upsert", {"id": "v1", "what": "1, 2"}, "id", "v1"),
+        ("queue/queues", "Create a queue", {"name": "mails"}, "name", "mails"),
+        ("queue/messages", "Publish a message", {"to": "http://127.0.0.1:9/x", "body": "b"},
+         "body", "127.0.0.1:9/x"),
+        ("queue/schedules", "Create a schedule", {"to": "http://127.0.0.1:9/x", "cron": "0 9 * * *"},
+         "to", "127.0.0.1:9/x, 0 9 * * *"),
+    )  # fmt: skip
+    for place, form, values, emptied, opens in forms:
+        at(page, f"fake/{place}", ".list")
+        typed(page, form, **values)
+        page.locator("#notice a").first.wait_for()
+        assert page.input_value(f"form[aria-label='{form}'] [name={emptied}]") == "", form
+        page.locator("#notice a").first.click()
+        page.locator(".detail h2", has_text=opens).wait_for()

@@ -289,7 +289,7 @@ def test_vectors_are_upserted_queried_filtered_and_deleted(page: Any, server: Se
     at(page, "fake/vector_index/vectors", ".empty")
     for number in range(3):
         typed(page, "Upsert", id=f"v{number}", what=f"{number}, 1", metadata=f'{{"n": {number}}}')
-        said(page, "Upsert", "Upserted.")
+        said(page, "Upsert", f"Upserted v{number}.")
         page.locator("table.rows a", has_text=f"v{number}").wait_for()
     assert page.locator("svg .vector").count() == 3
     page.select_option("select[aria-label='Colour by']", "n")
@@ -536,6 +536,8 @@ def test_a_schedule_is_created_run_paused_resumed_and_deleted(page: Any, server:
     at(page, "fake/queue/schedules", ".empty")
     typed(page, "Create a schedule", to="https://app.example/x", cron="0 3 * * *", id="nightly")
     page.click("table.rows a:has-text('app.example/x')")
+    page.locator(".detail h2", has_text="app.example/x, 0 3 * * *").wait_for()
+    page.locator(".detail .facts", has_text="nightly").wait_for()
     press(page, "Run now")
     page.locator("#notice a", has_text="msg_").wait_for()
     wait_until(lambda: len(listed(server, "queue/lists/messages")) == 1)
@@ -603,7 +605,8 @@ def test_a_workflow_run_shows_steps_inputs_and_outputs_and_is_cancelled(
     server.ask("POST", "/clock", {"action": "advance", "by": "1m"})
     # The delivery that ran the first step failed, and is tried again.
     page.locator(
-        ".span-item:has-text('reserve') .span-words", has_text=re.compile("failed.*planned")
+        ".span-item:has(summary:has-text('reserve')) .span-words",
+        has_text=re.compile("failed.*planned"),
     ).wait_for(state="attached")
     page.locator(".banner.bad", has_text="body must be a string").wait_for()
     page.click(".span-item summary:has-text('reserve')")

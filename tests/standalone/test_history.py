@@ -126,9 +126,10 @@ def test_one_key_is_put_back_and_the_others_stay(server: Server) -> None:
 def test_a_restore_is_a_row_of_the_console(server: Server) -> None:
     edit = kv(server, "SET", "a", "1")
     path = f"/journal/{edit}/restore"
-    server.ask("POST", path, {"fake": "kv_server", "section": "keys", "items": ["a"]})
-    server.ask("POST", path, {"fake": "kv_server"})
     server.ask("POST", "/snapshots", {"id": "one"})
+    server.ask("POST", path, {"fake": "kv_server", "section": "keys", "items": ["a"]})
+    kv(server, "SET", "a", "1")
+    server.ask("POST", path, {"fake": "kv_server"})
     made = server.ask("POST", "/snapshots/one", {})[1]
     rows = [row for row in server.ask("GET", "/journal")[1] if row["kind"] == "event"]
     assert {row["actor"] for row in rows} == {"console"}
@@ -139,7 +140,34 @@ def test_a_restore_is_a_row_of_the_console(server: Server) -> None:
     ]
     assert made["row"] in [row["number"] for row in rows]
     again = kv(server, "SET", "a", "2")
-    assert values(server, again) == {"keys: a": (None, "2")}
+    assert values(server, again) == {"keys: a": ("1", "2")}
+
+
+def test_a_restore_has_rows_of_the_fakes_that_changed_with_their_data(server: Server) -> None:
+    kv(server, "SET", "a", "1")
+    server.ask("POST", "/snapshots", {"id": "one"})
+    assert server.ask("POST", "/snapshots/one", {})[1]["row"] == 0
+    edit = kv(server, "SET", "a", "2")
+    send(server, "vector_index", "/upsert", [{"id": "v", "vector": [1, 2]}])
+
+    def rows() -> dict[str, int]:
+        return {
+            row["fake"]: row["number"]
+            for row in server.ask("GET", "/journal")[1]
+            if row["kind"] == "event" and row["operation"] == "restored"
+        }
+
+    first = server.ask("POST", "/snapshots/one", {})[1]["row"]
+    assert rows() == {"kv_server": first, "vector_index": first + 1}
+    assert values(server, first) == {"keys: a": ("2", "1")}
+    second = server.ask("POST", f"/journal/{first}/restore", {})[1]["row"]
+    third = server.ask("POST", f"/journal/{edit}/restore", {"fake": "kv_server"})[1]["row"]
+    kv(server, "SET", "a", "5")
+    # Each has the data before and after it, whether a call, another restore or nothing followed.
+    for row, expected in ((first, ("2", "1")), (second, ("1", "2")), (third, ("2", "1"))):
+        assert values(server, row) == {"keys: a": expected}
+    [upserted] = [pair for name, pair in changes(server, first + 1).items() if name.endswith(": v")]
+    assert upserted[1] is None
 
 
 def test_a_restore_is_about_the_items_that_it_changes(server: Server) -> None:
@@ -188,6 +216,23 @@ def test_what_a_restore_changes_is_known_before_it(server: Server) -> None:
     assert since('?fake=kv_server&section=keys&items=["b"]') == changed[1:]
     assert "must be a JSON list" in message(server.ask("GET", f"/journal/{edit}/since?items=a"))
     assert server.ask("GET", "/journal/99999/since")[0] == 404
+
+
+def test_the_records_that_a_topic_has_got_are_among_the_changes(server: Server) -> None:
+    record = {"topic": "orders", "partition": 1, "key": "k"}
+    send(server, "broker", "/produce", {**record, "value": "old"})
+    server.ask("POST", "/snapshots", {"id": "one"})
+    first = send(server, "broker", "/produce", {**record, "value": "tea"})["row"]
+    send(server, "broker", "/produce", {**record, "value": "cup"})
+    kv(server, "SET", "a", "1")
+    for path in ("/snapshots/one/changes", f"/journal/{first}/since"):
+        found = server.ask("GET", path)[1]["changes"]
+        added = {change["item"]: change.get("added") for change in found}
+        records = added.pop("orders-1") or []
+        assert [(one["id"], one["key"], one["value"]) for one in records] == [
+            ("1-1", "k", "tea"), ("1-2", "k", "cup"),
+        ]  # fmt: skip
+        assert not any(added.values())
 
 
 def test_a_restore_is_undone_by_a_restore_to_its_row(server: Server) -> None:
@@ -479,6 +524,28 @@ def test_versions_of_one_field_are_those_in_which_it_changed(server: Server) -> 
     path = "/fakes/kv_server/versions?section=keys&item="
     assert server.ask("GET", path + "hash:busy")[1]["parts"] == ["name", "visits"]
     assert server.ask("GET", path + "list:busy")[1]["parts"] == ["first", "last"]
+
+
+def test_equal_increments_by_the_same_request_are_a_run(server: Server) -> None:
+    kv(server, "HSET", "user", "visits", "3", "name", "Ada")
+    for command in (
+        *[["HINCRBY", "user", "visits", "1"]] * 4, ["HSET", "user", "name", "Bob"],
+        *[["HINCRBY", "user", "visits", "1"]] * 2, *[["HINCRBY", "user", "visits", "2"]] * 3,
+        ["HSET", "user", "visits", "17"],
+    ):  # fmt: skip
+        kv(server, *command)
+    for amount in (0.5, 0.5, 0.5, 0.5):
+        kv(server, "INCRBYFLOAT", "sum", str(amount))
+
+    def runs(query: str) -> list[tuple[int, int, str]]:
+        found = server.ask("GET", f"/fakes/kv_server/versions?section=keys&item={query}")[1]
+        return [(one["first"], one["last"], one["by"]) for one in found["repeats"]]
+
+    assert runs("user") == [(1, 4, "+1"), (8, 10, "+2")]
+    # Of the field alone, all increments by one follow each other.
+    assert runs("user&part=visits") == [(1, 6, "+1"), (7, 9, "+2")]
+    assert runs("user&part=name") == []
+    assert runs("sum") == [(1, 3, "+0.5")]
 
 
 def test_all_fakes_but_those_whose_data_is_unknown_are_restored() -> None:

@@ -160,3 +160,52 @@ def test_a_request_names_the_row_that_it_sends_again(server: Server) -> None:
     row = server.ask("POST", "/fakes/kv_server/requests", body)[1]["row"]
     [found] = server.ask("GET", f"/journal?after={row - 1}&limit=1")[1]
     assert found["data"]["again_of"] == first
+
+
+def test_a_rerun_and_its_original_name_each_other_in_the_list_with_their_results(
+    server: Server, workflow: tuple[str, list[Any]]
+) -> None:
+    url, _ = workflow
+    header = {"Upstash-Forward-Upstash-Workflow-Sdk-Version": "1"}
+    run_id = json.loads(send(server, "queue", f"/v2/trigger/{url}", "in", **header)["body"])[
+        "workflowRunId"
+    ]
+
+    def listed() -> list[Any]:
+        return list(server.ask("GET", "/fakes/queue/lists/runs")[1]["items"])
+
+    wait_until(lambda: [run["state"] for run in listed()] == ["success"])
+    # The run ends while the last delivery, from within which the application ends it, is in progress.
+    step = server.ask("GET", f"/fakes/queue/lists/runs/{run_id}")[1]["steps"][0]
+    changes = {"message": step["message"], "result": "other"}
+    made = server.ask("POST", f"/fakes/queue/runs/{run_id}/rerun", changes)[1]["id"]
+    wait_until(lambda: [run["state"] for run in listed()] == ["success", "success"])
+    shown = [(run["id"], run["parent"], run["children"], run["result"]) for run in listed()]
+    assert shown == [(made, run_id, [], "other+"), (run_id, None, [made], "in++")]
+    messages = server.ask("GET", "/fakes/queue/lists/messages")[1]["items"]
+    own = [one["step"] for one in messages if one["run"] == run_id]
+    assert own == ["step 2", "step 1", ""]
+
+
+def test_the_input_of_a_step_is_what_the_last_step_with_a_result_returned(server: Server) -> None:
+    url = "http://127.0.0.1:9/flow"
+    own = {"Upstash-Workflow-RunId": "wfr_1", "Upstash-Workflow-Url": url}
+    first = json.loads(
+        send(
+            server, "queue", f"/v2/publish/{url}", "in", **own, **{"Upstash-Workflow-Init": "true"}
+        )["body"]
+    )["messageId"]
+    results = (
+        ("void", "Run", "null"), ("wait for stock", "SleepFor", "null"), ("charge", "Run", "5"),
+        ("wait for payment", "SleepFor", "null"), ("until noon", "SleepUntil", "null"),
+        ("thank", "Run", "ok"),
+    )  # fmt: skip
+    for number, (name, kind, out) in enumerate(results, 1):
+        step = {"stepId": number, "stepName": name, "stepType": kind, "concurrent": 1, "out": out}
+        header = {"Upstash-Workflow-CallType": "step"}
+        send(server, "queue", f"/v2/publish/{url}", step, **own, **header)
+    wait_until(lambda: len(server.ask("GET", "/fakes/queue/attempts")[1]) >= len(results))
+    run = server.ask("GET", "/fakes/queue/lists/runs/wfr_1")[1]
+    steps = {step["name"]: step for step in run["steps"]}
+    charge = steps["charge"]["message"]
+    assert [steps[name]["input_of"] for name, _, _ in results] == [first] * 3 + [charge] * 3

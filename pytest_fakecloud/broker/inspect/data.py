@@ -79,6 +79,24 @@ def state(fake: Broker) -> State:
     return sections
 
 
+def added(fake: Broker, section: str, before: Item | None, after: Item, item: str) -> list[View]:
+    """Return the records that a partition has got between two states, of which the second is that of
+    now: at most 20, oldest first.
+    """
+    topic, _, partition = item.rpartition("-")
+    start = max(0 if before is None else before["end"], after["start"]) if "end" in after else 0
+    if section != "partitions" or start >= after["end"]:
+        return []
+    return [
+        _record(record)
+        for record in fake.topic(topic).records
+        if record.partition == int(partition) and start <= record.offset < after["end"]
+    ][:_MOST_ADDED]
+
+
+_MOST_ADDED = 20
+
+
 def item_reader(fake: Broker, section: str, item: str) -> Callable[[], Item | None] | None:
     """Return a function that reads one partition; None for other items."""
     topic, _, number = item.rpartition("-")

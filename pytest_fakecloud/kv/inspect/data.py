@@ -46,6 +46,7 @@ from ..values.containers import HashValue
 from ..values.measures import usage
 from ..values.stream import StreamValue, format_id, make_id
 from ..values.types import type_name
+from .commands import commands
 
 PREVIEW = 200
 """Maximum number of characters of a value in a row of keys."""
@@ -862,4 +863,5 @@ LISTS = {
     "pending": Listing(pending_entries, pending_entry, ("key", "group", "consumer")),
     "indexes": Listing(indexes),
     "channels": Listing(channels, filters=("kind",)),
+    "commands": Listing(commands),
 }

@@ -48,7 +48,7 @@ from ..workflow.model import read_step, run_record
 from .cron_words import cron_words
 from .failures import failure_of
 from .failures import failure_words as failure_words
-from .steps import cause_of, step_of, step_sent, steps_of
+from .steps import cause_of, recorded_steps, step_of, step_sent, steps_of
 
 LONGEST_BODY = 100_000
 """Maximum number of characters of a body that is shown."""
@@ -276,6 +276,8 @@ def _message_row(message: Message) -> View:
         "label": " ".join(message.settings.labels),
         "about": message.source_id,
         "preview": _beginning(message, 200),
+        "run": None if message.workflow is None else message.workflow.run_id,
+        "step": str(step_of(message).get("stepName") or ""),
     }
 
 
@@ -368,7 +370,6 @@ def message(engine: Any, id: str, page_query: PageQuery) -> View:
         **_sent_again(record),
         "dlq_id": _kept(engine, record.dlq_id if record.state == "FAILED" else None),
         "callbacks": [_message_row(record_of(callback)) for callback in view.callbacks],
-        "run": None if record.workflow is None else record.workflow.run_id,
         "retry_of": record.retry_of,
         "retries": [other.id for other in engine.data.messages.values() if other.retry_of == id],
     }
@@ -687,11 +688,12 @@ def flow_keys(engine: Any, page_query: PageQuery) -> View:
 @_locked
 def runs(engine: Any, page_query: PageQuery) -> View:
     """Return a page of workflow runs, newest first; ``state`` filters them."""
+    children = _children(engine)
 
     def show(run: Any) -> View:
         labels = " ".join(run.settings.labels)
         return {
-            **_run_row(engine, run),
+            **_run_row(engine, run, children),
             "steps": len(steps_of(engine, run)),
             "label": labels,
             "preview": _input_of_run(engine, run, 200),
@@ -723,13 +725,25 @@ def _input_of_run(engine: Any, run: Any, most: int) -> str:
     return "" if first is None else _beginning(first, most)
 
 
-def _run_row(engine: Any, run: Any) -> View:
+def _children(engine: Any) -> dict[str, list[str]]:
+    """Return the runs that resume, restart or rerun each run."""
+    children: dict[str, list[str]] = {}
+    for run in engine.workflow.runs.values():
+        if run.parent_id:
+            children.setdefault(run.parent_id, []).append(run.id)
+    return children
+
+
+def _run_row(engine: Any, run: Any, children: Mapping[str, list[str]]) -> View:
     return {
         "id": run.id,
         "url": as_text(run.url),
         "state": _run_state(run),
         "created": _at(run.created_us),
         "completed": _at(run.completed_us),
+        "result": shown_text((run.response or b"")[:200], run.settings.redaction),
+        "parent": run.parent_id,
+        "children": children.get(run.id, []),
         **_progress(engine, run),
     }
 
@@ -781,7 +795,8 @@ def _run_state(run: Any) -> str:
 def run(engine: Any, id: str, page_query: PageQuery) -> View:
     """Return one workflow run: its input, its steps over time, its messages, and its record.
 
-    The record is that of the service's API. It contains the outputs of the steps and the result.
+    The record is that of the service's API. It contains the outputs of the steps and the result, and
+    ``recorded`` has these steps with their results as text.
     ``parent`` is the run that this one resumes, restarts or reruns, and ``children`` are the runs that
     do so with this one.
     """
@@ -789,22 +804,23 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
     if workflow_run is None:
         raise NotFound(f"there is no workflow run {id!r:.200}")
     first = engine.data.messages.get(workflow_run.first_message_id)
+    record = run_record(engine, workflow_run)
+    parent = engine.workflow.runs.get(workflow_run.parent_id or "")
     tried = [
         engine.data.messages[message_id]
         for message_id in workflow_run.message_ids
         if message_id in engine.data.messages
     ]
     return {
-        **_run_row(engine, workflow_run),
+        **_run_row(engine, workflow_run, _children(engine)),
         "input": None if first is None else _body(first.body, first.settings.redaction)["body"],
-        "record": run_record(engine, workflow_run),
+        "record": record,
+        "recorded": list(recorded_steps(record, parent and run_record(engine, parent))),
         "input_is_whole": first is not None and _is_whole(first),
         **({} if first is None else _sent_again(first)),
         "steps": steps_of(engine, workflow_run),
         "messages": [_message_row(message) for message in tried],
         "dlq_id": _kept(engine, workflow_run.dlq_id),
-        "parent": workflow_run.parent_id,
-        "children": [child.id for child in engine.workflow.runs.values() if child.parent_id == id],
     }
 
 

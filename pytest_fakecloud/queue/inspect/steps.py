@@ -9,8 +9,9 @@ a call, and a message that repeats a dead letter are parts of a step, and not st
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 from ...core.timers import to_datetime
@@ -33,6 +34,8 @@ LONGEST_CAUSE = 200
 _WRAPPER = re.compile(r"(?:.*: )?(?:(?:Workflow)?Error: |(?=\w+(?:Error|Exception): ))")
 """The messages of other errors before the innermost one, and the names of errors that say nothing."""
 StepState = Literal["done", "failed", "pending"]
+_NOTHING = (None, "", "null")
+"""Results of steps that return nothing."""
 _NO_RESULT = ("fromcallback", "failurecall")
 """Call types of messages that bring no result of a step."""
 
@@ -61,6 +64,8 @@ class StepView(TypedDict):
     ``tries`` is the number of times that it was run, ``event`` the name of the event that it waits for,
     and ``wait_ends`` the time at which a pending wait ends. Steps that run in parallel have
     the same ``group``, the message that planned the first of them; it is empty for other steps.
+    ``input_of`` is the message whose result the step went on with: that of the last step before it
+    that returned something, otherwise the run's first message, whose body is the input of the run.
     """
 
     name: str
@@ -75,6 +80,7 @@ class StepView(TypedDict):
     event: str
     wait_ends: str | None
     group: str
+    input_of: str
 
 
 def step_of(message: Message) -> dict[str, Any]:
@@ -90,17 +96,83 @@ def step_sent(message_id: str, body: bytes) -> dict[str, Any]:
     return {}
 
 
+class RecordedStep(TypedDict):
+    """A step in the record of a run: its result as text, that of the parent run if it differs, the
+    body of the request that it made (``sent``), and the status of the answer to that.
+    """
+
+    message: str
+    name: str
+    type: str
+    result: str
+    original: str
+    sent: str
+    answered: int | None
+
+
+def recorded_steps(
+    record: Mapping[str, Any], parent: Mapping[str, Any] | None
+) -> Iterator[RecordedStep]:
+    """Yield the steps in the record of a run; those with a result come last."""
+    originals = {_number_of(step): _result_of(step) for step in _in_record(parent or {})}
+    for step in sorted(_in_record(record), key=lambda step: "out" in step):
+        result, original = _result_of(step), originals.get(_number_of(step), "")
+        yield {
+            "message": str(step.get("messageId") or ""),
+            "name": str(step.get("stepName") or ""),
+            "type": str(step.get("stepType") or ""),
+            "result": result,
+            "original": original if result and result != original else "",
+            "sent": str(step.get("callBody") or ""),
+            "answered": step.get("callResponseStatus"),
+        }
+
+
+def _in_record(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [step for group in record.get("steps", ()) for step in group["steps"]]
+
+
+def _number_of(step: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return what tells a step apart in a run and in its parent."""
+    return step.get("stepId"), step.get("stepName")
+
+
+def _result_of(step: Mapping[str, Any]) -> str:
+    """Return the result of a step as text; that of a wait is sent in Base64."""
+    out, kind = step.get("out"), step.get("stepType")
+    if out is None:
+        return "null" if "out" in step and kind == "Run" else ""
+    if kind == "Wait":
+        return from_base64(str(out))
+    return out if isinstance(out, str) else json.dumps(out, ensure_ascii=False)
+
+
 def steps_of(engine: Any, run: WorkflowRun) -> list[StepView]:
     """Return the steps of a run in the order in which their messages were published."""
-    messages = [engine.data.messages[id] for id in run.message_ids if id in engine.data.messages]
-    return list(_Run(run, messages, engine.clock.now_us()).steps())
+    kept = engine.data.messages
+    messages = [kept[id] for id in run.message_ids if id in kept]
+    # A rerun begins with the steps of its parent.
+    recorded = [
+        (step.message_id, step_of(kept[step.message_id]))
+        for step in run.steps
+        if step.message_id in kept
+    ]
+    return list(_Run(run, messages, recorded, engine.clock.now_us()).steps())
 
 
 class _Run:
     """The messages of a run, and the attempts in which they were published."""
 
-    def __init__(self, run: WorkflowRun, messages: Sequence[Message], now_us: int) -> None:
+    def __init__(
+        self,
+        run: WorkflowRun,
+        messages: Sequence[Message],
+        recorded: Sequence[tuple[str, dict[str, Any]]],
+        now_us: int,
+    ) -> None:
         self._run, self._now_us = run, now_us
+        self._recorded = recorded
+        """The message and the step of each recorded result, in their order."""
         self._repeated = {message.retry_of: message for message in messages if message.retry_of}
         self._messages = [message for message in messages if not message.retry_of]
         # Each by the id of its step: what plans a parallel step, the result, and the request of a call.
@@ -219,6 +291,7 @@ class _Run:
             if waits and waiting.due_us is not None
             else None,
             "group": self._groups.get(id, ""),
+            "input_of": self._input_of(waiting.id, self._groups.get(id)),
         }
 
     def _next_step(self, message: Message) -> StepView:
@@ -240,7 +313,26 @@ class _Run:
             "event": "",
             "wait_ends": None,
             "group": "",
+            "input_of": self._input_of(last.id, None, is_included=True),
         }
+
+    def _input_of(self, message_id: str, group: str | None, *, is_included: bool = False) -> str:
+        """Return the message whose result a step went on with, which has the message ``message_id``.
+
+        Steps that only waited return nothing, and those of the same group run beside each other. With
+        ``is_included``, the message itself is the one before the step.
+        """
+        steps = self._run.steps
+        input_of = steps[0].message_id if steps else self._run.first_message_id
+        for id, step in self._recorded:
+            if id == message_id and not is_included:
+                break
+            is_beside = group is not None and self._groups.get(str(step.get("stepId"))) == group
+            if step and not is_beside and step.get("out") not in _NOTHING and not _is_delayed(step):
+                input_of = id
+            if id == message_id:
+                break
+        return input_of
 
     def _has_failed(self, message: Message) -> bool:
         return self._last(message).state == "FAILED"

@@ -260,7 +260,11 @@ class CloudRoutes(Part):
         return name
 
     def restore_snapshot(self, request: Request) -> shapes.RestoredSnapshot:
-        """Restore a snapshot. ``row`` is the number of the first row that records the restore."""
+        """Restore a snapshot.
+
+        ``row`` is the number of the first row that records the restore, of which each fake that changed
+        has one. It is 0 if no data differed.
+        """
         name = self._known(request.segment("id"))
         kept = self._snapshots[name]
         changed = changed_by_restore(states_of(self._cloud), kept.states)
@@ -286,8 +290,9 @@ class CloudRoutes(Part):
         if request.query("as_restored") == "yes":
             before = as_restored(self._cloud, before)
         until = request.query("until")
-        after = self._snapshots[self._known(until)].states if until else states_of(self._cloud)
-        return described_changes(before, after)
+        if until:
+            return described_changes(before, self._snapshots[self._known(until)].states)
+        return described_changes(before, states_of(self._cloud), now=self._cloud.fakes())
 
     def get_saved(self, request: Request) -> Answer:
         """Return the whole state as the content of a state file: data, destinations, faults, clock.
@@ -349,9 +354,16 @@ def as_restored(cloud: Cloud, states: States) -> States:
 
 
 def described_changes(
-    before: States, after: States, is_wanted: Callable[[StateChange], bool] = lambda change: True
+    before: States,
+    after: States,
+    is_wanted: Callable[[StateChange], bool] = lambda change: True,
+    now: Iterable[Fake] = (),
 ) -> shapes.Changes:
-    """Return the differences of the data of fakes at two times."""
+    """Return the differences of the data of fakes at two times.
+
+    ``now`` are the fakes, if ``after`` is their data of now.
+    """
+    fakes = {fake.name: fake for fake in now}
     changes: list[StateChange] = []
     not_compared = []
     for name in sorted({*before, *after}):
@@ -370,7 +382,9 @@ def described_changes(
     return {
         "count": len(changes),
         "sums": sums,
-        "changes": [shown_change(change) for change in changes[:_MOST_CHANGES]],
+        "changes": [
+            _with_added(fakes.get(change.fake), change) for change in changes[:_MOST_CHANGES]
+        ],
         "not_compared": not_compared,
     }
 
@@ -380,30 +394,36 @@ Changed: TypeAlias = "Mapping[str, Mapping[str, Sequence[str]]]"
 
 
 def changed_by_restore(before: States, after: States) -> Changed:
-    """Return what a restore of the data ``after`` changes in the data ``before``, at most 100 items."""
-    changed: dict[str, dict[str, list[str]]] = {}
-    for change in described_changes(before, after)["changes"][:_MOST_IN_EVENT]:
-        changed.setdefault(change["fake"], {}).setdefault(change["section"], []).append(
-            change["item"]
-        )
+    """Return what a restore of the data ``after`` changes in the data ``before``, at most 100 items.
+
+    Every fake that it changes is in the result, and those with too much data to compare.
+    """
+    found = described_changes(before, after)
+    changed: dict[str, dict[str, list[str]]] = {
+        name: {} for name in sorted({*found["sums"], *found["not_compared"]})
+    }
+    for change in found["changes"][:_MOST_IN_EVENT]:
+        changed[change["fake"]].setdefault(change["section"], []).append(change["item"])
     return changed
 
 
 def record_restore(
     fakes: Iterable[Fake], what: str, since: str, changed: Changed, **data: Any
 ) -> int:
-    """Record a restore as an event of each fake, because it changes data without a call.
+    """Record a restore as an event of each fake that it changed, because it does so without a call.
 
-    Without ``what``, all data of each was restored. Returns the number of the first event.
+    Without ``what``, all data of each was restored. Returns the number of the first event, 0 if nothing
+    has changed.
     """
     return number_of_first(
         fake._recorder.add_event(
             "restored",
             f"{what or f'all data of {fake.name}'} to {since}",
             **data,
-            changed=changed.get(fake.name),
+            changed=changed[fake.name] or None,
         )
         for fake in fakes
+        if fake.name in changed
     )
 
 
@@ -457,6 +477,16 @@ def _record_expired(cloud: Cloud, planned: Mapping[tuple[Fake, str], int]) -> li
         for (fake, key), due_us in sorted(planned.items(), key=itemgetter(1))
         if due_us <= now_us and (fake, key) not in left
     ]
+
+
+def _with_added(fake: Fake | None, change: StateChange) -> shapes.ItemChange:
+    """Return a change with what was added to the data of a fake, whose data of now is after it."""
+    shown = shown_change(change)
+    added = getattr(data_module(fake.fixture), "added", None) if fake else None
+    if added is not None and change.after is not None:
+        records = added(fake, change.section, change.before, change.after, change.item)
+        shown["added"] = records
+    return shown
 
 
 def shown_change(change: StateChange) -> shapes.ItemChange:

@@ -38,12 +38,14 @@ from ...inspect.data import (
     whole_number,
 )
 from ...reporting.as_json import row_json
+from ...reporting.calls import error_of
 from ...reporting.lookups import Exchanged, Lookups, exchanges_of
 from ...reporting.mask import Mask
 from ...reporting.model import RowSource
 from ...reporting.rows import rows
 from ..state_file import checked_state, stub
 from . import shapes
+from .advice import advice_of, expected_of
 from .endpoints import PREFIX, Part, Refused, compressed, contract, fields, named
 
 
@@ -258,8 +260,8 @@ class DataRoutes(Part):
         """Stream the rows of the journal after ``?after=N`` as server-sent events.
 
         A row is sent again under the same number when it changes: a call in progress has ``"done":
-        false`` until it is answered, and calls made during a delivery name the delivery as their
-        cause when it has finished. ``Last-Event-ID`` resumes the stream.
+        false`` until it is answered, and calls whose headers name the trace, the run or the message
+        of a delivery have it as their cause when it has finished. ``Last-Event-ID`` resumes the stream.
         """
         resumed = whole_number("last-event-id", request.fields.get("last-event-id")) or 0
         after = max(whole_number("after", request.query("after")) or 0, resumed)
@@ -424,14 +426,19 @@ def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[sha
     # The entries of rows are masked.
     rejected = {entry.number: entry for entry in entries if _is_rejected(entry)}
     return [
-        _with_owner_of_token(
-            cloud,
-            rejected.get(row.number),
-            _in_neutral_words(
-                cast("shapes.RowData", row_json(row, (), lookups) | _progress_fields(row.source))
+        _with_advice(
+            row.source,
+            _with_owner_of_token(
+                cloud,
+                rejected.get(row.number),
+                _in_neutral_words(
+                    cast(
+                        "shapes.RowData", row_json(row, (), lookups) | _progress_fields(row.source)
+                    )
+                ),
             ),
         )
-        for row in rows(cloud, entries, lookups=lookups)
+        for row in rows(cloud, entries, lookups=lookups, by_time=False)
         if row.number >= first
     ]
 
@@ -442,6 +449,16 @@ def _in_neutral_words(row: shapes.RowData) -> shapes.RowData:
         words = data_module(row["service"]).failure_words(error)
         if words is not None:
             row["text"] = {**row["text"], "answer": words}
+    return row
+
+
+def _with_advice(source: RowSource, row: shapes.RowData) -> shapes.RowData:
+    """Return a row with what to do about its failure, if there is something to say."""
+    error = "" if source.call is None else error_of(source.call)[1]
+    if row["done"] and (reason := expected_of(row, error)):
+        row["advice"], row["expected"] = reason, True
+    elif row["done"] and (advice := advice_of(row, error)):
+        row["advice"] = advice
     return row
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from ...cloud.cloud import Cloud
 from ...cloud.fake import Fake
+from ...core.calls import Call
 from ...core.timers import to_datetime
 from ...http.messages import Request
 from ...http.routing import Route
 from ...inspect.data import StateChange, parts_of_value, short_item, whole_number
 from ...reporting import replayed
+from ...reporting.lookups import records_of
 from ..copied_tests import in_go, in_pytest, in_vitest
 from ..copied_tests.plan import NoTest, fake_of, plan
 from . import shapes
@@ -28,6 +30,7 @@ from .clouds import (
 )
 from .data import row_numbered
 from .endpoints import PREFIX, Part, Refused, contract, fake_named, fields, named
+from .repeats import repeats
 
 
 class HistoryRoutes(Part):
@@ -137,6 +140,7 @@ class HistoryRoutes(Part):
                 items is None
                 or (change.section == request.query("section") and change.item in items)
             ),
+            self._cloud.fakes(),
         )
 
     def restore(self, request: Request) -> shapes.Restored:
@@ -147,7 +151,8 @@ class HistoryRoutes(Part):
         that is known of a key before its TTL ended. Faults and clock do not change. Nothing is restored
         if the data of one of the fakes is not known, except with ``"skip_unknown": true``, which
         restores the others, as ``restored`` names them. ``row`` is the number of the first row that
-        records the restore: to restore to just before it undoes the restore.
+        records the restore, of which each fake that changed has one: to restore to just before it
+        undoes the restore. It is 0 if nothing had changed.
         """
         body, number = fields(request), self._number(request)
         items, fakes = body.get("items"), self._fakes(body.get("fake"))
@@ -199,7 +204,8 @@ class HistoryRoutes(Part):
         ``?section=keys&item=user:1`` names it as `changes` do; without an item, the whole section is
         one. ``number`` is 0 for what was there first, and for a change without a row. ``parts`` are
         the names of the fields of its value, of a list the ``first`` and the ``last`` element; with
-        ``?part=`` the versions are those of this part alone.
+        ``?part=`` the versions are those of this part alone. ``repeats`` are runs of equal increments
+        by the same request, which can be shown as one.
         """
         fake = named(self._cloud, request)
         section, item = request.query("section") or "", request.query("item") or ""
@@ -210,6 +216,10 @@ class HistoryRoutes(Part):
             versions = _versions_of_part(versions, part)
         return {
             "parts": parts[:_MOST_PARTS],
+            "repeats": [
+                {"first": repeat.first, "last": repeat.last, "by": repeat.by}
+                for repeat in repeats(versions, self._requests().get)
+            ],
             "versions": [
                 {
                     "number": version.number,
@@ -218,6 +228,15 @@ class HistoryRoutes(Part):
                 }
                 for version in versions
             ],
+        }
+
+    def _requests(self) -> dict[int, Hashable]:
+        """Return what was sent in each call, and whether by the console, by the number of its entry."""
+        from_console = records_of(self._cloud).from_console
+        return {
+            entry.number: (entry.target, entry.request_body, entry.number in from_console)
+            for entry in self._cloud.journal.entries
+            if isinstance(entry, Call)
         }
 
     def _before(

@@ -205,7 +205,9 @@ class RowData(TypedDict):
     """A call, a delivery or an event of the journal, as in the JSON of a test report.
 
     ``fake`` is the name of the fake that recorded it; ``done`` is false until a call is answered.
-    ``took_us`` is the duration of a call or delivery on the cloud's clock. ``marks`` and ``read`` are
+    ``took_us`` is the duration of a call or delivery on the cloud's clock. ``advice`` says what to do
+    about a failure, if its answer does not say that itself; of an ``expected`` error, which is ordinary
+    control flow of its client, why it is. ``marks`` and ``read`` are
     set only in the report of a failed test.
     """
 
@@ -239,6 +241,8 @@ class RowData(TypedDict):
     request: ExchangeData | None
     response: ExchangeData | None
     data: dict[str, Any]
+    advice: NotRequired[str]
+    expected: NotRequired[bool]
 
 
 class ConsoleAddress(TypedDict):
@@ -323,13 +327,16 @@ class SnapshotData(TypedDict):
 
 
 class ItemChange(TypedDict):
-    """An item of a fake before and after; null where it is absent."""
+    """An item of a fake before and after; null where it is absent. ``added`` are the records that a
+    partition of a topic has got, at most 20, if ``after`` is its data of now.
+    """
 
     fake: str
     section: str
     item: str
     before: dict[str, Any] | None
     after: dict[str, Any] | None
+    added: NotRequired[list[dict[str, Any]]]
 
 
 class RestoredSnapshot(SnapshotData):
@@ -396,11 +403,23 @@ class _Version(TypedDict):
     fields: dict[str, Any] | None
 
 
+class _Repeat(TypedDict):
+    """A run of equal increments of a number: the indexes of its first and last version."""
+
+    first: int
+    last: int
+    by: str
+
+
 class Versions(TypedDict):
-    """An item over time, null while it did not exist, and the names of the parts of its value."""
+    """An item over time, null while it did not exist, and the names of the parts of its value.
+
+    ``repeats`` are runs of at least three equal increments by the same request.
+    """
 
     versions: list[_Version]
     parts: list[str]
+    repeats: list[_Repeat]
 
 
 class CloudData(TypedDict):

@@ -1,6 +1,6 @@
 // A broker: topics with partitions, records by offset or time, consumer groups with their lag.
 
-import {act, both, code, copyButton, count, done, el, empty, facts, form, head, json, laidOut, link, number, pill, room, short, soft, table, title, tools, when} from "./dom.js";
+import {act, both, code, copyButton, count, done, el, emptied, empty, facts, form, head, json, laidOut, link, number, pill, room, short, soft, table, title, tools, when} from "./dom.js";
 import {ask, call, item, list, sendWell} from "./api.js";
 import {offsets} from "./elements.js";
 import {columnsElement} from "./columns.js";
@@ -11,14 +11,15 @@ const names = (fake) => async () => (await list(fake, "topics", {limit: 500})).i
 const topicsOf = async (fake) => (await names(fake)()).map((name) => ({value: name, label: name}));
 
 const create = (fake) => form("Create a topic", "Create", [{name: "name", label: "name", needed: true}, {name: "partitions", label: "partitions", kind: "number", value: "1"}],
-  async ({name, partitions}) => { await recorded(fake, `create the topic ${name}`, () => call(fake, "create_topic", name, Number(partitions || 1))); return done(`Created ${name}.`); }, {open: false, undo: undoOf(fake)});
+  async ({name, partitions}, inputs) => { await recorded(fake, `create the topic ${name}`, () => call(fake, "create_topic", name, Number(partitions || 1))); emptied(inputs, "name"); return done("Created ", el("a", {href: link(["fake", fake.name, "topics", name])}, name), "."); }, {open: false, undo: undoOf(fake)});
 const produce = (fake, known) => form("Produce", "Produce", [...known ? [] : [{name: "topic", label: "topic", needed: true, list: names(fake)}], {name: "value", label: "value", kind: "area", wide: true}, {name: "key", label: "key"},
   {name: "partition", label: "partition", kind: "number", note: "by key"}, {name: "headers", label: "headers, as JSON", note: '{"trace": "7"}'}],
-async ({topic = known, value, key, partition, headers}) => {
+async ({topic = known, value, key, partition, headers}, inputs) => {
   const given = headers ? Object.entries(json(headers, "The headers")).map(([name, text]) => ({key: name, value: String(text)})) : null;
   const made = await sendWell(fake, "POST", "/produce", {topic, value, ...(key ? {key} : {}), ...(partition ? {partition: Number(partition)} : {}), ...(given ? {headers: given} : {})});
   const [one] = [made].flat();
-  return done(`Written to partition ${one.partition} at offset ${one.offset}.`);
+  emptied(inputs, "value", "key", "headers");
+  return done(`Written to partition ${one.partition} at `, el("a", {href: link(["fake", fake.name, "records", `${one.partition}-${one.offset}`], {topic})}, `offset ${one.offset}`), ".");
 }, {open: false, undo: undoOf(fake)});
 const consume = (fake) => form("Consume", "Consume", [{name: "group", label: "group", value: "console", needed: true}, {name: "instance", label: "instance", value: "one", needed: true},
   {name: "topic", label: "topic", needed: true, list: names(fake)}, {name: "from", label: "a new group begins at", options: ["earliest", "latest"]}],
@@ -87,13 +88,13 @@ const groups = {
   detail: (one, page) => {
     const drop = (member) => act("Remove…", `Remove ${member.name} from ${one.name}`, undoable(page.fake, `Removed ${member.name}.`, () => recorded(page.fake, `remove ${member.name} from ${one.name}`, () => call(page.fake, "group.leave", one.name, member.name))), {question: `Remove the instance ${member.name}? Its partitions go to the others.`});
     return [title(one.name), facts({state: pill(one.state), generation: number(one.generation), lag: `${number(one.total_lag)}${hasCommitted(one) || !one.partitions.length ? "" : `: ${uncommitted(one.partitions)} in its partitions, which a group that begins at the earliest offset would read`}`}),
-      lagElement(one), versionsElement(page.fake, `group ${one.name}`, "", {changesOf: partitionsTable}), head("Members"), one.members.length ? table("members", ["instance", "state", "partitions", ""], one.members, (member) => [member.name, member.state, member.assignment.join(", "), drop(member)]) : soft("No members. Committed offsets stay until their retention ends."),
+      lagElement(one), head("Members"), one.members.length ? table("members", ["instance", "state", "partitions", ""], one.members, (member) => [member.name, member.state, member.assignment.join(", "), drop(member)]) : soft("No members. Committed offsets stay until their retention ends."),
       head("Offsets"), one.partitions.length ? el("ul", {class: "span-legend"}, ["committed", "delivered", "waiting"].map((name) => el("li", {}, el("i", {class: `trace-${name}`}), name))) : null, !one.partitions.length ? soft("It has no member and no committed offset, and no known row tells of a topic that it has read.") : table("offsets", ["partition", "lag", "committed", "position", "end", "member"], one.partitions, (each) => [[el("a", {href: linkFrom(page.fake, each)}, each.partition), offsets(each)], each.lag ? el("span", {class: "fault"}, number(each.lag)) : "0", each.committed ?? "none", each.position ?? "", number(each.end), each.owner ?? "no member"]),
       form("Set a committed offset", "Set", [{name: "partition", label: "topic and partition", options: [...new Set([...one.partitions.map((each) => each.partition), ...one.can_commit])]}, {name: "offset", label: "offset", kind: "number", value: "0"}],
         async ({partition, offset}) => { const at = partition.lastIndexOf("-"); await recorded(page.fake, `commit ${offset} of ${partition} for ${one.name}`, () => call(page.fake, "commit", one.name, partition.slice(0, at), Number(partition.slice(at + 1)), Number(offset))); return done("Set."); }, {open: false, undo: undoOf(page.fake), overwrites: async ({partition}) => {
           const committed = ({partitions}) => partitions.find((each) => each.partition === partition)?.committed, now = committed(await item(page.fake, "groups", encodeURIComponent(one.name)));
           return now === committed(one) ? null : `The committed offset of ${partition} was changed meanwhile, to ${now}. Overwrite it?`;
-        }})];
+        }}), versionsElement(page.fake, `group ${one.name}`, "", {changesOf: partitionsTable})];
   },
 };
 

@@ -69,6 +69,8 @@ export const tools = (...parts) => el("div", {class: "tools"}, parts);
 // The first line of a page: its title, and what is done on it. A narrow screen shows the title in the navigation alone.
 export const pageHead = (text, ...parts) => el("div", {class: "tools head"}, el("h1", {}, text), parts);
 export const done = (...text) => el("p", {class: "ok", role: "status"}, text);
+// Empties fields of a form after they were sent, so that the next one is not the same again.
+export const emptied = (inputs, ...names) => { for (const name of names) inputs[name].value = ""; };
 export const head = (text) => el("h3", {}, text);
 export const shown = (cell) => typeof cell === "string" ? visible(cell) : cell;
 export const title = (text) => el("h2", {class: "mono", tabindex: -1}, shown(text));

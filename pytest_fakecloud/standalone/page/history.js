@@ -8,10 +8,11 @@ import {oneAtATime} from "./rows.js";
 
 // The list that shows the items of a section of the data, and what else its address needs.
 const LISTS = {keys: "keys", messages: "messages", "dead letters": "dead-letters", schedules: "schedules", queues: "queues", "URL groups": "url-groups", "workflow runs": "runs", topics: "topics", groups: "groups"};
-function addressOf({fake, section, item, after}) {
+function addressOf({fake, section, item, before, after}) {
   const list = own(LISTS, section), [, namespace] = /^namespace (.+)$/s.exec(section) ?? [], [, group] = /^group (.+)$/s.exec(section) ?? [];
   if (group !== undefined) return link(["fake", fake, "groups", group]);
   if (after === null) return null;
+  if (section === "partitions") { const at = item.lastIndexOf("-"); return link(["fake", fake, "records"], {topic: item.slice(0, at), partition: item.slice(at + 1), offset: Math.min(before?.end ?? 0, after.end)}); }
   return list ? link(["fake", fake, list, item]) : section === "default namespace" || namespace !== undefined ? link(["fake", fake, "vectors", item], {namespace}) : null;
 }
 
@@ -100,11 +101,9 @@ const isPutBack = (section) => section === "keys" || section === "default namesp
 // What a row changed, before and after it, with buttons that go back to just before it.
 export function changesElement(row) {
   const place = el("div", {class: "row-changes"}, soft("…"));
-  // The question before a restore has shown what it changes.
-  const isRestore = isOfConsole(row);
-  (isRestore ? Promise.resolve({changes: [], note: ""}) : ask("GET", `/journal/${row.number}/changes`)).then(({changes, note}) => {
-    const [first] = changes ?? [], alone = first && isPutBack(first.section) && changes.every(({section}) => section === first.section) && changes.length <= 100;
-    place.replaceChildren(...[...isRestore ? [] : [el("h4", {}, "Data before and after"), changes === null ? soft(note, " After the next call, the data is known again.") : changes.length ? changesTable(changes, addressOf) : soft("This row changed no data.")],
+  ask("GET", `/journal/${row.number}/changes`).then(({changes, note}) => {
+    const [first] = changes ?? [], alone = first && !isOfConsole(row) && isPutBack(first.section) && changes.every(({section}) => section === first.section) && changes.length <= 100;
+    place.replaceChildren(...[el("h4", {}, "Data before and after"), changes === null ? soft(note, " After the next call, the data is known again.") : changes.length ? changesTable(changes, addressOf) : soft("This row changed no data."),
       el("div", {class: "tools"}, alone && changes.length === 1 ? undoFields(row, first) : null, el("span", {class: "soft"}, "Back to just before this:"),
         alone ? restoreBefore(row.number, `Restore ${changes.length === 1 ? short(first.item, 24) : count(changes.length, "item")}…`, changes.length === 1 ? short(first.item, 60) : `All ${changes.length} items`, {fake: row.fake, section: first.section, items: changes.map(({item}) => item)}) : null,
         changes === null ? null : restoreBefore(row.number, `Restore ${row.fake}…`, row.fake, {fake: row.fake}), restoreBefore(row.number, changes === null ? "Restore the other fakes…" : "Restore all fakes…", "All fakes", {}))].filter(Boolean));
@@ -123,15 +122,15 @@ const nameOf = (fake, section, item) => JSON.stringify([fake.name, section, item
 function historyOf(fake, section, item, changesOf) {
   const name = nameOf(fake, section, item);
   if (opened.name !== name) {
-    const history = opened = {name, parts: () => [el("p", {class: "soft", role: "status"}, "Loading…")], draw: () => { redraw(history.place, history.parts()); comeBack(history); }};
+    const history = opened = {name, unfolded: new Set(), parts: () => [el("p", {class: "soft", role: "status"}, "Loading…")], draw: () => { redraw(history.place, history.parts()); comeBack(history); }};
     history.read = oneAtATime(async () => {
       try {
-        const {versions, parts} = await ask("GET", path(fake, `/versions${query({section, item, part: history.part})}`));
+        const {versions, parts, repeats} = await ask("GET", path(fake, `/versions${query({section, item, part: history.part})}`));
         // The row of the newest may not have arrived yet.
         const newest = versions.at(-1)?.number, arrived = () => { if (!entries.known.has(newest)) return; journal.listeners.delete(arrived); history.draw(); };
         if (newest && !entries.known.has(newest)) journal.listeners.add(arrived);
         const choice_ = parts.length ? tools(el("label", {}, "Field ", el("select", {"aria-label": "field of the history", onchange: ({target}) => { history.part = target.value; history.read(); }}, ["", ...parts].map((name) => el("option", {value: name, selected: name === (history.part ?? "")}, name || "all"))))) : null;
-        history.parts = () => [choice_, ...versions.length ? versionsTable(fake, section, item, versions, changesOf) : [soft("It has not existed since the first known row.")]];
+        history.parts = () => [choice_, ...versions.length ? versionsTable(fake, section, item, versions, changesOf, repeats) : [soft("None was recorded.")]];
       } catch (error) { history.parts = () => [soft(error.message, " In Activity shows its calls.")]; }
       history.draw();
     });
@@ -143,20 +142,39 @@ const MOST_VERSIONS = 50;
 const ended = (text) => Date.parse(text.replace(" ", "T").replace(" UTC", "Z"));
 const expiryOf = ({fields, at}, before) => fields === null && before?.expires && ended(before.expires) <= Date.parse(at) ? new Date(ended(before.expires)).toISOString() : null;
 // A button that gives a key that has expired its last value again, without its TTL: just before the next row, it had expired already.
-const againButton = (fake, key, {number}) => number ? act("Restore", `Restore ${short(key, 60)} without its TTL`, async () => {
+const againButton = (fake, key, {number}) => number ? act("Bring it back", `Bring back ${short(key, 60)} without its TTL`, async () => {
   const part = {fake: fake.name, section: "keys", items: [key]}, {row} = await ask("POST", `/journal/${number}/restore`, {...part, after: true});
-  sayWithUndo(`${short(key, 60)} is restored without its TTL.`, row, part);
+  sayWithUndo(`${short(key, 60)} is back, without its TTL.`, row, part);
 }) : "";
-// The newest versions first, each with the value before it, and a button that gives the item this version again.
-function versionsTable(fake, section, item, versions, changesOf) {
-  const all = versions.map((version, at) => { const before = versions[at - 1]?.fields ?? null, expired = expiryOf(version, before); return {...version, at: expired ?? version.at, expired, before, next: versions[at + 1]?.number}; }).reverse(), [last] = all;
-  const madeBy = ({number: row, before, fields, expired}) => expired ? "the end of its TTL" : row ? el("a", {href: link(["activity", row]), onclick: ({currentTarget}) => { opened.left = currentTarget.getAttribute("href"); }}, short(entries.known.get(row)?.text.what ?? `#${row}`, 80)) : before === null && fields !== null ? "there before" : "the clock, or the control API";
+// The newest versions first, each with the value before it, and a button that gives the item this version again. A run of equal
+// increments is one line until it is opened, from the value before the first to that after the last.
+function versionsTable(fake, section, item, versions, changesOf, repeats) {
+  const {unfolded, part} = opened, name = short(item, 60), items = {fake: fake.name, section, items: [item]};
+  const all = versions.map((version, index) => { const before = versions[index - 1]?.fields ?? null, next = versions[index + 1], expired = expiryOf(version, before); return {...version, index, at: expired ?? version.at, expired, before, next: next?.number, expires: next && expiryOf(next, version.fields)}; }).reverse();
+  const [last, kept] = all, isGone = last.fields === null, rowOf = ({number: row}) => entries.known.get(row);
+  const lines = all.flatMap((version) => {
+    const repeat = repeats.find(({first, last: end}) => version.index >= first && version.index <= end), key = repeat && versions[repeat.first].number, isOpen = unfolded.has(key);
+    if (!repeat || version.index < repeat.last) return repeat && !isOpen ? [] : [version];
+    const times = el("button", {type: "button", class: "facet", "aria-expanded": String(isOpen), "data-key": `times ${key}`, onclick: () => { unfolded[isOpen ? "delete" : "add"](key); opened.draw(); }},
+      `${repeat.by}, ${number(repeat.last - repeat.first + 1)} times`);
+    return [isOpen ? {...version, times} : {...version, times, isFolded: true, before: versions[repeat.first - 1].fields}];
+  });
+  const madeBy = ({number: row, before, fields, expired}) => expired ? "the end of its TTL" : row ? el("a", {href: link(["activity", row]), onclick: ({currentTarget}) => { opened.left = currentTarget.getAttribute("href"); }}, short(entries.known.get(row)?.text.what ?? `#${row}`, 80))
+    : before === null && fields !== null ? "there before" : "the clock, or the control API";
   const who = (row) => row && el("span", {class: "soft"}, ` · ${isOfConsole(row) ? "console" : row.actor}`);
   const value = (fields, other) => fields === null ? el("span", {class: "soft"}, "–") : fieldsOf(item, fields, other, {changed: other !== null});
-  const back = (version) => section === "keys" && all[all.indexOf(version) - 1]?.expired ? againButton(fake, item, version) : version.next && isPutBack(section) ? restoreButton(opened.part ? "Restore the whole key…" : "Restore…", `Restore ${short(item, 60)} as of ${version.at.slice(0, 19).replace("T", " ")}`, sinceOf(version.next, {fake: fake.name, section, items: [item]}), () => ask("POST", `/journal/${version.next}/restore`, {fake: fake.name, section, items: [item]}), short(item, 60), {fake: fake.name, section, items: [item]}) : version === last ? el("span", {class: "pill"}, "now") : "";
-  const rows = table("versions", changesOf ? ["time", "changes"] : ["time", "made by", "before", "after"], all.slice(0, MOST_VERSIONS), (version) => changesOf ? [when(version.at), [madeBy(version), changesOf(version.before, version.fields)]] : [when(version.at), [madeBy(version), version.expired ? null : who(entries.known.get(version.number)) ?? null, " ", version.number && !opened.part ? undoFields({number: version.number, fake: fake.name}, {section, item, before: version.before, after: version.fields}) : null, " ", back(version)], value(version.before, version.fields), version.fields === null ? el("span", {class: "soft"}, version.expired ? "expired" : "gone") : value(version.fields, version.before)]);
-  return [last.fields === null ? el("p", {role: "status"}, last.expired ? "It expired at " : "It was deleted at ", moment(last.at), last.expired ? "." : [", by ", madeBy(last), "."]) : null, rows, ...all.length > MOST_VERSIONS ? [soft(`The newest ${MOST_VERSIONS} of ${count(all.length, "version")}. In Activity shows all calls.`)] : []];
+  const back = (version) => section === "keys" && version.expires ? againButton(fake, item, version)
+    : version.next && isPutBack(section) ? restoreButton(isGone && version.index === kept.index ? "Bring it back…" : part ? "Restore the whole key…" : "Restore…", `Restore ${name} as of ${version.at.slice(0, 19).replace("T", " ")}`, sinceOf(version.next, items), () => ask("POST", `/journal/${version.next}/restore`, items), name, items)
+      : version.index === last.index ? el("span", {class: "pill"}, "now") : "";
+  const undo = ({number: row, before, fields: after, isFolded}) => row && !part && !isFolded ? undoFields({number: row, fake: fake.name}, {section, item, before, after}) : null;
+  const after = ({fields, before, expired}) => fields === null ? el("span", {class: "soft"}, expired ? "expired" : "gone") : value(fields, before);
+  const cells = (version) => [when(version.at), [madeBy(version), version.expired ? null : who(rowOf(version)), " ", version.times, " ", undo(version), " ", isGone && version.index >= kept?.index ? null : back(version)], value(version.before, version.fields), after(version)];
+  return [isGone ? el("p", {role: "status"}, last.expired ? "It expired at " : "It was deleted at ", moment(last.at), last.expired ? "." : [", by ", madeBy(last), "."], " ", kept && back(kept)) : null,
+    table("versions", changesOf ? ["time", "changes"] : ["time", "made by", "before", "after"], lines.slice(0, MOST_VERSIONS), (version) => changesOf ? [when(version.at), [madeBy(version), changesOf(version.before, version.fields)]] : cells(version)),
+    ...lines.length > MOST_VERSIONS ? [soft(`The newest ${MOST_VERSIONS} of ${count(lines.length, "version")}. In Activity shows all calls.`)] : []];
 }
+// A button that opens the history below the value, and goes there.
+export const historyButton = () => el("button", {type: "button", class: "quiet", onclick: ({currentTarget}) => { const parts = currentTarget.closest(".detail").querySelector("details.versions"); parts.open = true; parts.firstChild.focus({preventScroll: true}); parts.scrollIntoView({block: "start"}); }}, "History ↓");
 // The versions of an item, or with `changesOf`, which shows what one changed, of a whole section, with the rows that made them, read when the part is opened, and again when the item is drawn again.
 export function versionsElement(fake, section, item, {open = false, changesOf} = {}) {
   // That of the item whose history was opened last is open again.

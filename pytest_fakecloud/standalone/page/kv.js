@@ -1,9 +1,9 @@
 // Pages of a key-value server: keys, search indexes and the command box.
 
-import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, el, empty, facts, form, head, isTyped, json, laidOut, link, micros, moment, number, pill, redraw, short, soft, table, title, tools, visible, withDay, words, about, confirmed, discard} from "./dom.js";
-import {ask, call, change, item, list, path, send, sendWell} from "./api.js";
+import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, el, emptied, empty, facts, form, head, isTyped, json, laidOut, link, micros, moment, number, pill, redraw, short, soft, table, title, tools, visible, withDay, words, about, confirmed, discard} from "./dom.js";
+import {ask, change, item, list, path, send, sendWell} from "./api.js";
 import {digits, dump} from "./elements.js";
-import {offerUndo, versionsElement} from "./history.js";
+import {historyButton, offerUndo, versionsElement} from "./history.js";
 import {entries} from "./journal.js";
 import {ListPage, withCancel} from "./lists.js";
 import {byte, nearest, split} from "./words.js";
@@ -35,10 +35,10 @@ const keys = {
   list: "keys", noun: "key", folder: "namespace", facet: "type", rawId: true, hasItem: true, key: (one) => wordOf(one.id),
   searchNote: "Search, or user:*", columns: ["key", "type", "TTL", "size", "value"], kept: ["key", "type", "TTL", "value"], fields: ["key", "type", "ttl_ms", "bytes", "preview"],
   row: (one) => [short(nameOf(wordOf(one.id)), 200), pill(words(one.type)), el("span", {class: one.ttl_ms == null ? "soft" : "", title: one.expires ?? ""}, ttl(one)), bytes(one.bytes ?? 0), short(one.preview || (one.type === "string" ? '""' : lengthOf(one)), 120)],
-  tools: (fake, page) => newKey(fake, page), bar: views, section: () => "keys", name: (one) => one.key, above: tree, bulk: [{text: "Delete", work: (fake, names) => run(fake, "DEL", ...names), undone: "Deleted", note: "The notice that follows can undo it."}],
-  gone: (id, {fake}) => [el("p", {class: "mono"}, nameOf(wordOf(id))), versionsElement(fake, "keys", wordOf(id), {open: true})],
+  tools: (fake, page) => newKey(fake, page), bar: views, section: () => "keys", name: (one) => one.key, named: (id) => nameOf(wordOf(id)), above: tree, bulk: [{text: "Delete", work: (fake, names) => run(fake, "DEL", ...names), undone: "Deleted", note: "The notice that follows can undo it."}],
+  gone: (id, {fake}) => [versionsElement(fake, "keys", wordOf(id), {open: true})],
   empty: () => empty("No keys yet.", "A key appears when your application writes one. Add one above, or in the command box."),
-  detail: (one, page) => [title(nameOf(wordOf(one.id))), keyFacts(one), versionsElement(page.fake, "keys", one.key), ...keyActs(one, page), ...valueOf(one, page)],
+  detail: (one, page) => [title(nameOf(wordOf(one.id))), keyFacts(one), ...keyActs(one, page), ...valueOf(one, page), versionsElement(page.fake, "keys", one.key)],
 };
 // Offers to undo a change of a key.
 const undoOfKey = (fake, key, inverse) => (row, text) => offerUndo(fake, row, "keys", [key], text, {inverse});
@@ -74,12 +74,12 @@ function newKey(fake, page) {
     set: (key, value) => ["SADD", key, ...lines(value)], array: (key, value) => ["ARINSERT", key, ...lines(value)], zset: (key, value) => ["ZADD", key, ...pairs(value).map((_, at, all) => all[at ^ 1])], json: (key, value) => ["JSON.SET", key, "$", value]};
   return form("New key", "Add key", [{name: "key", label: "key", needed: true}, {name: "type", label: "type", options: Object.keys(kinds)}, {name: "ttl", label: "TTL in seconds", kind: "number", note: "none"},
     {name: "value", label: "value; of a hash or sorted set a name and value, of a list, set or array an element on each line", kind: "area", wide: true}],
-  async ({key, type, ttl: seconds, value}) => {
+  async ({key, type, ttl: seconds, value}, inputs) => {
     await run(fake, ...kinds[type](key, value));
     added = {key, row: change.row};
     if (seconds) await run(fake, "EXPIRE", key, seconds);
-    location.hash = page.address(encodeURIComponent(key), {});
-    return done("Added.");
+    emptied(inputs, "key", "value", "ttl"); location.hash = page.address(encodeURIComponent(key), {});
+    return done("Added ", el("a", {href: page.address(encodeURIComponent(key), {})}, short(key, 60)), ".");
   }, {open: false, undo: (row, text) => offerUndo(fake, added.row, "keys", [added.key], text, {last: row}), overwrites: async ({key, type}) => await current(fake, encodeURIComponent(key)) && `The key ${key} exists. ${/string|json/.test(type) ? "Overwrite it" : "Add to it"}?`});
 }
 const lines = (text) => text.split("\n").filter(Boolean);
@@ -100,7 +100,7 @@ function keyActs(one, page) {
   let after = null;
   return [tools(form("Change TTL", "Set TTL", [{name: "seconds", label: "TTL in seconds; empty removes it", kind: "number", value: one.ttl_ms == null ? "" : Math.ceil(one.ttl_ms / 1000)}],
     async ({seconds}) => { await run(fake, ...(seconds ? ["EXPIRE", key, seconds] : ["PERSIST", key])); after = await current(fake, one.id); document.activeElement.blur(); return done("Changed."); }, {open: false, undo: undoOfKey(fake, one.key, ttlBefore(fake, one, () => after)), overwrites: meanwhile(fake, one, "expires", (now) => now.expires ? `to expire in ${ttl(now)}` : "without TTL")}),
-  copyButton(nameOf(key), "Copy key", "Copy key"), act("Delete", `Delete the key ${nameOf(key)}`, async () => { await run(fake, "DEL", key); discard(".detail"); location.hash = page.address(); undoOfKey(fake, one.key)(change.row, `Deleted ${short(nameOf(key), 60)}.`); }), one.is_text && one.hex === undefined && remade(one) ? copies({method: "POST", path: path(fake, "/requests"), body: {body: remade(one)}}, "this key") : null)];
+  copyButton(nameOf(key), "Copy key", "Copy key"), historyButton(), act("Delete", `Delete the key ${nameOf(key)}`, async () => { await run(fake, "DEL", key); discard(".detail"); location.hash = page.address(); undoOfKey(fake, one.key)(change.row, `Deleted ${short(nameOf(key), 60)}.`); }), one.is_text && one.hex === undefined && remade(one) ? copies({method: "POST", path: path(fake, "/requests"), body: {body: remade(one)}}, "this key") : null)];
 }
 
 function valueOf(one, page) {
@@ -240,14 +240,14 @@ function published(fake, channel) {
 }
 const messagesTable = (messages) => messages.length ? table("published messages", ["time", "channel", "message", "received by"], messages, ({row, words: [, to, text], at}) => [el("a", {href: link(["activity", row.number])}, withDay(new Date(row.at_us / 1000).toISOString())), short(to, 60), short(text ?? "", 300), row.data.words.length === 1 ? row.text.answer : short([row.response?.decoded].flat()[at]?.result ?? "")]) : soft("No message was published yet.");
 const publishForm = (fake, channel) => form("Publish", "Publish", [{name: "channel", label: "channel", value: channel, needed: true, list: async () => (await list(fake, "channels", {limit: 500})).items.filter(({kind}) => kind !== "pattern").map(({name}) => name)}, {name: "message", label: "message", wide: true}],
-  async ({channel: to, message}) => done(`Received by ${count(await run(fake, "PUBLISH", to, message), "subscriber")}.`), {open: channel !== undefined, edits: false, copied: false});
+  async ({channel: to, message}, inputs) => { const many = await run(fake, "PUBLISH", to, message); emptied(inputs, "message"); return done("Received by ", el("a", {href: link(["activity", change.row])}, count(many, "subscriber")), "."); }, {open: channel !== undefined, edits: false, copied: false, overwrites: ({message}) => message ? null : "Publish an empty message?"});
 const matchesGlob = (pattern) => new RegExp(`^${pattern.replace(/[.+^${}()|\\]/g, "\\$&").replaceAll("*", ".*").replaceAll("?", ".")}$`, "s");
 const channels = {
   list: "channels", noun: "channel", about: (one) => ["channel", one.name], facet: "kind", key: (one) => one.id, columns: ["channel", "kind", "subscribers"], fields: ["name", "kind", null],
   row: (one) => [short(one.name, 120), pill(one.kind), number(one.subscribers.length)],
-  tools: (fake) => publishForm(fake), below: (found, page) => [el("h2", {}, "Messages as they are published"), messagesTable(published(page.fake))], version: () => entries.list.at(-1)?.number,
+  tools: (fake) => publishForm(fake), below: (found, page) => { page.node.querySelector(".list > .tools > .form").hidden = page.id !== undefined; return [el("h2", {}, "Messages as they are published"), messagesTable(published(page.fake))]; }, version: () => entries.list.at(-1)?.number,
   empty: () => empty("No subscribers.", "A channel appears here while a client subscribes to it. Messages that are published are listed below, whether somebody receives them or not."),
-  detail: (one, page) => [title(one.name), table("subscribers", ["client", "name"], one.subscribers, (each) => [each.address, each.name || el("span", {class: "soft"}, "no name")]), one.kind === "pattern" ? null : publishForm(page.fake, one.name),
+  detail: (one, page) => [title(one.name), table("subscribers", ["client", "name"], one.subscribers, (each) => [each.address, each.name || el("span", {class: "soft"}, "no name")]), publishForm(page.fake, one.kind === "pattern" ? "" : one.name),
     head("Messages"), messagesTable(one.kind === "pattern" ? published(page.fake).filter(({words: [, to]}) => matchesGlob(one.name).test(to)) : published(page.fake, one.name))],
 };
 
@@ -297,23 +297,8 @@ function plain(value, indent = "") {
 
 const helps = new Map();
 export async function help(fake) {
-  if (helps.has(fake.name)) return helps.get(fake.name);
-  const flat = await call(fake, "execute", "COMMAND", "DOCS"), docs = new Map();
-  const object = (pairs_) => Object.fromEntries(Array.from({length: pairs_.length / 2}, (_, at) => [pairs_[2 * at], pairs_[2 * at + 1]]));
-  const usage = (one) => {
-    const {name, token, type, flags = [], arguments: inner = []} = object(one), [optional, multiple] = ["optional", "multiple"].map((flag) => flags.includes(flag));
-    const choice = inner.map(usage).join("|"), text = {oneof: multiple || !optional ? `(${choice})` : choice, block: inner.map(usage).join(" "), "pure-token": ""}[type] ?? name;
-    const whole = [token, text].filter(Boolean).join(" ") + (multiple ? " ..." : "");
-    return optional ? `[${whole}]` : whole;
-  };
-  const enter = (name, doc) => {
-    docs.set(name.toUpperCase().replace("|", " "), {hasKeys: JSON.stringify(doc.arguments ?? []).includes('"type","key"'), summary: doc.summary, group: doc.group, since: doc.since, usage: doc.subcommands ? "subcommand ..." : (doc.arguments ?? []).map(usage).join(" ")});
-    const subcommands = doc.subcommands ?? [];
-    for (let at = 0; at < subcommands.length; at += 2) enter(subcommands[at], object(subcommands[at + 1]));
-  };
-  for (let at = 0; at < flat.length; at += 2) enter(flat[at], object(flat[at + 1]));
-  helps.set(fake.name, docs);
-  return docs;
+  if (!helps.has(fake.name)) helps.set(fake.name, new Map((await list(fake, "commands", {limit: 500})).items.map((command) => [command.name, command])));
+  return helps.get(fake.name);
 }
 
 const EXAMPLES = ['SET greeting "hello you" EX 60', "HSET user:1 name Ada city London", "ZADD board 10 ada 7 bob", "SCAN 0 MATCH user:* COUNT 100"], boxes = new Map();
@@ -349,7 +334,7 @@ class CommandBox {
     const names = !line || !this.docs || this.docs.has(upper.trimEnd()) && upper.endsWith(" ") ? [] : [...this.docs.keys()].filter((name) => name.startsWith(upper)).sort((one, other) => one.length - other.length || one.localeCompare(other)).slice(0, 8);
     this.offer(names.map((name) => ({text: name, about: this.docs.get(name).summary ?? "", from})));
     this.hint.replaceChildren(...(known ? [el("b", {class: "mono"}, `${this.nameIn(line)} ${known.usage}`), ` ${known.summary ?? ""}`] : [line && !names.length && this.docs ? "No such command." : ""]));
-    if (!names.length && known?.hasKeys) this.suggestKeys(line, this.nameIn(line), turn).catch(() => {});
+    if (!names.length && known?.has_keys) this.suggestKeys(line, this.nameIn(line), turn).catch(() => {});
   }
   // Keys that begin with the last word, which may be left out only where the first key stands.
   async suggestKeys(line, name, turn) {

@@ -31,7 +31,7 @@ function cutElement(text, others) {
 }
 // `spec` is {list, noun, columns, row, detail, hasItem, filters, facet, facetNames, tools, empty, bulk, key}:
 // `about` returns what an item is in the recorded calls, with its name, or null and a text that they contain.
-// `always` are parameters of each request, `row` returns the cells of an item, `detail` the content of the panel beside the list.
+// `always` are parameters of each request, `unsent` those of the address that are not, `row` returns the cells of an item, `detail` the content of the panel beside the list.
 export class ListPage {
   constructor(fake, tab, spec) {
     Object.assign(this, {fake, tab, spec, turn: 0, chosen: new Set(), drawn: {}, isReload: isLoading()});
@@ -99,7 +99,7 @@ export class ListPage {
     const turn = ++this.turn, {id, spec} = this;
     if (spec.needs && !this.values[spec.needs]) { this.counted.textContent = ""; redraw(this.body, spec.empty(this)); return; }
     let page;
-    try { page = await list(this.fake, spec.list, {limit: LIMIT, ...spec.always, ...this.values}); }
+    try { page = await list(this.fake, spec.list, {limit: LIMIT, ...spec.always, ...this.values, ...spec.unsent}); }
     catch (error) { if (turn === this.turn && error.status) { this.drawn.list = this.counted.textContent = ""; redraw(this.body, empty("Nothing is shown.", error.message)); } throw error; }
     if (turn !== this.turn) return;
     this.page = page;
@@ -131,7 +131,7 @@ export class ListPage {
   drawList(page) {
     // Calls can have named what no item matches any more.
     const {spec, values: {search}} = this, kind = own(KINDS, spec.list), gone = search && !page.items.length ? [...new Set(entries.list.flatMap(({fake, subjects = []}) => fake === this.fake.name ? subjects.filter((one) => one.kind === kind && one.name?.toLowerCase().includes(search.toLowerCase())).map(({name}) => name) : []))].slice(-5) : [];
-    const shape = JSON.stringify([page, gone, this.id, this.values.sort, [...this.chosen], spec.version?.()]);
+    const shape = JSON.stringify([page, gone, this.id, this.values.sort, [...this.chosen], spec.unsent && this.values, spec.version?.()]);
     if (shape === this.drawn.list) return;
     this.drawn.list = shape;
     const last = page.first + page.items.length - 1, whole = count(page.total, spec.noun);
@@ -204,7 +204,7 @@ export class ListPage {
   }
   async all() {
     const items = [];
-    for (let page = {next: ""}; page.next !== null; items.push(...page.items)) page = await list(this.fake, this.spec.list, {...this.values, view: "", before: "", after: page.next, limit: 500});
+    for (let page = {next: ""}; page.next !== null; items.push(...page.items)) page = await list(this.fake, this.spec.list, {...this.values, ...this.spec.unsent, view: "", before: "", after: page.next, limit: 500});
     return items;
   }
   // A bulk action can be undone: the items, or all data of the fake, are then as they were before its first call.
@@ -236,7 +236,7 @@ export class ListPage {
     this.side.hidden = false;
     this.node.classList.add("chosen");
     this.fit();
-    const parts = !found || found.gone ? [empty(`This ${this.spec.noun} is gone.`, ...this.spec.gone?.(id, this) ?? [found?.gone ?? "It was deleted, or the fake was reset."])] : this.spec.detail(found, this);
+    const parts = !found || found.gone ? [empty(`There is no ${this.spec.noun} ${short(this.spec.named?.(id) ?? decodeURIComponent(id), 80)}.`, ...this.spec.gone?.(id, this) ?? [found?.gone ?? "It was deleted, the fake was reset, or it never existed."])] : this.spec.detail(found, this);
     for (const part of parts.flat(4)) for (const one of part instanceof Element ? [part, ...part.querySelectorAll("details")] : []) if (one.matches(".form:has(> form.act)")) withCancel(one, () => { this.drawn.item = ""; this.refresh(); });
     const name = found && !found.gone && (this.spec.list === "dead-letters" ? found.message : found.public_id ?? this.spec.key(found));
     redraw(this.side, detailBar(this.address(), name, name && this.aboutOf(found, name)), ...parts);

@@ -1,6 +1,6 @@
 // Pages of a queue: messages, dead letters, schedules, workflow runs, queues, URL groups, flow control.
 
-import {about, act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, isAhead, json, laidOut, link, micros, moment, move, number, own, pill, short, soft, span, table, title, tools, when, words} from "./dom.js";
+import {about, act, both, code, copyButton, count, done, el, emptied, empty, facts, fine, form, head, isAhead, json, laidOut, link, micros, moment, move, number, own, pill, short, soft, span, table, title, tools, when, words} from "./dom.js";
 import {ask, change, item, list, path, sendWell} from "./api.js";
 import {hasFailed, lasted, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
@@ -40,13 +40,14 @@ function publish(fake, again) {
     own_("delay", "delay", {note: "10m"}), own_("retries", "retries", {kind: "number"}), own_("label", "label"), {name: "queue", label: "in queue", value: again?.settings.queue}, own_("callback", "callback URL"),
     {name: "others", label: "other headers of the queue, as JSON", note: '{"Upstash-Timeout": "30s"}', value: asJson(others), wide: true},
     ...again?.dlq_id ? [{name: "letter", label: "the dead letter", options: [{value: "delete", label: "delete it"}, {value: "keep", label: "keep it"}]}] : []],
-  async ({to, body: text, headers: more, queue, others: rest, letter, ...fields}) => {
+  async ({to, body: text, headers: more, queue, others: rest, letter, ...fields}, inputs) => {
     const named = (typed, what, prefix = "") => Object.entries(typed ? json(typed, what) : {}).map(([name, value]) => [prefix + name, String(value)]);
     const missing = redacted.filter((name) => named(more, "The headers").some(([typed, value]) => typed === name && !value));
     if (missing.length) throw new Error(`The queue redacts ${missing.join(", ")}. Enter the value in the headers to forward, or remove the header.`);
     const given = [...named(rest, "The other headers"), ...Object.entries(OWN_FIELDS).map(([name, header]) => [header, fields[name]]).filter(([, value]) => value), ...named(more, "The headers", FORWARD)];
     const made = [await sendWell(fake, "POST", (queue ? `/v2/enqueue/${encodeURIComponent(queue)}/` : "/v2/publish/") + target(to), text, Object.fromEntries(given), again && lastAttempt(fake, again.public_id)?.number)].flat();
     first = change.row;
+    if (again) inputs.to.closest("details").open = false; else emptied(inputs, "body", "label", "delay");
     if (letter === "delete") await discard(fake, [again.dlq_id]);
     // The page of the new message shows whether it is delivered.
     if (again) location.hash = at(fake, "messages", made[0].messageId);
@@ -58,7 +59,8 @@ function publish(fake, again) {
 const messageColumns = ["message", "state", "to", "attempts", "last answer", "next attempt", "body"];
 // Lists show addresses without the scheme, so that the path is in sight.
 const address = ({method, url}) => el("bdi", {class: "address", title: `${method} ${url}`}, short(`${method} ${withoutScheme(url)}`, 90));
-const messageRow = (one) => [when(one.created), state(one), address(one), `${one.attempts} of ${one.most_attempts}`, status(one), next(one), short([one.label, one.preview].filter(Boolean).join(" · "), 120)];
+const messageRow = (one) => [when(one.created), state(one), address(one), `${one.attempts} of ${one.most_attempts}`, status(one), next(one), short([one.label, one.run && `run ${endOf(one.run)}`, one.step || one.preview].filter(Boolean).join(" · "), 120)];
+const endOf = (id) => id.length > 12 ? `…${id.slice(-6)}` : id;
 
 function messageDetail(one, page) {
   const {fake} = page, name = one.public_id, pending = one.state === "pending", toMessage = (id) => id && el("a", {href: at(fake, "messages", id)}, id);
@@ -70,7 +72,7 @@ function messageDetail(one, page) {
       copyButton(name, "Copy id", "Copy id"), copyButton(one.body, "Copy body", "Copy body")),
     one.state === "delivered" ? null : adviceOn(fake, name), one.is_whole === false || one.run ? null : publish(fake, one),
     head(count(one.attempts.length, "attempt")), one.attempts.length || one.next ? attemptSpans(one) : soft("Not attempted yet."),
-    versionsElement(fake, "messages", one.id), head("Body"), ...body(one, "body"), head("Headers"), headers("headers", one.headers),
+    head("Body"), ...body(one, "body"), head("Headers"), headers("headers", one.headers), versionsElement(fake, "messages", one.id),
     one.callbacks.length ? [head("Callbacks"), table("callbacks", ["callback", "state", "to"], one.callbacks, (each) => [el("a", {href: at(fake, "callbacks", each.id)}, both(each.created)), state(each), each.url])] : null,
   ].flat();
 }
@@ -147,17 +149,19 @@ async function letterWithAnswer(fake, id) {
 }
 
 // -- schedules --
+const nameOfSchedule = ({destination, cron}) => `${destination}, ${cron}`;
 const schedules = {
   list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["to", "state", "runs", "next run", "cron", "schedule"], kept: ["to", "state", "runs", "next run"], fields: ["destination", "paused", null, "next", "cron", "id"],
   row: (one) => [address({method: one.method ?? "", url: one.destination}), running(one), one.cron_words || one.cron, one.paused ? "none" : both(one.next[0]), one.cron, one.id],
   tools: (fake) => form("Create a schedule", "Create", [{name: "to", label: "destination", note: "https://app.example/nightly", wide: true, needed: true}, {name: "cron", label: "cron", note: "0 3 * * *", needed: true}, {name: "id", label: "id", note: "generated"}, {name: "body", label: "body", kind: "area", wide: true}],
-    async ({to, cron, id, body: text}) => { const made = await sendWell(fake, "POST", `/v2/schedules/${target(to)}`, text, {"Upstash-Cron": cron, ...(id ? {"Upstash-Schedule-Id": id} : {})}); return done("Created ", el("a", {href: at(fake, "schedules", made.scheduleId)}, made.scheduleId), "."); }, {open: false, undo: undoOf(fake), overwrites: replaces(fake, "schedules", "id", "schedule")}),
+    async ({to, cron, id, body: text}, inputs) => { const made = await sendWell(fake, "POST", `/v2/schedules/${target(to)}`, text, {"Upstash-Cron": cron, ...(id ? {"Upstash-Schedule-Id": id} : {})}); emptied(inputs, "to", "cron", "id", "body"); return done("Created ", el("a", {href: at(fake, "schedules", made.scheduleId)}, nameOfSchedule({destination: to, cron})), "."); }, {open: false, undo: undoOf(fake), overwrites: replaces(fake, "schedules", "id", "schedule")}),
   empty: () => empty("No schedules yet.", "Create one above. A schedule publishes a message at each time of its cron expression, as the clock moves."),
   detail: (one, page) => {
     const where = `/v2/schedules/${encodeURIComponent(one.id)}`, {fake} = page;
-    return [title(one.id), facts({state: running(one), runs: one.cron_words, cron: el("span", {class: "mono"}, one.cron), to: one.destination, "last run": one.last_run ? moment(one.last_run) : "none yet", error: one.error && el("span", {class: "bad"}, one.error)}),
-      tools(itsMessages(fake, "schedule", one.id), act("Run now", `Run ${one.id} now`, undoable(fake, ({messages: ids, error}) => error ?? ["Published ", ids.map((id) => [el("a", {href: at(fake, "messages", id)}, id), " "])].flat(2), () => recorded(fake, `run the schedule ${one.id}`, () => ask("POST", path(fake, `/schedules/${encodeURIComponent(one.id)}/run`), {})))), pausing(one, one.id, fake, where),
-        deletion("Delete…", "schedule", one.id, page, where)),
+    const name = nameOfSchedule(one);
+    return [title(withoutScheme(name)), facts({state: running(one), id: el("span", {class: "mono"}, one.id), runs: one.cron_words, cron: el("span", {class: "mono"}, one.cron), to: one.destination, "last run": one.last_run ? moment(one.last_run) : "none yet", error: one.error && el("span", {class: "bad"}, one.error)}),
+      tools(itsMessages(fake, "schedule", one.id), act("Run now", `Run ${name} now`, undoable(fake, ({messages: ids, error}) => error ?? ["Published ", ids.map((id) => [el("a", {href: at(fake, "messages", id)}, id), " "])].flat(2), () => recorded(fake, `run the schedule ${name} (${one.id})`, () => ask("POST", path(fake, `/schedules/${encodeURIComponent(one.id)}/run`), {})))), pausing(one, name, fake, where),
+        deletion("Delete…", "schedule", name, page, where)),
       head("Next runs"), one.paused ? soft("None while it is paused.") : el("ul", {}, one.next.map((run) => el("li", {}, moment(run)))), head("Body"), ...body(one, "body")];
   },
 };
@@ -165,15 +169,15 @@ const schedules = {
 // -- workflow runs --
 const doing = ({now, until}) => now ? `${now}${until ? ` until ${until.slice(5, 16).replace("T", " ")}` : ""}` : "";
 const runs = {
-  list: "runs", noun: "run", facet: "state", facetNames: {started: "running or waiting"}, item: runWithViolations, key: (one) => one.id, columns: ["workflow", "run", "state", "started", "took", "now", "input", "steps"], kept: ["workflow", "run", "state", "started", "input"], fields: ["url", "id", "state", "created", null, "now", "preview", "steps"],
-  row: (one) => [address({method: "", url: one.url}), el("span", {class: "mono nowrap", title: one.id}, one.id.length > 12 ? `…${one.id.slice(-6)}` : one.id), state(one), when(one.created), one.completed ? about(micros(one.completed) - micros(one.created)) : "", short(doing(one), 60), short(one.preview, 60), number(one.steps)],
+  list: "runs", noun: "run", facet: "state", facetNames: {started: "running or waiting"}, item: runWithViolations, key: (one) => one.id, columns: ["workflow", "run", "state", "started", "took", "now, or result", "input", "steps"], kept: ["workflow", "run", "state", "started", "input"], fields: ["url", "id", "state", "created", null, "result", "preview", "steps"],
+  row: (one) => [address({method: "", url: one.url}), [el("span", {class: "mono nowrap", title: one.id}, endOf(one.id)), [one.parent && `rerun of ${endOf(one.parent)}`, one.children.length ? `rerun as ${one.children.map(endOf).join(", ")}` : ""].filter(Boolean).map((text) => [" ", el("span", {class: "soft nowrap"}, short(text, 40))])].flat(2), state(one), when(one.created), one.completed ? about(micros(one.completed) - micros(one.created)) : "", short(doing(one) || one.result, 40), short(one.preview, 36), number(one.steps)],
   tools: (fake) => form("Start a run", "Start", [{name: "to", label: "workflow URL", note: "http://127.0.0.1:3000/api/workflow", wide: true, needed: true}, {name: "input", label: "input", kind: "area", wide: true}],
-    async ({to, input}) => { const made = await trigger(fake, to, input); return done("Started ", el("a", {href: at(fake, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false, undo: undoOf(fake)}),
+    async ({to, input}, inputs) => { const made = await trigger(fake, to, input); emptied(inputs, "input"); return done("Started ", el("a", {href: at(fake, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false, undo: undoOf(fake)}),
   empty: () => empty("No workflow runs yet.", "A run appears when your application triggers a workflow. Start one above with the URL of a workflow that you serve."),
   detail: (one, {fake}) => {
-    const {record} = one, recorded = recordedOf(one), records = new Map(recorded.toSorted((one, other) => (one.out !== undefined) - (other.out !== undefined)).map((step) => [step.messageId, step])), original = new Map(recordedOf(one.original).map((step) => [numbered(step), textOf(step)])), toRun = (id) => el("a", {href: at(fake, "runs", id)}, id);
+    const {record} = one, records = new Map(one.recorded.map((step) => [step.message, step])), toRun = (id) => el("a", {href: at(fake, "runs", id)}, id);
     const again = (text, where) => act(text, `${text} ${one.id}`, async () => { const [made] = [await sendWell(fake, "POST", `/v2/workflows/dlq/${where}/${encodeURIComponent(one.dlq_id)}`)].flat(); location.hash = at(fake, "runs", made.workflowRunId); undoOf(fake)(change.row, `${text}: this is the new run.`); });
-    return [title(withoutScheme(one.url)), facts({state: state(one), [one.state === "failed" ? "error" : "now"]: doing(one), run: el("span", {class: "mono"}, one.id), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), started: moment(one.created), took: one.completed ? span(micros(one.completed) - micros(one.created)) : "", label: record.label, "goes on from the run": one.parent && toRun(one.parent), "went on in the run": one.children.length ? one.children.map((id) => [toRun(id), " "]) : ""}),
+    return [title(withoutScheme(one.url)), facts({state: state(one), [one.state === "failed" ? "error" : "now"]: doing(one), run: el("span", {class: "mono"}, one.id), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), started: moment(one.created), took: one.completed ? span(micros(one.completed) - micros(one.created)) : "", label: record.label, "rerun of": one.parent && toRun(one.parent), "rerun as": one.children.length ? one.children.map((id) => [toRun(id), " "]) : ""}),
       one.violations.map(({kind, text}) => el("div", {class: "banner bad"}, el("b", {}, `${words(kind)}: the run may not continue.`), el("p", {}, text))),
       one.steps.filter(({event, wait_ends: ends}) => event && ends).map(({event, wait_ends: ends}) => form(`Waits for the event ${event}`, "Notify", [{name: "data", label: `event data, as JSON; without it the wait ends at ${both(ends)}`, note: '{"clicked": true}', wide: true}],
         async ({data}) => { if (data) json(data, "The event data"); await sendWell(fake, "POST", `/v2/notify/${encodeURIComponent(event)}`, data); return done("Notified."); }, {undo: undoOf(fake)})),
@@ -183,18 +187,17 @@ const runs = {
         copyButton(one.id, "Copy id", "Copy id"), copyButton(JSON.stringify(record, null, 2), "Copy as JSON", "Copy as JSON")),
       el("div", {class: "side-by-side"}, el("div", {}, head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input.")),
         el("div", {}, head(one.state === "failed" ? "Error" : "Result"), record.workflowRunResponse ? code(failure(record.workflowRunResponse), "result") : soft(one.completed ? "The run returned no result." : "The run has not ended."))),
-      one.parent ? inherited(one, recorded, original, fake) : null, head(count(one.steps.length, one.parent ? "further step" : "step")), one.steps.length ? spansElement("steps", one.steps.flatMap((step, at_) => [step.group && step.group !== one.steps[at_ - 1]?.group ? {name: `${number(one.steps.filter(({group}) => group === step.group).length)} in parallel`, spans: []} : [], stepRow(step, {...at_ || one.parent ? null : {callBody: one.input}, ...records.get(step.message), before: one.steps.slice(0, at_).filter(({group}) => !group || group !== step.group).map(({message}) => textOf(records.get(message) ?? {})).findLast(Boolean)}, original, fake, one)].flat()), {start: micros(one.created)}) : soft("No step has begun yet."),
+      one.parent ? inherited(one, fake) : null, head(count(one.steps.length, one.parent ? "further step" : "step")), one.steps.length ? spansElement("steps", one.steps.flatMap((step, at_) => [step.group && step.group !== one.steps[at_ - 1]?.group ? {name: `${number(one.steps.filter(({group}) => group === step.group).length)} in parallel`, spans: []} : [], stepRow(step, records, fake, one)].flat()), {start: micros(one.created)}) : soft("No step has begun yet."),
     ].flat(2);
   },
 };
 // The steps that a run took over from its parent. Its own first message is the step from which it goes on, and may have another result.
-function inherited(run, recorded, original, fake) {
-  const [first] = run.messages, own_ = new Set(run.messages.map(({id}) => id)), steps = recorded.filter(({messageId, stepType}) => messageId && stepType !== "Initial" && (messageId === first?.id || !own_.has(messageId)));
-  return steps.length ? [head(count(steps.length, "step") + " from the parent run"), table("steps from the parent run", ["step", "", "result"], steps.map((step) => [step.stepName, step.messageId === first?.id ? "goes on here" : "reused", el("a", {href: at(fake, "messages", step.messageId)}, short(changed(original, step, 100), 200) || step.messageId)]), (cells) => cells)] : null;
+function inherited({recorded, messages: own_}, fake) {
+  const [first] = own_, steps = recorded.filter(({message, type}) => message && type !== "Initial" && (message === first?.id || !own_.some(({id}) => id === message)));
+  return steps.length ? [head(count(steps.length, "step") + " from the parent run"), table("steps from the parent run", ["step", "", "result"], steps, (step) => [step.name, step.message === first?.id ? "goes on here" : "reused", el("a", {href: at(fake, "messages", step.message)}, short(changed(step, 100), 200) || step.message)])] : null;
 }
-// The recorded steps of a run, what tells them apart in it and in its parent, and the result of one, after that of the parent if they differ.
-const recordedOf = (run) => run?.record.steps.flatMap((group) => group.steps) ?? [], numbered = ({stepId, stepName}) => `${stepId} ${stepName}`;
-function changed(original, step, most) { const text = textOf(step), was = original.get(numbered(step)); return was && text && was !== text ? `${short(was, most)} → ${short(text, most)}` : text; }
+// The result of a step, after that of the parent run if they differ.
+const changed = ({result = "", original}, most) => original ? `${short(original, most)} → ${short(result, most)}` : result;
 // The header keeps the queue from asking which client serves the URL, because only the client for JavaScript answers that.
 const trigger = (fake, url, input, headers_ = {"Content-Type": "application/json"}) => sendWell(fake, "POST", `/v2/trigger/${target(url)}`, input, {...headers_, "Upstash-Forward-Upstash-Workflow-Sdk-Version": "1"});
 // An error of a workflow as its message and its stack, any other text indented.
@@ -204,11 +207,8 @@ function failure(text) {
 }
 async function runWithViolations(fake, id) {
   const [run, violations] = await Promise.all([item(fake, "runs", id), ask("GET", "/violations")]);
-  const original = run.parent ? await item(fake, "runs", encodeURIComponent(run.parent)).catch(() => null) : null;
-  return {...run, original, violations: violations.filter(({facts: {fake: name, run_id: about}}) => name === fake.name && about === run.id)};
+  return {...run, violations: violations.filter(({facts: {fake: name, run_id: about}}) => name === fake.name && about === run.id)};
 }
-const fromBase64 = (out) => { try { return new TextDecoder().decode(Uint8Array.from(atob(out), (letter) => letter.charCodeAt(0))); } catch { return String(out ?? ""); } };
-const textOf = ({stepType, out}) => stepType === "Wait" ? fromBase64(out) : out == null ? (out === null && stepType === "Run" ? "null" : "") : typeof out === "string" ? out : JSON.stringify(out);
 // A step of a run: its spans, and below it its errors, its input and its result. The error of the last try is in sight.
 // With another result or input, or with the step run again; the new run is another one.
 function rerunForm(step, text, fake, run) {
@@ -216,15 +216,16 @@ function rerunForm(step, text, fake, run) {
   return form(`Rerun from ${short(step.name, 60)}`, "Rerun", [{name: "how", label: "go on with", options: [...text ? [{value: "result", label: "the result below, without the step"}] : [], {value: "again", label: "the step run again"}]}, ...text ? [{name: "result", label: "result of the step", kind: "area", value: text, wide: true}] : [], ...run.input_is_whole ? [{name: "input", label: "input of the run", kind: "area", value: run.input ?? "", wide: true}] : []],
     ({how, result, input}, inputs) => start({...how === "again" ? {again: true} : result !== text && {result}, ...input !== undefined && input !== (run.input ?? "") && {input}}).then(() => { inputs.how.closest("details").open = false; }), {open: false, copied: false});
 }
-function stepRow(step, record, original, fake, run) {
-  const {out, callBody: sent, callResponseStatus: answered, before} = record;
+function stepRow(step, records, fake, run) {
+  // The message of a step without a type is that of the step before it.
+  const record = step.type && records.get(step.message) || {}, {result: text = "", original, sent, answered} = record, before = records.get(step.input_of), isOfRun = !before || before.type === "Initial", input = sent || (isOfRun ? run.input : before.result);
   const spans = step.spans.map(({kind, start, end, failed}) => ({kind, from: micros(start), to: micros(end), failed})), errors = step.errors.map((error) => [`Try ${error.number} at ${fine(error.at)}: ${error.status ?? "no answer"}`, failure(error.reason)]);
-  const took = spans.reduce((sum, {from, to}) => sum + to - from, 0), text = textOf({stepType: step.type, out}), beside = changed(original, record, 40);
+  const took = spans.reduce((sum, {from, to}) => sum + to - from, 0), beside = changed(record, 40);
   return {name: short(step.name, 120), key: `step ${step.message} ${step.name}`, failed: step.state === "failed", spans, depth: step.group ? 1 : 0, error: step.state === "done" ? "" : step.errors.at(-1)?.cause,
-    note: [step.event ? `waits for ${step.event}` : step.calls && step.calls !== step.name ? step.calls : "", took ? span(took) : "", step.tries > 1 ? `${step.tries} tries` : "", [sent && short(sent, 40), beside && step.state === "done" && !/^Sleep/.test(step.type) && `→ ${beside === text ? short(text, 60) : beside}`].filter(Boolean).join(" "), step.state === "pending" ? "pending" : ""].filter(Boolean).join(" · "),
+    note: [step.event ? `waits for ${step.event}` : step.calls && step.calls !== step.name ? step.calls : "", took ? span(took) : "", step.tries > 1 ? `${step.tries} tries` : "", [input && !/^(Sleep|Wait)/.test(step.type) && short(input, 40), beside && step.state === "done" && !/^Sleep/.test(step.type) && `→ ${beside === text ? short(text, 60) : beside}`].filter(Boolean).join(" "), step.state === "pending" ? "pending" : ""].filter(Boolean).join(" · "),
     content: [facts({type: step.type, message: el("a", {href: at(fake, "messages", step.message)}, step.message), tries: `${step.tries} of ${step.retries + 1}`, calls: step.calls, answered, "waits for event": step.event, "wait ends": both(step.wait_ends)}),
-      errors.map(([about_, reason]) => [el("h4", {class: "bad"}, about_), code(reason, `error of ${about_} of ${step.name}`)]), sent ? [el("h4", {}, "Input"), code(laidOut(sent), "input of the step")] : before ? [el("h4", {}, "Input, which is the result of the step before"), code(laidOut(before), "input of the step")] : null,
-      beside === text ? null : [el("h4", {}, "Result in the original run"), code(laidOut(original.get(numbered(record))), "result in the original run")], text ? [el("h4", {}, "Result"), code(laidOut(text), "result of the step")] : null, step.state === "done" && !step.group ? rerunForm(step, step.type === "Wait" ? "" : text, fake, run) : null]};
+      errors.map(([about_, reason]) => [el("h4", {class: "bad"}, about_), code(reason, `error of ${about_} of ${step.name}`)]), input ? [el("h4", {}, sent ? "Input" : isOfRun ? "Input, that of the run" : `Input, the result of ${before.name}`), code(laidOut(input), "input of the step")] : null,
+      original ? [el("h4", {}, "Result in the original run"), code(laidOut(original), "result in the original run")] : null, text ? [el("h4", {}, "Result"), code(laidOut(text), "result of the step")] : null, step.state === "done" && !step.group ? rerunForm(step, step.type === "Wait" ? "" : text, fake, run) : null]};
 }
 
 // -- queues, URL groups, flow control --
@@ -233,7 +234,7 @@ const held = (fake, ids) => ids.length ? el("ol", {}, ids.map((id) => el("li", {
 const queues = {
   list: "queues", noun: "queue", key: (one) => one.name, columns: ["queue", "state", "parallelism", "messages"], fields: ["name", "paused", "parallelism", "lag"],
   row: (one) => [one.name, running(one), number(one.parallelism), number(one.lag)],
-  tools: (fake) => form("Create a queue", "Create", [{name: "name", label: "name", needed: true}, {name: "parallelism", label: "parallelism", kind: "number", value: "1"}], async ({name, parallelism}) => { await sendWell(fake, "POST", "/v2/queues", {queueName: name, parallelism: Number(parallelism)}); return done("Created."); }, {open: false, undo: undoOf(fake), overwrites: replaces(fake, "queues", "name", "queue")}),
+  tools: (fake) => form("Create a queue", "Create", [{name: "name", label: "name", needed: true}, {name: "parallelism", label: "parallelism", kind: "number", value: "1"}], async ({name, parallelism}, inputs) => { await sendWell(fake, "POST", "/v2/queues", {queueName: name, parallelism: Number(parallelism)}); emptied(inputs, "name"); return done("Created ", el("a", {href: at(fake, "queues", name)}, name), "."); }, {open: false, undo: undoOf(fake), overwrites: replaces(fake, "queues", "name", "queue")}),
   empty: () => empty("No queues yet.", "A queue delivers its messages in order. It appears when your application enqueues a message, or create one above."),
   detail: (one, page) => {
     const where = `/v2/queues/${encodeURIComponent(one.name)}`;
@@ -246,7 +247,7 @@ const groups = {
   list: "url-groups", noun: "URL group", about: (one) => [null, one.name], key: (one) => one.name, columns: ["group", "endpoints"], fields: ["name"],
   row: (one) => [one.name, one.endpoints.map((each) => each.url).join("\n")],
   tools: (fake) => form("Add an endpoint", "Add", [{name: "group", label: "group", needed: true}, {name: "url", label: "URL", needed: true, wide: true}, {name: "name", label: "name of the endpoint"}],
-    async ({group, url, name}) => { await sendWell(fake, "POST", `/v2/topics/${encodeURIComponent(group)}/endpoints`, {endpoints: [{url, ...(name ? {name} : {})}]}); return done("Added."); }, {open: false, undo: undoOf(fake), overwrites: async ({group, name}) => name && (await list(fake, "url-groups", {search: group, limit: 500})).items.some((one) => one.name === group && one.endpoints.some((each) => each.name === name)) && `The endpoint ${name} of ${group} exists. Overwrite it?`}),
+    async ({group, url, name}, inputs) => { await sendWell(fake, "POST", `/v2/topics/${encodeURIComponent(group)}/endpoints`, {endpoints: [{url, ...(name ? {name} : {})}]}); emptied(inputs, "url", "name"); return done("Added to ", el("a", {href: at(fake, "url-groups", group)}, group), "."); }, {open: false, undo: undoOf(fake), overwrites: async ({group, name}) => name && (await list(fake, "url-groups", {search: group, limit: 500})).items.some((one) => one.name === group && one.endpoints.some((each) => each.name === name)) && `The endpoint ${name} of ${group} exists. Overwrite it?`}),
   empty: () => empty("No URL groups yet.", "A message that is published to a group goes to each of its endpoints. Add the first endpoint above."),
   detail: (one, page) => [title(one.name), table("endpoints", ["name", "URL", ""], one.endpoints, (each) => [each.name ?? "", each.url, act("Remove", `Remove ${each.url}`, undoable(page.fake, `Removed ${each.url}.`, () => sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}/endpoints`, {endpoints: [each.name ? {name: each.name} : {url: each.url}]})))]),
     tools(itsMessages(page.fake, "group", one.name), deletion("Delete group…", "URL group", one.name, page, `/v2/topics/${encodeURIComponent(one.name)}`))],

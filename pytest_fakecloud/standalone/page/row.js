@@ -8,7 +8,7 @@ import {changesElement, isOfConsole} from "./history.js";
 import {entries} from "./journal.js";
 import {sendAgain} from "./sending.js";
 
-export const detailsOf = (row, fakes) => [row.done && hasFailed(row) ? advice(row, fakes) : null, openLinks(row), row.done && (row.kind !== "event" || isOfConsole(row)) ? changesElement(row) : null, sendAgain(row, fakes), testCopies(row, fakes)].filter(Boolean);
+export const detailsOf = (row, fakes) => [row.done && hasFailed(row) ? advice(row, fakes) : null, openLinks(isOfConsole(row) ? {...row, subjects: []} : row), row.done && (row.kind !== "event" || isOfConsole(row)) ? changesElement(row) : null, sendAgain(row, fakes), testCopies(row, fakes)].filter(Boolean);
 
 // What to do about a failed row.
 export function advice(row, fakes) {

@@ -1,8 +1,8 @@
 // A vector index: records of a namespace, nearest neighbours, metadata filters.
 
-import {act, code, count, done, el, empty, facts, form, go, head, json, link, number, redraw, room, short, soft, svg, table, title, tools} from "./dom.js";
+import {act, code, count, done, el, emptied, empty, facts, form, go, head, json, link, number, redraw, room, short, soft, svg, table, title, tools} from "./dom.js";
 import {ask, change, item, list, path, sendWell} from "./api.js";
-import {offerUndo, sectionOf, undoable, versionsElement} from "./history.js";
+import {historyButton, offerUndo, sectionOf, undoable, versionsElement} from "./history.js";
 import {ListPage} from "./lists.js";
 
 const clipped = (text, pixels) => { const most = Math.max(3, Math.floor(pixels / 6.3)); return text.length > most ? text.slice(0, most - 1) + "…" : text; };
@@ -60,17 +60,34 @@ function hits(found, page) {
 }
 // The label says the dimension as soon as it is known.
 const vectorLabel = (fake) => { const text = el("span", {}, "vector or text"); ask("GET", path(fake, "/lists")).then(({info}) => { if (info.dimension) text.textContent = `vector of ${count(info.dimension, "number")}, or text`; }, () => {}); return text; };
+// The fields of a query, which are in the address, with what they are at first. The list has none of them.
+const QUERY = {by: "vector", what: "", most: "5", where: ""}, queryOf = (values = {}) => JSON.stringify(Object.keys(QUERY).map((name) => values.what && values[name] || QUERY[name]));
 const query = (fake, page) => form("Query", "Query", [{name: "by", label: "by", options: ["vector", "text"]}, {name: "what", label: vectorLabel(fake), note: "0.1, 0.2, …", wide: true, needed: true},
-  {name: "most", label: "at most", kind: "number", value: "5"}, {name: "filter", label: "metadata filter", note: "that of the list"}],
-async ({by, what, most, filter}) => hits((await sendWell(fake, "POST", (by === "text" ? "/query-data" : "/query") + inside(namespaceOf(page)),
-  {...(by === "text" ? {data: what} : {vector: numbers(what)}), topK: Number(most), includeMetadata: true, includeData: true, ...(filter || page.values?.filter ? {filter: filter || page.values.filter} : {})})).result, page), {open: false, edits: false});
+  {name: "most", label: "at most", kind: "number", value: QUERY.most}, {name: "where", label: "metadata filter", note: "that of the list"}],
+async (typed) => {
+  const {by, what, most, where} = typed, filter = where || page.values?.filter;
+  page.asked = queryOf(typed);
+  if (queryOf(page.values) !== page.asked) go(page.address(page.id, {...page.values, ...typed}));
+  return hits((await sendWell(fake, "POST", (by === "text" ? "/query-data" : "/query") + inside(namespaceOf(page)),
+    {...(by === "text" ? {data: what} : {vector: numbers(what)}), topK: Number(most), includeMetadata: true, includeData: true, ...filter && {filter}})).result, page);
+}, {open: false, edits: false});
+// Asks the query of the address again, after a reload or on the way back to it.
+function askAgain(page) {
+  if (queryOf(page.values) === (page.asked ?? queryOf())) return;
+  const asking = page.node.querySelector("form[aria-label=Query]");
+  page.asked = queryOf(page.values);
+  for (const [at, name] of Object.keys(QUERY).entries()) asking.elements[name].value = JSON.parse(page.asked)[at];
+  asking.parentNode.open = Boolean(page.values.what);
+  if (page.values.what) asking.requestSubmit(); else asking.querySelector(".out").replaceChildren();
+}
 let upserted;
 const upsert = (fake, page) => form("Upsert", "Upsert", [{name: "id", label: "id", needed: true}, {name: "by", label: "from", options: ["vector", "text"]}, {name: "what", label: vectorLabel(fake), note: "0.1, 0.2, …", wide: true, needed: true},
   {name: "metadata", label: "metadata, as JSON", note: '{"genre": "drama"}'}, {name: "namespace", label: "namespace", note: "the one that is shown"}],
-async ({id, by, what, metadata, namespace}) => {
+async ({id, by, what, metadata, namespace}, inputs) => {
   await sendWell(fake, "POST", (by === "text" ? "/upsert-data" : "/upsert") + inside(namespace || namespaceOf(page)), {id, ...(by === "text" ? {data: what} : {vector: numbers(what)}), ...(metadata ? {metadata: json(metadata, "The metadata")} : {})});
   upserted = [sectionOf(namespace || namespaceOf(page)), [id]];
-  return done("Upserted.");
+  emptied(inputs, "id", "what", "metadata");
+  return done("Upserted ", el("a", {href: page.address(encodeURIComponent(id), {namespace: namespace || namespaceOf(page)})}, id), ".");
 }, {open: false, undo: (row, text) => offerUndo(fake, row, ...upserted, text), overwrites: async ({id, namespace}) => {
   try { await item(fake, "vectors", encodeURIComponent(id), {namespace: namespace || namespaceOf(page)}); return `The vector ${id} exists. Overwrite it?`; } catch (error) { if (error.status === 404) return null; throw error; }
 }});
@@ -81,7 +98,7 @@ const vectors = {
   filters: [{name: "namespace", label: "namespace", options: known}, {name: "filter", label: "metadata filter", note: "price < 10"}],
   tools: (fake, page) => el("div", {class: "forms"}, query(fake, page), upsert(fake, page)),
   row: (one) => [one.id, [one.metadata, one.data].filter(Boolean).join(" · ")],
-  always: {points: "all"}, below: plot, section: (page) => sectionOf(namespaceOf(page)), name: (one) => one.id, bulk: [{text: "Delete", work: remove, undone: "Deleted", note: "The notice that follows can undo it."}],
+  always: {points: "all"}, unsent: {by: "", what: "", most: "", where: ""}, below: (found, page) => { askAgain(page); return plot(found, page); }, section: (page) => sectionOf(namespaceOf(page)), name: (one) => one.id, bulk: [{text: "Delete", work: remove, undone: "Deleted", note: "The notice that follows can undo it."}],
   empty: () => empty("No vectors in this namespace yet.", "A vector appears when your application upserts one. Upsert one above to try."),
   detail: (one, page) => {
     const near = el("div");
@@ -89,15 +106,15 @@ const vectors = {
       tools(one.vector ? act("Nearest neighbours", `Find the nearest neighbours of ${one.id}`, async () => {
         const found = (await sendWell(page.fake, "POST", "/query" + inside(one.namespace), {vector: one.vector, topK: 11, includeMetadata: true, includeData: true, ...page.values.filter && {filter: page.values.filter}})).result;
         redraw(near, head(page.values.filter ? `Nearest neighbours with ${page.values.filter}` : "Nearest neighbours"), hits(found.filter((hit) => hit.id !== one.id).slice(0, 10), page));
-      }) : null, act("Delete", `Delete the vector ${one.id}`, async () => { await remove(page.fake, [one.id], page); location.hash = page.address(); offerUndo(page.fake, change.row, sectionOf(one.namespace), [one.id], `Deleted ${short(one.id, 60)}.`); })),
-      near, versionsElement(page.fake, sectionOf(one.namespace), one.id), form("Edit the metadata", "Save", [{name: "metadata", label: "metadata, as JSON", kind: "area", value: one.metadata ? JSON.stringify(one.metadata, null, 2) : "{}", wide: true, needed: true}],
+      }) : null, act("Delete", `Delete the vector ${one.id}`, async () => { await remove(page.fake, [one.id], page); location.hash = page.address(); offerUndo(page.fake, change.row, sectionOf(one.namespace), [one.id], `Deleted ${short(one.id, 60)}.`); }), historyButton()),
+      near, form("Edit the metadata", "Save", [{name: "metadata", label: "metadata, as JSON", kind: "area", value: one.metadata ? JSON.stringify(one.metadata, null, 2) : "{}", wide: true, needed: true}],
         async ({metadata}) => { await sendWell(page.fake, "POST", "/update" + inside(one.namespace), {id: one.id, metadata: json(metadata, "The metadata")}); document.activeElement.blur(); return done("Saved."); },
         {open: false, undo: (row, text) => offerUndo(page.fake, row, sectionOf(one.namespace), [one.id], text), overwrites: async () => {
           const now = await item(page.fake, "vectors", encodeURIComponent(one.id), {namespace: one.namespace});
           return JSON.stringify(now.metadata) === JSON.stringify(one.metadata) ? null : `The metadata is now ${short(now.metadata, 80)}. Overwrite it?`;
         }}), head("Metadata"), one.metadata ? code(JSON.stringify(one.metadata, null, 2), "metadata") : soft("This vector has no metadata."),
       one.data ? [head("Data"), code(one.data, "data")] : null, one.vector ? [head("Vector"), code(one.vector.map((value) => Number(value.toPrecision(6))).join(", "), "vector")] : null,
-      one.sparseVector ? [head("Sparse vector"), code(JSON.stringify(one.sparseVector), "sparse vector")] : null].flat();
+      one.sparseVector ? [head("Sparse vector"), code(JSON.stringify(one.sparseVector), "sparse vector")] : null, versionsElement(page.fake, sectionOf(one.namespace), one.id)].flat();
   },
 };
 
