@@ -103,7 +103,7 @@ class Calls(Part):
         # Another thread may make this call for a waiting strand, or for one that has another call in
         # progress. The strand then has no turn to yield.
         is_second = not is_own_thread and self.served.is_served(strand)
-        has_turn = strand.state == "running" and not is_second
+        has_turn = strand.state == "running" and not (strand.is_stepped_over or is_second)
         with self.served.serving(strand):
             if is_own_thread and strand.turn.exchange:
                 return self._serve(strand, strand.turn.exchange, fake, request, proceed)
@@ -121,9 +121,9 @@ class Calls(Part):
     def _serve_without_turn(
         self, strand: Strand, fake: Fake, request: Request, proceed: Proceed
     ) -> AnyResponse:
-        strand.points += 1
+        point = strand.next_point()
         self._note_disturbances(strand, fake, request, may_wait=False)
-        return self._serve(strand, strand.points, fake, request, proceed)
+        return self._serve(strand, point, fake, request, proceed)
 
     async def exchange(self, fake: Fake, exchange: Callable[[], T]) -> T:
         """Make an asynchronous request; let other tasks and strands run before and after it."""
@@ -147,15 +147,15 @@ class Calls(Part):
         """Return the number of a strand's next call. A task may give up waiting for that call, and make
         another one before its turn.
         """
-        strand.points += 1
-        if strand.points > MOST_POINTS:
+        point = strand.next_point()
+        if point > MOST_POINTS:
             self._turns.fail(
                 ContractError(
                     f"{describe_places([strand])} has made {MOST_POINTS:,} calls and goes on: "
                     "explore() is for code that ends, so give its loop an end"
                 )
             )
-        return strand.points
+        return point
 
     def _approach(
         self, strand: Strand, point: int, fake: Fake, request: Request | None
@@ -257,10 +257,10 @@ class Calls(Part):
             return
         if strand.role == "task" and self._current_thread.is_explored():
             return
-        strand.points += 1
+        point = strand.next_point()
         if self._script.plan.notes:
             self._pauses.note_point(strand)
-        disturbances = self._script.schedule.at(strand.name, strand.points)
+        disturbances = self._script.schedule.at(strand.name, point)
         for _ in self._apply_pauses(strand, disturbances, PAUSES):
             self._waits.take_turn(strand)
         self._strands.park(strand, "switch")

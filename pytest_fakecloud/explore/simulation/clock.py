@@ -117,8 +117,8 @@ class TrialClock(Part):
         """Move the clock as a step of its own, which a search can order relative to other steps."""
         now = self._fakes.now_us()
         for option in options:
-            if isinstance(option, Strand) and option.state != "new":
-                option.pause.total_us += move.at_us - now
+            if isinstance(option, Strand):
+                option.slow_down(move.at_us - now)
         if options:
             self._chosen_moves += 1
             # The last disturbance is the decision for this move, which nothing else makes.

@@ -22,7 +22,7 @@ from ..values.trial import Choices
 from .known_times import KnownTimes
 from .log import seconds
 from .part import Part
-from .strand import Strand, Waiting
+from .strand import Strand
 
 _LATE_STARTS: Choices = (
     ("delay", str(DELAY)),
@@ -61,19 +61,17 @@ class Pauses(Part):
                 and other.state in ("parked", "new")
                 and not other.is_paused(now)
             ]
-        begun = [other for other in paused if other is strand or other.state != "new"]
+        begun = [other for other in paused if other.state != "new"]
         if not all(self.may_pause(other, span_us) for other in begun):
             return False
         for other in paused:
-            other.pause.until_us = until_us
-        for other in begun:
-            other.pause.total_us += span_us
-        # What is due is done first, so that the strand can be switched to in the middle of it.
-        strand.pause.lets_others_first = disturbance.detail == DUE
+            other.pause_until(until_us, span_us)
+        if is_for_all or disturbance.detail == DUE:
+            # What is due is done first, so that the strand can be switched to in the middle of it.
+            strand.let_others_first()
         words = KINDS[disturbance.kind].words.format(seconds(span_us))
         if is_for_all:
             self.all_until_us = until_us
-            strand.pause.lets_others_first = True
             due_us = self._fakes.deliveries.next_us()
             if len(paused) > 1 or (due_us is not None and due_us < until_us):
                 words += ", and the others wait"
@@ -91,7 +89,7 @@ class Pauses(Part):
                 self._log.add_point(strand.name, 0, _LATE_STARTS)
             for disturbance in self._script.schedule.at(strand.name, 0):
                 if disturbance.kind in PAUSES and (end_us := self._end_us(disturbance)) is not None:
-                    strand.waiting = Waiting(wake_us=end_us)
+                    strand.start_at(end_us)
                     self._log.fired.append(disturbance)
                     span = seconds(end_us - self._fakes.now_us())
                     words = f"starts {span} later"

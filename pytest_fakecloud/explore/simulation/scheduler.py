@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...core.errors import ContractError
-from ..fakes.fakes import DueDelivery
 from ..fakes.gate import nap
 from ..values.limits import CHECKS_OF_BLOCKED, CHECKS_OF_WAITING
 from .clock import MOST_STEPS, ClockMove, Option, TrialClock
@@ -119,11 +118,7 @@ class Scheduler(Part):
             self._clock.move(option, self._runnable())
             self._last_root = None
             return None
-        if isinstance(option, DueDelivery):
-            strand = self._deliveries.begin(option)
-        else:
-            strand = option
-            strand.pause.lets_others_first = False
+        strand = option if isinstance(option, Strand) else self._deliveries.begin(option)
         if strand is not None:
             self._last_root = strand.root
             self._last_begun = strand.root
@@ -203,7 +198,7 @@ class Scheduler(Part):
     def stuck(self, strand: Strand) -> None:
         """End the trial, because a strand is blocked and no other one can run."""
         self._report_stuck([s for s in self._strands if s.is_stepped_over] or [strand])
-        strand.is_stepped_over = True
+        strand.step_over()
         self._turns.end(None)
 
     def choose_meanwhile(self) -> Strand | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...core.errors import broken_promise, ends_the_test
+from ...core.errors import Crash, broken_promise, ends_the_test
 from ..subject.programs import check_has_run
 from ..subject.subject import Subject
 from ..values.disturbances import CLOCK
@@ -117,7 +117,7 @@ class Simulation:
         if log.has_overlap():
             log.flags.add("overlap")
         results = {name: repr(result) for name, result in self.history.results.items()}
-        begun = {strand.title for strand in self.strands if strand.has_run_code}
+        begun = {strand.title for strand in self.strands if strand.has_begun}
         errors = {s.title: s.error for s in self.strands if s.error is not None}
         names = dict.fromkeys((*log.calls, *sorted(begun), *errors))
         is_cut = "cut" in log.flags
@@ -154,7 +154,6 @@ class Simulation:
 
     def begins(self, strand: Strand) -> None:
         """Record the start of a strand; for a client, also the start of an operation."""
-        strand.has_run_code = True
         if strand.role == "client":
             self.operations.begin_client(strand)
 
@@ -169,7 +168,7 @@ class Simulation:
         if (outcome := ends_the_test(error)) is not None:
             raise outcome
         if strand.crashed:
-            strand.root.crashed = True
+            strand.crash()
             self._cut(lambda owner: owner.root is strand.root)
         self.operations.store(strand)
         if strand.due is not None:
@@ -186,4 +185,4 @@ class Simulation:
         for task in self.strands:
             if task.role == "task" and task.host is strand:
                 task.end()
-                task.crashed = True
+                task.fail(Crash())

@@ -59,8 +59,7 @@ class StrandWaits(Part):
             # In another order, the time could pass while another strand can run.
             if len(self._strands) > 1:
                 self._log.flags.add("timers")
-        self._strands.park(strand, "wake")
-        strand.wait(Waiting(ready, until_us, for_thread))
+        self._strands.wait(strand, Waiting(ready, until_us, for_thread))
         self.take_turn(strand)
 
     def wait_in_command(
@@ -179,7 +178,6 @@ class StrandWaits(Part):
         self._turns.check_alive(strand)
         if strand.state == "ended":
             raise Crash
-        strand.go_on()
 
     async def take_turn_async(self, strand: Strand) -> None:
         """Like ``take_turn()``, for a task whose event loop must not be blocked."""
@@ -190,5 +188,6 @@ class StrandWaits(Part):
             await strand.turn.future
         finally:
             strand.turn.future = None
-            strand.go_on()
+            if strand.state != "ended":
+                strand.stop_waiting()
         self._turns.check_alive(strand)
