@@ -310,7 +310,7 @@ def test_a_success_of_a_handler_is_remembered_after_many_failures(
             log = Simulation(player.subject, Plan()).log
             for succeeded in outcomes:
                 log.handled(handler, succeeded=succeeded)
-            coverage.add(Coverage.of(Trial(Schedule(), handlers=log.handlers)))
+            coverage.merge(Coverage.of(Trial(Schedule(), handlers=log.handlers)))
     assert coverage.succeeded == {handler: True}
 
 

@@ -70,7 +70,7 @@ class Loops(Part):
         return True
 
     def add_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
-        creator = self._current_thread.strand()
+        creator = self._current_thread.registered_strand()
         if is_inner and creator is not None and creator.role == "task":
             self._strands.tasks[task] = creator
 

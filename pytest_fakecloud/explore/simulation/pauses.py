@@ -37,11 +37,11 @@ _LATE_STARTS: Choices = (
 class Pauses(Part):
     """Pauses one strand or all strands, if the patience of a client allows it."""
 
-    _known_times: KnownTimes
+    known_times: KnownTimes
     all_until_us: int = 0
     """The end of a pause of all strands; until then, no delivery begins."""
 
-    def pause(self, strand: Strand, disturbance: Disturbance) -> bool:
+    def apply(self, strand: Strand, disturbance: Disturbance) -> bool:
         """Pause a strand before its call or, if it is slow, before its answer; return False if patience
         forbids that.
 
@@ -99,7 +99,7 @@ class Pauses(Part):
         """Return the time at which a pause that begins now ends, or None without such a time."""
         now = self._fakes.now_us()
         if disturbance.detail == DUE:
-            return self._known_times.next_in_data(now)
+            return self.known_times.next_in_data(now)
         if disturbance.kind in DELAYS:
             return now + int(disturbance.detail or DELAY) * 1_000_000
         if disturbance.kind == "tick":
@@ -108,7 +108,7 @@ class Pauses(Part):
             target = _edge(now)
         else:
             index = int(disturbance.detail or 1) - 1
-            instants = self._known_times.upcoming(now, JUMPS)
+            instants = self.known_times.upcoming(now, JUMPS)
             if index >= len(instants):
                 return None
             target = instants[index]
@@ -131,9 +131,9 @@ class Pauses(Part):
         """Record the disturbances that are possible at a point: these, and pauses of all strands."""
         if not self._fakes.clock.driving:
             now = self._fakes.now_us()
-            due_us, latest_us = (self._known_times.next_in_data(now), self._latest_us(strand, now))
+            due_us, latest_us = (self.known_times.next_in_data(now), self._latest_us(strand, now))
             choices += _pauses(
-                bisect_right(self._known_times.upcoming(now, JUMPS), latest_us),
+                bisect_right(self.known_times.upcoming(now, JUMPS), latest_us),
                 has_due=due_us is not None and due_us <= latest_us,
                 has_edge=_edge(now) <= latest_us,
             )

@@ -49,25 +49,42 @@ class Simulation:
         self.turns = turns = Turns(subject.world.threads, strands)
         self.current_thread = current = CurrentThread(turns, strands, fakes.outsiders)
         self.log = log = TrialLog(fakes, script, current)
-        self.call_sites = sites = CallSites(are_noted=plan.explains)
-        self.known_times = times = KnownTimes(fakes)
+        self.call_sites = CallSites(are_noted=plan.explains)
+        self.known_times = KnownTimes(fakes)
         shared = fakes, script, strands, turns, current, log
-        self.operations = operations = Operations(*shared)
-        self.history = operations.history
-        self.outside_calls = outside = OutsideCalls(*shared)
-        self._sleepers = sleepers = Sleepers(*shared)
-        self._pauses = pauses = Pauses(*shared, times)
-        self.clock = clock = TrialClock(*shared, times, sleepers, pauses)
-        self._decisions = decisions = Decisions(*shared, clock)
-        self.waits = waits = StrandWaits(*shared, sleepers, clock)
-        faults = Faults(*shared)
-        self.calls = Calls(*shared, times, sites, outside, pauses, decisions, waits, faults)
-        self.deliveries = deliveries = DeliveryStrands(*shared)
+        self.operations = Operations(*shared)
+        self.history = self.operations.history
+        self.outside_calls = OutsideCalls(*shared)
+        self._sleepers = Sleepers(*shared)
+        self._pauses = Pauses(*shared, known_times=self.known_times)
+        self.clock = TrialClock(
+            *shared, known_times=self.known_times, sleepers=self._sleepers, pauses=self._pauses
+        )
+        self._decisions = Decisions(*shared, clock=self.clock)
+        self.waits = StrandWaits(*shared, sleepers=self._sleepers, clock=self.clock)
+        self.calls = Calls(
+            *shared,
+            known_times=self.known_times,
+            call_sites=self.call_sites,
+            outside_calls=self.outside_calls,
+            pauses=self._pauses,
+            decisions=self._decisions,
+            waits=self.waits,
+            faults=Faults(*shared),
+        )
+        self.deliveries = DeliveryStrands(*shared)
         self.loops = Loops(*shared)
-        self._workers = workers = Workers(*shared)
-        checks = PromiseChecks(*shared, operations)
+        self._workers = Workers(*shared)
         self.scheduler = Scheduler(
-            *shared, sleepers, outside, checks, pauses, clock, decisions, deliveries, workers
+            *shared,
+            sleepers=self._sleepers,
+            outside_calls=self.outside_calls,
+            promise_checks=PromiseChecks(*shared, operations=self.operations),
+            pauses=self._pauses,
+            clock=self.clock,
+            decisions=self._decisions,
+            deliveries=self.deliveries,
+            workers=self._workers,
         )
 
     def play(self) -> None:

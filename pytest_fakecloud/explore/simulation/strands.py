@@ -56,8 +56,8 @@ class Strands(list[Strand]):
         child = Strand(name, "thread", parent=parent, is_daemon=thread.daemon, thread=started)
         return self.add(child)
 
-    def of_task(self, host: Strand, task: asyncio.Task[Any]) -> Strand:
-        """Return the strand of a task in the event loop of a strand."""
+    def registered(self, host: Strand, task: asyncio.Task[Any]) -> Strand:
+        """Return the strand of a task in the event loop of a strand; add it at the first call."""
         strand = self.tasks.get(task)
         if strand is None:
             function = str(getattr(task.get_coro(), "__name__", ""))
