@@ -30,8 +30,7 @@ def _description(*accesses: Access) -> str:
 
 
 def _not_serializable(evidence: Evidence) -> Findings:
-    if evidence.serial is not None:
-        yield from evidence.serial.differences(evidence.trial)
+    yield from evidence.differences
 
 
 # -- locks -----------------------------------------------------------------------------------------

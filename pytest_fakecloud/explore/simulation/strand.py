@@ -92,7 +92,7 @@ class LoopState:
 
 
 class TaskTurn:
-    """The turn of a task at its next or its current call."""
+    """The turn of a task at its next or its current call; ``StrandWaits`` and ``Calls`` set it there."""
 
     resume_aside: Callable[[Callable[[], None]], None] | None = None
     """Lets the thread aside go on that delays the request of a connection until the task's turn."""
