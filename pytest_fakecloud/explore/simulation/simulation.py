@@ -174,11 +174,6 @@ class Simulation:
         if strand.role == "client":
             self.operations.begin_client(strand)
 
-    def lost(self, strand: Strand) -> None:
-        """Note a thread of the code that has ended before its function began."""
-        note = f"not explored: the thread {strand.title}, which ended before its code began"
-        self.log.note(note)
-
     def ended(self, strand: Strand) -> None:
         """Store the result of a strand; report a failed delivery; restart a worker that failed."""
         error = strand.error

@@ -120,7 +120,8 @@ class Turns:
             text = f"the thread of {strand.title} ended before its code began: {HOOK_ADVICE}"
             self.end(ContractError(text))
             return
-        self._simulation.lost(strand)
+        note = f"not explored: the thread {strand.title}, which ended before its code began"
+        self._simulation.log.note(note)
         self._record_end(strand)
         if not self.has_ended:
             self._wake(self._choose())
