@@ -64,11 +64,10 @@ class Pauses(Part):
         begun = [other for other in paused if other.state != "new"]
         if not all(self.may_pause(other, span_us) for other in begun):
             return False
+        # What is due is done first, so that the strand can be switched to in the middle of it.
+        is_last = is_for_all or disturbance.detail == DUE
         for other in paused:
-            other.pause_until(until_us, span_us)
-        if is_for_all or disturbance.detail == DUE:
-            # What is due is done first, so that the strand can be switched to in the middle of it.
-            strand.let_others_first()
+            other.pause_until(until_us, span_us, lets_others_first=is_last and other is strand)
         words = KINDS[disturbance.kind].words.format(seconds(span_us))
         if is_for_all:
             self.all_until_us = until_us

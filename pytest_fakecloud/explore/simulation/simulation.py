@@ -53,7 +53,6 @@ class Simulation:
         self.known_times = KnownTimes(fakes)
         shared = fakes, script, strands, turns, current, log
         self.operations = Operations(*shared)
-        self.history = self.operations.history
         self.outside_calls = OutsideCalls(*shared)
         self._sleepers = Sleepers(*shared)
         self._pauses = Pauses(*shared, known_times=self.known_times)
@@ -133,7 +132,7 @@ class Simulation:
                 line.source = source
         if log.has_overlap():
             log.flags.add("overlap")
-        results = {name: repr(result) for name, result in self.history.results.items()}
+        results = {name: repr(result) for name, result in self.operations.history.results.items()}
         begun = {strand.title for strand in self.strands if strand.has_begun}
         errors = {s.title: s.error for s in self.strands if s.error is not None}
         names = dict.fromkeys((*log.calls, *sorted(begun), *errors))

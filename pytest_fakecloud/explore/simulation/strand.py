@@ -248,19 +248,15 @@ class Strand:
         """Take part again, because the strand is no longer blocked, or no other one can run."""
         self.is_stepped_over = False
 
-    def pause_until(self, until_us: int, span_us: int) -> None:
-        """Do not run until a time, which is a span from now."""
-        self.pause.until_us = until_us
+    def pause_until(self, until_us: int, span_us: int, *, lets_others_first: bool) -> None:
+        """Do not run until a time, which is a span from now, and perhaps after all others then."""
+        self.pause.until_us, self.pause.lets_others_first = until_us, lets_others_first
         self.slow_down(span_us)
 
     def slow_down(self, span_us: int) -> None:
         """Count a span as time for which the strand was kept from running, unless it is new."""
         if self._state != "new":
             self.pause.total_us += span_us
-
-    def let_others_first(self) -> None:
-        """Run after all others that can run, at the end of the pause."""
-        self.pause.lets_others_first = True
 
     def crash(self) -> None:
         """End the client, worker or delivery: this strand, and all others of its root as they go on."""

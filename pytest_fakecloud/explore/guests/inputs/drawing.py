@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from ....core.errors import ContractError, shown, unknown_name
 from ...subject.clients import DrawnClient, Inputs
@@ -330,13 +330,9 @@ def _at_least_1(name: str, argument: object) -> int:
     return argument
 
 
-class _Shrinks(Protocol):
-    def shrink(self, value: Any, breaks: Callable[[Any], bool], drawing: Drawing) -> Any: ...
-
-
 def shrunk(
     values: Mapping[K, Any],
-    sources: Mapping[K, _Shrinks],
+    sources: Mapping[K, Source | _Choices],
     breaks: Callable[[Mapping[K, Any]], bool],
     drawing: Drawing,
 ) -> dict[K, Any]:
