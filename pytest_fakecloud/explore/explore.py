@@ -71,9 +71,7 @@ def explore(
     programs = programs_of(run, options.workers)
     if options.setup is not None and not callable(options.setup):
         raise ContractError(f"setup={shown(options.setup)} is not a function")
-    in_processes = _lookahead_in(options.processes)
-    # With trust=, what trials write is noted in this process only.
-    make_lookahead = _lookahead_in(1) if options.trust else in_processes
+    make_lookahead = _lookahead_in(options.processes, trust=options.trust)
     examining = _examining(options.trust)
     replayed = schedule_to_replay(options.schedule, programs)
     # With a seed, a search is the same each time, so it does not begin with what failed last time.
@@ -87,7 +85,7 @@ def explore(
         parts = InputSearch(programs, inputs, seed, is_replayed=replayed is not None)
     budget = budget_of(options.budget)
     named_kinds = () if options.kinds is None else names_of("kinds", options.kinds)
-    trusted = Trust()
+    trust = Trust()
     with (
         playing(cloud, programs, check, options, anomalies_break=True) as player,
         examining(player.world) as examination,
@@ -95,26 +93,23 @@ def explore(
         if replayed is not None:
             player = player.with_inputs(inputs or {})
             replay_only(player, replayed)
-        else:
-            searches: list[Search] = []
-            for part, its_budget in parts.players(player, budget):
-                searches.append(find_failure(part, its_budget, seed, cache, make_lookahead))
-                if searches[-1].failing is not None:
-                    _raise_failure(searches, parts, player)
-            # Reports are about the input of most calls, with the numbers of all searches.
-            tally = merged(ended.player.tally for ended in searches)
-            player, undisturbed, _ = max(
-                searches, key=lambda ended: len(ended.undisturbed.call_lines)
-            )
-            player.tally = tally
-            check_budget(tally, budget)
-            check_covered(player, named_kinds)
-            player.subject.promises.finish()
-            player.judge.allowed.check_used()
-            if options.trust and player.judge.has_promise:
-                trusted = examination.trust(player, undisturbed)
-    kinds_to_name = named_kinds if named_kinds or replayed is not None else [*KINDS]
-    return Exploration(player.tally, kinds_to_name, trusted)
+            return Exploration(player.tally, named_kinds, trust)
+        searches: list[Search] = []
+        for part, its_budget in parts.players(player, budget):
+            searches.append(find_failure(part, its_budget, seed, cache, make_lookahead))
+            if searches[-1].failing is not None:
+                _raise_failure(searches, parts, player)
+        # Reports are about the input of most calls, with the numbers of all searches.
+        tally = merged(ended.player.tally for ended in searches)
+        player, undisturbed, _ = max(searches, key=lambda ended: len(ended.undisturbed.call_lines))
+        player.tally = tally
+        check_budget(tally, budget)
+        check_covered(player, named_kinds)
+        player.subject.promises.finish()
+        player.judge.allowed.check_used()
+        if options.trust and player.judge.has_promise:
+            trust = examination.trust(player, undisturbed)
+    return Exploration(tally, named_kinds or [*KINDS], trust)
 
 
 def _raise_failure(searches: Sequence[Search], parts: WholeSearch, whole: Player) -> NoReturn:
@@ -175,10 +170,12 @@ def _examining(trust: bool) -> Callable[[World], AbstractContextManager[Any]]:
     return examining
 
 
-def _lookahead_in(processes: int | Literal["auto"]) -> MakeLookahead:
+def _lookahead_in(processes: int | Literal["auto"], *, trust: bool) -> MakeLookahead:
     """Return a function that makes what plays the trials of a search ahead of time."""
     if type(processes) is int and processes == 1:
         return lambda player, _: Lookahead(player)
     with importing("processes="):
         from .guests.ahead import lookahead_in_processes, number_of_processes
-    return partial(lookahead_in_processes, number_of_processes(processes))
+    number = number_of_processes(processes)
+    # With trust=, what trials write is noted in this process only.
+    return partial(lookahead_in_processes, 1 if trust else number)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from ..core.errors import ContractError
@@ -56,7 +55,7 @@ def find_failure(
     use it.
     """
     __tracebackhide__ = True
-    undisturbed = player.play(Plan.first())
+    undisturbed = player.play(Plan.first(), is_reference=True)
     if player.subject.inputs:
         if undisturbed.broken is not None and not own_errors(undisturbed):
             # Smaller inputs may break the promise, too.
@@ -78,7 +77,7 @@ def find_failure(
         player.tally.seconds = monotonic() - began
     if failing is None and player.tally.anomalies and not player.judge.has_promise:
         # Trials that only show one of the patterns that are reported last have counted as held.
-        player = player.judged_by(replace(player.judge, counts_last=True))
+        player = player.counting_last()
         shown_anomaly = next(iter(player.tally.anomalies.values()))
         failing = smallest(player, player.play(Plan(shown_anomaly.schedule)), undisturbed)
     if failing is None:

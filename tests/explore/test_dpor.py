@@ -140,7 +140,7 @@ def outcomes(
             trials += 1
             if strategy.moves_time:
                 simulation.clock.move_to(world.now_us() + PATIENCE_US)
-            results = simulation.history.results
+            results = simulation.operations.history.results
             state = tuple(sorted((k, str(v)) for k, v in kv.contents().items()))
             end = tuple(memory) if late else ()
             reached.add((state, tuple(sorted((k, str(v)) for k, v in results.items())), end))

@@ -310,7 +310,7 @@ def test_a_success_of_a_handler_is_remembered_after_many_failures(
             log = Simulation(player.subject, Plan()).log
             for succeeded in outcomes:
                 log.handled(handler, succeeded=succeeded)
-            coverage.add(Coverage.of(Trial(Schedule(), handlers=log.handlers)))
+            coverage.merge(Coverage.of(Trial(Schedule(), handlers=log.handlers)))
     assert coverage.succeeded == {handler: True}
 
 
@@ -354,7 +354,7 @@ def test_a_source_plays_until_it_or_the_budget_ends(
 
     source, budget = _Repeats(most), budget_of(5)
     with playing(cloud, programs_of(visit, ()), holds, Options()) as player:
-        undisturbed = player.play(Plan.first())
+        undisturbed = player.play(Plan.first(), is_reference=True)
         explorer = Explorer(player, Lookahead(player), undisturbed, budget, seed=1)
         assert explorer.play_phase(Phase([Share(source)], budget)) is None
     assert (source.trials, player.tally.counts["drawn"], player.tally.tried) == (trials,) * 3

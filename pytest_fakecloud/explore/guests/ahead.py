@@ -124,6 +124,9 @@ class Ahead(Lookahead):
                 self._offers.send(pickle.dumps(plan))
                 self._offered.add(plan)
 
+    def play(self, plan: Plan) -> Trial:
+        return self.take(plan) or super().play(plan)
+
     def take(self, plan: Plan) -> Trial | None:
         """Return a trial of another process, or None if the plan has to be played in this one."""
         self._receive(waits=False)

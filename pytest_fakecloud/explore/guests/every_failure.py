@@ -79,7 +79,7 @@ def every_failure(
         if replayed is not None:
             replay_only(player, replayed)
             return Results()
-        undisturbed = player.play(Plan.first())
+        undisturbed = player.play(Plan.first(), is_reference=True)
         check_undisturbed(player, undisturbed)
         check_repeats(player, undisturbed, "the second time")
         failures = Results(_fail_each_call(player, undisturbed, names, status))

@@ -139,7 +139,7 @@ class Examination:
         fakes, keyspaces = self._world.fakes, self._world.keyspaces
         names = {id(keyspace): fake for (fake, _), keyspace in keyspaces.items()}
         with exiting() as exits:
-            exits.callback(self._forget_thread)
+            exits.callback(setattr, self, "_thread", 0)
             for owner in (History, *{type(fake) for fake in fakes}):
                 read = self._noting(owner.__getattribute__, _read_attribute)
                 swap(exits, owner, "__getattribute__", read)
@@ -149,9 +149,6 @@ class Examination:
                 swap(exits, kind, name, read)
             self._thread = threading.get_ident()
             return self._world.awaited(check(history))
-
-    def _forget_thread(self) -> None:
-        self._thread = 0
 
     def _noting(self, original: Any, touches: Callable[..., Iterable[Touch]]) -> Any:
         """Return a method that also adds what a call of it reads."""

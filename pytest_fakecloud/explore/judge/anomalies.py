@@ -30,8 +30,7 @@ def _description(*accesses: Access) -> str:
 
 
 def _not_serializable(evidence: Evidence) -> Findings:
-    if evidence.serial is not None:
-        yield from evidence.serial.differences(evidence.trial)
+    yield from evidence.differences
 
 
 # -- locks -----------------------------------------------------------------------------------------
@@ -119,10 +118,8 @@ def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
     client = evidence.disturbed
     if StrandName.of(client).is_delivery is not of_delivery or not evidence.lost_effects:
         return
-    undisturbed_ends, ends = (
-        _ends(evidence.undisturbed_trial, client),
-        _ends(evidence.trial, client),
-    )
+    undisturbed_ends = _ends(evidence.undisturbed_trial, client)
+    ends = _ends(evidence.trial, client)
     if undisturbed_ends and not ends:
         return  # It has taken nothing that could be lost.
     takings = [end for end in ends if end.call is None]
@@ -169,10 +166,8 @@ def _partial_update(evidence: Evidence) -> Findings:
     is_started_again = client in evidence.workers or StrandName.of(client).is_delivery
     if is_started_again or not evidence.lost_effects:
         return
-    undisturbed_accesses, accesses = (
-        evidence.undisturbed_trial.effects.accesses,
-        evidence.trial.effects.accesses,
-    )
+    undisturbed_accesses = evidence.undisturbed_trial.effects.accesses
+    accesses = evidence.trial.effects.accesses
     if any(access.name == "consume" for access in undisturbed_accesses if access.actor == client):
         return  # It is a worker.
     # Gaps between numbers that a counter gave out are no state.

@@ -14,7 +14,6 @@ from ..values.accesses import MESSAGES, Access
 from ..values.disturbances import DELAYS, PAUSES, Disturbance, with_role
 from ..values.names import actor_of
 from ..values.trial import Trial
-from .serial import Serial
 
 _SENDS = MESSAGES | {"upsert", "upsert-data"}
 """Routes of other services by which a client stores or sends something that stays."""
@@ -33,21 +32,15 @@ _WORD = re.compile(r"[A-Za-z_-]{1,14}")
 class Evidence:
     """What patterns look at: the accesses of a trial, and those of the trial without disturbances."""
 
-    def __init__(
-        self,
-        trial: Trial,
-        undisturbed: Evidence | None,
-        workers: frozenset[str],
-        serial: Serial | None,
-    ) -> None:
+    def __init__(self, trial: Trial, undisturbed: Evidence | None, workers: frozenset[str]) -> None:
         self.trial = trial
         self.undisturbed = self if undisturbed is None else undisturbed
         """The evidence of the trial without disturbances, which what is compared with it shares."""
         self.undisturbed_trial = self.undisturbed.trial
         self.workers = workers
         """The names of the clients that start again when they fail."""
-        self.serial = serial
-        """The trials in which each client runs in one piece; None if there are none."""
+        self.differences: Sequence[tuple[str, str]] = ()
+        """What the trial leaves that no trial in one piece leaves, each with a description."""
         self.commands = [access for access in trial.effects.accesses if access.call is None]
         self.places: dict[Touch, list[int]] = {}
         """The indexes of the commands that access each key, in order."""

@@ -22,15 +22,14 @@ def replay_only(player: Player, schedule: Schedule) -> None:
     __tracebackhide__ = True
     tally = player.tally
     tally.only_schedule = schedule
-    judge = player.judge
-    # With a promise, nothing but the schedule runs.
-    serial = None if judge.has_promise else judge.serial
-    player = player.judged_by(replace(judge, serial=serial, counts_last=True))
-    if schedule and not judge.has_promise:
-        player.play(Plan(), records=False)  # with which patterns compare the trial
+    player = player.counting_last()
+    # With a promise, nothing but the schedule runs, and no anomalies are looked for.
+    compares = not player.judge.has_promise
+    if schedule and compares:
+        player.play(Plan(), records=False, is_reference=True)
         # The trials in one piece run for this one, and none runs after the trial that is kept.
         player.play(Plan(schedule), records=False)
-    trial = player.play(Plan.reported(schedule))
+    trial = player.play(Plan.reported(schedule), is_reference=compares and not schedule)
     missed = [disturbance for disturbance in schedule if disturbance not in trial.fired]
     if trial.broken is not None:
         trial = replace(trial, schedule=schedule.without(missed))

@@ -14,7 +14,7 @@ from .extend import Frontier
 from .lookahead import Lookahead
 from .player import Player
 from .singles import singles
-from .sources import Extending, InSequence, Numbers, OrdersOfCalls, Singles, Source, varies_numbers
+from .sources import Extending, Numbers, OrdersOfCalls, Singles, Source, varies_numbers
 from .tally import SearchBudget
 from .tuning import (
     EXTENDING_HEAD_STARTS,
@@ -109,11 +109,11 @@ class Explorer:
         plan = None if source.is_over else source.next_plan()
         if plan is None:
             return None
-        trial = self._lookahead.take(plan) or self._player.play(plan)
+        trial = self._lookahead.play(plan)
         second_plan = source.second_plan(trial)
         if second_plan is not None:
             self._tally.count("drawn")
-            trial = self._lookahead.take(second_plan) or self._player.play(second_plan)
+            trial = self._lookahead.play(second_plan)
         if "redundant" not in trial.flags:
             self._tally.count(source.counter)
         source.learn(trial)
@@ -132,14 +132,14 @@ class Explorer:
         if tally.all_singles > self._budget.expected(tally.tried):
             # The budget is too small for all of them, so try them in random order.
             first, others = singles(self._undisturbed, self._chance)
-        likely = Singles(player, self._frontier, first)
+        single = Singles(player, self._frontier, first)
         extending = Extending(player, self._frontier)
         beside = [*orders, Share(extending, EXTENDING_WEIGHTS[0], EXTENDING_HEAD_STARTS[0])]
         if varies_numbers(player):
             beside.append(Share(Numbers(player, [*first, *others])))
         weight = FIRST_SINGLES_WEIGHT * sum(share.weight for share in beside)
         budget = self._budget.part(tally.tried, FIRST_PHASE_SHARE)
-        yield Phase([Share(likely, weight, HEAD_START), *beside], budget, until=likely)
+        yield Phase([Share(single, weight, HEAD_START), *beside], budget, until=single)
         # All sources go on without a head start.
         beside = [
             Share(share.source, share.weight) for share in beside if share.source is not extending
@@ -151,8 +151,8 @@ class Explorer:
         part = spare / max(1.0, self._budget.expected(tally.tried))
         part = min(MOST_SINGLES_SHARE, max(LEAST_SINGLES_SHARE, part))
         weight = part / (1 - part) * sum(share.weight for share in beside)
-        remaining = InSequence(likely, Singles(player, self._frontier, others))
-        yield Phase([Share(remaining, weight), *beside], self._budget)
+        single.go_on_with(others)
+        yield Phase([Share(single, weight), *beside], self._budget)
 
     def _has_tried_all(self) -> bool:
         """Return whether the search ran all that ``kinds`` allows, which is only orders of calls."""

@@ -1,4 +1,4 @@
-"""Trials that are played before the search asks for them: none, unless a subclass plays some."""
+"""How a search plays its trials: when it asks for them, unless a subclass plays some before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .player import Player
 
 
 class Lookahead:
-    """The plans that a search will probably play. A subclass may play some of them ahead of time."""
+    """Plays the plans of a search. A subclass may play some of those that will probably follow."""
 
     def __init__(self, player: Player) -> None:
         self._player = player
@@ -18,9 +18,9 @@ class Lookahead:
     def offer(self, upcoming: Iterator[Plan]) -> None:
         """Let a subclass play some of the plans that a source will probably return next."""
 
-    def take(self, plan: Plan) -> Trial | None:
-        """Return the trial of a plan that has been played and counted; None if it is not played yet."""
-        return None
+    def play(self, plan: Plan) -> Trial:
+        """Return the trial of a plan, which the player has recorded."""
+        return self._player.play(plan)
 
     def close(self) -> None:
         """End what plays trials ahead of time."""

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from copy import copy
 from dataclasses import replace
 
 from ...cloud.base import context_of
-from ...core.errors import ContractError
 from ..judge.anomalies import Allowed
+from ..judge.evidence import Evidence
 from ..judge.judge import Judge
-from ..judge.serial import Serial
 from ..subject.clients import Inputs, with_inputs
-from ..subject.promises import Promises
 from ..subject.subject import Subject
 from ..values.plan import Plan
 from ..values.schedule import Schedule
 from ..values.trial import Trial
 from ..world.world import World
 from .observers import Observers
+from .pieces import PiecePlayer
 from .tally import Tally
 
 
@@ -39,9 +37,12 @@ class Player:
         self.tally = Tally(has_promise=has_promise, inputs=inputs)
         self.outcomes: dict[Schedule, Schedule | None] = {}
         """For each schedule so far, the applied disturbances, or None if the promise held."""
-        serial = Serial(self._play_in_one_piece, subject.programs)
-        self.judge = Judge(world, subject, allowed, has_promise, serial)
+        self.judge = Judge(world, subject, allowed, has_promise)
         self._observers = Observers(context_of(world.cloud).recorder)
+        self._pieces = PiecePlayer(world, subject, self._observers)
+        self._workers = frozenset(p.name for p in subject.programs if p.is_worker)
+        self._reference: Evidence | None = None
+        """The evidence of the undisturbed trial, with which later ones are compared."""
 
     def with_inputs(self, inputs: Inputs) -> Player:
         """Return a player of the same code with these drawn inputs and a tally of its own."""
@@ -52,19 +53,31 @@ class Player:
             self.world, subject, self.judge.allowed, has_promise=has_promise, inputs=number
         )
 
-    def judged_by(self, judge: Judge) -> Player:
-        """Return a player with the same tally, and another judge."""
+    def counting_last(self) -> Player:
+        """Return a player with the same tally, for which the patterns reported ``LAST`` count."""
         player = copy(self)
-        player.judge, player.outcomes = judge, {}
+        player.judge, player.outcomes = replace(self.judge, counts_last=True), {}
         return player
 
-    def play(self, plan: Plan, *, records: bool = True) -> Trial:
-        """Play a trial, judge it unless its strategy ends it, and, with ``records``, record it."""
+    def play(self, plan: Plan, *, records: bool = True, is_reference: bool = False) -> Trial:
+        """Play a trial, judge it unless its strategy ends it, and, with ``records``, record it.
+
+        If its checks hold, it is compared with the latest *reference*, an undisturbed trial, and with
+        trials in one piece, which are played then. Without a reference, it shows no anomalies.
+        """
         with self._observers.of_trial(plan):
             trial, history = self.world.play(self.subject, plan)
             if "redundant" in trial.flags:
                 return trial
-            trial = replace(trial, verdict=self.judge.verdict(trial, history, plan))
+            evidence = Evidence(trial, None if is_reference else self._reference, self._workers)
+            if is_reference:
+                self._reference = evidence
+            verdict = self.judge.checked(trial, history, plan)
+            # A search that has found a broken promise shows no anomalies.
+            if verdict.broken is None and self._reference is not None:
+                evidence.differences = self._pieces.differences(trial)
+                verdict = self.judge.with_anomalies(verdict, evidence)
+            trial = replace(trial, verdict=verdict)
         if records:
             self.record(trial, plan)
         return trial
@@ -77,17 +90,3 @@ class Player:
         if plan.orders is None:
             is_broken = trial.broken is not None
             self.outcomes[plan.schedule] = Schedule(trial.fired) if is_broken else None
-
-    def _play_in_one_piece(self, plan: Plan, absent: Collection[str]) -> Trial | None:
-        """Play a trial without some programs, while another is judged; return None if that fails."""
-        programs = [program for program in self.subject.programs if program.name not in absent]
-        subject = replace(self.subject, programs=programs, promises=Promises(None))
-        # What looks for the cause of a failure reads the data that the judged trial has left.
-        left = self.world.cloud.snapshot()
-        with self._observers.of_trial(plan):
-            try:
-                return self.world.play(subject, plan)[0]
-            except ContractError:
-                return None
-            finally:
-                self.world.cloud.restore(left)

@@ -4,7 +4,6 @@
 - ``Singles``: schedules with one disturbance (``singles``).
 - ``Extending``: schedules that extend an earlier one (``extend``).
 - ``Numbers``: other random numbers, if the code draws any, alone or with one disturbance.
-- ``InSequence``: the plans of several sources.
 """
 
 from __future__ import annotations
@@ -108,10 +107,15 @@ class Singles(Source):
     def __init__(self, player: Player, frontier: Frontier, schedules: Sequence[Schedule]) -> None:
         self._player = player
         self._frontier = frontier
-        self._schedules = schedules
+        self._schedules = [*schedules]
         self._number = 0
         """The number of plans so far."""
         self._latest = Schedule()
+
+    def go_on_with(self, schedules: Sequence[Schedule]) -> None:
+        """Add further schedules after those that there are."""
+        self._schedules += schedules
+        self.is_over = False
 
     def next_plan(self) -> Plan | None:
         if self._number == len(self._schedules):
@@ -198,33 +202,6 @@ class Numbers(Source):
 
     def learn(self, trial: Trial) -> None:
         """Learn nothing."""
-
-
-class InSequence(Source):
-    """The plans of several sources of the same kind, one source after the other."""
-
-    def __init__(self, *sources: Source) -> None:
-        self._sources = sources
-        self._current = sources[0]
-        self.counter = sources[0].counter
-
-    def next_plan(self) -> Plan | None:
-        for source in self._sources:
-            self._current = source
-            plan = None if source.is_over else source.next_plan()
-            if not source.is_over:
-                return plan
-        self.is_over = True
-        return None
-
-    def learn(self, trial: Trial) -> None:
-        self._current.learn(trial)
-
-    def upcoming(self) -> Iterator[Plan]:
-        return itertools.chain(*(source.upcoming() for source in self._sources))
-
-    def second_plan(self, trial: Trial) -> Plan | None:
-        return self._current.second_plan(trial)
 
 
 def varies_numbers(player: Player) -> bool:

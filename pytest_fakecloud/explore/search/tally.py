@@ -92,7 +92,7 @@ class Coverage:
             dict.fromkeys(trial.notes),
         )
 
-    def add(self, other: Coverage) -> None:
+    def merge(self, other: Coverage) -> None:
         """Add what other trials have covered."""
         for name, calls in other.calls.items():
             least, most = self.calls.get(name, calls)
@@ -195,7 +195,7 @@ class Tally:
         for anomaly in trial.verdict.anomalies:
             shown_anomaly = ShownAnomaly(anomaly, Schedule(trial.fired), inputs)
             self.anomalies.setdefault((anomaly.name, anomaly.subject), shown_anomaly)
-        self.coverage.add(Coverage.of(trial))
+        self.coverage.merge(Coverage.of(trial))
 
     def merge(self, other: Tally) -> None:
         """Add the numbers of a search with other inputs."""
@@ -205,7 +205,7 @@ class Tally:
         self.counts.update(other.counts)
         self.orders.merge(other.orders)
         self.all_singles += other.all_singles
-        self.coverage.add(other.coverage)
+        self.coverage.merge(other.coverage)
         self.seconds += other.seconds
         self.one_process_reason = self.one_process_reason or other.one_process_reason
         for subject, shown_anomaly in other.anomalies.items():

@@ -40,13 +40,13 @@ _TurnsToYield = Generator[None, None, None]
 class Calls(Part):
     """Lets other strands run at the points of calls, and serves each call with its disturbances."""
 
-    _known_times: KnownTimes
-    _call_sites: CallSites
-    _outside_calls: OutsideCalls
-    _pauses: Pauses
-    _decisions: Decisions
-    _waits: StrandWaits
-    _faults: Faults
+    known_times: KnownTimes
+    call_sites: CallSites
+    outside_calls: OutsideCalls
+    pauses: Pauses
+    decisions: Decisions
+    waits: StrandWaits
+    faults: Faults
     _number: int = 0
     """The number of the latest call of the trial."""
     _running: tuple[Access, Any, Sequence[bytes], list[str]] | None = None
@@ -57,7 +57,7 @@ class Calls(Part):
 
     def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
         """Return the strand that makes a call, and whether its own thread handles the call."""
-        strand = self._current_thread.strand()
+        strand = self._current_thread.registered_strand()
         if strand is not None:
             return strand, True
         if request.client is not None:
@@ -70,7 +70,7 @@ class Calls(Part):
         """Handle a request at its endpoint, in the strand's own thread or in the fake's."""
         if self._current_thread.is_checking_promise():
             return proceed()
-        outside = self._outside_calls.of_call(-1 if request.client is None else request.client[1])
+        outside = self.outside_calls.of_call(-1 if request.client is None else request.client[1])
         if "left over" in outside:
             self._log.note("not explored: late calls for a request of an earlier trial")
             return ConnectionEffect("drop")
@@ -87,7 +87,7 @@ class Calls(Part):
                 return proceed()
             is_helped = "carried" in outside and not is_own_thread and not strand.thread.real_waits
             if "outsider" in outside or is_helped:
-                self._outside_calls.note_use(strand, self._fakes.now_us())
+                self.outside_calls.note_use(strand, self._fakes.now_us())
                 return self._serve_without_turn(strand, fake, request, proceed)
             return self._serve_in_turn(strand, is_own_thread, fake, request, proceed)
         except Crash:
@@ -103,7 +103,7 @@ class Calls(Part):
         # Another thread may make this call for a waiting strand, or for one that has another call in
         # progress. The strand then has no turn to yield.
         is_second = not is_own_thread and self.served.is_served(strand)
-        has_turn = strand.state == "running" and not is_second
+        has_turn = strand.state == "running" and not (strand.is_stepped_over or is_second)
         with self.served.serving(strand):
             if is_own_thread and strand.turn.exchange:
                 return self._serve(strand, strand.turn.exchange, fake, request, proceed)
@@ -111,51 +111,51 @@ class Calls(Part):
                 return self._serve_without_turn(strand, fake, request, proceed)
             point = self._next_point(strand)
             for _ in self._approach(strand, point, fake, request):
-                self._waits.take_turn(strand)
+                self.waits.take_turn(strand)
             response = self._serve(strand, point, fake, request, proceed)
             if self._script.is_late or self._script.schedule.at(strand.name, point):
                 for _ in self._receive(strand, point):
-                    self._waits.take_turn(strand)
+                    self.waits.take_turn(strand)
             return response
 
     def _serve_without_turn(
         self, strand: Strand, fake: Fake, request: Request, proceed: Proceed
     ) -> AnyResponse:
-        strand.points += 1
+        point = strand.next_point()
         self._note_disturbances(strand, fake, request, may_wait=False)
-        return self._serve(strand, strand.points, fake, request, proceed)
+        return self._serve(strand, point, fake, request, proceed)
 
     async def exchange(self, fake: Fake, exchange: Callable[[], T]) -> T:
         """Make an asynchronous request; let other tasks and strands run before and after it."""
-        strand = self._current_thread.strand()
+        strand = self._current_thread.registered_strand()
         if strand is None or strand.role != "task":
             return exchange()
         self._turns.check_alive(strand)
         point = self._next_point(strand)
         for _ in self._approach(strand, point, fake, None):
-            await self._waits.take_turn_async(strand)
+            await self.waits.take_turn_async(strand)
         strand.turn.exchange = point
         try:
             response = exchange()
         finally:
             strand.turn.exchange = 0
         for _ in self._receive(strand, point):
-            await self._waits.take_turn_async(strand)
+            await self.waits.take_turn_async(strand)
         return response
 
     def _next_point(self, strand: Strand) -> int:
         """Return the number of a strand's next call. A task may give up waiting for that call, and make
         another one before its turn.
         """
-        strand.points += 1
-        if strand.points > MOST_POINTS:
+        point = strand.next_point()
+        if point > MOST_POINTS:
             self._turns.fail(
                 ContractError(
                     f"{describe_places([strand])} has made {MOST_POINTS:,} calls and goes on: "
                     "explore() is for code that ends, so give its loop an end"
                 )
             )
-        return strand.points
+        return point
 
     def _approach(
         self, strand: Strand, point: int, fake: Fake, request: Request | None
@@ -168,7 +168,7 @@ class Calls(Part):
         if disturbances := self._script.schedule.at(strand.name, point):
             yield from self._apply_pauses(strand, disturbances, PAUSES)
         is_point = fake.name in self._script.subject.disturbed
-        if is_point or self._decisions.has_switch(strand.name, point):
+        if is_point or self.decisions.has_switch(strand.name, point):
             self._strands.park(strand, "switch")
             yield
 
@@ -179,14 +179,14 @@ class Calls(Part):
             route = "" if request is None else request.call.route
             node_faults = () if request is None else faults_of_nodes(fake, request)
             target = Target(fake.fixture, route, node_faults, may_wait)
-            self._pauses.note_point(strand, possible_disturbances(target))
+            self.pauses.note_point(strand, possible_disturbances(target))
 
     def _apply_pauses(
         self, strand: Strand, disturbances: Sequence[Disturbance], kinds: Collection[str]
     ) -> _TurnsToYield:
         """Apply the pauses among the disturbances of a point; yield after each."""
         for disturbance in disturbances:
-            if disturbance.kind in kinds and self._pauses.pause(strand, disturbance):
+            if disturbance.kind in kinds and self.pauses.apply(strand, disturbance):
                 self._log.fired.append(disturbance)
                 yield
 
@@ -257,14 +257,14 @@ class Calls(Part):
             return
         if strand.role == "task" and self._current_thread.is_explored():
             return
-        strand.points += 1
+        point = strand.next_point()
         if self._script.plan.notes:
-            self._pauses.note_point(strand)
-        disturbances = self._script.schedule.at(strand.name, strand.points)
+            self.pauses.note_point(strand)
+        disturbances = self._script.schedule.at(strand.name, point)
         for _ in self._apply_pauses(strand, disturbances, PAUSES):
-            self._waits.take_turn(strand)
+            self.waits.take_turn(strand)
         self._strands.park(strand, "switch")
-        self._waits.take_turn(strand)
+        self.waits.take_turn(strand)
 
     def _serve(
         self, strand: Strand, point: int, fake: Fake, request: Request, proceed: Proceed
@@ -275,13 +275,13 @@ class Calls(Part):
         root.work.last_call = self._number
         root.work.first_call = root.work.first_call or self._number
         if fake.fixture != "kv_server":  # which reports its commands
-            self._known_times.note_data(times_in(request.body))
+            self.known_times.note_data(times_in(request.body))
         if fake.fixture == "broker" and request.route in ("consume", "commit"):
             group, instance = request.params.get("group"), request.params.get("instance")
             if group and instance:
                 root.work.consumers.add((fake, group, instance))
         disturbances = self._script.schedule.at(strand.name, point)
-        fault = self._faults.apply(disturbances, strand, fake, request) if disturbances else None
+        fault = self.faults.apply(disturbances, strand, fake, request) if disturbances else None
         self._log.calls[title] += 1
         app: Any = core_of(fake).app
         app.recorder.renumber(request.call, now)
@@ -293,12 +293,12 @@ class Calls(Part):
             writes = any(touch.writes for touch in touches)
             access = Access(strand.name, line, words, subjects, (), writes, request.call, at_us=now)
             self._log.accesses.append(access)
-        if (partition := self._faults.partition(strand, fake)) is not None:
+        if (partition := self.faults.partition(strand, fake)) is not None:
             line.disturbances, line.words = (partition,), f"does not reach {fake.name}"
             return ConnectionEffect("drop")
         try:
             if fault is not None:
-                return self._faults.serve(fault, fake, request, proceed, line)
+                return self.faults.serve(fault, fake, request, proceed, line)
             return proceed()
         finally:
             self.note_changes()
@@ -316,7 +316,7 @@ class Calls(Part):
 
     def _call_site(self, strand: Strand, request: Request) -> CallSite:
         port = request.client[1] if request.client else 0
-        sites = self._call_sites
+        sites = self.call_sites
         lines = carried_call_site.get() or sites.here() or sites.by_port.get(port, ())
         if not lines and strand.host.loop.running is None:
             lines = call_site_of(sys._current_frames().get(strand.host.thread.ident))

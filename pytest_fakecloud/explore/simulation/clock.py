@@ -55,9 +55,9 @@ class _NextTimes(NamedTuple):
 class TrialClock(Part):
     """Moves the fake time of a trial: when no strand can run, or when the schedule demands it."""
 
-    _known_times: KnownTimes
-    _sleepers: Sleepers
-    _pauses: Pauses
+    known_times: KnownTimes
+    sleepers: Sleepers
+    pauses: Pauses
     moves: list[tuple[int, int]] = field(default_factory=list)
     """The index of each step that moved the clock, with the time to which it moved."""
     barrier: int = -1
@@ -72,7 +72,7 @@ class TrialClock(Part):
             return frozenset()
         waits = [strand.waiting.wake_us for strand in self._strands if strand.state == "waiting"]
         wakes = [wake_us for wake_us in waits if wake_us is not None]
-        return frozenset(self._known_times.upcoming(self._fakes.now_us(), MOST_MOVES) + wakes)
+        return frozenset(self.known_times.upcoming(self._fakes.now_us(), MOST_MOVES) + wakes)
 
     def plan_move(self, options: Sequence[Option]) -> ClockMove | None:
         """Plan the next move of the clock, or none; end the schedules if nothing else goes on."""
@@ -84,7 +84,7 @@ class TrialClock(Part):
         at_us = times.earliest(now)
         if at_us is None or not self._script.moves_time:
             return None
-        return ClockMove(min([at_us, *self._known_times.upcoming(now, 1)]))
+        return ClockMove(min([at_us, *self.known_times.upcoming(now, 1)]))
 
     def _chosen_move(self, options: Sequence[Option]) -> ClockMove | None:
         """Return a move before the strands and deliveries that can run, or None if the patience of one
@@ -105,7 +105,7 @@ class TrialClock(Part):
             if (
                 isinstance(option, Strand)
                 and option.state != "new"
-                and not self._pauses.may_pause(option, span_us)
+                and not self.pauses.may_pause(option, span_us)
             ):
                 return None
         if self._chosen_moves >= MOST_MOVES:
@@ -117,8 +117,8 @@ class TrialClock(Part):
         """Move the clock as a step of its own, which a search can order relative to other steps."""
         now = self._fakes.now_us()
         for option in options:
-            if isinstance(option, Strand) and option.state != "new":
-                option.pause.total_us += move.at_us - now
+            if isinstance(option, Strand):
+                option.slow_down(move.at_us - now)
         if options:
             self._chosen_moves += 1
             # The last disturbance is the decision for this move, which nothing else makes.
@@ -126,7 +126,7 @@ class TrialClock(Part):
             self._log.add_line("clock", words, disturbances=self._log.fired[-1:])
         if move.at_us == self._fakes.deliveries.next_firing_us():
             self._firings += 1
-        ends = list(self._known_times.ends_until(move.at_us)) if self._script.has_steps else []
+        ends = list(self.known_times.ends_until(move.at_us)) if self._script.has_steps else []
         fired = self.move_to(move.at_us)
         if self._script.has_steps:
             index = len(self._log.steps) - 1
@@ -140,10 +140,10 @@ class TrialClock(Part):
         now = self._fakes.now_us()
         if self._chosen_moves >= MOST_MOVES:
             return
-        for at_us in self._known_times.upcoming(now, MOST_MOVES - self._chosen_moves):
+        for at_us in self.known_times.upcoming(now, MOST_MOVES - self._chosen_moves):
             if at_us > now + self._script.subject.patience_us:
                 return
-            touched = Footprint([MOVES_CLOCK, *self._known_times.ends_until(at_us)])
+            touched = Footprint([MOVES_CLOCK, *self.known_times.ends_until(at_us)])
             if self._script.subject.promises.at_step:
                 touched.add(CHECKS_PROMISE)
             _, timers = self._fakes.clock.planned(MOST_TIMERS)
@@ -174,7 +174,7 @@ class TrialClock(Part):
     def next_us(self) -> int | None:
         """Return the time of the next wake-up, delivery, timer or end of a TTL, or None."""
         now = self._fakes.now_us()
-        return self._next_times(now).earliest(now, self._known_times.upcoming(now, 1))
+        return self._next_times(now).earliest(now, self.known_times.upcoming(now, 1))
 
     def _next_times(self, now: int) -> _NextTimes:
         """Return the next times without the ends of TTLs, because no strand waits for them."""
@@ -187,7 +187,7 @@ class TrialClock(Part):
 
     def _next_wake_up(self, now: int) -> int | None:
         """Return the next time at which a strand goes on; daemons count only beside others."""
-        times = [self._pauses.all_until_us, *self._sleepers.times()]
+        times = [self.pauses.all_until_us, *self.sleepers.times()]
         for strand in self._strands:
             if strand.state == "ended" or (strand.is_daemon and self._are_only_daemons_left()):
                 continue
@@ -220,5 +220,5 @@ class TrialClock(Part):
         """Move the clock, fire the engines' own timers on the way, and return whether any fired."""
         target = max(instant_us, self._fakes.now_us())
         fired = bool(self._fakes.clock.fire(lambda: target, ("state",)))
-        self._sleepers.wake(self._fakes.now_us())
+        self.sleepers.wake(self._fakes.now_us())
         return fired

@@ -50,6 +50,9 @@ class CurrentThread:
     A promise that is checked after every step runs in the *owner*, which also plays the trials, or in
     the thread of a strand that has just given up its turn or ended; no thread is explored then. Between
     trials, no thread is explored either.
+
+    ``registered_strand()``, and what calls it, register the current task of an event loop as a strand.
+    All else only asks.
     """
 
     def __init__(
@@ -99,21 +102,21 @@ class CurrentThread:
     def is_explored(self) -> bool:
         return not self.is_checking_promise() and self.host() is not None
 
-    def strand(self) -> Strand | None:
-        """Return the explored strand of this thread or, in an event loop, of its current task. A task is
-        a strand from its first question on, so that the order of strands is the same in each trial.
+    def registered_strand(self) -> Strand | None:
+        """Return the explored strand of this thread or, in an event loop, of its current task, which is
+        registered as a strand if it is none yet: tasks that do nothing here are no part of the trial.
         """
         host = None if self.is_checking_promise() else self.host()
         if host is None or self._strands is None or host.loop.running is None:
             return host
         task = asyncio.current_task(host.loop.running)
-        return host if task is None else self._strands.of_task(host, task)
+        return host if task is None else self._strands.registered(host, task)
 
     def cooperating(self) -> Strand | None:
         """Return the strand of this thread, unless it must not let other strands run: at the end of
         the trial, or while it waits for a thread that is not explored.
         """
-        strand = None if self.has_ended() else self.strand()
+        strand = None if self.has_ended() else self.registered_strand()
         return None if strand is None or strand.host.thread.real_waits else strand
 
     def has_ended(self) -> bool:
@@ -135,7 +138,9 @@ class CurrentThread:
         if self._turns is None or self._strands is None:
             return None
         waiting = (strand for strand in self._strands if strand.is_waiting_for_thread())
-        return self.strand() or self.carried() or self._turns.current or next(waiting, None)
+        return (
+            self.registered_strand() or self.carried() or self._turns.current or next(waiting, None)
+        )
 
     def drawing_for(self) -> Strand | None:
         """Return the strand whose random numbers this thread draws, on whatever thread or loop the

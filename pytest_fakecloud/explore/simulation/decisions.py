@@ -23,7 +23,7 @@ class Decisions(Part):
     wants another. Records a step for each decision, if the search needs them.
     """
 
-    _clock: TrialClock
+    clock: TrialClock
     _switches: dict[tuple[str, int], list[Disturbance]] = field(default_factory=dict)
     """The disturbances that have not run another strand first yet, by strand and point."""
     _noted: set[tuple[str, int, Kind]] = field(default_factory=set)
@@ -112,7 +112,7 @@ class Decisions(Part):
 
     def end_step(self, options: Sequence[str]) -> None:
         """Record which options and clock times the last step made impossible."""
-        before, self._times = self._times, self._clock.all_times()
+        before, self._times = self._times, self.clock.all_times()
         if not self._log.steps:
             return
         last = self._log.steps[-1]
@@ -121,10 +121,10 @@ class Decisions(Part):
             last.disabled.add(CLOCK)
 
     def _begin_step(self, option: Option, options: Sequence[str]) -> None:
-        if "timers" not in self._log.flags and self._clock.next_us() is not None:
+        if "timers" not in self._log.flags and self.clock.next_us() is not None:
             self._log.flags.add("timers")
         place, point = _continuation(option)
-        enabled_by, barrier = self._enabled_by(option), self._clock.barrier
+        enabled_by, barrier = self._enabled_by(option), self.clock.barrier
         step = Step(option.name, place, point, tuple(options), Footprint(), enabled_by, barrier)
         if (
             place != "switch"
@@ -145,7 +145,7 @@ class Decisions(Part):
             due_us = option.waiting.wake_us
         if due_us is None:
             return created_by
-        moved_by = next((index for index, at_us in self._clock.moves if at_us >= due_us), -1)
+        moved_by = next((index for index, at_us in self.clock.moves if at_us >= due_us), -1)
         return max(created_by, moved_by)
 
 

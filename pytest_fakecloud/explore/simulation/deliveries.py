@@ -13,7 +13,7 @@ from ..fakes.fakes import DueDelivery
 from ..values.disturbances import KINDS, Disturbance, Kind, with_role
 from ..values.trial import Choices
 from .part import Part
-from .strand import Strand
+from .strand import PauseState, Strand
 
 if TYPE_CHECKING:
     from ...queue.delivery.routes import DestinationRoute
@@ -50,8 +50,9 @@ class DeliveryStrands(Part):
         if body is None:
             return None
         self._log.fired += disturbances
-        strand = self._strands.add(Strand(due.name, "delivery", body, due))
-        strand.pause.deadline_us = self._fakes.now_us() + max(0, due.message.timeout_us - 1000)
+        deadline_us = self._fakes.now_us() + max(0, due.message.timeout_us - 1000)
+        pause = PauseState(deadline_us=deadline_us)
+        strand = self._strands.add(Strand(due.name, "delivery", body, due, pause=pause))
         self._strands.created_by[due.name] = len(self._log.steps) - 1
         words = _delivery_words(due, disturbances)
         self._log.add_line(due.name, words, disturbances=disturbances)
@@ -83,7 +84,7 @@ class DeliveryStrands(Part):
         if route is not None and where in ("call", "wsgi", "asgi"):
             # Count only exceptions as failures, because a handler may answer 500 on purpose.
             self._log.handled((where, route.prefix), succeeded=outcome.exception is None)
-        strand = self._current_thread.strand()
+        strand = self._current_thread.registered_strand()
         if outcome.status in SUCCESS and loss is None and strand is not None:
             self._log.acknowledged.add(strand.title)
         if outcome.status is not None:

@@ -135,7 +135,7 @@ class Faults(Part):
 
 @_before_call("crash")
 def _crash(event: _Event) -> _Gaps:
-    event.strand.root.crashed = event.strand.crashed = True
+    event.strand.crash()
     return ()
 
 

@@ -34,11 +34,7 @@ class KnownTimes:
 
     def next_in_data(self, now: int) -> int | None:
         """Return the next time that the application keeps as data, or None."""
-        ahead = None
-        for at in self._data:
-            if at > now and (ahead is None or at < ahead):
-                ahead = at
-        return ahead
+        return min((at for at in self._data if at > now), default=None)
 
     def note_idle_time(self, keyspace: Any, claims: tuple[bytes, bytes, int]) -> None:
         """Record the idle time after which a command claims or lists pending stream entries."""

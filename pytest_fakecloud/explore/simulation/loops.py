@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import broken_promise
 from ...core.touches import READS_CLOCK
 from ..values.limits import OTHER_SERVERS
-from ..values.names import StrandName
 from .part import Part
-from .strand import Strand, Waiting
+from .strand import Waiting
 
 if TYPE_CHECKING:
     from ..world.loops import OwnLoop
@@ -24,13 +23,10 @@ class Loops(Part):
         host = self._current_thread.host()
         if host is None or host.loop.running is loop:
             return
-        host.loop.running = loop
         loop.strand = host
-        if host.role != "task" and host.loop.main_task is None:
-            main = Strand(host.title, "task", parent=host, points=host.points)
-            main.begin()
+        main = host.start_loop(loop)
+        if main is not None:
             self._strands.add(main)
-            host.loop.main_task, host.name = main, StrandName.of(host.title).loop()
             for task in asyncio.all_tasks(loop):
                 self._strands.tasks[task] = main
 
@@ -38,10 +34,7 @@ class Loops(Part):
         host = self._current_thread.host()
         if host is None or host.loop.running is not loop:
             return
-        host.loop.running = None
-        if host.loop.main_task is not None:
-            host.points = host.loop.main_task.points
-            host.loop.main_task, host.name = None, host.title
+        host.end_loop()
         tasks = [
             strand for strand in self._strands if strand.role == "task" and strand.host is host
         ]
@@ -49,7 +42,7 @@ class Loops(Part):
             while strand.state == "parked":
                 # A request may still wait for its turn after its task has ended, e.g. because of a
                 # timeout. The fake handles it, because it has already been sent.
-                strand.go_on()
+                strand.stop_waiting()
                 strand.release()
             strand.end()
             strand.release()
@@ -72,14 +65,12 @@ class Loops(Part):
         if timeout is not None:
             wake_us = self._fakes.now_us() + math.ceil(timeout * 1e6)
             self._log.touch([READS_CLOCK])
-        host.place = "wake"
-        host.points = 0 if host.loop.main_task is None else host.loop.main_task.points
         self._turns.idle(host, Waiting(loop.selector.has_events, wake_us))
         self._turns.check_alive(host)
         return True
 
     def add_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
-        creator = self._current_thread.strand()
+        creator = self._current_thread.registered_strand()
         if is_inner and creator is not None and creator.role == "task":
             self._strands.tasks[task] = creator
 

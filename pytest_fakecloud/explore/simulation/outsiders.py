@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import TYPE_CHECKING
 
 from ...core.errors import ContractError, Crash
 from ...core.frames import stack_of
@@ -20,9 +19,6 @@ from .pool import is_of_a_strand
 from .stacks import application_frame
 from .strand import Strand
 from .watchdog import wakings
-
-if TYPE_CHECKING:
-    pass
 
 _OF_STRANDS = ("explore", "abandoned")
 """How the names of the threads begin that run strands, or have run them."""

@@ -14,7 +14,7 @@ from .turns import Turns
 
 @dataclass(eq=False)
 class Part:
-    """A part of a simulation, with those that all later parts may call."""
+    """A part of a simulation, with those that all later parts may call, in this order."""
 
     _fakes: Fakes
     _script: Script

@@ -22,7 +22,7 @@ from ..values.trial import Choices
 from .known_times import KnownTimes
 from .log import seconds
 from .part import Part
-from .strand import Strand, Waiting
+from .strand import Strand
 
 _LATE_STARTS: Choices = (
     ("delay", str(DELAY)),
@@ -37,11 +37,11 @@ _LATE_STARTS: Choices = (
 class Pauses(Part):
     """Pauses one strand or all strands, if the patience of a client allows it."""
 
-    _known_times: KnownTimes
+    known_times: KnownTimes
     all_until_us: int = 0
     """The end of a pause of all strands; until then, no delivery begins."""
 
-    def pause(self, strand: Strand, disturbance: Disturbance) -> bool:
+    def apply(self, strand: Strand, disturbance: Disturbance) -> bool:
         """Pause a strand before its call or, if it is slow, before its answer; return False if patience
         forbids that.
 
@@ -61,19 +61,16 @@ class Pauses(Part):
                 and other.state in ("parked", "new")
                 and not other.is_paused(now)
             ]
-        begun = [other for other in paused if other is strand or other.state != "new"]
+        begun = [other for other in paused if other.state != "new"]
         if not all(self.may_pause(other, span_us) for other in begun):
             return False
-        for other in paused:
-            other.pause.until_us = until_us
-        for other in begun:
-            other.pause.total_us += span_us
         # What is due is done first, so that the strand can be switched to in the middle of it.
-        strand.pause.lets_others_first = disturbance.detail == DUE
+        is_last = is_for_all or disturbance.detail == DUE
+        for other in paused:
+            other.pause_until(until_us, span_us, lets_others_first=is_last and other is strand)
         words = KINDS[disturbance.kind].words.format(seconds(span_us))
         if is_for_all:
             self.all_until_us = until_us
-            strand.pause.lets_others_first = True
             due_us = self._fakes.deliveries.next_us()
             if len(paused) > 1 or (due_us is not None and due_us < until_us):
                 words += ", and the others wait"
@@ -91,7 +88,7 @@ class Pauses(Part):
                 self._log.add_point(strand.name, 0, _LATE_STARTS)
             for disturbance in self._script.schedule.at(strand.name, 0):
                 if disturbance.kind in PAUSES and (end_us := self._end_us(disturbance)) is not None:
-                    strand.waiting = Waiting(wake_us=end_us)
+                    strand.start_at(end_us)
                     self._log.fired.append(disturbance)
                     span = seconds(end_us - self._fakes.now_us())
                     words = f"starts {span} later"
@@ -101,7 +98,7 @@ class Pauses(Part):
         """Return the time at which a pause that begins now ends, or None without such a time."""
         now = self._fakes.now_us()
         if disturbance.detail == DUE:
-            return self._known_times.next_in_data(now)
+            return self.known_times.next_in_data(now)
         if disturbance.kind in DELAYS:
             return now + int(disturbance.detail or DELAY) * 1_000_000
         if disturbance.kind == "tick":
@@ -110,7 +107,7 @@ class Pauses(Part):
             target = _edge(now)
         else:
             index = int(disturbance.detail or 1) - 1
-            instants = self._known_times.upcoming(now, JUMPS)
+            instants = self.known_times.upcoming(now, JUMPS)
             if index >= len(instants):
                 return None
             target = instants[index]
@@ -133,9 +130,9 @@ class Pauses(Part):
         """Record the disturbances that are possible at a point: these, and pauses of all strands."""
         if not self._fakes.clock.driving:
             now = self._fakes.now_us()
-            due_us, latest_us = (self._known_times.next_in_data(now), self._latest_us(strand, now))
+            due_us, latest_us = (self.known_times.next_in_data(now), self._latest_us(strand, now))
             choices += _pauses(
-                bisect_right(self._known_times.upcoming(now, JUMPS), latest_us),
+                bisect_right(self.known_times.upcoming(now, JUMPS), latest_us),
                 has_due=due_us is not None and due_us <= latest_us,
                 has_edge=_edge(now) <= latest_us,
             )

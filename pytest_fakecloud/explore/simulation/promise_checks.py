@@ -14,7 +14,7 @@ from .part import Part
 class PromiseChecks(Part):
     """Checks the promises after a step, while no strand runs."""
 
-    _operations: Operations
+    operations: Operations
 
     def check(self) -> None:
         """Call each promise, and record the error of one that is broken."""
@@ -24,7 +24,7 @@ class PromiseChecks(Part):
         with self._current_thread.checking_promise(), self._fakes.disturbances.old_tokens():
             for promise in self._script.subject.promises.at_step:
                 try:
-                    promise(self._operations.history)
+                    promise(self.operations.history)
                 except BaseException as error:
                     # Without a disturbance, an error of the promise is a mistake of the test.
                     is_broken = bool(self._log.fired) and breaks_a_check(error)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...core.errors import ContractError
-from ..fakes.fakes import DueDelivery
 from ..fakes.gate import nap
 from ..values.limits import CHECKS_OF_BLOCKED, CHECKS_OF_WAITING
 from .clock import MOST_STEPS, ClockMove, Option, TrialClock
@@ -37,14 +36,14 @@ class Scheduler(Part):
     times. ``Strand.can_run()`` says whether a strand can run, and ``Decisions`` applies the schedule.
     """
 
-    _sleepers: Sleepers
-    _outside_calls: OutsideCalls
-    _promise_checks: PromiseChecks
-    _pauses: Pauses
-    _clock: TrialClock
-    _decisions: Decisions
-    _deliveries: DeliveryStrands
-    _workers: Workers
+    sleepers: Sleepers
+    outside_calls: OutsideCalls
+    promise_checks: PromiseChecks
+    pauses: Pauses
+    clock: TrialClock
+    decisions: Decisions
+    deliveries: DeliveryStrands
+    workers: Workers
     _last_root: Strand | None = None
     """The client, worker or delivery of the strand that ran last, unless the clock has moved."""
     _last_begun: Strand | None = None
@@ -52,22 +51,22 @@ class Scheduler(Part):
 
     def choose(self) -> Strand | None:
         """Return the next strand, or None at the end of the trial; move the clock if none can run."""
-        self._promise_checks.check()
+        self.promise_checks.check()
         strands = self._strands
         if any(strand.is_waiting_for_thread() for strand in strands):
-            self._outside_calls.await_rest()
+            self.outside_calls.await_rest()
         if len(self._log.steps) > MOST_STEPS:
             raise ContractError(self._endless())
         while True:
             for strand in strands:
                 if strand.root.crashed and strand.can_crash():
                     return strand
-            options = self._decisions.of_piece(self._last_begun, self._runnable_or_restarted())
-            move = self._clock.plan_move(options) if self._script.may_move_time else None
+            options = self.decisions.of_piece(self._last_begun, self._runnable_or_restarted())
+            move = self.clock.plan_move(options) if self._script.may_move_time else None
             if move is not None:
                 options.append(move)
             if options:
-                chosen = self._start(self._decisions.decide(options))
+                chosen = self._start(self.decisions.decide(options))
                 if chosen is not None:
                     return chosen
             elif self._wait():
@@ -88,7 +87,7 @@ class Scheduler(Part):
     def _runnable_or_restarted(self) -> list[Option]:
         """Return what can run now, in the default order; if nothing can, restart a worker for that."""
         options = self._runnable()
-        if not options and (worker := self._workers.restart(self._fakes.now_us())) is not None:
+        if not options and (worker := self.workers.restart(self._fakes.now_us())) is not None:
             options.append(worker)
         return options
 
@@ -105,10 +104,10 @@ class Scheduler(Part):
         # A client that waits for its thread goes on there, so one switch lets it make its calls.
         strands.sort(key=lambda s: s.root is not self._last_root)
         options: list[Option] = [*strands, *groups["client"]]
-        if self._pauses.all_until_us <= now:
+        if self.pauses.all_until_us <= now:
             options += self._fakes.deliveries.due(now)
         workers, last = groups["worker"], groups["last"]
-        if workers and (options or last or self._workers.may_begin(now)):
+        if workers and (options or last or self.workers.may_begin(now)):
             # A paused worker lets other workers start before it continues.
             paused = [strand for strand in last if strand.root.role == "worker"]
             last = [*(strand for strand in last if strand not in paused), *workers, *paused]
@@ -116,14 +115,10 @@ class Scheduler(Part):
 
     def _start(self, option: Option) -> Strand | None:
         if isinstance(option, ClockMove):
-            self._clock.move(option, self._runnable())
+            self.clock.move(option, self._runnable())
             self._last_root = None
             return None
-        if isinstance(option, DueDelivery):
-            strand = self._deliveries.begin(option)
-        else:
-            strand = option
-            strand.pause.lets_others_first = False
+        strand = option if isinstance(option, Strand) else self.deliveries.begin(option)
         if strand is not None:
             self._last_root = strand.root
             self._last_begun = strand.root
@@ -139,9 +134,9 @@ class Scheduler(Part):
                 )
                 if self._runnable_or_restarted():
                     return True
-            return self._clock.pass_time() or not self._has_ended()
+            return self.clock.pass_time() or not self._has_ended()
         only_daemons = all(strand.is_daemon or strand.state == "ended" for strand in self._strands)
-        if (not only_daemons and self._wait_for_stepped_over()) or self._clock.pass_time():
+        if (not only_daemons and self._wait_for_stepped_over()) or self.clock.pass_time():
             return True
         blocked = [
             strand for strand in self._strands if strand.is_stepped_over and not strand.is_daemon
@@ -186,7 +181,7 @@ class Scheduler(Part):
             for _ in range(CHECKS_OF_WAITING):
                 # A thread that is not explored may still release a waiting strand.
                 nap()
-                if self._turns.has_ended or self._sleepers or self._runnable_or_restarted():
+                if self._turns.has_ended or self.sleepers or self._runnable_or_restarted():
                     return False
             self._report_stuck(busy)
         for strand in self._strands:
@@ -203,7 +198,7 @@ class Scheduler(Part):
     def stuck(self, strand: Strand) -> None:
         """End the trial, because a strand is blocked and no other one can run."""
         self._report_stuck([s for s in self._strands if s.is_stepped_over] or [strand])
-        strand.is_stepped_over = True
+        strand.step_over()
         self._turns.end(None)
 
     def choose_meanwhile(self) -> Strand | None:
@@ -215,7 +210,7 @@ class Scheduler(Part):
                 if chosen is not None:
                     self._log.note(note)
                     return chosen
-            if not self._clock.pass_time():
+            if not self.clock.pass_time():
                 return None
 
 

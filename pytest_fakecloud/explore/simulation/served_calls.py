@@ -39,4 +39,4 @@ class ServedCalls:
     def executing(self) -> Strand | None:
         """Return the strand whose command this thread executes, in a call or by itself."""
         thread = self._current_thread
-        return None if thread.has_ended() else self.served_here() or thread.strand()
+        return None if thread.has_ended() else self.served_here() or thread.registered_strand()

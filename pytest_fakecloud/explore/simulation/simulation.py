@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...core.errors import broken_promise, ends_the_test
+from ...core.errors import Crash, broken_promise, ends_the_test
 from ..subject.programs import check_has_run
 from ..subject.subject import Subject
 from ..values.disturbances import CLOCK
@@ -49,25 +49,41 @@ class Simulation:
         self.turns = turns = Turns(subject.world.threads, strands)
         self.current_thread = current = CurrentThread(turns, strands, fakes.outsiders)
         self.log = log = TrialLog(fakes, script, current)
-        self.call_sites = sites = CallSites(are_noted=plan.explains)
-        self.known_times = times = KnownTimes(fakes)
+        self.call_sites = CallSites(are_noted=plan.explains)
+        self.known_times = KnownTimes(fakes)
         shared = fakes, script, strands, turns, current, log
-        self.operations = operations = Operations(*shared)
-        self.history = operations.history
-        self.outside_calls = outside = OutsideCalls(*shared)
-        self._sleepers = sleepers = Sleepers(*shared)
-        self._pauses = pauses = Pauses(*shared, times)
-        self.clock = clock = TrialClock(*shared, times, sleepers, pauses)
-        self._decisions = decisions = Decisions(*shared, clock)
-        self.waits = waits = StrandWaits(*shared, sleepers, clock)
-        faults = Faults(*shared)
-        self.calls = Calls(*shared, times, sites, outside, pauses, decisions, waits, faults)
-        self.deliveries = deliveries = DeliveryStrands(*shared)
+        self.operations = Operations(*shared)
+        self.outside_calls = OutsideCalls(*shared)
+        self._sleepers = Sleepers(*shared)
+        self._pauses = Pauses(*shared, known_times=self.known_times)
+        self.clock = TrialClock(
+            *shared, known_times=self.known_times, sleepers=self._sleepers, pauses=self._pauses
+        )
+        self._decisions = Decisions(*shared, clock=self.clock)
+        self.waits = StrandWaits(*shared, sleepers=self._sleepers, clock=self.clock)
+        self.calls = Calls(
+            *shared,
+            known_times=self.known_times,
+            call_sites=self.call_sites,
+            outside_calls=self.outside_calls,
+            pauses=self._pauses,
+            decisions=self._decisions,
+            waits=self.waits,
+            faults=Faults(*shared),
+        )
+        self.deliveries = DeliveryStrands(*shared)
         self.loops = Loops(*shared)
-        self._workers = workers = Workers(*shared)
-        checks = PromiseChecks(*shared, operations)
+        self._workers = Workers(*shared)
         self.scheduler = Scheduler(
-            *shared, sleepers, outside, checks, pauses, clock, decisions, deliveries, workers
+            *shared,
+            sleepers=self._sleepers,
+            outside_calls=self.outside_calls,
+            promise_checks=PromiseChecks(*shared, operations=self.operations),
+            pauses=self._pauses,
+            clock=self.clock,
+            decisions=self._decisions,
+            deliveries=self.deliveries,
+            workers=self._workers,
         )
 
     def play(self) -> None:
@@ -116,8 +132,8 @@ class Simulation:
                 line.source = source
         if log.has_overlap():
             log.flags.add("overlap")
-        results = {name: repr(result) for name, result in self.history.results.items()}
-        begun = {strand.title for strand in self.strands if strand.has_run_code}
+        results = {name: repr(result) for name, result in self.operations.history.results.items()}
+        begun = {strand.title for strand in self.strands if strand.has_begun}
         errors = {s.title: s.error for s in self.strands if s.error is not None}
         names = dict.fromkeys((*log.calls, *sorted(begun), *errors))
         is_cut = "cut" in log.flags
@@ -154,14 +170,8 @@ class Simulation:
 
     def begins(self, strand: Strand) -> None:
         """Record the start of a strand; for a client, also the start of an operation."""
-        strand.has_run_code = True
         if strand.role == "client":
             self.operations.begin_client(strand)
-
-    def lost(self, strand: Strand) -> None:
-        """Note a thread of the code that has ended before its function began."""
-        note = f"not explored: the thread {strand.title}, which ended before its code began"
-        self.log.note(note)
 
     def ended(self, strand: Strand) -> None:
         """Store the result of a strand; report a failed delivery; restart a worker that failed."""
@@ -169,7 +179,7 @@ class Simulation:
         if (outcome := ends_the_test(error)) is not None:
             raise outcome
         if strand.crashed:
-            strand.root.crashed = True
+            strand.crash()
             self._cut(lambda owner: owner.root is strand.root)
         self.operations.store(strand)
         if strand.due is not None:
@@ -186,4 +196,4 @@ class Simulation:
         for task in self.strands:
             if task.role == "task" and task.host is strand:
                 task.end()
-                task.crashed = True
+                task.fail(Crash())

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Literal
 
-from ...core.errors import is_crash
+from ...core.errors import Crash, is_crash
 from ..fakes.fakes import DueDelivery
 from ..fakes.gate import Gate
+from ..values.names import StrandName
 from ..values.plan import Place
 from ..values.trial import Line
 
@@ -57,6 +58,7 @@ class PauseState:
     lets_others_first: bool = False
     """Whether every other strand that can run comes first, after a pause of all strands."""
     total_us: int = 0
+    """Microseconds by which pauses, and moves of the clock, have made the strand slower."""
     deadline_us: int | None = None
     """The latest end of a pause of a delivery."""
 
@@ -74,6 +76,10 @@ class StrandThread:
     real_waits: int = 0
     """Number of waits for threads of the fakes or other processes that are in progress."""
 
+    def begin(self) -> None:
+        """Note that the code of the strand begins in the current thread."""
+        self.ident, self.starting = threading.get_ident(), None
+
 
 class LoopState:
     """The event loop that runs in a strand's thread, and the strand to continue at its gate."""
@@ -86,7 +92,7 @@ class LoopState:
 
 
 class TaskTurn:
-    """The turn of a task at its next or its current call."""
+    """The turn of a task at its next or its current call; ``StrandWaits`` and ``Calls`` set it there."""
 
     resume_aside: Callable[[Callable[[], None]], None] | None = None
     """Lets the thread aside go on that delays the request of a connection until the task's turn."""
@@ -125,7 +131,7 @@ class Strand:
     place: Place = "switch"
     line: Line | None = None
     """The line of the story of the latest call."""
-    has_run_code: bool = False
+    has_begun: bool = False
     points: int = 0
     """Number of calls and gaps of pipelines so far."""
     crashed: bool = False
@@ -140,7 +146,7 @@ class Strand:
     parked_at: int = 0
     """Number of times that strands had parked when this strand parked."""
     is_stepped_over: bool = False
-    """Whether other strands run although this strand is blocked in its turn."""
+    """Whether other strands run although this strand, which is running, is blocked in its turn."""
 
     # What makes the names and the numbers of the strand the same in every trial.
     locks_created: int = 0
@@ -168,52 +174,122 @@ class Strand:
         finally:
             self.host.thread.real_waits -= 1
 
-    # -- the state
+    # -- the state, which only these methods change ("The states of a strand" in the map)
 
     @property
     def state(self) -> State:
-        """The state, which only the methods below change ("The states of a strand" in the map).
-
-        A *running* strand has the turn. A *parked* strand can go on at any time, one that is *waiting*
-        needs its condition or its time for that.
+        """A *running* strand has the turn. A *parked* strand can go on at any time, one that is
+        *waiting* needs its condition or its time for that. A *new* strand may have a time, too.
         """
         return self._state
 
+    def _become(self, state: State, *before: State) -> None:
+        """Change the state, which is one of those ``before``. Code of an ended strand crashes."""
+        if self._state == "ended":
+            raise Crash
+        if self._state not in before:
+            raise RuntimeError(f"{self.title} was {self._state}: please report this as a bug")
+        self._state = state
+
+    def start_at(self, at_us: int) -> None:
+        """Begin at a time, or later."""
+        self._become("new", "new")
+        self.waiting = Waiting(wake_us=at_us)
+
     def begin(self) -> None:
-        self._state = "running"
+        """Run for the first time: in a thread of the pool, or as a task of an event loop."""
+        self._become("running", "new")
+        self.has_begun = True
 
     def park(self, place: Place, number: int) -> None:
-        """Give up the turn at a point; ``number`` counts how often strands have parked."""
-        self._state, self.place = "parked", place
-        self.parked_at = self.host.parked_at = number
+        """Give up the turn at a point; ``number`` counts how often strands have given it up."""
+        self._become("parked", "running")
+        self._note_place(place, number)
 
-    def wait(self, waiting: Waiting) -> None:
-        """Give up the turn until a condition or a time."""
-        self._state, self.waiting = "waiting", waiting
+    def wait(self, waiting: Waiting, number: int) -> None:
+        """Give up the turn until a condition or a time; ``number`` is that of ``park()``."""
+        self._become("waiting", "running")
+        self._note_place("wake", number)
+        self.waiting = waiting
+
+    def idle(self, waiting: Waiting) -> None:
+        """Give up the turn, because the event loop of the thread has nothing to do: until a condition or
+        a time, or until one of its tasks is chosen.
+        """
+        self._become("waiting", "running")
+        self.place, self.waiting = "wake", waiting
+        self.points = 0 if self.loop.main_task is None else self.loop.main_task.points
+        self.loop.is_idle = True
 
     def resume(self) -> None:
-        """Go on, because it is the strand's turn."""
-        self._state, self.waiting, self.pause.until_us = "running", NOT_WAITING, 0
+        """Go on, because it is the strand's turn. Its wait and its pause are over."""
+        self._become("running", "new", "parked", "waiting")
+        self.waiting, self.pause.until_us, self.pause.lets_others_first = NOT_WAITING, 0, False
+        self.has_begun, self.loop.is_idle = True, False
 
-    def go_on(self) -> None:
-        """Go on, even if it is not the strand's turn: waits are cancelled, and event loops end."""
-        if self._state != "ended":
-            self._state = "running"
-
-    def step_over(self) -> Callable[[], None]:
-        """Wait, because the strand is blocked in its turn; return a function that undoes this."""
-        before = self._state, self.waiting
-        self.is_stepped_over = True
-        self.wait(Waiting())
-
-        def undo() -> None:
-            self.is_stepped_over = False
-            self._state, self.waiting = before
-
-        return undo
+    def stop_waiting(self) -> None:
+        """Go on without a turn, if a task is cancelled, or ends before its request."""
+        self._become("running", "running", "parked", "waiting")
 
     def end(self) -> None:
         self._state = "ended"
+
+    def _note_place(self, place: Place, number: int) -> None:
+        self.place = place
+        self.parked_at = self.host.parked_at = number
+
+    # -- what changes beside the state
+
+    def step_over(self) -> None:
+        """Let other strands run, because this one is blocked in its turn."""
+        self.is_stepped_over = True
+
+    def come_back(self) -> None:
+        """Take part again, because the strand is no longer blocked, or no other one can run."""
+        self.is_stepped_over = False
+
+    def pause_until(self, until_us: int, span_us: int, *, lets_others_first: bool) -> None:
+        """Do not run until a time, which is a span from now, and perhaps after all others then."""
+        self.pause.until_us, self.pause.lets_others_first = until_us, lets_others_first
+        self.slow_down(span_us)
+
+    def slow_down(self, span_us: int) -> None:
+        """Count a span as time for which the strand was kept from running, unless it is new."""
+        if self._state != "new":
+            self.pause.total_us += span_us
+
+    def crash(self) -> None:
+        """End the client, worker or delivery: this strand, and all others of its root as they go on."""
+        self.crashed = self.root.crashed = True
+
+    def fail(self, error: BaseException) -> None:
+        """Note the exception that ended the strand's code: a crash, or an error of its own."""
+        if is_crash(error):
+            self.crashed = True
+        else:
+            self.error = error
+
+    def next_point(self) -> int:
+        self.points += 1
+        return self.points
+
+    def start_loop(self, loop: asyncio.AbstractEventLoop) -> Strand | None:
+        """Run an event loop in the thread; return its main task, a new strand, unless there is one. The
+        task has the title of this strand, which is named after its loop until that ends.
+        """
+        self.loop.running = loop
+        if self.loop.main_task is not None:
+            return None
+        main = Strand(self.title, "task", parent=self, points=self.points)
+        main.begin()
+        self.loop.main_task, self.name = main, StrandName.of(self.title).loop()
+        return main
+
+    def end_loop(self) -> None:
+        self.loop.running = None
+        if self.loop.main_task is not None:
+            self.points = self.loop.main_task.points
+            self.loop.main_task, self.name = None, self.title
 
     # -- the turn
 
@@ -221,6 +297,11 @@ class Strand:
         """Let the thread of the strand go on; an event loop that waits there goes on with the strand."""
         self.host.loop.chosen = self
         self.host.thread.gate.release()
+
+    def take_chosen(self) -> Strand | None:
+        """Return the task that has the turn of the event loop of this thread, if it is a task."""
+        chosen, self.loop.chosen = self.loop.chosen, None
+        return None if chosen is self else chosen
 
     def go_on_in_loop(self) -> None:
         """Let a task go on whose event loop has got the turn for it: the task awaits a future or, if a
@@ -237,13 +318,6 @@ class Strand:
             self.thread.gate.release()
         else:
             self.turn.resume_aside(self.thread.gate.release)
-
-    def fail(self, error: BaseException) -> None:
-        """Note the exception that ended the strand's code: a crash, or an error of its own."""
-        if is_crash(error):
-            self.crashed = True
-        else:
-            self.error = error
 
     # -- whether it can run
 

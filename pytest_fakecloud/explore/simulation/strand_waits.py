@@ -24,25 +24,25 @@ from .strand import Strand, Waiting
 class StrandWaits(Part):
     """Lets a strand wait: for its turn, a condition or a time. Then other strands run."""
 
-    _sleepers: Sleepers
-    _clock: TrialClock
+    sleepers: Sleepers
+    clock: TrialClock
 
-    def sleep(self, seconds: float) -> bool:
+    def sleep_of_strand(self, seconds: float) -> bool:
         """Sleep in fake time; return False for a thread that does not work for a strand."""
-        strand = self._current_thread.strand()
+        strand = self._current_thread.registered_strand()
         if strand is None:
             return self._sleep_elsewhere(seconds)
         self._turns.check_alive(strand)
         if self._fakes.clock.driving or seconds <= 0:
             return True
-        self.wait_until(strand, None, self._after(seconds))
+        self.yield_until(strand, None, self._after(seconds))
         return True
 
     def _after(self, seconds: float) -> int:
         """Return the time after some seconds, in microseconds."""
         return self._fakes.now_us() + math.ceil(seconds * 1e6)
 
-    def wait_until(
+    def yield_until(
         self,
         strand: Strand,
         ready: Callable[[], bool] | None,
@@ -59,11 +59,10 @@ class StrandWaits(Part):
             # In another order, the time could pass while another strand can run.
             if len(self._strands) > 1:
                 self._log.flags.add("timers")
-        self._strands.park(strand, "wake")
-        strand.wait(Waiting(ready, until_us, for_thread))
+        self._strands.wait(strand, Waiting(ready, until_us, for_thread))
         self.take_turn(strand)
 
-    def wait_in_command(
+    def yield_in_command(
         self, strand: Strand, signal: Signal, poll: Callable[[], object], until_us: int
     ) -> object:
         """Let other strands run until ``poll()`` returns something other than None, for a strand whose
@@ -80,9 +79,9 @@ class StrandWaits(Part):
         if not ready() and self._fakes.now_us() < until_us:
             line = strand.line
             try:
-                self.wait_until(strand, ready, until_us)
+                self.yield_until(strand, ready, until_us)
             except Crash:
-                if self._current_thread.strand() is strand:
+                if self._current_thread.registered_strand() is strand:
                     raise
             if ready() and line is not None and result is not None:
                 self._log.postpone(line, self._fakes.now_us())
@@ -104,7 +103,7 @@ class StrandWaits(Part):
                 gate.release()
 
             sleeping.add(me)
-            self._sleepers.add(self._after(seconds), strand, wake)
+            self.sleepers.add(self._after(seconds), strand, wake)
             gate.acquire()
             if self._turns.has_ended:
                 raise RuntimeError("the trial has ended in which this thread began to sleep")
@@ -119,7 +118,7 @@ class StrandWaits(Part):
             return self._turns.current
         return strand if row in ("carried", "outsider") else None
 
-    async def sleep_in_loop(self, seconds: float) -> bool:
+    async def sleep_of_task(self, seconds: float) -> bool:
         """Sleep in an event loop that works for a strand, unexplored; return False for other loops."""
         strand = self._sleeper()
         if strand is None:
@@ -135,7 +134,7 @@ class StrandWaits(Part):
                     future.set_result(None)
 
             wake = partial(loop.call_soon_threadsafe, end)
-            self._sleepers.add(self._after(seconds), strand, wake)
+            self.sleepers.add(self._after(seconds), strand, wake)
             await future
         return True
 
@@ -147,7 +146,7 @@ class StrandWaits(Part):
             return True
         if self._turns.current is not strand and not strand.host.thread.real_waits:
             return False
-        self._clock.move_to(self._after(seconds))
+        self.clock.move_to(self._after(seconds))
         return True
 
     def take_turn(self, strand: Strand) -> None:
@@ -157,7 +156,7 @@ class StrandWaits(Part):
         strand passes the turn on.
         """
         is_task = strand.role == "task"
-        if is_task and self._current_thread.strand() is not strand:
+        if is_task and self._current_thread.registered_strand() is not strand:
             self._await_loop(strand)
             return
         strand.turn.is_inline = is_task
@@ -179,7 +178,6 @@ class StrandWaits(Part):
         self._turns.check_alive(strand)
         if strand.state == "ended":
             raise Crash
-        strand.go_on()
 
     async def take_turn_async(self, strand: Strand) -> None:
         """Like ``take_turn()``, for a task whose event loop must not be blocked."""
@@ -190,5 +188,6 @@ class StrandWaits(Part):
             await strand.turn.future
         finally:
             strand.turn.future = None
-            strand.go_on()
+            if strand.state != "ended":
+                strand.stop_waiting()
         self._turns.check_alive(strand)

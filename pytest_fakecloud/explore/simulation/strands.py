@@ -12,7 +12,7 @@ from typing import Any
 from ..subject.programs import Program
 from ..values.names import StrandName
 from ..values.plan import Place
-from .strand import Strand
+from .strand import Strand, StrandThread, Waiting
 
 _UNKNOWN = -1
 """The identifier of a thread of the code that has not begun."""
@@ -44,24 +44,26 @@ class Strands(list[Strand]):
     def park(self, strand: Strand, place: Place) -> None:
         strand.park(place, next(self._parkings))
 
+    def wait(self, strand: Strand, waiting: Waiting) -> None:
+        strand.wait(waiting, next(self._parkings))
+
     def new_thread(self, parent: Strand, thread: threading.Thread, created_by: int) -> Strand:
         """Add the strand of a thread that a strand starts in a step."""
         function = getattr(getattr(thread, "_target", None), "__name__", "").strip("_")
         name = self._new_name(StrandName.of(parent.root.title).thread, function, "thread")
         self.created_by[name] = created_by
-        child = Strand(name, "thread", parent=parent, is_daemon=thread.daemon)
-        child.thread.ident, child.thread.starting = _UNKNOWN, thread
+        started = StrandThread(_UNKNOWN, thread)
+        child = Strand(name, "thread", parent=parent, is_daemon=thread.daemon, thread=started)
         return self.add(child)
 
-    def of_task(self, host: Strand, task: asyncio.Task[Any]) -> Strand:
-        """Return the strand of a task in the event loop of a strand."""
+    def registered(self, host: Strand, task: asyncio.Task[Any]) -> Strand:
+        """Return the strand of a task in the event loop of a strand; add it at the first call."""
         strand = self.tasks.get(task)
         if strand is None:
             function = str(getattr(task.get_coro(), "__name__", ""))
             name = self._new_name(StrandName.of(host.root.title).task, function, "task")
             strand = self.add(Strand(name, "task", parent=host))
             strand.begin()
-            strand.has_run_code = True
             self.tasks[task] = strand
         return strand
 

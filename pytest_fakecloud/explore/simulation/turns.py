@@ -99,13 +99,13 @@ class Turns:
         with self._lock:
             if self.current is not strand or self.has_ended:
                 return
-            undo = strand.step_over()
+            strand.step_over()
             self.current, self._switching = None, True
         chosen = self._simulation.scheduler.choose_meanwhile()
         with self._lock:
             self.current, self._switching = chosen, False
             if chosen is None and strand.is_stepped_over and not strand.is_daemon:
-                undo()
+                strand.come_back()
                 self.current = strand
                 return
         self.progress += 1
@@ -120,7 +120,8 @@ class Turns:
             text = f"the thread of {strand.title} ended before its code began: {HOOK_ADVICE}"
             self.end(ContractError(text))
             return
-        self._simulation.lost(strand)
+        note = f"not explored: the thread {strand.title}, which ended before its code began"
+        self._simulation.log.note(note)
         self._record_end(strand)
         if not self.has_ended:
             self._wake(self._choose())
@@ -139,7 +140,7 @@ class Turns:
         """Let the next strand run, unless another thread has seen to that while this one was blocked."""
         if strand.is_stepped_over:
             with self._lock:
-                strand.is_stepped_over = False
+                strand.come_back()
                 if self.current is not None or self._switching:
                     return
         self._wake(self._choose())
@@ -168,7 +169,7 @@ class Turns:
 
     def _abandon(self, strand: Strand) -> None:
         """End a strand although its code goes on, and block this thread, which is its, forever."""
-        strand.crashed = True
+        strand.fail(Crash())
         self._simulation.abandons(strand)
         self._threads.forget(threading.current_thread())
         self.by_thread.pop(strand.thread.ident, None)
@@ -181,16 +182,12 @@ class Turns:
 
         If that strand is a task of the loop, it waits for a future or, in a fake's thread, at its gate.
         """
-        if host.is_stepped_over:
-            self.yield_turn(host)
-        host.wait(waiting)
-        host.loop.is_idle = True
+        host.idle(waiting)
         self._pass_on(host)
         self._await_turn(host)
-        host.loop.is_idle = False
-        chosen, host.loop.chosen = host.loop.chosen, None
+        chosen = host.take_chosen()
         self._resume(host)
-        if chosen is not None and chosen is not host:
+        if chosen is not None:
             self._resume(chosen)
             chosen.go_on_in_loop()
 
@@ -212,7 +209,7 @@ class Turns:
     @contextlib.contextmanager
     def _in_this_thread(self, strand: Strand) -> Iterator[None]:
         """Assign a strand to this thread; record its end at the end of the block."""
-        strand.thread.ident, strand.thread.starting = threading.get_ident(), None
+        strand.thread.begin()
         self.by_thread[strand.thread.ident] = strand
         try:
             yield

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ...core.errors import ContractError
 from ..values.names import StrandName
 from .part import Part
-from .strand import Strand, Waiting, Work
+from .strand import Strand, Work
 
 MOST_STARTS = 12
 """Maximum number of times that one worker is started."""
@@ -95,7 +95,7 @@ class Workers(Part):
         if failed:
             # Double the pause before each restart, as process managers do.
             pause_us = 1_000_000 * min(2 ** (before - 1), 30)
-            new_start.waiting = Waiting(wake_us=self._fakes.now_us() + pause_us)
+            new_start.start_at(self._fakes.now_us() + pause_us)
         else:
             self._log.idle_restarts.add(name)
         return new_start

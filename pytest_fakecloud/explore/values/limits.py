@@ -1,4 +1,4 @@
-"""All limits in wall-clock time: how long to wait for threads that are not explored, or do not go on.
+"""The limits in wall-clock time: how long to wait for threads that are not explored, or do not go on.
 
 None of them changes what an exploration finds, unless a limit is exceeded. They are chosen, not
 measured. A check is a ``nap()`` long.

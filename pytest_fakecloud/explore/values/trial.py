@@ -288,7 +288,5 @@ class Trial:
     @property
     def last_disturbance(self) -> Disturbance | None:
         """The last disturbance that happened at a point of the trial."""
-        return next(
-            (disturbance for disturbance in reversed(self.fired) if disturbance.kind != "numbers"),
-            None,
-        )
+        at_points = (fired for fired in reversed(self.fired) if fired.kind != "numbers")
+        return next(at_points, None)

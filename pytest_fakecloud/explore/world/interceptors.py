@@ -43,7 +43,7 @@ def watch(world: World, fake: Fake, exits: Exits) -> None:
     exits.callback(app.chain.remove, in_turn)
     app.chain.add(EXPLORATION, in_turn)
     if hasattr(app, "interruptions"):
-        _listen(app.interruptions.listeners, partial(_pause_in_pipeline, world), exits)
+        _listen(app.interruptions.listeners, partial(_yield_in_pipeline, world), exits)
     if fake.fixture == "kv_server":
         _listen(core.engine.listeners, partial(_record_command, world, fake.name), exits)
     origin = core.mount.origin
@@ -91,7 +91,7 @@ def _serve_in_simulation(
             set_faults_end(request.call, core_of(fake).recorder.reserve())
 
 
-def _pause_in_pipeline(world: World) -> None:
+def _yield_in_pipeline(world: World) -> None:
     """Let other strands run between two commands of a pipeline; before the first is a call's point."""
     if world.simulation is not None:
         world.simulation.calls.at_gap()

@@ -132,7 +132,7 @@ class Sockets:
         else:
             link.serve()
         self._connections.sweep()
-        simulation, strand = self._world.simulation, self._world.current_thread.strand()
+        simulation, strand = self._world.simulation, self._world.current_thread.registered_strand()
         if simulation is not None and strand is not None:
             # The strand may have crashed in the request, which this thread has handled.
             simulation.turns.check_alive(strand)
@@ -148,7 +148,7 @@ class Sockets:
 
 def _note_sender(simulation: Simulation, sock: socket.socket, link: MemoryLink | None) -> None:
     """Note on whose behalf this thread is about to send."""
-    strand = None if link is None else simulation.current_thread.strand()
+    strand = None if link is None else simulation.current_thread.registered_strand()
     if link is None or strand is None:
         _note_sender_elsewhere(simulation, sock)
         return
@@ -169,7 +169,8 @@ def _note_sender_elsewhere(simulation: Simulation, sock: socket.socket) -> None:
     """Note the sender in a thread that is not explored, such as the loop of an ASGI application, or on
     a connection that does not lead to a fake, or that began before the exploration.
     """
-    strand, port = simulation.current_thread.strand() or simulation.current_thread.carried(), 0
+    thread, port = simulation.current_thread, 0
+    strand = thread.registered_strand() or thread.carried()
     with contextlib.suppress(OSError, IndexError):
         port = sock.getsockname()[1]
         if strand is not None:

@@ -39,7 +39,7 @@ class Waits:
         if simulation is None:
             return self.wait_in_check(lambda: False, seconds)
         self._check_promise(seconds)
-        return simulation.waits.sleep(seconds)
+        return simulation.waits.sleep_of_strand(seconds)
 
     async def sleep_in_loop(self, seconds: float) -> bool:
         """Sleep in fake time in an event loop that is not explored; return False for other loops."""
@@ -47,7 +47,7 @@ class Waits:
         if simulation is None:
             return self.wait_in_check(lambda: False, seconds)
         self._check_promise(seconds)
-        return await simulation.waits.sleep_in_loop(seconds)
+        return await simulation.waits.sleep_of_task(seconds)
 
     def wait_in_check(self, is_over: Callable[[], bool], seconds: float | None) -> bool:
         """Move the clock from event to event until ``is_over()`` is true or a time has passed, because
@@ -77,12 +77,12 @@ class Waits:
 
     def wait_until(self, is_over: Callable[[], bool], timeout: float | None) -> None:
         """Wait until ``is_over()``, unless the timeout is 0; raise ``TimeoutError`` when it ends."""
-        world, strand = self._world, self._world.current_thread.strand()
+        world, strand = self._world, self._world.current_thread.registered_strand()
         simulation = None if strand is None else world.simulation
         if timeout != 0 and not is_over():
             if simulation is not None and strand is not None:
                 until = None if timeout is None else world.now_us() + math.ceil(timeout * 1e6)
-                simulation.waits.wait_until(strand, is_over, until)
+                simulation.waits.yield_until(strand, is_over, until)
             elif not self.wait_in_check(is_over, timeout):
                 _wait_really(is_over, timeout)
             if not is_over():
@@ -101,7 +101,7 @@ class Waits:
         world, thread, simulation = self._world, self._world.current_thread, self._world.simulation
         strand = None if simulation is None else simulation.calls.served.served_here()
         if simulation is not None and strand is not None and not world.clock.driving:
-            return simulation.waits.wait_in_command(strand, signal, poll, until_us)
+            return simulation.waits.yield_in_command(strand, signal, poll, until_us)
         stream = world.connections.streams.get(threading.get_ident())
         if stream is not None:
             return stream.look(

@@ -75,13 +75,15 @@ class World(Fakes):
             simulation.play()
         log = simulation.log
         if "redundant" in log.flags:
-            return simulation.frozen(), simulation.history
+            return simulation.frozen(), simulation.operations.history
         if self.randomness.has_drawn():
             log.draws_numbers(plan.schedule.series)
         else:
             log.schedule = plan.schedule.with_series(0)
         state = (self.cloud, self.cloud.snapshot()) if plan.keeps else None
-        return simulation.frozen(self._effects(simulation.log), state), simulation.history
+        return simulation.frozen(
+            self._effects(simulation.log), state
+        ), simulation.operations.history
 
     @contextlib.contextmanager
     def simulating(self, simulation: Simulation) -> Iterator[None]:

@@ -14,12 +14,13 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from ....core.errors import ContractError, shown, unknown_name
 from ...subject.clients import DrawnClient, Inputs
 from ...subject.programs import Functions, Program, named_functions
 
+K = TypeVar("K")
 Call: TypeAlias = tuple[str, dict[str, Any]]
 """A call of an operation: its name, and its drawn arguments."""
 
@@ -200,10 +201,7 @@ class DrawnCall(Source):
     def shrink(
         self, value: dict[str, Any], breaks: Callable[[Any], bool], drawing: Drawing
     ) -> dict[str, Any]:
-        for name, choices in self._choices.items():
-            with_argument = partial(_breaks_with, breaks, value, name)
-            value = {**value, name: choices.shrink(value[name], with_argument, drawing)}
-        return value
+        return shrunk(value, self._choices, breaks, drawing)
 
     def check(self, value: object) -> None:
         if not isinstance(value, Mapping) or set(value) != set(self._choices):
@@ -262,12 +260,19 @@ class Operations(Source):
     def shrink(
         self, value: list[Call], breaks: Callable[[Any], bool], drawing: Drawing
     ) -> list[Call]:
-        calls = _fewest(value, breaks)
-        for index, (name, arguments) in enumerate(calls):
-            with_arguments = partial(_breaks_with_arguments, breaks, calls, index)
-            simpler = self._operations[name].shrink(arguments, with_arguments, drawing)
-            calls = _with_arguments(calls, index, simpler)
-        return calls
+        calls = dict(enumerate(_fewest(value, breaks)))
+        names = [name for name, _ in calls.values()]
+
+        def calls_with(arguments: Mapping[int, Any]) -> list[Call]:
+            return list(zip(names, arguments.values(), strict=True))
+
+        simplest = shrunk(
+            {at: arguments for at, (_, arguments) in calls.items()},
+            {at: self._operations[name] for at, name in enumerate(names)},
+            lambda arguments: breaks(calls_with(arguments)),
+            drawing,
+        )
+        return calls_with(simplest)
 
     def check(self, value: object) -> None:
         if not isinstance(value, Sequence) or isinstance(value, str):
@@ -325,22 +330,21 @@ def _at_least_1(name: str, argument: object) -> int:
     return argument
 
 
-def _breaks_with(
-    breaks: Callable[[Any], bool], values: Mapping[str, Any], name: str, value: Any
-) -> bool:
-    """Return whether a dict with another value breaks the promise."""
-    return breaks({**values, name: value})
+def shrunk(
+    values: Mapping[K, Any],
+    sources: Mapping[K, Source | _Choices],
+    breaks: Callable[[Mapping[K, Any]], bool],
+    drawing: Drawing,
+) -> dict[K, Any]:
+    """Return values that still break the promise, each as simple as its source can make it."""
+    simplest = dict(values)
+    for name, source in sources.items():
 
+        def breaks_with(value: Any, name: K = name) -> bool:
+            return breaks({**simplest, name: value})
 
-def _with_arguments(calls: list[Call], index: int, arguments: dict[str, Any]) -> list[Call]:
-    return [*calls[:index], (calls[index][0], arguments), *calls[index + 1 :]]
-
-
-def _breaks_with_arguments(
-    breaks: Callable[[Any], bool], calls: list[Call], index: int, arguments: dict[str, Any]
-) -> bool:
-    """Return whether operations break the promise with other arguments of one of them."""
-    return breaks(_with_arguments(calls, index, arguments))
+        simplest[name] = source.shrink(simplest[name], breaks_with, drawing)
+    return simplest
 
 
 def _fewest(items: list[Any], breaks: Callable[[list[Any]], bool]) -> list[Any]:
@@ -417,19 +421,6 @@ def _distinct(draw: Callable[[], Inputs], drawing: Drawing) -> Iterator[Inputs]:
         seen.add(text)
         repeated = 0
         yield inputs
-
-
-def shrunk_inputs(
-    inputs: Inputs,
-    sources: Mapping[str, Source],
-    breaks: Callable[[Inputs], bool],
-    drawing: Drawing,
-) -> Inputs:
-    """Return the smallest inputs found that still break the promise."""
-    for name, source in sources.items():
-        with_input = partial(_breaks_with, breaks, inputs, name)
-        inputs = {**inputs, name: source.shrink(inputs[name], with_input, drawing)}
-    return inputs
 
 
 def check_inputs(inputs: object, sources: Mapping[str, Source]) -> Inputs:

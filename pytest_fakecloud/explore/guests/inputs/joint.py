@@ -16,7 +16,7 @@ from ...values.disturbances import Disturbance
 from ...values.plan import Plan
 from ...values.schedule import Schedule
 from ...values.trial import Trial
-from .drawing import Drawing, Source, inputs_with_operations, number_of_operations, shrunk_inputs
+from .drawing import Drawing, Source, inputs_with_operations, number_of_operations, shrunk
 
 SECONDS = 10.0
 """Processor seconds for shrinking inputs, in addition to the budget, so that the result does not
@@ -58,7 +58,7 @@ class JointShrinking:
         """Leave out operations and disturbances, and simplify arguments, as long as that succeeds."""
         while "stuck" not in self._trial.flags and self._has_time():
             inputs = self._player.subject.inputs
-            shrunk_inputs(inputs, self._sources, self._breaks, self._drawing)
+            shrunk(inputs, self._sources, self._breaks, self._drawing)
             if self._player.subject.inputs == inputs:
                 break
             # Fewer disturbances may need fewer operations, so both are shrunk again.
@@ -109,7 +109,7 @@ class JointShrinking:
         try:
             if not self._has_time():
                 return False
-            trial = player.play(Plan(notes=True))
+            trial = player.play(Plan(notes=True), is_reference=True)
             if any(broken_promise(error) is None for error in trial.errors.values()):
                 return False  # The code rejects these inputs.
             candidates = iter(schedules(trial))
