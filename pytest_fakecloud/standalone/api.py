@@ -380,10 +380,10 @@ POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancesto
 """The content security policy of every response but the page."""
 _PAGE_POLICY = f"{POLICY}; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'"
 _PAGE = (
-    "activity.js", "api.js", "columns.js", "connect.js", "console.css", "control.js", "destinations.js",
-    "dom.js", "errors.js", "fake.js", "faults.js", "history.js", "journal.js", "lists.js", "main.js",
-    "moves.js", "overview.js", "row.js", "rows.js", "search.js", "sending.js", "time.js",
-    "words.js",
+    "activity.js", "api.js", "columns.js", "commands.js", "connect.js", "console.css", "control.js",
+    "destinations.js", "dom.js", "errors.js", "fake.js", "faults.js", "history.js", "journal.js",
+    "lists.js", "main.js", "moves.js", "overview.js", "row.js", "rows.js", "search.js", "sending.js",
+    "time.js", "words.js",
     *(f"{word}.js" for word in services_by_word()),
 )  # fmt: skip
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}

@@ -141,7 +141,7 @@ def test_a_test_that_is_copied_is_shown(page: Any, server: Server) -> None:
     page.click("button[aria-label='Copy as a test with pytest']")
     page.locator("#notice", has_text="Copied, as shown.").wait_for()
     shown = page.inner_text("pre[aria-label='the test with pytest']")
-    assert "def test_set(" in shown
+    assert "def test_set_" in shown
     assert page.evaluate("navigator.clipboard.readText()").strip() == shown.strip()
 
 
@@ -185,8 +185,8 @@ def test_a_key_that_is_gone_is_no_error_of_the_browser(page: Any, server: Server
     kv(server, "SET", "there", "1")
     failed: list[str] = []
     page.on("response", lambda answer: answer.status >= 400 and failed.append(answer.url))
-    at(page, "fake/kv_server/keys/gone", ".detail h2:text-is('This key is gone.')")
-    at(page, "fake/queue/messages/gone", ".detail h2:text-is('This message is gone.')")
+    at(page, "fake/kv_server/keys/gone", ".detail h2:text-is('There is no key gone.')")
+    at(page, "fake/queue/messages/gone", ".detail h2:text-is('There is no message gone.')")
     assert failed == []
 
 

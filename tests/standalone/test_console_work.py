@@ -249,7 +249,7 @@ def test_an_empty_command_box_has_examples_that_work(page: Any, server: Server) 
 def test_the_help_shows_the_synopsis_of_every_command(page: Any, server: Server) -> None:
     shown = page.evaluate(
         """async (fake) => {
-            const {help} = await import("/console/kv.js");
+            const {help} = await import("/console/commands.js");
             return [...await help(fake)].map(([name, {usage}]) => [name, usage]);
         }""",
         {"name": "kv_server"},

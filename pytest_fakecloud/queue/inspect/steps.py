@@ -132,9 +132,9 @@ def _in_record(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [step for group in record.get("steps", ()) for step in group["steps"]]
 
 
-def _number_of(step: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return what tells a step apart in a run and in its parent."""
-    return step.get("stepId"), step.get("stepName")
+def _number_of(step: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what tells a step apart in a run and in its parent. A client may send anything as these."""
+    return repr(step.get("stepId")), repr(step.get("stepName"))
 
 
 def _result_of(step: Mapping[str, Any]) -> str:

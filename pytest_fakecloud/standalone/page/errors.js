@@ -25,7 +25,7 @@ function typeElement({number: row, operation, subjects, advice}) {
   return place;
 }
 // Errors that are ordinary control flow of clients, not failures. Only later rows tell that a script was sent after an error.
-const sendsScript = (row) => row.operation.startsWith("EVALSHA") && codeOf(row) === "NOSCRIPT"
+const sendsScript = (row) => codeOf(row) === "NOSCRIPT" && /^EVALSHA/.test(row.operation)
   && entries.list.some((one) => one.number > row.number && one.fake === row.fake && one.ok && /^(EVAL(_RO)?|SCRIPT LOAD)$/.test(one.operation));
 export const isExpected = (row) => Boolean(row.expected) || sendsScript(row);
 

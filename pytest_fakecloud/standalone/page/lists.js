@@ -1,6 +1,6 @@
 // A list of a fake, searched and paged by the server, with the selected item beside it.
 
-import {KINDS, act, code, confirmed, count, detailBar, el, empty, go, isLoading, isTyped, isTyping, link, number, own, plural, redraw, saveButton, say, short, shown, tools, valuesOf, visible, words} from "./dom.js";
+import {KINDS, act, code, confirmed, count, detailBar, el, empty, go, isLoading, isTyped, isTyping, link, number, own, plural, redraw, saveButton, short, shown, tools, valuesOf, visible, words} from "./dom.js";
 import {change, item, list} from "./api.js";
 import {border} from "./elements.js";
 import {offerUndo} from "./history.js";

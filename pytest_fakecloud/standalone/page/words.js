@@ -17,3 +17,8 @@ export function split(line) {
   const plain_ = (text) => text.replace(/\\(?:x([0-9a-fA-F]{2})|(.))/g, (_, hex, letter) => hex ? byte(hex) : own(ESCAPED, letter) ?? letter);
   return (line.match(WORD) ?? []).map((word) => word.replace(/"((?:\\.|[^"\\])*)"|'([^']*)'/g, (_, double, single) => single ?? plain_(double)));
 }
+// In a word, a byte that is not UTF-8 is a lone surrogate, as in Python. Only a path can have such bytes, which end with a slash because the last word may be empty.
+export const BYTE = /[\udc80-\udcff]/u;
+export const hexOf = (letter) => (letter.charCodeAt(0) - 0xdc00).toString(16);
+const inPath = (word) => [...word].map((letter) => BYTE.test(letter) ? `%${hexOf(letter)}` : encodeURIComponent(letter)).join("");
+export const asRequest = (line) => line.some((word) => BYTE.test(word)) ? [`/${line.map(inPath).join("/")}/`] : ["/", line];
