@@ -106,10 +106,11 @@ export interface ConsoleAddress {
   url: string
 }
 
-/** The texts of tests by language; without any, why there is none, as a sentence. */
+/** The texts of tests by language, and the request; without a text, why, as a sentence. */
 export interface CopiedTests {
   tests: Record<string, string>
   why_not: string
+  request: RequestAgain | null
 }
 
 /** Items as they were just before a row, by name. */
@@ -219,6 +220,14 @@ export interface FaultOptions {
   skip?: number
   route?: string
   [name: string]: Json
+}
+
+/** What a first call does, its POST request, and programs that make it by language. */
+export interface FirstCallData {
+  does: string
+  target: string
+  body: string
+  texts: Record<string, string>
 }
 
 /**
@@ -390,6 +399,22 @@ export interface Replayed {
 export interface Replies {
   replies: Json[]
   row: number | null
+}
+
+/** A recorded request without its credentials; of a body that `is_cut`, the beginning. */
+export interface RequestAgain {
+  method: string
+  target: string
+  headers: Record<string, string>
+  body: string
+  is_cut: boolean
+}
+
+/** A request of this API, whose path is the part behind `/__control__`. */
+export interface RequestMade {
+  method: string
+  path: string
+  body?: Record<string, Json>
 }
 
 /** The new run of a workflow. */
@@ -663,6 +688,8 @@ export interface Control {
   (method: "POST", path: `/fakes/${string}/dead-letters/${string}`, body?: Record<string, Json>): Promise<MessageView>
   /** Return what changed since a snapshot, up to now or up to the snapshot `?until=`. */
   (method: "GET", path: `/snapshots/${string}/changes` | `/snapshots/${string}/changes?${string}`): Promise<Changes>
+  /** Return a first call to a fake: its bare request, and programs of the official clients. */
+  (method: "GET", path: `/fakes/${string}/first-call`): Promise<FirstCallData>
   /** Return the injected faults of a fake, and the last 20 of those that are used up. */
   (method: "GET", path: `/fakes/${string}/faults`): Promise<FaultData[]>
   /** Inject a fault: `{"kind": "respond", "args": [503], "times": 1, "route": "publish"}`. */
@@ -757,6 +784,8 @@ export interface Control {
   (method: "POST", path: "/fakes", body: NewFake): Promise<FakeData>
   /** Call a method, or read a property, of a fake or of the cloud. */
   (method: "POST", path: "/call", body: Use): Promise<Returned | Raised>
+  /** Return code that makes a request of this API again, by language; it is not made now. */
+  (method: "POST", path: "/copies", body: RequestMade): Promise<Record<string, string>>
   /** Record a change of data that is about to be made by another request of the control API. */
   (method: "POST", path: "/journal", body: Change): Promise<Recorded>
   /** Return the rows of the journal, oldest first. */

@@ -196,6 +196,11 @@ def variable_prefix(name: str) -> str:
     return f"_{prefix}" if prefix[0].isdigit() else prefix
 
 
+def own_prefix(name: str, fixture: str) -> str:
+    """Return the beginning of the variables of a fake: none if its name is that of its fixture."""
+    return "" if name == fixture else variable_prefix(name)
+
+
 def fake_class(service: Service) -> type[Fake]:
     loaded: type[Fake] = imported(service.fake)
     return loaded

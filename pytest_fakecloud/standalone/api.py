@@ -348,8 +348,8 @@ def _table_with(parts: tuple[type[Part], ...]) -> RouteTable:
 _RESTORES = frozenset({"restore_before", "restore_snapshot"})
 """Routes that restore data: the data before it is copied, so that the restore can be undone."""
 _WITHOUT_CHANGE = frozenset(
-    {"send", "send_again", "session", "code", "cloud_code", "move_clock", "take_snapshot"}
-    | {"drop_snapshot", "dismiss", "new_cloud", "end_cloud", "keep_cloud"}
+    {"send", "send_again", "copy_request", "session", "code", "cloud_code", "move_clock"}
+    | {"take_snapshot", "drop_snapshot", "dismiss", "new_cloud", "end_cloud", "keep_cloud"}
 )
 """Endpoints that change no data, or only by a recorded call or by the clock."""
 
@@ -380,7 +380,7 @@ POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancesto
 """The content security policy of every response but the page."""
 _PAGE_POLICY = f"{POLICY}; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'"
 _PAGE = (
-    "activity.js", "api.js", "columns.js", "commands.js", "connect.js", "console.css", "control.js",
+    "activity.js", "api.js", "columns.js", "commands.js", "connect.js", "console.css",
     "destinations.js", "dom.js", "errors.js", "fake.js", "faults.js", "history.js", "journal.js",
     "lists.js", "main.js", "moves.js", "overview.js", "row.js", "rows.js", "search.js", "sending.js",
     "time.js", "words.js",

@@ -167,6 +167,8 @@ def test_a_workflow_is_rerun_from_a_step(
     page.click(".facts div:has(dt:text-is('rerun as')) a")
     page.wait_for_url(child)
     at(page, "fake/queue/runs", "table.rows")
+    for result in ("other+", "in++"):
+        page.locator("table.rows tbody tr", has_text=result).wait_for()
     marks = page.locator("table.rows tbody tr").all_inner_texts()
     assert f"rerun of …{run_id[-6:]}" in marks[0]
     assert f"rerun as …{child[-6:]}" in marks[1]

@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import inspect
 import itertools
+import json
 from collections.abc import Mapping
 from types import MemberDescriptorType
 from typing import Any
@@ -15,7 +16,7 @@ from ... import _PART_NAMES, _PUBLIC_NAMES
 from ...cloud.actions import from_elsewhere
 from ...cloud.cloud import Cloud
 from ...cloud.fake import FAKE_FIELDS, Fake, core_of
-from ...cloud.services import find
+from ...cloud.services import find, own_prefix
 from ...core.calls import Call, parts_of
 from ...core.errors import shown, unknown_name
 from ...core.plain_data import bytes_to_plain
@@ -26,6 +27,7 @@ from ...http.messages import Request
 from ...http.routing import Route
 from ...inspect.data import whole_number
 from ..addresses import Hosts, has_public_credentials
+from ..first_calls import first_call
 from ..state_file import inject
 from . import shapes
 from .endpoints import PREFIX, Part, Refused, contract, fake_named, fields, named
@@ -53,6 +55,7 @@ class FakeRoutes(Part):
             cls.route("POST", f"{PREFIX}/fakes", "start_fake", cls.start_fake),
             cls.route("GET", fake, "fake", cls.get_fake),
             cls.route("DELETE", fake, "close_fake", cls.close_fake),
+            cls.route("GET", f"{fake}/first-call", "first_call", cls.get_first_call),
             cls.route("GET", f"{fake}/faults", "faults", cls.get_faults),
             cls.route("POST", f"{fake}/faults", "add_fault", cls.add_fault),
             cls.route("DELETE", f"{fake}/faults", "clear_faults", cls.clear_faults),
@@ -69,6 +72,17 @@ class FakeRoutes(Part):
                 return describe(start(self._cloud, self._hosts, fixture, settings))
             except OSError as error:
                 raise Refused(422, f"{fixture} cannot start at this address: {error}") from error
+
+    def get_first_call(self, request: Request) -> shapes.FirstCallData:
+        """Return a first call to a fake: its bare request, and programs of the official clients."""
+        fake = named(self._cloud, request)
+        call = first_call(fake.fixture)
+        return {
+            "does": call.does,
+            "target": call.target,
+            "body": json.dumps(call.body),
+            "texts": call.texts(own_prefix(fake.name, fake.fixture)),
+        }
 
     def get_fake(self, request: Request) -> shapes.FakeData:
         """Return one fake: its address, credentials and environment variables."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 from ...cloud.cloud import Cloud
@@ -17,7 +18,7 @@ from ...inspect.data import StateChange, parts_of_value, short_item, whole_numbe
 from ...reporting import replayed
 from ...reporting.lookups import records_of
 from ..copied_tests import in_go, in_pytest, in_vitest
-from ..copied_tests.plan import NoTest, fake_of, plan
+from ..copied_tests.plan import NoTest, fake_of, plan, request_again
 from . import shapes
 from .clouds import (
     as_restored,
@@ -102,19 +103,26 @@ class HistoryRoutes(Part):
 
         Each sets up the data that was there before, and asserts the recorded answer. If no test would
         be honest, or what it needs is not known, ``tests`` is empty and ``why_not`` says why.
+        ``request`` is the request itself without credentials, for a delivery the one that publishes the
+        message; null for commands on a connection. ``is_cut`` says that only the beginning of its body is known.
         """
         row = row_numbered(self._cloud, self._number(request))
         if row["kind"] not in ("call", "attempt"):
             raise Refused(404, f"row {row['number']} is neither a call nor a delivery")
         fake = fake_named(self._cloud, fake_of(row))
+        parts = row, fake.fixture, fake.url, fake.headers
+        request_made = request_again(*parts)
+        again: shapes.RequestAgain | None = None
+        if request_made is not None:
+            again = {**asdict(request_made), "is_cut": bool(row["request"].get("cut"))}
         try:
-            test = plan(row, fake.fixture, fake.url, fake.headers, _Past(self))
+            test = plan(*parts, _Past(self))
         except NoTest as reason:
-            return {"tests": {}, "why_not": str(reason)}
+            return {"tests": {}, "why_not": str(reason), "request": again}
         tests = {"pytest": in_pytest.written(test), "Vitest": in_vitest.written(test)}
         if (text := in_go.written(test)) is not None:
             tests["Go"] = text
-        return {"tests": tests, "why_not": ""}
+        return {"tests": tests, "why_not": "", "request": again}
 
     def get_changes_since(self, request: Request) -> shapes.Changes:
         """Return what changed since just before a row, in all fakes or in ``?fake=``.

@@ -18,7 +18,8 @@ from ...core.field_types import TOKEN
 from ...http.messages import Answer, ConnectionEffect, Request
 from ...http.routing import Route
 from ...inspect.data import whole_number
-from .endpoints import PREFIX, Part, Refused, fake_named, fields, named
+from ..copied_tests.by_hand import ControlRequest, copies
+from .endpoints import PREFIX, Part, Refused, contract, fake_named, fields, named
 from .redis_protocol import RedisConnection
 
 _METHOD = re.compile(r"[A-Za-z]{1,20}")
@@ -39,6 +40,7 @@ class SendingRoutes(Part):
         return [
             cls.route("POST", requests, "send", cls.send_request, lingers=True),
             cls.route("POST", again, "send_again", cls.send_again, lingers=True),
+            cls.route("POST", f"{PREFIX}/copies", "copy_request", cls.copy_request),
         ]
 
     def send_request(self, request: Request) -> dict[str, Any]:
@@ -92,6 +94,15 @@ class SendingRoutes(Part):
             content,
             call.number,
         )
+
+    def copy_request(self, request: Request) -> dict[str, str]:
+        """Return code that makes a request of this API again, by language; it is not made now.
+
+        ``{"method", "path", "body"}``. Code for pytest is there if a method of a fixture does the same.
+        """
+        made = fields(request)
+        with contract():
+            return copies(ControlRequest(made["method"], made["path"], made.get("body")))
 
     def _recorded(self, request: Request) -> Call:
         number = whole_number("number", request.params["number"])

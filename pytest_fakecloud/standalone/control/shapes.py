@@ -371,11 +371,31 @@ class DataBefore(TypedDict):
     items: dict[str, dict[str, Any]]
 
 
+class FirstCallData(TypedDict):
+    """What a first call does, its POST request, and programs that make it by language."""
+
+    does: str
+    target: str
+    body: str
+    texts: dict[str, str]
+
+
+class RequestAgain(TypedDict):
+    """A recorded request without its credentials; of a body that ``is_cut``, the beginning."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: str
+    is_cut: bool
+
+
 class CopiedTests(TypedDict):
-    """The texts of tests by language; without any, why there is none, as a sentence."""
+    """The texts of tests by language, and the request; without a text, why, as a sentence."""
 
     tests: dict[str, str]
     why_not: str
+    request: RequestAgain | None
 
 
 class Restored(TypedDict):
@@ -525,6 +545,14 @@ class Change(TypedDict):
     fake: NotRequired[str]
 
 
+class RequestMade(TypedDict):
+    """A request of this API, whose path is the part behind ``/__control__``."""
+
+    method: str
+    path: str
+    body: NotRequired[dict[str, Any]]
+
+
 class Begin(TypedDict, total=False):
     """The start time and the clock mode; by default those that the cloud was started with."""
 
@@ -668,6 +696,7 @@ BODIES: Mapping[str, Any] = {
     "rerun": RerunOptions,
     "restore_before": RestoreOptions,
     "record_change": Change,
+    "copy_request": RequestMade,
     "add_fault": FaultOptions,
     "set_destination": NewDestination,
     "dismiss": Dismissed,

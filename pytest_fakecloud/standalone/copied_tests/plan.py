@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, TypeAlias
 from urllib.parse import quote
 
-from ...cloud.services import variable_prefix
+from ...cloud.services import own_prefix
 from ...core.timers import to_datetime
 from ...inspect.data import StateChange
 from . import commands
@@ -49,7 +49,7 @@ class TestedFake:
     @property
     def prefix(self) -> str:
         """The beginning of its variables in the environment."""
-        return "" if self.is_fixture else variable_prefix(self.name)
+        return own_prefix(self.name, self.fixture)
 
 
 @dataclass(frozen=True)
@@ -175,6 +175,16 @@ def plan(row: Row, fixture: str, url: str, own_headers: Headers, past: Past) -> 
             if check.reply is not None
         ],
     )
+
+
+def request_again(row: Row, fixture: str, url: str, own_headers: Headers) -> HttpRequest | None:
+    """Return the request that makes a call or a delivery again; None for commands on a connection and for
+    a request that is not known. Of a body that was cut, it has the beginning.
+    """
+    exchange = _Exchange(row, fixture, url, own_headers)
+    if not row["request"]:
+        return None
+    return exchange.publish_request() if exchange.is_delivery else exchange.request()
 
 
 # -- a recorded call or delivery -------------------------------------------------------------------

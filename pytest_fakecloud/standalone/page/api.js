@@ -33,6 +33,8 @@ async function reach(path, options) {
   return answer;
 }
 
+// Where a request is written as code, which changes nothing.
+export const COPIES = "/copies";
 export const NO_ANSWER = "The server does not answer.";
 // The last request that changed something, for the user to copy; `number` tells one from another, and `row` is that of a call.
 export const change = {number: 0};
@@ -44,7 +46,7 @@ export async function askText(method, path, body) {
   const text = await answer.text(), {error} = answer.ok ? {} : JSON.parse(text);
   if (answer.status === 401) throw new NoToken(error.message);
   if (error) throw Object.assign(new Error(error.message), {status: answer.status});
-  if (method !== "GET") Object.assign(change, {method, path, body, number: change.number + 1});
+  if (method !== "GET" && path !== COPIES) Object.assign(change, {method, path, body, number: change.number + 1});
   return text;
 }
 export const ask = async (...request) => JSON.parse(await askText(...request));

@@ -1,7 +1,6 @@
 // Formatting and small components that all pages share.
 
-import {NO_ANSWER, ask, change, connection, query} from "./api.js";
-import {TEST_LANGUAGES} from "./control.js";
+import {COPIES, NO_ANSWER, ask, change, connection, query} from "./api.js";
 import {count, el, number, own, plural, span, svg, visible} from "./elements.js";
 
 export {count, el, number, own, plural, span, svg, visible};
@@ -119,7 +118,11 @@ export async function copy(text, notice = "Copied.") { try { await navigator.cli
 export const copyButton = (text, label, shown = "Copy") => el("button", {type: "button", class: "quiet", "aria-label": label, onclick: () => copy(typeof text === "function" ? text() : text)}, shown);
 
 // Buttons that copy what was made by hand as code of a test and as a request of the control API.
-export const copies = (made, what = "this") => tools(el("span", {class: "soft"}, what === "a test" ? "Copy as a test with" : "Copy as"), Object.entries(TEST_LANGUAGES).map(([name, write]) => write(made) && copyButton(() => write(made), `Copy as ${name}: ${what}`, name)));
+export function copies({method, path, body}, what = "this") {
+  const place = tools();
+  ask("POST", COPIES, {method, path, body}).then((texts) => place.replaceChildren(el("span", {class: "soft"}, what === "a test" ? "Copy as a test with" : "Copy as"), ...Object.entries(texts).map(([name, text]) => copyButton(text, `Copy as ${name}: ${what}`, name))), () => {});
+  return place;
+}
 export function download(name, text) {
   const href = URL.createObjectURL(new Blob([text], {type: "application/json"}));
   el("a", {href, download: name}).click();

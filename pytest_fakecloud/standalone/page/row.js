@@ -8,7 +8,7 @@ import {changesElement, isOfConsole} from "./history.js";
 import {entries} from "./journal.js";
 import {sendAgain} from "./sending.js";
 
-export const detailsOf = (row, fakes) => [row.done && hasFailed(row) ? advice(row, fakes) : null, openLinks(isOfConsole(row) ? {...row, subjects: []} : row), row.done && (row.kind !== "event" || isOfConsole(row)) ? changesElement(row) : null, sendAgain(row, fakes), testCopies(row, fakes)].filter(Boolean);
+export const detailsOf = (row, fakes) => [row.done && hasFailed(row) ? advice(row, fakes) : null, openLinks(isOfConsole(row) ? {...row, subjects: []} : row), row.done && (row.kind !== "event" || isOfConsole(row)) ? changesElement(row) : null, againElement(row, fakes)].filter(Boolean);
 
 // What to do about a failed row.
 export function advice(row, fakes) {
@@ -34,16 +34,17 @@ function openLinks({number, kind: what, status, subjects = [], data}) {
   links.push(...entries.list.filter((row) => row.data?.again_of === number).map((row) => toRow("Sent again as", row.number)), ...what === "event" && data?.row ? [toRow("Open", data.row)] : []);
   return links.length ? el("div", {class: "tools"}, links.slice(0, FEW_LINKS), links.length > FEW_LINKS ? fold(`${links.length - FEW_LINKS} more`, tools(links.slice(FEW_LINKS))) : null) : null;
 }
-// Tests that make the call again, or the delivery, from the data that was there before it.
-function testCopies(row, fakes) {
-  const isDelivery = row.kind === "attempt", fake = fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer));
-  if (!fake || !row.done || !isDelivery && row.kind !== "call") return null;
-  const place = el("div"), shown = el("div"), copyIn = ([language, text]) => el("button", {type: "button", class: "quiet", "aria-label": `Copy as a test with ${language}`, onclick: () => attempt(async () => {
+// What makes the call again, or the delivery: a form, and tests that begin with the data that was there before it.
+function againElement(row, fakes) {
+  const isDelivery = row.kind === "attempt", fake = fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer)), place = el("div");
+  if (!fake || !isDelivery && row.kind !== "call") return null;
+  ask("GET", `/journal/${row.number}/tests`).then(({request, ...made}) => place.replaceChildren(...[sendAgain(row, fake, request), row.done && testCopies(made)].filter(Boolean)), ({message}) => { place.textContent = message; });
+  return place;
+}
+function testCopies({tests, why_not: why}) {
+  const shown = el("div"), copyIn = ([language, text]) => el("button", {type: "button", class: "quiet", "aria-label": `Copy as a test with ${language}`, onclick: () => attempt(async () => {
     shown.replaceChildren(code(text, `the test with ${language}`));
     await copy(text, `Copied, as shown. ${language === "pytest" ? "" : "It uses the helper of the guide."}`);
   })}, language);
-  ask("GET", `/journal/${row.number}/tests`).then(({tests, why_not: why}) => {
-    place.replaceChildren(why ? el("p", {class: "soft"}, why) : tools(el("span", {class: "soft"}, "Copy as a test with"), Object.entries(tests).map(copyIn)), shown);
-  }, ({message}) => { place.textContent = message; });
-  return place;
+  return el("div", {}, why ? el("p", {class: "soft"}, why) : tools(el("span", {class: "soft"}, "Copy as a test with"), Object.entries(tests).map(copyIn)), shown);
 }

@@ -2,7 +2,7 @@
 
 import {code, count, el, form, json, laidOut, link, short, soft, table} from "./dom.js";
 import {ask, path, send} from "./api.js";
-import {commandsOf, requestOf} from "./copying.js";
+import {commandsOf} from "./copying.js";
 import {changesElement} from "./history.js";
 import {split} from "./words.js";
 
@@ -31,41 +31,23 @@ export function answerElements(fake, answer) {
 export const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 const quoted = (word) => /^[^\s"'\\]+$/.test(word) ? word : JSON.stringify(word);
 
-// The request of a recorded delivery, as the publish request that leads to it.
-export function publishOf(row) {
-  const {method, url, headers, body, cut} = row.request ? requestOf(row, {}) ?? {cut: true} : {cut: true};
-  if (cut) return null;
-  const forwarded = headers.filter(([name]) => !/^(upstash-|authorization$)/i.test(name)).map(([name, value]) => [/^content-type$/i.test(name) ? name : `Upstash-Forward-${name}`, value]);
-  return {method: "POST", target: `/v2/publish/${url}`, headers: {...Object.fromEntries(forwarded), ...method !== "POST" && {"Upstash-Method": method}}, ...body && {body}};
-}
-// The request of a recorded call to a fake, without its credentials.
-export function requestTo(fake, row) {
-  const sent = row.request && requestOf(row, {fakes: [fake]});
-  if (!sent) return null;
-  const isOwn = ([name]) => Object.keys(fake.headers).some((own_) => own_.toLowerCase() === name.toLowerCase());
-  return {method: sent.method, target: sent.url.slice(fake.url.length) || "/", headers: Object.fromEntries(sent.headers.filter((pair) => !isOwn(pair))), ...sent.body && {body: sent.body}, cut: sent.cut};
-}
-
 // A form that sends a recorded call or delivery again, as it was or changed. What was not changed is sent as it was recorded.
-export function sendAgain(row, fakes) {
-  const isDelivery = row.kind === "attempt", fake = fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer)), again = `/journal/${row.number}/again`;
-  if (!fake || !isDelivery && row.kind !== "call") return null;
-  const commands = isDelivery ? null : commandsOf(row)?.commands, options = {open: false, copied: false};
+export function sendAgain(row, fake, request) {
+  const isDelivery = row.kind === "attempt", again = `/journal/${row.number}/again`, commands = isDelivery ? null : commandsOf(row)?.commands, options = {open: false, copied: false};
   if (commands) {
     const lines = commands.map((words) => words.map(quoted).join(" ")).join("\n");
     return form("Edit and send again", "Send again", [{name: "commands", label: "commands, one on each line", kind: "area", value: lines, wide: true, needed: true}],
       async ({commands: typed}) => answerElements(fake, await ask("POST", again, typed === lines ? {} : {commands: typed.split("\n").filter((line) => line.trim()).map(split)})), options);
   }
-  const sent = isDelivery ? publishOf(row) : requestTo(fake, row);
-  if (!sent) return null;
-  const headers = JSON.stringify(sent.headers), body = sent.body ?? "";
+  if (!request) return null;
+  const sent = {...request, headers: JSON.stringify(request.headers)};
   return form("Edit and send again", "Send again", [{name: "method", label: "method", options: [...new Set([sent.method, ...METHODS])]}, {name: "target", label: isDelivery ? "path, which publishes the message" : "path", value: sent.target, wide: true, needed: true},
-    {name: "headers", label: "headers, as JSON; the credentials are added", value: headers, wide: true}, {name: "body", label: sent.cut ? "body, of which only the beginning was recorded" : "body", kind: "area", value: body, wide: true}],
-  async (typed) => {
-    const all = {method: typed.method, target: typed.target, headers: json(typed.headers || "{}", "The headers"), body: typed.body};
+    {name: "headers", label: "headers, as JSON; the credentials are added", value: sent.headers, wide: true}, {name: "body", label: sent.is_cut ? "body, of which only the beginning was recorded" : "body", kind: "area", value: sent.body, wide: true}],
+  async ({method, target, headers, body}) => {
+    const typed = {method, target, headers, body}, all = {...typed, headers: json(headers || "{}", "The headers")};
     if (isDelivery) return answerElements(fake, await ask("POST", path(fake, "/requests"), {...all, again_of: row.number}));
-    const changed = Object.fromEntries(Object.entries({method: typed.method !== sent.method, target: typed.target !== sent.target, headers: typed.headers !== headers, body: typed.body !== body || sent.cut}).filter(([, differs]) => differs).map(([name]) => [name, all[name]]));
-    return answerElements(fake, await ask("POST", again, changed));
+    const changed = Object.keys(typed).filter((name) => typed[name] !== sent[name] || name === "body" && sent.is_cut).map((name) => [name, all[name]]);
+    return answerElements(fake, await ask("POST", again, Object.fromEntries(changed)));
   }, options);
 }
 // A form for any request. It is sent like a client's: it meets faults and is recorded.
