@@ -104,8 +104,8 @@ class HistoryRoutes(Part):
         Each sets up the data that was there before, and asserts the recorded answer. If no test would
         be honest, or what it needs is not known, ``tests`` is empty and ``why_not`` says why.
         ``request`` is the request itself without credentials, for a delivery the one that publishes the
-        message; null for commands on a connection. ``is_cut`` says that only the beginning of its body is
-        known.
+        message; null for commands on a connection. ``is_cut`` says that only the beginning of its body
+        is known.
         """
         row = row_numbered(self._cloud, self._number(request))
         if row["kind"] not in ("call", "attempt"):
