@@ -178,8 +178,8 @@ def plan(row: Row, fixture: str, url: str, own_headers: Headers, past: Past) -> 
 
 
 def request_again(row: Row, fixture: str, url: str, own_headers: Headers) -> HttpRequest | None:
-    """Return the request that makes a call or a delivery again; None for commands on a connection and for
-    a request that is not known. Of a body that was cut, it has the beginning.
+    """Return the request that makes a call or a delivery again; None for commands on a connection and
+    for a request that is not known. Of a body that was cut, it has the beginning.
     """
     exchange = _Exchange(row, fixture, url, own_headers)
     if not row["request"]:
