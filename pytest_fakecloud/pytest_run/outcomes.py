@@ -202,7 +202,9 @@ _MARKED = {"red": True, "bold": True}
 def report_on(
     run: Run, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
 ) -> None:
-    """Add the journal of a test's fakes to its report, and write its recording."""
+    """Add the report of a test's fakes to pytest's report of a failure. Also write the recording of the
+    test, export its trace, and keep its rows if it passed, as far as options ask for that.
+    """
     # Catch all exceptions, e.g. of a lost server: one raised here would abort the run.
     with report_hook_failure(NO_REPORT, lambda line: report.sections.append((_SECTION, line))):
         clouds = run.clouds_to_report()

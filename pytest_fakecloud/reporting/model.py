@@ -173,7 +173,7 @@ class ReportRow:
     actor: str
     """The sender."""
     peer: str
-    """The receiver; equal to ``actor`` for an event inside a fake."""
+    """The receiver; for an event the fake, which is also its ``actor`` unless the console caused it."""
     operation: str
     """The command or route of a call, the URL of a request, the kind of an event or action."""
     service: str = ""
@@ -201,7 +201,9 @@ class ReportRow:
     ended: JournalNumber = 0
     """Its consequences have lower numbers."""
     cause: JournalNumber = 0
-    """The row around it: the request or delivery during which it happened, or the call it follows."""
+    """The row around it: the request or delivery during which it happened, the call during which the
+    function of its fault made this one, or the row that it ``follows``. 0 without one.
+    """
     depth: int = 0
     """How deep it is nested."""
     follows: JournalNumber = 0
@@ -228,7 +230,9 @@ class ReportRow:
 
     @property
     def surrounds(self) -> bool:
-        """Whether other rows happen in it: what its receiver does."""
+        """Whether its receiver makes the calls that are nested in it, unlike the test those of a fault's
+        function, which are nested in a call.
+        """
         return self.kind in ("attempt", "request")
 
     @property

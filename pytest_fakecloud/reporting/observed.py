@@ -83,7 +83,7 @@ class ObservedTest:
 
 
 def _as_known(entry: Entry) -> Entry:
-    """Return a copy of a call without its answer, if a fault altered it and it shows no data."""
+    """Return a copy of a call without the body that a fault altered, which is no data of the fake."""
     if not isinstance(entry, Call) or entry.outcome != "altered":
         return entry
     copied_call = copy.copy(entry)

@@ -47,13 +47,13 @@ class Report:
     rows: Sequence[ReportRow] = ()
     findings: Sequence[Finding] = ()
     unfinished: Sequence[Finding] = ()
-    """Work that is still pending."""
+    """Work that is pending, or has failed."""
     violations: Sequence[Finding] = ()
     """Strict-mode violations and rejected credentials."""
     errors: Sequence[str] = ()
     """Parts of the report that could not be made."""
     hints: Sequence[str] = ()
-    """Sentences about requests that did not reach their fake."""
+    """Sentences about mistakes in the test, and about requests that did not reach their fake."""
     log: str = ""
     """What the test logged."""
     lookups: Lookups = field(default_factory=Lookups)

@@ -64,8 +64,9 @@ def rows(
 
     A delivery to one of the cloud's own fakes is a single row: the received call, with the delivering
     fake as its sender. A row follows the row that caused it. ``served`` are the requests to the
-    application; successful requests that called no fake are left out. ``lookups`` contain the calls
-    that are shown in another call's row, and the recent delivery attempts.
+    application; successful requests that called no fake are left out. Actions of the test have rows
+    only without ``entries``, which are otherwise all of the journal. ``lookups`` contain the calls that
+    are shown in another call's row, and the recent delivery attempts.
     """
     source = list(cloud.journal.entries if entries is None else entries)
     lookups = lookups or Lookups(mask=Mask(cloud))
