@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 from ..core.calls import Call, Entry, Event
 from ..core.errors import report_hook_failure
 from .contract import functions_of
-from .values import parsed, readable, scalar
+from .strings import parsed, readable, scalar
 
 _Item = TypeVar("_Item")
 _Arguments = ParamSpec("_Arguments")

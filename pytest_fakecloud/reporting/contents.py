@@ -147,5 +147,5 @@ def _sources(row: ReportRow, callers: Mapping[Place, set[Place]], report: Report
 
 
 def _is_of_test(place: Place, report: Report) -> bool:
-    test = None if report.statement is None else report.statement.place
+    test = None if report.read_data is None else report.read_data.place
     return test is not None and (place.file, place.function) == (test.file, test.function)

@@ -27,7 +27,7 @@ from .as_json import as_json
 from .mask import Mask
 from .replayed import states
 from .report import Report
-from .values import shortened
+from .strings import shortened
 
 _INDEX = "index.html"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")

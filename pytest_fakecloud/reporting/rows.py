@@ -28,9 +28,9 @@ from ..core.frames import CodePlace, place_at
 from ..core.recorder import CallStack, SharedRecords
 from ..core.traces import TRACEPARENT, TraceParent, trace_parent
 from ..process.applications import ServedRequest
-from .asserted import application_places
 from .calls import contained, events_in, has_full_answer
 from .contract import functions_of
+from .failed_statement import application_places
 from .lookups import Lookups, records_of
 from .mask import Mask
 from .model import (
@@ -48,7 +48,7 @@ from .model import (
     ReportSubject,
     RowSource,
 )
-from .values import parts_of_url
+from .strings import parts_of_url
 
 _VOLATILE = {"began", "alone", "number", "traceback", "exception"}
 """Details that may differ between two otherwise equal events, whatever their service."""

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from .accesses import OrderedAccess
 from .model import Finding, Marks, ReportRow
-from .reading import ReadByStatement
+from .read_data import ReadData
 
 MOST_FINDINGS = 6
 """Maximum number of findings in one report."""
@@ -28,7 +28,7 @@ that says how many are left out.
 
 
 def concerning(
-    statement: ReadByStatement,
+    read_data: ReadData,
     marks: Marks,
     rows: Sequence[ReportRow],
     accesses: Sequence[OrderedAccess],
@@ -53,7 +53,7 @@ def concerning(
             or not finding.subjects
             or not accessed.isdisjoint(finding.subjects)
             or any(
-                sought.has(subject) for sought in statement.sought for subject in finding.subjects
+                sought.has(subject) for sought in read_data.sought for subject in finding.subjects
             )
             or not connected.isdisjoint(finding.rows)
         )

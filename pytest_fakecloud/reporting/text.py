@@ -16,8 +16,8 @@ from .contents import GroupContent, contents_of, explanation_of, finding_numbers
 from .folding import RowGroup
 from .model import Finding, ReportRow
 from .report import Report, report_of
-from .values import shortened
-from .wording import last_write, sentence, statement_text, undone_write, violation
+from .strings import shortened
+from .wording import last_write, read_data_text, sentence, undone_write, violation
 
 WIDTH = 80
 WIDE = 120
@@ -112,7 +112,7 @@ class _Writer:
         self._report, self._lookups, self._width = report, report.lookups, width
         self._finding_numbers = finding_numbers(report)
         self._contents = contents_of(report)
-        self._has_gutter = report.statement is not None
+        self._has_gutter = report.read_data is not None
 
     def lines(self, link: str) -> list[TextLine]:
         report, width = self._report, self._width
@@ -131,10 +131,10 @@ class _Writer:
     def _statement(self) -> list[str]:
         """Return what the failing statement read, with as many of its names as there is room for."""
         lines: list[str] = []
-        if (statement := self._report.statement) is None:
+        if (read_data := self._report.read_data) is None:
             return lines
         for names in (4, 3, 2, 1):
-            text = statement_text(statement, self._lookups, names)
+            text = read_data_text(read_data, self._lookups, names)
             lines = _wrapped_code(text, "  ", self._width)
             if len(lines) <= _MOST_LINES["statement"]:
                 break

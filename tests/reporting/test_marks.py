@@ -28,7 +28,7 @@ from pytest_fakecloud.reporting.model import (
     Sought,
     named,
 )
-from pytest_fakecloud.reporting.reading import ReadByCalls
+from pytest_fakecloud.reporting.read_data import ReadByCalls
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.vector.report.accesses import NAMESPACE
 
@@ -401,6 +401,6 @@ def test_a_reset_or_restore_wrote_what_a_statement_read(
     with pytest.raises(AssertionError) as failed:
         assert getattr(fake, look)() == ["a"]
     report = report_of(cloud, raised=failed.value)
-    assert report.statement is not None
-    assert not report.statement.unwritten
+    assert report.read_data is not None
+    assert not report.read_data.unwritten
     assert [row.operation for row in report.rows if row.number in report.marks.touched] == [kind]

@@ -12,7 +12,7 @@ from ...core.calls import Entry
 from ...core.errors import ContractError
 from ...reporting.calls import calls_in
 from ...reporting.lookups import Background, Lookups
-from ...reporting.values import parsed
+from ...reporting.strings import parsed
 from ..fake import KVServer
 from ..table import kinds
 from .calls import executed_by

@@ -10,7 +10,7 @@ from ...core.errors import ContractError
 from ...reporting.calls import has_full_answer
 from ...reporting.model import Finding, ReportSubject
 from ...reporting.observed import ObservedTest
-from ...reporting.values import parsed
+from ...reporting.strings import parsed
 from ..command_fields import keys_of
 from ..fake import KVServer
 from ..table import kinds

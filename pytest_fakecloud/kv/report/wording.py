@@ -18,7 +18,7 @@ from ...core.timers import clock_time
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
 from ...reporting.model import ScriptSource, Sentences, Summary, Values
-from ...reporting.values import compact, parsed, scalar, shortened
+from ...reporting.strings import compact, parsed, scalar, shortened
 from ..resp.replies import is_error
 from ..table import kinds
 from ..table.registry import spec_of

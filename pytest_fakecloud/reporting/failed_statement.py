@@ -1,4 +1,4 @@
-"""The lines of a failed test that tell what its failing statement compared.
+"""The failed statements of a test, each with the lines of code that tell what it compared.
 
 These are the lines of the statement itself, those of the functions that it calls, and those of the
 statements that assigned the names in it. Source: the traceback and the syntax trees of its files.
@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from inspect import getattr_static
-from itertools import takewhile
 from traceback import walk_tb
 from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
@@ -186,23 +185,3 @@ def _function(node: ast.expr, names: Mapping[str, Any]) -> FunctionType | None:
         value = None if owner is None else getattr_static(type(owner), node.attr, None)
     is_application = isinstance(value, FunctionType) and not is_library(value.__code__.co_filename)
     return value if is_application else None
-
-
-def latest(places: Sequence[CodePlace], group: CodeGroup, *, repeats: bool) -> list[int]:
-    """Return the indexes of the places in a group, those of the last run of its lines alone.
-
-    Unless the statement ``repeats`` its looks, an earlier place of the same instruction is that of
-    an earlier round of a loop.
-    """
-    newest_first = range(len(places) - 1, -1, -1)
-    inside = [at for at in newest_first if group.has(places[at])]
-    if not inside:
-        return []
-    run = list(takewhile(lambda at: group.has(places[at]), range(inside[0], -1, -1)))
-    chosen: dict[CodePlace, int] = {}
-    for at in run:
-        if places[at] in chosen and not (repeats or places[at][0] in group.codes):
-            break
-        chosen.setdefault(places[at], at)
-    indexes = run if repeats or group.codes else list(chosen.values())
-    return sorted(indexes)
