@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..core.calls import executed_at
 from .model import DataAccess, JournalNumber, ReportRow
 
 
@@ -18,14 +17,11 @@ class OrderedAccess(NamedTuple):
 
 
 def ordered_accesses(rows: Sequence[ReportRow]) -> list[OrderedAccess]:
-    """Return the accesses of rows to data; those of an event belong to the row of its first cause."""
-    by_number = {row.number: row for row in rows}
-    ordered: list[OrderedAccess] = []
-    for row in rows:
-        caller, call = by_number.get(row.follows, row), row.source.call
-        order = row.number if call is None else executed_at(call)
-        for access in row.accesses:
-            is_received = row.kind == "attempt" and not access.writes
-            if not access.is_named:
-                ordered.append(OrderedAccess(row.began if is_received else order, caller, access))
+    """Return the accesses of rows to data. Those of an event are among those of the row it follows."""
+    ordered = [
+        OrderedAccess(access.order, row, access)
+        for row in rows
+        for access in row.accesses
+        if not row.follows and not access.is_named
+    ]
     return sorted(ordered, key=lambda own: own.order)

@@ -130,7 +130,9 @@ class EventFunctions:
     summary: Callable[[MaskedEvent, Lookups], Summary | None] = _none
     """The words of an event. None lets the row show the kind and the text of the event."""
     accesses: Callable[[MaskedEvent, Lookups], Iterable[DataAccess]] = _nothing
-    """The data that an event changed, and what it only names. The row of its first cause has both."""
+    """The data that an event changed, and what it only names. The row of its first cause has these
+    accesses, too.
+    """
     effect: Callable[[MaskedEvent, MaskedCall | None, Lookups], str] = lambda event, call, lookups: (
         ""
     )

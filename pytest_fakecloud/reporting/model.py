@@ -183,7 +183,9 @@ class ReportRow:
     trace: TraceParent | None = None
     """The trace of its request, and the span that sent it; None without a valid ``traceparent``."""
     accesses: tuple[DataAccess, ...] = ()
-    """What its entry read, wrote and named. A delivery to a fake has those of both services."""
+    """What its entry read, wrote and named, and what the events did that follow it. A delivery to a fake
+    has those of both services.
+    """
 
     # The answer to a call, a delivery or a request. An event and an action only have faults.
     status: int | None = None
@@ -275,6 +277,8 @@ class DataAccess:
     """
     returns_value: bool = False
     """Whether a write returned the value before it."""
+    order: JournalNumber = 0
+    """When it happened. `rows` sets it, and no service."""
     is_named: bool = False
     """Whether this is neither a read nor a write. Others of the same row can be (see `named()`)."""
 

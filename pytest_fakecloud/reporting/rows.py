@@ -5,6 +5,7 @@ Rows are data; `wording` describes them.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,6 +21,7 @@ from ..core.calls import (
     Event,
     began,
     caused_by,
+    executed_at,
     faults_end,
     set_facts,
 )
@@ -71,9 +73,9 @@ def rows(
     source = list(cloud.journal.entries if entries is None else entries)
     lookups = lookups or Lookups(mask=Mask(cloud))
     builder = _Builder(cloud, source, lookups)
-    report_rows = builder.rows(source)
+    report_rows = [_with_order(row) for row in builder.rows(source)]
     if entries is None:
-        report_rows += map(builder.action_row, records_of(cloud).actions)
+        report_rows += map(_with_order, map(builder.action_row, records_of(cloud).actions))
     report_rows += _served_rows(served, report_rows, source, lookups.mask)
     return _nested(report_rows)
 
@@ -81,41 +83,57 @@ def rows(
 # -- order -----------------------------------------------------------------------------------------
 
 
-def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
+def _with_order(row: ReportRow) -> ReportRow:
+    """Return a row whose accesses have their order. The receiver of a delivery reads when it begins."""
+    call = row.source.call
+    executed = row.number if call is None else executed_at(call)
+    read = row.began if row.kind == "attempt" else executed
+    accesses = (
+        replace(access, order=executed if access.writes else read) for access in row.accesses
+    )
+    return replace(row, accesses=tuple(accesses))
+
+
+def _nested(unnested_rows: Sequence[ReportRow]) -> list[ReportRow]:
     """Return the rows in order, each with its cause, its depth and the row in which it is nested.
 
-    An event directly follows its first cause, even if other entries were recorded before.
+    An event directly follows its first cause, even if other entries were recorded before; the row of
+    the cause also has its accesses.
     """
     by_number = {row.number: row for row in unnested_rows}
-    callers = {row.number: caller for row in unnested_rows
-               if (caller := by_number.get(_first_cause(row.source.event)))}  # fmt: skip
-    unnested_rows.sort(key=lambda row: row.began)
-    unnested_rows.sort(key=lambda row: callers.get(row.number, row).began)
-    open_rows: list[ReportRow] = []  # those whose consequences may follow
-    ordered = []
-    depths: dict[int, int] = {}
+    causes = {row.number: cause for row in unnested_rows
+              if (cause := by_number.get(_first_cause(row.source.event)))}  # fmt: skip
+    accesses_of_events: defaultdict[int, list[DataAccess]] = defaultdict(list)
     for row in unnested_rows:
-        cause = caller = callers.get(row.number)
-        if caller is not None:
-            depth = depths[caller.number] + 1
-            row = replace(row, follows=caller.number)
+        if row.number in causes:
+            accesses_of_events[causes[row.number].number] += row.accesses
+
+    def position(row: ReportRow) -> tuple[int, int]:
+        return causes.get(row.number, row).began, row.began
+
+    nested: dict[int, ReportRow] = {}
+    open_rows: list[
+        ReportRow
+    ] = []  # those whose consequences may follow, each nested in the one before
+    for row in sorted(unnested_rows, key=position):
+        if row.number in causes:
+            around: ReportRow | None = nested[causes[row.number].number]
+            row = replace(row, follows=causes[row.number].number)
         else:
             while open_rows and open_rows[-1].ended < row.began:
                 open_rows.pop()
-            depth = len(open_rows)
-            cause = open_rows[-1] if open_rows else None
-        if cause is not None:
+            around = open_rows[-1] if open_rows else None
+        if around is not None:
             # A nested call is made by the receiver of the outer request, except that a fault's
             # function makes its calls as the test.
-            nested = row.actor == CLIENT and cause.surrounds
-            row = replace(
-                row, depth=depth, cause=cause.number, actor=cause.peer if nested else row.actor
-            )
-        depths[row.number] = depth
-        ordered.append(row)
+            actor = around.peer if row.actor == CLIENT and around.surrounds else row.actor
+            row = replace(row, depth=around.depth + 1, cause=around.number, actor=actor)
+        if row.number in accesses_of_events:
+            row = replace(row, accesses=(*row.accesses, *accesses_of_events[row.number]))
+        nested[row.number] = row
         if row.ended > row.began:
             open_rows.append(row)
-    return ordered
+    return list(nested.values())
 
 
 def _first_cause(event: Event | None) -> int:

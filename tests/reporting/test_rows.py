@@ -597,3 +597,19 @@ def test_rows_have_durations_on_the_clock_of_the_cloud(cloud: Cloud) -> None:
     (attempt,) = (row for row in found_rows if row.kind == "attempt")
     assert attempt.took_us == 2_000_000
     assert row_json(attempt, (), lookups_of(cloud, cloud.journal.entries))["took_us"] == 2_000_000
+
+
+def test_the_row_of_a_call_has_the_accesses_of_the_events_that_it_caused(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"t": 1})
+    broker.produce("t", "1")
+    client = broker.client()
+    client.get("/consume/g/i/t?timeout=0")
+    client.post("/commit/g/i", json={"topic": "t", "partition": 0, "offset": 1})
+    journal = report_rows(cloud)
+    by_number = {row.number: row for row in journal}
+    events = [row for row in journal if row.follows]
+    assert len(events) > 1
+    for event in events:
+        assert {access.order for access in event.accesses} == {event.number}
+        assert set(event.accesses) <= set(by_number[event.follows].accesses)
+        assert set(event.subjects) <= set(by_number[event.follows].subjects)
