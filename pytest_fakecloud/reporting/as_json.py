@@ -266,7 +266,7 @@ def _data(row: ReportRow) -> dict[str, Any]:
     elif (event := delivery or row.source.event or row.source.action) is not None:
         data = event.data
     # The row shows where an action was called.
-    left_out = {*_LEFT_OUT, "where"} if row.kind == "action" else _LEFT_OUT
+    left_out = {*_LEFT_OUT, "where"} if row.rules.is_of_test else _LEFT_OUT
     facts = _plain({name: value for name, value in data.items() if name not in left_out})
     if delivery is not None and delivery.data.get("traceback"):
         facts["traceback"] = str(delivery.data["traceback"])

@@ -121,7 +121,7 @@ class _Links:
     def _activity(self, row: ReportRow, lines_of_test: Mapping[int, Hashable]) -> Hashable:
         """Return what all rows of one request, delivery or line of the test have in common."""
         around: ReportRow | None = row
-        while around is not None and not around.surrounds:
+        while around is not None and not around.rules.surrounds:
             around = self._rows.get(around.cause)
         return lines_of_test.get(row.number, row.number) if around is None else around.number
 

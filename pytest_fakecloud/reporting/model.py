@@ -46,6 +46,38 @@ of the test on a fake.
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindRules:
+    """What a report does with the rows of a kind, beside what it reads in their `RowSource`."""
+
+    is_sent: bool = False
+    """A fake sends it: the row shows the sender, its span is that of a client, and it has an address."""
+    is_of_test: bool = False
+    """The test makes it itself: the row shows neither a receiver nor a line of code."""
+    surrounds: bool = False
+    """Its receiver makes the calls that are nested in it, unlike those of a fault's function, which the
+    test makes. The row around it decides what a row belongs to.
+    """
+    result_is_read: bool = False
+    """What the calls in it read decides its result, and not what they wrote."""
+    is_span: bool = False
+    """A trace has a span for it."""
+    shares_line: bool = False
+    """Short ones that follow each other at the same time share a line of the text."""
+    folds_from: int = 3
+    """Minimum number of equal ones in succession that become one row."""
+
+
+KINDS: Mapping[Kind, KindRules] = {
+    "call": KindRules(is_span=True, shares_line=True),
+    # Attempts of one message are a row, whatever their number.
+    "attempt": KindRules(is_sent=True, surrounds=True, is_span=True, folds_from=1),
+    "request": KindRules(surrounds=True, result_is_read=True, is_span=True),
+    "event": KindRules(),
+    "action": KindRules(is_of_test=True),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class SubjectKind:
     """A kind of data, such as ``key``, and how its subjects mark rows. Services define their own."""
@@ -231,11 +263,8 @@ class ReportRow:
         )  # fmt: skip
 
     @property
-    def surrounds(self) -> bool:
-        """Whether its receiver makes the calls that are nested in it, unlike the test those of a fault's
-        function, which are nested in a call.
-        """
-        return self.kind in ("attempt", "request")
+    def rules(self) -> KindRules:
+        return KINDS[self.kind]
 
     @property
     def arguments(self) -> Sequence[str]:

@@ -175,8 +175,8 @@ def _last_call(
     ]  # fmt: skip
     cause = test.by_number.get(last.cause)
     # The response to a request depends on what it read; the effect of a delivery is what it wrote.
-    is_request = cause is not None and cause.kind == "request"
-    preferred = [access for access in accesses if access.writes != is_request]
+    result_is_read = cause is not None and cause.rules.result_is_read
+    preferred = [access for access in accesses if access.writes != result_is_read]
     return LastCall(
         sought=tuple(dict.fromkeys(sought_of(preferred or accesses))),
         place=statements[0].place if statements else None,

@@ -87,7 +87,7 @@ def _with_order(row: ReportRow) -> ReportRow:
     """Return a row whose accesses have their order. The receiver of a delivery reads when it begins."""
     call = row.source.call
     executed = row.number if call is None else executed_at(call)
-    read = row.began if row.kind == "attempt" else executed
+    read = row.began if row.rules.is_sent else executed
     accesses = (
         replace(access, order=executed if access.writes else read) for access in row.accesses
     )
@@ -126,7 +126,7 @@ def _nested(unnested_rows: Sequence[ReportRow]) -> list[ReportRow]:
         if around is not None:
             # A nested call is made by the receiver of the outer request, except that a fault's
             # function makes its calls as the test.
-            actor = around.peer if row.actor == CLIENT and around.surrounds else row.actor
+            actor = around.peer if row.actor == CLIENT and around.rules.surrounds else row.actor
             row = replace(row, depth=around.depth + 1, cause=around.number, actor=actor)
         if row.number in accesses_of_events:
             row = replace(row, accesses=(*row.accesses, *accesses_of_events[row.number]))

@@ -66,7 +66,9 @@ def concerning(
 
 def _address(row: ReportRow) -> str:
     """Return the URL of a delivery or of a request to the application; empty for other rows."""
-    return {"attempt": row.address, "request": row.operation}.get(row.kind, "")
+    if not row.rules.surrounds:
+        return ""
+    return row.address if row.rules.is_sent else row.operation
 
 
 def selected(

@@ -292,7 +292,7 @@ class _Writer:
             else:
                 lines += self._lines_below([*words.below, *packed], indent)
         is_explained = bool(words.script or explanation_of(words))
-        is_short = row.kind == "call" and not (nests or row.faults or is_explained)
+        is_short = row.rules.shares_line and not (nests or row.faults or is_explained)
         line_key = (_stamp(row), row.depth, row.cause, _ends(row)) if is_short else None
         note = [f"note: {words.note}"] if words.note and not is_known else []
         note = self._lines_below(note, indent)
@@ -401,9 +401,9 @@ def _stamp(row: ReportRow) -> str:
 
 
 def _ends(row: ReportRow) -> str:
-    if row.actor == row.peer or row.kind == "action":
+    if row.actor == row.peer or row.rules.is_of_test:
         return f"* {row.actor}"
-    if row.kind == "attempt":
+    if row.rules.is_sent:
         return f"{row.actor} -->" if "://" in row.peer else f"{row.actor} --> {row.peer}"
     # A nested row is indented below its caller. Other rows are calls of the test's client.
     return f"--> {row.peer}"

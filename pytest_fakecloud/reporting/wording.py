@@ -254,7 +254,7 @@ def last_write(report: Report) -> str:
         return ""
     cause = rows.get(written[-1].cause)
     within = ""
-    if cause is not None and cause.surrounds:
+    if cause is not None and cause.rules.surrounds:
         within = f" in {shortened(describe(cause, report.lookups).what, 100)}"
     return f"last written by {_in_short(written[-1], report.lookups, within)}"
 
