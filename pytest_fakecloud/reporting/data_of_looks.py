@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..core.calls import Arguments
 from ..core.recorder import Look
 from .calls import collected
 from .contract import functions_of
@@ -47,12 +46,7 @@ def sought_by(looks: Iterable[Look], test: ObservedTest) -> list[Sought]:
 
 
 def look_text(look: Look, mask: Mask) -> str:
-    return mask.text(f"{look.fake}.{look.method}({_shown_arguments(look.arguments)})")
-
-
-def _shown_arguments(arguments: Arguments) -> str:
-    positional, named = arguments
+    positional, named = look.arguments
     texts = [shortened(repr(value), 60) for value in positional]
-    return ", ".join(
-        [*texts, *(f"{name}={shortened(repr(value), 60)}" for name, value in named.items())]
-    )
+    texts += [f"{name}={shortened(repr(value), 60)}" for name, value in named.items()]
+    return mask.text(f"{look.fake}.{look.method}({', '.join(texts)})")

@@ -109,26 +109,22 @@ def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> Fail
     statement = path[-1]
     function = next((node for node in reversed(path) if isinstance(node, FUNCTIONS)), tree_of(file))
     assert function is not None
-    span = span_of(file, statement)
-    groups = [CodeGroup((span,), _called(frame, expressions_of(statement)) - inner)]
-    names, seen = _names(statement), {span}
-    compared = _compared(statement)
-    for _ in range(_LEVELS):
-        assignments = [node for name in sorted(names)
-                       if (node := assignment_of(function, name, span.first)) is not None]  # fmt: skip
-        spans = {span_of(file, node): node for node in assignments}
-        new_spans = [node_span for node_span in spans if node_span not in seen]
-        if not new_spans:
+    groups: list[CodeGroup] = []
+    compared, nodes = set[str](), [statement]
+    for _ in range(1 + _LEVELS):
+        known = {span for group in groups for span in group.spans}
+        new = {span: node for node in nodes if (span := span_of(file, node)) not in known}
+        if not new:
             break
-        seen.update(new_spans)
-        nodes = [spans[node_span] for node_span in new_spans]
-        compared |= frozenset[str]().union(*map(_compared, nodes))
-        called = frozenset[CodeType]().union(*(_called(frame, expressions_of(n)) for n in nodes))
-        groups.append(CodeGroup(tuple(new_spans), called - inner))
-        names = set[str]().union(*map(_names, nodes))
+        called = set[CodeType]().union(*(_called(frame, expressions_of(n)) for n in new.values()))
+        groups.append(CodeGroup(tuple(new), frozenset(called - inner)))
+        compared.update(*map(_compared, new.values()))
+        first, names = groups[0].spans[0].first, set[str]().union(*map(_names, new.values()))
+        nodes = [node for name in sorted(names)
+                 if (node := assignment_of(function, name, first)) is not None]  # fmt: skip
     repeats = any(isinstance(node, _REPEATING) for node in ast.walk(statement))
     place = Place(file, line, frame.f_code.co_name)
-    return FailedStatement(place, tuple(groups), frame.f_code, compared, repeats)
+    return FailedStatement(place, tuple(groups), frame.f_code, frozenset(compared), repeats)
 
 
 _REPEATING = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -139,11 +135,9 @@ def _names(statement: ast.stmt) -> set[str]:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}  # fmt: skip
 
 
-def _compared(statement: ast.stmt) -> frozenset[str]:
-    attributes = {
-        node.attr for node in expressions_of(statement) if isinstance(node, ast.Attribute)
-    }
-    return frozenset(attributes | _names(statement))
+def _compared(statement: ast.stmt) -> set[str]:
+    nodes = expressions_of(statement)
+    return _names(statement) | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
 
 
 def changing(

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
-from .accesses import OrderedAccess
-from .model import JournalNumber, Marks, ReportRow, ReportSubject
+from .model import JournalNumber, Marks, OrderedAccess, ReportRow, ReportSubject
 from .read_data import ReadData
 
 

@@ -55,9 +55,7 @@ class KindRules:
     is_of_test: bool = False
     """The test makes it itself: the row shows neither a receiver nor a line of code."""
     surrounds: bool = False
-    """Its receiver makes the calls that are nested in it, unlike those of a fault's function, which the
-    test makes. The row around it decides what a row belongs to.
-    """
+    """Its receiver makes the calls in it. (The test makes those of a fault's function, in a call.)"""
     result_is_read: bool = False
     """What the calls in it read decides its result, and not what they wrote."""
     is_span: bool = False
@@ -157,7 +155,7 @@ class Delivery:
     """The workflow run that the message belongs to."""
     url: str
     status: int | None
-    number: int | None
+    attempt: int | None
     """How many attempts of the message there were, with this one."""
     began: JournalNumber
     ended: JournalNumber
@@ -316,6 +314,14 @@ class DataAccess:
         return self.returns_value or not (self.writes or self.is_named)
 
 
+class OrderedAccess(NamedTuple):
+    """An access to data by a row, and when it happened."""
+
+    order: JournalNumber
+    row: ReportRow
+    access: DataAccess
+
+
 def named(kind: SubjectKind, name: object, fake: str) -> DataAccess:
     """Return the name of a subject of a row: the page filters rows by it, and its id links them."""
     return DataAccess(ReportSubject(kind, str(name), fake), False, succeeded=None, is_named=True)
@@ -323,8 +329,8 @@ def named(kind: SubjectKind, name: object, fake: str) -> DataAccess:
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """Data that a test looked at: a subject or a part of it, or all subjects that match a ``pattern``
-    of shells, which is then also the name of the subject.
+    """Data that a test looked at or a call read: a subject or a part of it, or all subjects that match a
+    ``pattern`` of shells, which is then also the name of the subject.
     """
 
     subject: ReportSubject

@@ -12,11 +12,10 @@ from ..cloud.base import BaseCloud, context_of
 from ..cloud.fake import Fake, core_of
 from ..core.calls import Action, Call, Entry
 from ..core.frames import CodePlace
-from .accesses import OrderedAccess
 from .calls import calls_in
 from .failed_statement import UnequalValues, application_places
 from .lookups import Lookups, records_of
-from .model import Delivery, ReportRow
+from .model import Delivery, OrderedAccess, ReportRow
 from .rows import places_of
 
 

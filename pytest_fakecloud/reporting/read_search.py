@@ -11,7 +11,6 @@ from types import CodeType
 
 from ..core.functions import codes_of_application
 from ..core.recorder import Look
-from .accesses import OrderedAccess
 from .calls import collected
 from .contract import functions_of
 from .data_of_calls import calls_from, read_by_calls, sought_of
@@ -24,7 +23,7 @@ from .failed_statement import (
     promise_looks,
 )
 from .lookups import records_of
-from .model import Sought
+from .model import OrderedAccess, Sought
 from .observed import ObservedTest
 from .read_data import ChangedByCallers, LastCall, LookedAt, NamedData, ReadData, UnwrittenKind
 from .runner_values import compared_data
@@ -56,13 +55,11 @@ def read_by_other_process(test: ObservedTest, read: Iterable[object]) -> ReadDat
     for compared in compared_data(masked, test.rows, test.accesses, test.lookups):
         until[compared.sought] = max(compared.until, until.get(compared.sought, 0))
         numbers.update(() if compared.row is None else [compared.row])
-    if until:
-        named = NamedData(sought=tuple(until), rows=tuple(sorted(numbers)), until=until)
-        return _with_unwritten(named, test.accesses)
-    looked = _looked_at_last(test)
-    if looked is not None:
-        return _with_unwritten(looked, test.accesses)
-    return _last_call((), test, is_of_statement=True)
+    named = NamedData(sought=tuple(until), rows=tuple(sorted(numbers)), until=until)
+    read_data = named if until else _looked_at_last(test)
+    if read_data is None:
+        return _last_call((), test, is_of_statement=True)
+    return _with_unwritten(read_data, test.accesses)
 
 
 # -- the ways in which a statement can have read data ----------------------------------------------
@@ -87,13 +84,9 @@ def _looked_or_called(
         return None
     # A promise can be looked at again after it was broken, by trials that confirm the cause.
     last = max(look.number for look in promised or looks)
-    return LookedAt(
-        sought=sought,
-        place=statement.place,
-        rows=numbers,
-        until={data: max(called.until.get(data, 0), last) for data in sought},
-        looks=tuple(dict.fromkeys(look_text(look, test.lookups.mask) for look in looks)),
-    )
+    until = {data: max(called.until.get(data, 0), last) for data in sought}
+    texts = tuple(dict.fromkeys(look_text(look, test.lookups.mask) for look in looks))
+    return LookedAt(sought=sought, place=statement.place, rows=numbers, until=until, looks=texts)
 
 
 def _looks_and_calls(
@@ -177,11 +170,10 @@ def _last_call(
     # The response to a request depends on what it read; the effect of a delivery is what it wrote.
     result_is_read = cause is not None and cause.rules.result_is_read
     preferred = [access for access in accesses if access.writes != result_is_read]
+    sought = tuple(dict.fromkeys(sought_of(preferred or accesses)))
+    place = statements[0].place if statements else None
     return LastCall(
-        sought=tuple(dict.fromkeys(sought_of(preferred or accesses))),
-        place=statements[0].place if statements else None,
-        rows=(last.number,),
-        is_of_statement=is_of_statement,
+        sought=sought, place=place, rows=(last.number,), is_of_statement=is_of_statement
     )
 
 

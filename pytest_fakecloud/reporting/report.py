@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from ..cloud.base import BaseCloud, context_of
 from ..process.applications import ServedRequest
-from .accesses import ordered_accesses
 from .calls import collected, contained
 from .contract import functions_of
 from .failed_statement import UnequalValues
@@ -19,7 +18,7 @@ from .model import Finding, Marks, ReportRow
 from .observed import ObservedTest
 from .read_data import ReadData
 from .read_search import read_by_other_process, read_by_statement
-from .rows import rows
+from .rows import ordered_accesses, rows
 from .select import MOST_FINDINGS, concerning, selected
 from .violations import violations
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ from .model import (
     AppliedFault,
     DataAccess,
     Delivery,
-    MaskedCall,
+    OrderedAccess,
     Place,
     ReportRow,
     ReportSubject,
@@ -73,25 +73,26 @@ def rows(
     source = list(cloud.journal.entries if entries is None else entries)
     lookups = lookups or Lookups(mask=Mask(cloud))
     builder = _Builder(cloud, source, lookups)
-    report_rows = [_with_order(row) for row in builder.rows(source)]
+    report_rows = builder.rows(source)
     if entries is None:
-        report_rows += map(_with_order, map(builder.action_row, records_of(cloud).actions))
+        report_rows += map(builder.action_row, records_of(cloud).actions)
     report_rows += _served_rows(served, report_rows, source, lookups.mask)
     return _nested(report_rows)
 
 
+def ordered_accesses(rows: Sequence[ReportRow]) -> list[OrderedAccess]:
+    """Return what rows read and wrote, in the order in which that happened. The accesses of an event are
+    among those of the row that it follows.
+    """
+    ordered = [
+        OrderedAccess(access.order, row, access)
+        for row in rows for access in row.accesses
+        if not row.follows and not access.is_named
+    ]  # fmt: skip
+    return sorted(ordered, key=attrgetter("order"))
+
+
 # -- order -----------------------------------------------------------------------------------------
-
-
-def _with_order(row: ReportRow) -> ReportRow:
-    """Return a row whose accesses have their order. The receiver of a delivery reads when it begins."""
-    call = row.source.call
-    executed = row.number if call is None else executed_at(call)
-    read = row.began if row.rules.is_sent else executed
-    accesses = (
-        replace(access, order=executed if access.writes else read) for access in row.accesses
-    )
-    return replace(row, accesses=tuple(accesses))
 
 
 def _nested(unnested_rows: Sequence[ReportRow]) -> list[ReportRow]:
@@ -187,6 +188,7 @@ class _Builder:
     def _call_row(self, call: Call) -> ReportRow:
         masked, faults = self._mask.call(call), _faults_of(call)
         functions = functions_of(call.service).calls
+        command = functions_of(call.service).protocol.command(masked)
         again_of = self._from_console.get(call.number)
         if again_of:
             set_facts(masked, {**masked.facts, "again_of": again_of})
@@ -198,7 +200,8 @@ class _Builder:
         row = replace(
             _row_for(call), source=RowSource(call=masked), kind="call",
             actor=CLIENT if again_of is None else CONSOLE,
-            operation=_operation(masked), address=functions.address(masked),
+            operation=command or call.route or f"{call.method} {masked.path}",
+            address=functions.address(masked),
             trace=trace_parent(masked.request_headers.get(TRACEPARENT)),
             status=call.status, outcome=call.outcome,
             ok=is_streamed or has_full_answer(call), faults=faults,
@@ -208,7 +211,7 @@ class _Builder:
             same=(masked.method, call.route, request, masked.response_body, call.outcome,
                   note, *(step.request_body for step in steps)),
         )  # fmt: skip
-        row = self._accessing(row, partial(functions.accesses, masked, self._lookups))
+        row = self._accessing(row, functions.accesses, masked)
         attempt = self._received.get(call.number)
         return row if attempt is None else self._received_row(row, attempt)
 
@@ -218,10 +221,11 @@ class _Builder:
         row = replace(
             row, kind="attempt", actor=attempt.fake, faults=row.faults or delivery.faults,
             began=min(row.number, delivery.began), ended=row.ended or delivery.ended,
-            attempt=delivery.number or 0, source=RowSource(call=row.source.call, delivery=delivery),
+            attempt=delivery.attempt or 0, source=RowSource(call=row.source.call, delivery=delivery),
             address=delivery.url,
         )  # fmt: skip
-        return self._delivering(row, delivery)
+        accesses = functions_of(attempt.service).deliveries.accesses
+        return self._accessing(row, accesses, row, delivery)
 
     def _event_row(self, event: Event) -> ReportRow:
         masked = self._mask.event(event)
@@ -233,11 +237,11 @@ class _Builder:
         )  # fmt: skip
         if event.kind != "attempt":
             actor = CONSOLE if event.kind in ("restored", "changed") else row.actor
-            accesses = partial(functions_of(event.service).events.accesses, masked, self._lookups)
-            return self._accessing(replace(row, actor=actor), accesses)
+            accesses = functions_of(event.service).events.accesses
+            return self._accessing(replace(row, actor=actor), accesses, masked)
         delivery = Delivery.of(masked)
         row = replace(
-            row, kind="attempt", attempt=delivery.number or 0, same=repr(details),
+            row, kind="attempt", attempt=delivery.attempt or 0, same=repr(details),
             source=RowSource(delivery=delivery), faults=delivery.faults,
             began=delivery.began, ended=delivery.ended,
             address=delivery.url, trace=self._sent_trace(delivery),
@@ -246,11 +250,7 @@ class _Builder:
             parts, status = parts_of_url(delivery.url), delivery.status
             peer = self._names.get(f"{parts.scheme}://{parts.netloc}", delivery.url)
             row = replace(row, peer=peer, status=status, ok=200 <= (status or 0) < 300)
-        return self._delivering(row, delivery)
-
-    def _delivering(self, row: ReportRow, delivery: Delivery) -> ReportRow:
-        accesses = functions_of(delivery.event.service).deliveries.accesses
-        return self._accessing(row, partial(accesses, row, delivery, self._lookups))
+        return self._accessing(row, functions_of(event.service).deliveries.accesses, row, delivery)
 
     def _sent_trace(self, delivery: Delivery) -> TraceParent | None:
         exchanged = self._lookups.attempts.get(delivery.began)
@@ -271,16 +271,25 @@ class _Builder:
         )  # fmt: skip
         if action.kind in ("reset", "restore"):
             every = ReportSubject.all_of(EVERY_KIND, action.fake)
-            return replace(row, accesses=(DataAccess(every, True),))
-        accesses = functions_of(action.service).actions.accesses
-        return self._accessing(row, partial(accesses, masked, self._lookups))
+            return replace(row, accesses=(DataAccess(every, True, order=row.number),))
+        return self._accessing(row, functions_of(action.service).actions.accesses, masked)
 
-    def _accessing(self, row: ReportRow, read: Callable[[], Iterable[DataAccess]]) -> ReportRow:
-        """Return a row with the accesses that a function of a service reads in its entry, too."""
-        accesses, failed = list(row.accesses), f"what a row of {row.peer} accessed cannot be shown"
-        with contained(failed, self._lookups.errors, call=row.source.call):
-            accesses += read()
-        return replace(row, accesses=tuple(accesses))
+    def _accessing(
+        self, row: ReportRow, read: Callable[..., Iterable[DataAccess]], *arguments: object
+    ) -> ReportRow:
+        """Return a row with the accesses that a function of a service reads in its entry, too.
+
+        Each has its order. The receiver of a delivery reads when it begins.
+        """
+        call, accesses = row.source.call, list[DataAccess]()
+        order = row.number if call is None else executed_at(call)
+        order_of_reads = row.began if row.rules.is_sent else order
+        failed = f"what a row of {row.peer} accessed cannot be shown"
+        with contained(failed, self._lookups.errors, call=call):
+            accesses += read(*arguments, self._lookups)
+        ordered = (replace(access, order=order if access.writes else order_of_reads)
+                   for access in accesses)  # fmt: skip
+        return replace(row, accesses=(*row.accesses, *ordered))
 
 
 def places_of(records: SharedRecords) -> dict[int, tuple[CodePlace, ...]]:
@@ -331,6 +340,10 @@ def _served_rows(
     entries: Sequence[Entry],
     mask: Mask,
 ) -> list[ReportRow]:
+    """Return the rows of the requests that failed, or during which something happened. The consequences
+    of one are only known if it ran alone: without a request that overlaps, except of a fault's function,
+    and without a delivery in the background.
+    """
     in_background = [
         began(event) for event in events_in(entries) if event.data.get("alone") is False
     ]
@@ -381,15 +394,5 @@ def _is_delivery_of(row: ReportRow, request: ServedRequest) -> bool:
 
 def _faults_of(call: Call) -> tuple[AppliedFault, ...]:
     # The entry of a fault can have further fields, which only a replay reads.
-    return tuple(
-        AppliedFault(
-            fault["kind"], fault["description"], fault.get("function", ""), fault.get("moment", "")
-        )
-        for fault in call.faults
-    )
-
-
-def _operation(call: MaskedCall) -> str:
-    """Return the command of a call with a single one, or else the route, or else method and path."""
-    command = functions_of(call.service).protocol.command(call)
-    return command or call.route or f"{call.method} {call.path}"
+    names = [own_field.name for own_field in fields(AppliedFault)]
+    return tuple(AppliedFault(*(fault.get(name, "") for name in names)) for fault in call.faults)

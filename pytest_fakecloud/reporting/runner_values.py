@@ -10,11 +10,10 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
-from .accesses import OrderedAccess
 from .calls import contained, has_full_answer
 from .contract import ExchangedValues, functions_of
 from .lookups import Lookups
-from .model import JournalNumber, ReportRow, Sought
+from .model import JournalNumber, OrderedAccess, ReportRow, Sought
 from .strings import decoded, parsed
 
 _COMMON = frozenset({None, (bool, True), (bool, False), 0, 1, "", "OK", (list,), (dict,)})

@@ -15,7 +15,6 @@ from pytest_fakecloud.kv.report.accesses import CHANNEL, KEY
 from pytest_fakecloud.kv.report.effects import did_something
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from pytest_fakecloud.queue.report.accesses import MESSAGE, RUN, SCHEDULE
-from pytest_fakecloud.reporting.accesses import OrderedAccess
 from pytest_fakecloud.reporting.marks import marks_of_rows
 from pytest_fakecloud.reporting.model import (
     EVERY_KIND,
@@ -23,6 +22,7 @@ from pytest_fakecloud.reporting.model import (
     DataAccess,
     Kind,
     Marks,
+    OrderedAccess,
     ReportRow,
     ReportSubject,
     Sought,

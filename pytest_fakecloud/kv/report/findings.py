@@ -16,9 +16,9 @@ from ..fake import KVServer
 from ..table import kinds
 from . import keys
 from .accesses import KEY
+from .background import changes_of_watched
 from .calls import QUEUED, command_of, lines_of, result_of
 from .history import databases_of, history
-from .watches import changes_of_watched
 
 
 def never_executed(test: ObservedTest, fake: KVServer) -> Iterator[Finding]:

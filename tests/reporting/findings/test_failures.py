@@ -13,11 +13,11 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.kv.report.accesses import KEY
 from pytest_fakecloud.process.stacks import Stacks
-from pytest_fakecloud.reporting.accesses import OrderedAccess
 from pytest_fakecloud.reporting.model import (
     DataAccess,
     Finding,
     Marks,
+    OrderedAccess,
     ReportRow,
     ReportSubject,
     Sought,
