@@ -257,7 +257,7 @@ def pytest_assertrepr_compare(config: pytest.Config, op: str, left: object, righ
     """Note two values that an assertion found unequal, for the history in the report of the test."""
     run = run_of(config)
     if op == "==" and run.owners:
-        from .reporting.asserted import UnequalValues
+        from .reporting.failed_statement import UnequalValues
 
         run.test.compared = UnequalValues.by_caller(left, right)
 

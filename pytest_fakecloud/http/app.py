@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import orjson
 
-from ..core.calls import Call, CutBytes, Headers, record_cut
+from ..core.calls import EVENT_KINDS, Call, CutBytes, Headers, record_cut
 from ..core.errors import ContractError, ServiceError, formatted, raised_by_test, shown
 from ..core.matching import Field
 from ..core.recorder import Recorder
@@ -120,7 +120,7 @@ class App:
     fact_fields: ClassVar[Mapping[str, Field]] = {}
     """The facts that ``facts()`` can return, by which calls can be filtered and faults limited."""
     event_kinds: ClassVar[frozenset[str]] = frozenset()
-    """The kinds of events that the service records in its journal."""
+    """The kinds of events that the service records in its journal, beside those of every service."""
     event_fields: ClassVar[Mapping[str, Field]] = {}
     """The data of these events, by which they can be filtered."""
 
@@ -132,6 +132,11 @@ class App:
 
     def __init_subclass__(cls) -> None:
         cls._table_of_class = None  # not that of the base class
+        if reserved := sorted(cls.event_kinds & EVENT_KINDS):
+            raise ContractError(
+                f"{cls.__name__}.event_kinds has {reserved[0]!r}, a kind of events of every service; "
+                "give the event another name"
+            )
 
     def __init__(self, instruments: Instruments) -> None:
         self.clock, self.recorder, self.violations = instruments

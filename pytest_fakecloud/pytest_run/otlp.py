@@ -28,8 +28,6 @@ SENDS_WITHIN_S = 5.0
 _INTERNAL, _SERVER, _CLIENT = 1, 2, 3
 _ERROR = 2
 _MOST_NS = 999
-KINDS = ("call", "attempt", "request")
-"""The rows that are spans."""
 
 
 class Target(NamedTuple):
@@ -88,9 +86,9 @@ def trace_of(report: Report, *, failed: bool) -> dict[str, Any]:
     root = trace.root(failed=failed)
     spans = {"pytest": [root]}
     for row in report.rows:
-        if row.kind in KINDS:
+        if row.rules.is_span:
             # The queue sends a delivery; all other spans belong to the receiver.
-            name = row.actor if row.kind == "attempt" else row.peer
+            name = row.actor if row.rules.is_sent else row.peer
             spans.setdefault(name, []).append(trace.span(row))
     return {
         "resourceSpans": [
@@ -111,7 +109,7 @@ class _Trace:
         self._trace_id, self._root_id = secrets.token_hex(16), secrets.token_hex(8)
         self._ids = {row.number: (self._trace_id, secrets.token_hex(8)) for row in report.rows}
         self._causes = {row.number: row.cause for row in report.rows}
-        self._with_spans = {row.number for row in report.rows if row.kind in KINDS}
+        self._with_spans = {row.number for row in report.rows if row.rules.is_span}
         self._publishers: dict[tuple[str, str], int] = {}
         """The first call about each message, which published it, by the names of queue and message."""
         for row in report.rows:
@@ -155,14 +153,14 @@ class _Trace:
         self._ids[row.number] = trace_id, span_id
         attributes = dict(_details(row))
         # A server is to blame for its own errors, a client for those of its requests, too.
-        least = 400 if row.kind == "attempt" else 500
+        least = 400 if row.rules.is_sent else 500
         failed = (not row.ok and row.status is None) or (row.status or 0) >= least
         if failed:
             attributes["error.type"] = str(row.status or row.outcome or "_OTHER")
         links = [{"traceId": self._trace_id, "spanId": self._root_id}]
         return {
             "traceId": trace_id, "spanId": span_id, "parentSpanId": parent_id, "name": _name_of(row),
-            "kind": _CLIENT if row.kind == "attempt" else _SERVER,
+            "kind": _CLIENT if row.rules.is_sent else _SERVER,
             "startTimeUnixNano": str(self._starts_ns[row.number]),
             "endTimeUnixNano": str(self._end_ns(row)),
             "attributes": _attributes(attributes),
@@ -183,7 +181,7 @@ class _Trace:
         number = row.cause
         while number and number not in self._with_spans:
             number = self._causes.get(number, 0)
-        if row.kind == "attempt" and not number:
+        if row.rules.is_sent and not number:
             messages = [subject.name for subject in row.subjects if subject.kind.name == "message"]
             published = (self._publishers.get((row.actor, message), 0) for message in messages)
             number = next(filter(None, published), 0)
@@ -196,7 +194,7 @@ class _Trace:
 def _name_of(row: ReportRow) -> str:
     """Return the name of a span, which has no values that differ from call to call."""
     request = row.source.request
-    if row.kind == "attempt":
+    if row.rules.is_sent:
         return f"deliver {urlsplit(_url_of(row)).netloc or row.peer}"
     if request is not None:
         return f"{request.target.partition(' ')[0]} {request.path}".strip()

@@ -202,7 +202,9 @@ _MARKED = {"red": True, "bold": True}
 def report_on(
     run: Run, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
 ) -> None:
-    """Add the journal of a test's fakes to its report, and write its recording."""
+    """Add the report of a test's fakes to pytest's report of a failure. Also write the recording of the
+    test, export its trace, and keep its rows if it passed, as far as options ask for that.
+    """
     # Catch all exceptions, e.g. of a lost server: one raised here would abort the run.
     with report_hook_failure(NO_REPORT, lambda line: report.sections.append((_SECTION, line))):
         clouds = run.clouds_to_report()
@@ -228,7 +230,7 @@ def report_on(
             lines: list[TextLine] = []
             for cloud, name in named:
                 lines += [TextLine("")] * bool(lines) + _lines(phase, cloud, name)
-            _show(report, lines, phase.findings)
+            _show(report, lines, phase.headlines)
 
 
 def end_failed_teardown(run: Run, report: pytest.TestReport) -> None:
@@ -243,7 +245,7 @@ def end_failed_teardown(run: Run, report: pytest.TestReport) -> None:
         run.end_teardown()
 
 
-def _show(report: pytest.TestReport, lines: list[TextLine], findings: list[str]) -> None:
+def _show(report: pytest.TestReport, lines: list[TextLine], headlines: list[str]) -> None:
     """Add the lines to a report, and what the failing statement read, or else the first finding, to the
     message of the exception.
 
@@ -256,8 +258,8 @@ def _show(report: pytest.TestReport, lines: list[TextLine], findings: list[str])
     report.fakecloud_lines = list(map(tuple, lines))  # type: ignore[attr-defined]
     failure: Any = report.longrepr
     crash = getattr(failure, "reprcrash", None)
-    if findings and crash is not None:
-        crash.message = f"{crash.message}\n\n{encodable(findings[0])}"
+    if headlines and crash is not None:
+        crash.message = f"{crash.message}\n\n{encodable(headlines[0])}"
     if hasattr(failure, "addsection"):
         failure.addsection(_SECTION, text, "-")
     else:
@@ -401,8 +403,8 @@ class _Phase(NamedTuple):
     item: pytest.Item
     call: pytest.CallInfo[None]
     report: pytest.TestReport
-    findings: list[str]
-    """The first line of the history, and the sentences of the findings, the most important first; they
+    headlines: list[str]
+    """What the failing statement read, and the sentences of the findings, the most important first; they
     are added while the text is made.
     """
 
@@ -432,11 +434,11 @@ def _lines(phase: _Phase, cloud: Cloud, name: str) -> list[TextLine]:
     scene: Any = getattr(type(phase.raised), "_fakecloud_scene", None)
     failed = report_hook_failure(NO_REPORT, lambda text: lines.append(TextLine(text)))
     with failed, nullcontext() if scene is None else scene(phase.raised, cloud):
-        lines += _journal(phase, cloud, name, hints, width)
+        lines += _report_lines(phase, cloud, name, hints, width)
     return lines
 
 
-def _journal(
+def _report_lines(
     phase: _Phase, cloud: Cloud, name: str, hints: list[str], width: int
 ) -> list[TextLine]:
     from ..reporting.report import report_of
@@ -457,9 +459,9 @@ def _journal(
         log=report.caplog,
     )
     if text := encodable(headline(data)):
-        phase.findings.append(text)
+        phase.headlines.append(text)
         phase.item.user_properties.append(("fakecloud_statement", text))
-    phase.findings.extend(sentence(finding, data.lookups) for finding in data.findings)
+    phase.headlines.extend(sentence(finding, data.lookups) for finding in data.findings)
     folder = run.options.timelines if report.failed else None
     link = ""
     if folder is not None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..cloud.cloud import Cloud
     from ..process.applications import ServedRequest
     from ..process.surroundings import Variables
-    from ..reporting.asserted import UnequalValues
+    from ..reporting.failed_statement import UnequalValues
     from .cloud_owner import CloudOwner
     from .observation import Observation
     from .options import Node, PerTestConfig, RunOptions

@@ -27,7 +27,7 @@ from ..core.timers import instant_us, to_datetime
 from ..http.messages import query_items
 from ..reporting.lookups import Exchanged, exchanges_of
 from ..reporting.mask import Mask
-from ..reporting.values import phrase_of
+from ..reporting.strings import phrase_of
 
 
 def archive(cloud: BaseCloud, others: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from .lookups import Lookups
 from .mask import Mask
 from .model import VERSION, Delivery, Finding, Marks, MaskedCall, Place, ReportRow, ReportSubject
 from .report import Report
-from .values import decoded, parsed
-from .wording import describe, headline, sentence, statement_text, status_line, violation
+from .strings import decoded, parsed
+from .wording import describe, headline, read_data_text, sentence, status_line, violation
 
 LONGEST = 20_000
 """Maximum number of characters of a body in the JSON form."""
@@ -62,7 +62,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "findings": _findings(report.findings, sentence, report.lookups),
         "unfinished": _findings(report.unfinished, sentence, report.lookups),
         "violations": _findings(report.violations, violation, report.lookups),
-        "statement": None if report.statement is None else _statement(report),
+        "statement": None if report.read_data is None else _statement(report),
         "rows": [
             row_json(row, about.get(row.number, []), report.lookups, report.marks)
             for row in report.rows
@@ -71,15 +71,15 @@ def as_json(report: Report) -> dict[str, Any]:
 
 
 def _statement(report: Report) -> dict[str, Any]:
-    statement, lookups = report.statement, report.lookups
-    assert statement is not None
+    read_data, lookups = report.read_data, report.lookups
+    assert read_data is not None
     return {
-        "kind": statement.kind,
-        "text": statement_text(statement, lookups),
+        "kind": read_data.kind,
+        "text": read_data_text(read_data, lookups),
         "headline": headline(report),
-        "rows": list(statement.rows),
+        "rows": list(read_data.rows),
         "subjects": [
-            {**_subject(sought.subject), "part": sought.part} for sought in statement.sought
+            {**_subject(sought.subject), "part": sought.part} for sought in read_data.sought
         ],
     }
 
@@ -266,7 +266,7 @@ def _data(row: ReportRow) -> dict[str, Any]:
     elif (event := delivery or row.source.event or row.source.action) is not None:
         data = event.data
     # The row shows where an action was called.
-    left_out = {*_LEFT_OUT, "where"} if row.kind == "action" else _LEFT_OUT
+    left_out = {*_LEFT_OUT, "where"} if row.rules.is_of_test else _LEFT_OUT
     facts = _plain({name: value for name, value in data.items() if name not in left_out})
     if delivery is not None and delivery.data.get("traceback"):
         facts["traceback"] = str(delivery.data["traceback"])

@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 from ..core.calls import Call, Entry, Event
 from ..core.errors import report_hook_failure
 from .contract import functions_of
-from .values import parsed, readable, scalar
+from .strings import parsed, readable, scalar
 
 _Item = TypeVar("_Item")
 _Arguments = ParamSpec("_Arguments")
@@ -34,18 +34,14 @@ MALFORMED = (ValueError, LookupError, TypeError, AttributeError)
 """What code raises that reads a body of another form than it expects."""
 
 
-def may_be_malformed(call: Call) -> bool:
-    """Return whether a body may have any form: of a rejected request, or one that the journal cut."""
-    return not has_full_answer(call) or bool(call.cut)
-
-
 @contextmanager
 def contained(failed: str, errors: list[str], *, call: Call | None = None) -> Iterator[None]:
     """Turn an exception of a part of the report into a line of ``errors`` that begins with ``failed``.
 
-    The exceptions of `MALFORMED` are dropped if the part reads a ``call`` that may be malformed.
+    The exceptions of `MALFORMED` are dropped if the part reads a ``call`` that was rejected or that the
+    journal cut, because its bodies may have any form.
     """
-    malformed = call is not None and may_be_malformed(call)
+    malformed = call is not None and (not has_full_answer(call) or bool(call.cut))
     with report_hook_failure(failed, errors.append), suppress(*MALFORMED if malformed else ()):
         yield
 
@@ -77,7 +73,8 @@ def success_of(call: Call, did_something: bool = True) -> bool | None:
 
 
 def executed(call: Call) -> bool:
-    return call.reached and call.status == 200
+    """Return whether a call reached the fake, which answered with a status of success."""
+    return call.reached and 200 <= (call.status or 0) < 300
 
 
 def executed_but_lost(call: Call) -> bool:
@@ -87,8 +84,7 @@ def executed_but_lost(call: Call) -> bool:
     """
     if call.outcome == "altered":
         return call.reached and (call.status or 0) >= 400
-    is_lost = call.outcome in ("lost", "truncated")
-    return call.reached and call.status in (200, 201, 202) and is_lost
+    return executed(call) and call.outcome in ("lost", "truncated")
 
 
 def error_of(call: Call) -> tuple[str, str]:

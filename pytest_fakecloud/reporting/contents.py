@@ -43,7 +43,11 @@ def contents_of(report: Report) -> list[GroupContent | str]:
         if isinstance(group, str):
             contents.append(group)
             continue
-        words = _with_effects(group, seen.without_shown(_description(group, lookups)), lookups)
+        if group.varies is None:
+            words = describe(group.row, lookups, group.rows[-1])
+        else:
+            words = describe_together(group.rows, group.varies, lookups)
+        words = _with_effects(group, seen.without_shown(words), lookups)
         sources = [source for row in group.rows for source in _sources(row, callers, report)]
         content = GroupContent(group, words, seen.is_known(words), seen.without_known(sources))
         contents.append(content)
@@ -58,12 +62,6 @@ def finding_numbers(report: Report) -> dict[int, list[int]]:
         for number in [number for number in finding.rows if number in row_numbers][:1]:
             numbers.setdefault(number, []).append(finding_number)
     return numbers
-
-
-def _description(group: RowGroup, lookups: Lookups) -> Summary:
-    if group.varies is not None:
-        return describe_together(group.rows, group.varies, lookups)
-    return describe(group.row, lookups, group.rows[-1])
 
 
 class _Seen:
@@ -133,7 +131,7 @@ def _sources(row: ReportRow, callers: Mapping[Place, set[Place]], report: Report
     one that did; of a refused call also the line that catches an error of it. Lines of the test's
     function are left out.
     """
-    if row.where is None or row.kind == "action" or row.library:
+    if row.where is None or row.rules.is_of_test or row.library:
         return
     places = [replace(row.where, callers=())]
     if len(callers[places[0]]) > 1:
@@ -147,5 +145,5 @@ def _sources(row: ReportRow, callers: Mapping[Place, set[Place]], report: Report
 
 
 def _is_of_test(place: Place, report: Report) -> bool:
-    test = None if report.statement is None else report.statement.place
+    test = None if report.read_data is None else report.read_data.place
     return test is not None and (place.file, place.function) == (test.file, test.function)

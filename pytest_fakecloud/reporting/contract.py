@@ -1,11 +1,12 @@
 """What reports call of a service: the `ReportFunctions` in its ``report/functions.py``.
 
 Those about one call, event, action or delivery, from which a row is made, are grouped; the others are
-about a fake or the whole journal. No name of a service is in the code of this folder's modules.
+about a fake or the whole journal. No name of a service is in the Python modules of this folder.
 
-In rows, and in what has a type such as `MaskedCall`, credentials are masked. What has the type `Call`,
-`Entry`, `Arguments` or `ObservedTest` (but for its rows) is raw, and a report masks the findings and the
-names of data that a function returns for it.
+In rows, and in what has a type such as `MaskedCall`, credentials are masked; only the story of an
+exploration passes raw calls to ``summary``. What has the type `Call`, `Entry`, `Arguments` or
+`ObservedTest` (but for its rows) is raw, and a report masks the findings and the names of data that a
+function returns for it.
 """
 
 from __future__ import annotations
@@ -129,7 +130,9 @@ class EventFunctions:
     summary: Callable[[MaskedEvent, Lookups], Summary | None] = _none
     """The words of an event. None lets the row show the kind and the text of the event."""
     accesses: Callable[[MaskedEvent, Lookups], Iterable[DataAccess]] = _nothing
-    """The data that an event changed, and what it only names. The row of its first cause has both."""
+    """The data that an event changed, and what it only names. The row of its first cause has these
+    accesses, too.
+    """
     effect: Callable[[MaskedEvent, MaskedCall | None, Lookups], str] = lambda event, call, lookups: (
         ""
     )

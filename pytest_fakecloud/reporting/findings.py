@@ -24,8 +24,8 @@ MOST_UNFINISHED = 4
 
 
 def find(test: ObservedTest) -> list[Finding]:
-    """Return the findings about a cloud, the newest first; those of a detector that raises an exception
-    are missing, and the exception becomes a line of the lookups' ``errors``.
+    """Return the findings about a cloud, the newest first; of a detector that raises an exception, those
+    that it yielded before. The exception becomes a line of ``errors``.
     """
     findings, errors = list[Finding](), test.lookups.errors
     for fake in test.fakes:

@@ -11,8 +11,6 @@ from operator import attrgetter
 from ..core.errors import counted, listed
 from .model import MaskedEvent, ReportRow
 
-_LEAST = 3
-"""Minimum number of equal rows in succession that become one, except for attempts of a message."""
 _ACTION = attrgetter("at_us", "peer", "operation", "depth")
 _SAME = attrgetter(
     "kind", "actor", "peer", "operation", "status", "outcome", "faults", "where", "same"
@@ -67,7 +65,7 @@ def folded(unfolded: Sequence[RowGroup]) -> list[RowGroup]:
     groups: list[RowGroup] = []
     for _, equal in groupby(blocks, _key):
         equals = list(equal)
-        if len(equals) < _LEAST and equals[0][0].row.kind != "attempt":
+        if len(equals) < equals[0][0].row.rules.folds_from:
             groups += [group for block in equals for group in block]
             continue
         groups += [
@@ -110,9 +108,10 @@ def alike(groups: Iterable[RowGroup | str], apart: Collection[int]) -> list[RowG
 def _varies(before: RowGroup, group: RowGroup) -> int | None:
     """Return the position of the argument in which an action differs from the ones before it."""
     row, last = group.row, before.rows[-1]
-    if not row.kind == last.kind == "action" or _ACTION(row) != _ACTION(last):
+    action = row.source.action
+    if action is None or last.source.action is None or _ACTION(row) != _ACTION(last):
         return None
-    if row.source.action is not None and "fault" in row.source.action.data:
+    if "fault" in action.data:
         return None
     if len(group.rows) > 1 or (len(before.rows) > 1 and before.varies is None):
         return None  # equal ones, which are counted

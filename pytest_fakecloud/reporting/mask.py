@@ -13,7 +13,7 @@ from ..core.secrets import HIDDEN, SecretMask
 from ..process.applications import ServedRequest
 from .contract import functions_of
 from .model import Finding, MaskedAction, MaskedCall, MaskedEvent, ReportSubject, Sought
-from .values import map_strings
+from .strings import map_strings
 
 
 class Mask(SecretMask):

@@ -46,6 +46,36 @@ of the test on a fake.
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindRules:
+    """What a report does with the rows of a kind, beside what it reads in their `RowSource`."""
+
+    is_sent: bool = False
+    """A fake sends it: the row shows the sender, its span is that of a client, and it has an address."""
+    is_of_test: bool = False
+    """The test makes it itself: the row shows neither a receiver nor a line of code."""
+    surrounds: bool = False
+    """Its receiver makes the calls in it. (The test makes those of a fault's function, in a call.)"""
+    result_is_read: bool = False
+    """What the calls in it read decides its result, and not what they wrote."""
+    is_span: bool = False
+    """A trace has a span for it."""
+    shares_line: bool = False
+    """Short ones that follow each other at the same time share a line of the text."""
+    folds_from: int = 3
+    """Minimum number of equal ones in succession that become one row."""
+
+
+KINDS: Mapping[Kind, KindRules] = {
+    "call": KindRules(is_span=True, shares_line=True),
+    # Attempts of one message are a row, whatever their number.
+    "attempt": KindRules(is_sent=True, surrounds=True, is_span=True, folds_from=1),
+    "request": KindRules(surrounds=True, result_is_read=True, is_span=True),
+    "event": KindRules(),
+    "action": KindRules(is_of_test=True),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class SubjectKind:
     """A kind of data, such as ``key``, and how its subjects mark rows. Services define their own."""
@@ -125,7 +155,7 @@ class Delivery:
     """The workflow run that the message belongs to."""
     url: str
     status: int | None
-    number: int | None
+    attempt: int | None
     """How many attempts of the message there were, with this one."""
     began: JournalNumber
     ended: JournalNumber
@@ -173,7 +203,7 @@ class ReportRow:
     actor: str
     """The sender."""
     peer: str
-    """The receiver; equal to ``actor`` for an event inside a fake."""
+    """The receiver; for an event the fake, which is also its ``actor`` unless the console caused it."""
     operation: str
     """The command or route of a call, the URL of a request, the kind of an event or action."""
     service: str = ""
@@ -183,7 +213,9 @@ class ReportRow:
     trace: TraceParent | None = None
     """The trace of its request, and the span that sent it; None without a valid ``traceparent``."""
     accesses: tuple[DataAccess, ...] = ()
-    """What its entry read, wrote and named. A delivery to a fake has those of both services."""
+    """What its entry read, wrote and named, and what the events did that follow it. A delivery to a fake
+    has those of both services.
+    """
 
     # The answer to a call, a delivery or a request. An event and an action only have faults.
     status: int | None = None
@@ -201,7 +233,9 @@ class ReportRow:
     ended: JournalNumber = 0
     """Its consequences have lower numbers."""
     cause: JournalNumber = 0
-    """The row around it: the request or delivery during which it happened, or the call it follows."""
+    """The row around it: the request or delivery during which it happened, the call during which the
+    function of its fault made this one, or the row that it ``follows``. 0 without one.
+    """
     depth: int = 0
     """How deep it is nested."""
     follows: JournalNumber = 0
@@ -227,9 +261,8 @@ class ReportRow:
         )  # fmt: skip
 
     @property
-    def surrounds(self) -> bool:
-        """Whether other rows happen in it: what its receiver does."""
-        return self.kind in ("attempt", "request")
+    def rules(self) -> KindRules:
+        return KINDS[self.kind]
 
     @property
     def arguments(self) -> Sequence[str]:
@@ -271,12 +304,22 @@ class DataAccess:
     """
     returns_value: bool = False
     """Whether a write returned the value before it."""
+    order: JournalNumber = 0
+    """When it happened. `rows` sets it, and no service."""
     is_named: bool = False
     """Whether this is neither a read nor a write. Others of the same row can be (see `named()`)."""
 
     @property
     def reads(self) -> bool:
         return self.returns_value or not (self.writes or self.is_named)
+
+
+class OrderedAccess(NamedTuple):
+    """An access to data by a row, and when it happened."""
+
+    order: JournalNumber
+    row: ReportRow
+    access: DataAccess
 
 
 def named(kind: SubjectKind, name: object, fake: str) -> DataAccess:
@@ -286,8 +329,8 @@ def named(kind: SubjectKind, name: object, fake: str) -> DataAccess:
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """Data that a test looked at: a subject or a part of it, or all subjects that match a ``pattern``
-    of shells, which is then also the name of the subject.
+    """Data that a test looked at or a call read: a subject or a part of it, or all subjects that match a
+    ``pattern`` of shells, which is then also the name of the subject.
     """
 
     subject: ReportSubject

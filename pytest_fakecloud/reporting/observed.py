@@ -12,27 +12,33 @@ from ..cloud.base import BaseCloud, context_of
 from ..cloud.fake import Fake, core_of
 from ..core.calls import Action, Call, Entry
 from ..core.frames import CodePlace
-from .asserted import UnequalValues, application_places
 from .calls import calls_in
+from .failed_statement import UnequalValues, application_places
 from .lookups import Lookups, records_of
-from .model import Delivery, ReportRow
+from .model import Delivery, OrderedAccess, ReportRow
 from .rows import places_of
 
 
 @dataclass
 class ObservedTest:
-    """A test as the detectors see it: the open fakes of its cloud, the journal and its rows, the
-    wall-clock time in seconds that it waited, its exception, and the last values that it found unequal.
+    """A test as the detectors see it: the open fakes of its cloud, the journal, its rows and their
+    accesses in order, the wall-clock time in seconds that it waited, its exception, and the last values
+    that it found unequal.
     """
 
     cloud: BaseCloud
     lookups: Lookups
     rows: Sequence[ReportRow] = ()
+    accesses: Sequence[OrderedAccess] = ()
     idle_s: float | None = None
     raised: BaseException | None = None
     compared: UnequalValues | None = None
     computed: dict[Hashable, Any] = field(default_factory=dict, init=False)
     """Results that the detectors of a service share, by its function and the arguments of this."""
+
+    @cached_property
+    def by_number(self) -> dict[int, ReportRow]:
+        return {row.number: row for row in self.rows}
 
     @cached_property
     def fakes(self) -> list[Fake]:
@@ -83,7 +89,7 @@ class ObservedTest:
 
 
 def _as_known(entry: Entry) -> Entry:
-    """Return a copy of a call without its answer, if a fault altered it and it shows no data."""
+    """Return a copy of a call without the body that a fault altered, which is no data of the fake."""
     if not isinstance(entry, Call) or entry.outcome != "altered":
         return entry
     copied_call = copy.copy(entry)

@@ -27,7 +27,7 @@ from .as_json import as_json
 from .mask import Mask
 from .replayed import states
 from .report import Report
-from .values import shortened
+from .strings import shortened
 
 _INDEX = "index.html"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -182,10 +182,10 @@ def _timelines(beside: Mapping[str, Any] | None) -> Iterator[str]:
     timeline = '<div id="timeline"><noscript>The timeline needs JavaScript.</noscript></div>'
     if beside is None:
         yield f"<main><h2>Timeline</h2>{timeline}</main>"
-        return
-    yield '<main class="both">'
-    yield f"<section><h2>Timeline</h2>{timeline}</section>"
-    yield f'<section><h2>{html.escape(beside["title"])}</h2><div id="beside"></div></section></main>'
+    else:
+        yield f'<main class="both"><section><h2>Timeline</h2>{timeline}</section>'
+        title = html.escape(beside["title"])
+        yield f'<section><h2>{title}</h2><div id="beside"></div></section></main>'
 
 
 def _whole(title: str, body: str, script: str = "") -> str:

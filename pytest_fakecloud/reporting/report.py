@@ -7,20 +7,19 @@ from dataclasses import dataclass, field, replace
 
 from ..cloud.base import BaseCloud, context_of
 from ..process.applications import ServedRequest
-from .accesses import OrderedAccess, ordered_accesses
-from .asserted import UnequalValues
 from .calls import collected, contained
 from .contract import functions_of
+from .failed_statement import UnequalValues
 from .findings import find, unfinished
 from .lookups import Background, Lookups, lookups_of, records_of
 from .marks import marks_of_rows
 from .mask import Mask
 from .model import Finding, Marks, ReportRow
 from .observed import ObservedTest
-from .reading import ReadByStatement
-from .rows import rows
+from .read_data import ReadData
+from .read_search import read_by_other_process, read_by_statement
+from .rows import ordered_accesses, rows
 from .select import MOST_FINDINGS, concerning, selected
-from .statement import read_by_other_process, read_by_statement
 from .violations import violations
 
 
@@ -47,18 +46,20 @@ class Report:
     rows: Sequence[ReportRow] = ()
     findings: Sequence[Finding] = ()
     unfinished: Sequence[Finding] = ()
-    """Work that is still pending."""
+    """Work that is pending, or has failed."""
     violations: Sequence[Finding] = ()
     """Strict-mode violations and rejected credentials."""
     errors: Sequence[str] = ()
     """Parts of the report that could not be made."""
     hints: Sequence[str] = ()
-    """Sentences about requests that did not reach their fake."""
+    """Sentences about mistakes in the test, and about requests that did not reach their fake."""
     log: str = ""
     """What the test logged."""
     lookups: Lookups = field(default_factory=Lookups)
-    statement: ReadByStatement | None = None
-    """None if there is no failure to explain, or if no row accessed data."""
+    read_data: ReadData | None = None
+    """What the failing statement read; None if there is no failure to explain, if no row accessed data,
+    or if the search failed.
+    """
     marks: Marks = field(default_factory=Marks)
     listed: frozenset[int] = frozenset()
     """The numbers of the rows that a text lists."""
@@ -85,9 +86,14 @@ def report_of(
     mask, errors = lookups.mask, lookups.errors
     failed = "the calls cannot be shown"
     report_rows = collected(failed, errors, rows, cloud, served=served, lookups=lookups)
-    observed = ObservedTest(cloud, lookups, report_rows, idle_s, raised, compared)
-    accesses, statement, marks = _read_and_marked(observed, read)
-    findings = _findings(observed, accesses, statement, marks)
+    failed = "what the rows accessed cannot be shown"
+    accesses = collected(failed, errors, ordered_accesses, report_rows)
+    observed = ObservedTest(cloud, lookups, report_rows, accesses, idle_s, raised, compared)
+    read_data = _read_data(observed, read)
+    marks = Marks()
+    with contained("the marks cannot be shown", errors):
+        marks = marks_of_rows(report_rows, accesses, read_data, observed.lines_of_test)
+    findings = _findings(observed, read_data, marks)
     evidence = {number for finding in findings for number in finding.rows}
     pending = collected("what is unfinished cannot be shown", errors, unfinished, cloud, lookups)
     found_violations = collected("the violations cannot be shown", errors, violations, cloud)
@@ -110,7 +116,7 @@ def report_of(
         hints=list(map(mask.text, hints)),
         log=mask.text(log),
         lookups=lookups,
-        statement=statement,
+        read_data=read_data,
         marks=marks,
         listed=selected(report_rows, marks, evidence),
     )
@@ -131,31 +137,20 @@ def _lookups(cloud: BaseCloud) -> Lookups:
     return replace(lookups, background=background)
 
 
-def _read_and_marked(
-    test: ObservedTest, read: Sequence[object] | None
-) -> tuple[list[OrderedAccess], ReadByStatement | None, Marks]:
-    """Return the accesses of the rows in order, what the failing statement read, and the marks."""
-    accesses, statement, marks = list[OrderedAccess](), None, Marks()
-    with contained("what the rows accessed cannot be shown", test.lookups.errors):
-        accesses = ordered_accesses(test.rows)
+def _read_data(test: ObservedTest, read: Sequence[object] | None) -> ReadData | None:
+    with contained("what the failing statement read cannot be shown", test.lookups.errors):
         if test.raised is not None:
-            statement = read_by_statement(test, accesses)
-        elif read is not None:
-            statement = read_by_other_process(test, accesses, read)
-        marks = marks_of_rows(test.rows, accesses, statement, test.lines_of_test)
-    return accesses, statement, marks
+            return read_by_statement(test)
+        if read is not None:
+            return read_by_other_process(test, read)
+    return None
 
 
-def _findings(
-    test: ObservedTest,
-    accesses: Sequence[OrderedAccess],
-    statement: ReadByStatement | None,
-    marks: Marks,
-) -> list[Finding]:
+def _findings(test: ObservedTest, read_data: ReadData | None, marks: Marks) -> list[Finding]:
     """Return the findings to show. The detectors compare raw values, so their findings are masked."""
     lookups = test.lookups
     raw = collected("the findings failed", lookups.errors, find, test)
     findings = list(map(lookups.mask.finding, raw))
-    if statement is not None:
-        findings = concerning(statement, marks, test.rows, accesses, findings)
+    if read_data is not None:
+        findings = concerning(read_data, marks, test.rows, test.accesses, findings)
     return findings[:MOST_FINDINGS]

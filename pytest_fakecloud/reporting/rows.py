@@ -5,9 +5,10 @@ Rows are data; `wording` describes them.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from ..core.calls import (
     Event,
     began,
     caused_by,
+    executed_at,
     faults_end,
     set_facts,
 )
@@ -28,9 +30,9 @@ from ..core.frames import CodePlace, place_at
 from ..core.recorder import CallStack, SharedRecords
 from ..core.traces import TRACEPARENT, TraceParent, trace_parent
 from ..process.applications import ServedRequest
-from .asserted import application_places
 from .calls import contained, events_in, has_full_answer
 from .contract import functions_of
+from .failed_statement import application_places
 from .lookups import Lookups, records_of
 from .mask import Mask
 from .model import (
@@ -42,13 +44,13 @@ from .model import (
     AppliedFault,
     DataAccess,
     Delivery,
-    MaskedCall,
+    OrderedAccess,
     Place,
     ReportRow,
     ReportSubject,
     RowSource,
 )
-from .values import parts_of_url
+from .strings import parts_of_url
 
 _VOLATILE = {"began", "alone", "number", "traceback", "exception"}
 """Details that may differ between two otherwise equal events, whatever their service."""
@@ -66,8 +68,9 @@ def rows(
 
     A delivery to one of the cloud's own fakes is a single row: the received call, with the delivering
     fake as its sender. A row follows the row that caused it. ``served`` are the requests to the
-    application; successful requests that called no fake are left out. ``lookups`` contain the calls
-    that are shown in another call's row, and the recent delivery attempts.
+    application; successful requests that called no fake are left out. Actions of the test have rows
+    only without ``entries``, which are otherwise all of the journal. ``lookups`` contain the calls that
+    are shown in another call's row, and the recent delivery attempts.
 
     With ``by_time``, a call that arrived during a delivery is one of its handler, as in a test, in which
     nothing else calls. A server has other clients, whose calls arrive at any time: without
@@ -83,50 +86,67 @@ def rows(
     return _nested(report_rows, lambda delivery, row: by_time or _is_named_by(row, delivery))
 
 
+def ordered_accesses(rows: Sequence[ReportRow]) -> list[OrderedAccess]:
+    """Return what rows read and wrote, in the order in which that happened. The accesses of an event are
+    among those of the row that it follows.
+    """
+    ordered = [
+        OrderedAccess(access.order, row, access)
+        for row in rows for access in row.accesses
+        if not row.follows and not access.is_named
+    ]  # fmt: skip
+    return sorted(ordered, key=attrgetter("order"))
+
+
 # -- order -----------------------------------------------------------------------------------------
 
 
 def _nested(
-    unnested_rows: list[ReportRow], is_within: Callable[[ReportRow, ReportRow], bool]
+    unnested_rows: Sequence[ReportRow], is_within: Callable[[ReportRow, ReportRow], bool]
 ) -> list[ReportRow]:
     """Return the rows in order, each with its cause, its depth and the row in which it is nested.
 
-    An event directly follows its first cause, even if other entries were recorded before. ``is_within``
-    says of a delivery, and of a row that began during it, whether the second belongs to the first.
+    An event directly follows its first cause, even if other entries were recorded before; the row of
+    the cause also has its accesses. ``is_within`` says of a delivery, and of a row that began during
+    it, whether the second belongs to the first.
     """
     by_number = {row.number: row for row in unnested_rows}
-    callers = {row.number: caller for row in unnested_rows
-               if (caller := by_number.get(_first_cause(row.source.event)))}  # fmt: skip
-    unnested_rows.sort(key=lambda row: row.began)
-    unnested_rows.sort(key=lambda row: callers.get(row.number, row).began)
-    open_rows: list[ReportRow] = []  # those whose consequences may follow
-    ordered = []
-    depths: dict[int, int] = {}
+    causes = {row.number: cause for row in unnested_rows
+              if (cause := by_number.get(_first_cause(row.source.event)))}  # fmt: skip
+    accesses_of_events: defaultdict[int, list[DataAccess]] = defaultdict(list)
     for row in unnested_rows:
-        cause = caller = callers.get(row.number)
-        if caller is not None:
-            depth = depths[caller.number] + 1
-            row = replace(row, follows=caller.number)
+        if row.number in causes:
+            accesses_of_events[causes[row.number].number] += row.accesses
+
+    def position(row: ReportRow) -> tuple[int, int]:
+        return causes.get(row.number, row).began, row.began
+
+    nested: dict[int, ReportRow] = {}
+    open_rows: list[
+        ReportRow
+    ] = []  # those whose consequences may follow, each nested in the one before
+    for row in sorted(unnested_rows, key=position):
+        if row.number in causes:
+            around: ReportRow | None = nested[causes[row.number].number]
+            row = replace(row, follows=causes[row.number].number)
         else:
             while open_rows and open_rows[-1].ended < row.began:
                 open_rows.pop()
-            around = [
+            candidates = [
                 other for other in open_rows if other.kind != "attempt" or is_within(other, row)
             ]
-            cause = around[-1] if around else None
-            depth = depths[cause.number] + 1 if cause else 0
-        if cause is not None:
+            around = candidates[-1] if candidates else None
+        if around is not None:
             # A nested call is made by the receiver of the outer request, except that a fault's
             # function makes its calls as the test.
-            nested = row.actor == CLIENT and cause.surrounds
-            row = replace(
-                row, depth=depth, cause=cause.number, actor=cause.peer if nested else row.actor
-            )
-        depths[row.number] = depth
-        ordered.append(row)
+            actor = around.peer if row.actor == CLIENT and around.rules.surrounds else row.actor
+            row = replace(row, depth=around.depth + 1, cause=around.number, actor=actor)
+        if row.number in accesses_of_events:
+            row = replace(row, accesses=(*row.accesses, *accesses_of_events[row.number]))
+        nested[row.number] = row
         if row.ended > row.began:
             open_rows.append(row)
-    return ordered
+    return list(nested.values())
 
 
 def _is_named_by(row: ReportRow, delivery: ReportRow) -> bool:
@@ -190,6 +210,7 @@ class _Builder:
     def _call_row(self, call: Call) -> ReportRow:
         masked, faults = self._mask.call(call), _faults_of(call)
         functions = functions_of(call.service).calls
+        command = functions_of(call.service).protocol.command(masked)
         again_of = self._from_console.get(call.number)
         if again_of:
             set_facts(masked, {**masked.facts, "again_of": again_of})
@@ -201,7 +222,8 @@ class _Builder:
         row = replace(
             _row_for(call), source=RowSource(call=masked), kind="call",
             actor=CLIENT if again_of is None else CONSOLE,
-            operation=_operation(masked), address=functions.address(masked),
+            operation=command or call.route or f"{call.method} {masked.path}",
+            address=functions.address(masked),
             trace=trace_parent(masked.request_headers.get(TRACEPARENT)),
             status=call.status, outcome=call.outcome,
             ok=is_streamed or has_full_answer(call), faults=faults,
@@ -211,7 +233,7 @@ class _Builder:
             same=(masked.method, call.route, request, masked.response_body, call.outcome,
                   note, *(step.request_body for step in steps)),
         )  # fmt: skip
-        row = self._accessing(row, partial(functions.accesses, masked, self._lookups))
+        row = self._accessing(row, functions.accesses, masked)
         attempt = self._received.get(call.number)
         return row if attempt is None else self._received_row(row, attempt)
 
@@ -221,10 +243,11 @@ class _Builder:
         row = replace(
             row, kind="attempt", actor=attempt.fake, faults=row.faults or delivery.faults,
             began=min(row.number, delivery.began), ended=row.ended or delivery.ended,
-            attempt=delivery.number or 0, source=RowSource(call=row.source.call, delivery=delivery),
+            attempt=delivery.attempt or 0, source=RowSource(call=row.source.call, delivery=delivery),
             address=delivery.url,
         )  # fmt: skip
-        return self._delivering(row, delivery)
+        accesses = functions_of(attempt.service).deliveries.accesses
+        return self._accessing(row, accesses, row, delivery)
 
     def _event_row(self, event: Event) -> ReportRow:
         masked = self._mask.event(event)
@@ -236,11 +259,11 @@ class _Builder:
         )  # fmt: skip
         if event.kind != "attempt":
             actor = CONSOLE if event.kind in ("restored", "changed") else row.actor
-            accesses = partial(functions_of(event.service).events.accesses, masked, self._lookups)
-            return self._accessing(replace(row, actor=actor), accesses)
+            accesses = functions_of(event.service).events.accesses
+            return self._accessing(replace(row, actor=actor), accesses, masked)
         delivery = Delivery.of(masked)
         row = replace(
-            row, kind="attempt", attempt=delivery.number or 0, same=repr(details),
+            row, kind="attempt", attempt=delivery.attempt or 0, same=repr(details),
             source=RowSource(delivery=delivery), faults=delivery.faults,
             began=delivery.began, ended=delivery.ended,
             address=delivery.url, trace=self._sent_trace(delivery),
@@ -249,11 +272,7 @@ class _Builder:
             parts, status = parts_of_url(delivery.url), delivery.status
             peer = self._names.get(f"{parts.scheme}://{parts.netloc}", delivery.url)
             row = replace(row, peer=peer, status=status, ok=200 <= (status or 0) < 300)
-        return self._delivering(row, delivery)
-
-    def _delivering(self, row: ReportRow, delivery: Delivery) -> ReportRow:
-        accesses = functions_of(delivery.event.service).deliveries.accesses
-        return self._accessing(row, partial(accesses, row, delivery, self._lookups))
+        return self._accessing(row, functions_of(event.service).deliveries.accesses, row, delivery)
 
     def _sent_trace(self, delivery: Delivery) -> TraceParent | None:
         exchanged = self._lookups.attempts.get(delivery.began)
@@ -274,16 +293,25 @@ class _Builder:
         )  # fmt: skip
         if action.kind in ("reset", "restore"):
             every = ReportSubject.all_of(EVERY_KIND, action.fake)
-            return replace(row, accesses=(DataAccess(every, True),))
-        accesses = functions_of(action.service).actions.accesses
-        return self._accessing(row, partial(accesses, masked, self._lookups))
+            return replace(row, accesses=(DataAccess(every, True, order=row.number),))
+        return self._accessing(row, functions_of(action.service).actions.accesses, masked)
 
-    def _accessing(self, row: ReportRow, read: Callable[[], Iterable[DataAccess]]) -> ReportRow:
-        """Return a row with the accesses that a function of a service reads in its entry, too."""
-        accesses, failed = list(row.accesses), f"what a row of {row.peer} accessed cannot be shown"
-        with contained(failed, self._lookups.errors, call=row.source.call):
-            accesses += read()
-        return replace(row, accesses=tuple(accesses))
+    def _accessing(
+        self, row: ReportRow, read: Callable[..., Iterable[DataAccess]], *arguments: object
+    ) -> ReportRow:
+        """Return a row with the accesses that a function of a service reads in its entry, too.
+
+        Each has its order. The receiver of a delivery reads when it begins.
+        """
+        call, accesses = row.source.call, list[DataAccess]()
+        order = row.number if call is None else executed_at(call)
+        order_of_reads = row.began if row.rules.is_sent else order
+        failed = f"what a row of {row.peer} accessed cannot be shown"
+        with contained(failed, self._lookups.errors, call=call):
+            accesses += read(*arguments, self._lookups)
+        ordered = (replace(access, order=order if access.writes else order_of_reads)
+                   for access in accesses)  # fmt: skip
+        return replace(row, accesses=(*row.accesses, *ordered))
 
 
 def places_of(records: SharedRecords) -> dict[int, tuple[CodePlace, ...]]:
@@ -334,6 +362,10 @@ def _served_rows(
     entries: Sequence[Entry],
     mask: Mask,
 ) -> list[ReportRow]:
+    """Return the rows of the requests that failed, or during which something happened. The consequences
+    of one are only known if it ran alone: without a request that overlaps, except of a fault's function,
+    and without a delivery in the background.
+    """
     in_background = [
         began(event) for event in events_in(entries) if event.data.get("alone") is False
     ]
@@ -384,15 +416,5 @@ def _is_delivery_of(row: ReportRow, request: ServedRequest) -> bool:
 
 def _faults_of(call: Call) -> tuple[AppliedFault, ...]:
     # The entry of a fault can have further fields, which only a replay reads.
-    return tuple(
-        AppliedFault(
-            fault["kind"], fault["description"], fault.get("function", ""), fault.get("moment", "")
-        )
-        for fault in call.faults
-    )
-
-
-def _operation(call: MaskedCall) -> str:
-    """Return the command of a call with a single one, or else the route, or else method and path."""
-    command = functions_of(call.service).protocol.command(call)
-    return command or call.route or f"{call.method} {call.path}"
+    names = [own_field.name for own_field in fields(AppliedFault)]
+    return tuple(AppliedFault(*(fault.get(name, "") for name in names)) for fault in call.faults)

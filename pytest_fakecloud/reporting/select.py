@@ -6,10 +6,10 @@ Both are selected by their data and marks, never by their wording.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby
 
-from .accesses import OrderedAccess
-from .model import Finding, Marks, ReportRow
-from .reading import ReadByStatement
+from .model import Finding, Marks, OrderedAccess, ReportRow
+from .read_data import ReadData
 
 MOST_FINDINGS = 6
 """Maximum number of findings in one report."""
@@ -28,7 +28,7 @@ that says how many are left out.
 
 
 def concerning(
-    statement: ReadByStatement,
+    read_data: ReadData,
     marks: Marks,
     rows: Sequence[ReportRow],
     accesses: Sequence[OrderedAccess],
@@ -53,7 +53,7 @@ def concerning(
             or not finding.subjects
             or not accessed.isdisjoint(finding.subjects)
             or any(
-                sought.has(subject) for sought in statement.sought for subject in finding.subjects
+                sought.has(subject) for sought in read_data.sought for subject in finding.subjects
             )
             or not connected.isdisjoint(finding.rows)
         )
@@ -66,7 +66,9 @@ def concerning(
 
 def _address(row: ReportRow) -> str:
     """Return the URL of a delivery or of a request to the application; empty for other rows."""
-    return {"attempt": row.address, "request": row.operation}.get(row.kind, "")
+    if not row.rules.surrounds:
+        return ""
+    return row.address if row.rules.is_sent else row.operation
 
 
 def selected(
@@ -88,25 +90,17 @@ def selected(
     else:
         # Without a touched row, nothing tells the rows apart that were not refused.
         listed.update(numbers[-LAST:] if marks.touched else numbers[-MOST_ROWS:])
-        listed.update(_newest(numbers, marks.refused, _REFUSED))
-        listed.update(_newest(numbers, marks.touched, _OF_KIND))
-        listed.update(_newest(numbers, marks.linked, _OF_KIND))
+        for marked in (marks.touched, marks.linked, marks.refused):
+            most = _REFUSED if marked is marks.refused else _OF_KIND
+            listed.update([number for number in numbers if number in marked][-most:])
         listed.update([*_short_gaps(numbers, listed)])
     return frozenset(_with_causes(rows, listed))
 
 
-def _newest(numbers: Sequence[int], kind: Collection[int], most: int) -> list[int]:
-    return [number for number in numbers if number in kind][-most:]
-
-
 def _short_gaps(numbers: Sequence[int], listed: Collection[int]) -> Iterator[int]:
-    gap: list[int] = []
-    for number in numbers:
-        if number not in listed:
-            gap.append(number)
-            continue
+    for are_listed, run in groupby(numbers, listed.__contains__):
+        gap = [] if are_listed else list(run)
         yield from gap if len(gap) <= _GAP else ()
-        gap = []
 
 
 def _with_causes(rows: Iterable[ReportRow], listed: set[int]) -> set[int]:

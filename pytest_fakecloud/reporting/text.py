@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from ..cloud.base import BaseCloud
@@ -16,8 +16,8 @@ from .contents import GroupContent, contents_of, explanation_of, finding_numbers
 from .folding import RowGroup
 from .model import Finding, ReportRow
 from .report import Report, report_of
-from .values import shortened
-from .wording import last_write, sentence, statement_text, undone_write, violation
+from .strings import shortened
+from .wording import last_write, read_data_text, sentence, undone_write, violation
 
 WIDTH = 80
 WIDE = 120
@@ -112,7 +112,7 @@ class _Writer:
         self._report, self._lookups, self._width = report, report.lookups, width
         self._finding_numbers = finding_numbers(report)
         self._contents = contents_of(report)
-        self._has_gutter = report.statement is not None
+        self._has_gutter = report.read_data is not None
 
     def lines(self, link: str) -> list[TextLine]:
         report, width = self._report, self._width
@@ -131,10 +131,10 @@ class _Writer:
     def _statement(self) -> list[str]:
         """Return what the failing statement read, with as many of its names as there is room for."""
         lines: list[str] = []
-        if (statement := self._report.statement) is None:
+        if (read_data := self._report.read_data) is None:
             return lines
         for names in (4, 3, 2, 1):
-            text = statement_text(statement, self._lookups, names)
+            text = read_data_text(read_data, self._lookups, names)
             lines = _wrapped_code(text, "  ", self._width)
             if len(lines) <= _MOST_LINES["statement"]:
                 break
@@ -196,37 +196,26 @@ class _Writer:
         """Yield the rows as lines; the dates are omitted if all rows are on the clock's current day."""
         rows = self._report.rows
         day = today if all(to_datetime(row.at_us).date() == today for row in rows) else None
-        held_back: list[tuple[int, Sequence[str]]] = []
-        for block in self._blocks():
-            if not block.rows:
-                yield from map(TextLine, block.lines)
-                continue
-            row = block.rows[0]
-            while held_back and held_back[-1][0] >= row.depth:
-                yield from map(TextLine, held_back.pop()[1])
-            at = to_datetime(row.at_us)
-            if at.date() != day:
+        for block in _notes_last(self._blocks()):
+            if block.rows and (at := to_datetime(block.rows[0].at_us)).date() != day:
                 day = at.date()
                 yield TextLine(f"-- {day} --")
             marked = self._is_marked(block.rows)
-            for text in self._with_sources(block.lines, block.sources, _indent_of(row)):
+            indent = _indent_of(block.rows[0]) if block.rows else ""
+            for text in self._with_sources(block.lines, block.sources, indent):
                 yield TextLine(text, marked)
-            if block.nests:
-                # The note follows the nested rows, because it results from them.
-                held_back.append((row.depth, block.note))
-            else:
-                yield from map(TextLine, block.note)
-        for _, note in reversed(held_back):
-            yield from map(TextLine, note)
+            yield from map(TextLine, block.note)
 
     def _blocks(self) -> list[_Block]:
         """Return the lines of each row, with short calls that were made together in one line."""
+        rows = [content.group.row for content in self._contents if not isinstance(content, str)]
+        nesting = {row.number for row, after in pairwise(rows) if after.depth > row.depth}
         blocks: list[_Block] = []
-        for content, nests in zip(self._contents, _have_nested(self._contents), strict=True):
+        for content in self._contents:
             if isinstance(content, str):
                 blocks.append(_Block((), _wrapped(f"... {content}", "    ", self._width)))
                 continue
-            block = self._block(content, nests)
+            block = self._block(content, content.group.row.number in nesting)
             shared = self._shared(blocks[-1], block) if blocks else None
             blocks[-1:] = [shared] if shared else [*blocks[-1:], block]
         return blocks
@@ -279,31 +268,25 @@ class _Writer:
         head = f"{self._lead(group.rows)}{words.what}{_times(group)}{self._numbers(group)}"
         parts = [head, f"<-- {words.answer}"] if words.answer else [head]
         parts[-1] += " (as above)" if is_known else ""
-        parts[-1] += self._read(group)
+        is_read = any(row.number in self._report.marks.writers for row in group.rows)
+        parts[-1] += " <== read" if is_read else ""
         lines = self._first_lines([*parts, *_faults(row, nests)], indent)
         if not is_known:
             packed = _packed(words.remarks, self._width - len(indent))
             if (
                 len(lines) == len(packed) == 1
                 and not words.below
-                and self._fits(lines[0], packed[0])
+                and len(lines[0]) + 2 + len(visible(packed[0])) <= self._width
             ):
                 lines[0] += f"  {visible(packed[0])}"
             else:
                 lines += self._lines_below([*words.below, *packed], indent)
         is_explained = bool(words.script or explanation_of(words))
-        is_short = row.kind == "call" and not (nests or row.faults or is_explained)
+        is_short = row.rules.shares_line and not (nests or row.faults or is_explained)
         line_key = (_stamp(row), row.depth, row.cause, _ends(row)) if is_short else None
         note = [f"note: {words.note}"] if words.note and not is_known else []
         note = self._lines_below(note, indent)
         return _Block(group.rows, lines, content.sources, note, nests, line_key)
-
-    def _fits(self, line: str, text: str) -> bool:
-        return len(line) + 2 + len(visible(text)) <= self._width
-
-    def _read(self, group: RowGroup) -> str:
-        is_read = any(row.number in self._report.marks.writers for row in group.rows)
-        return " <== read" if is_read else ""
 
     def _numbers(self, group: RowGroup) -> str:
         """Return the numbers of the findings that a row decided."""
@@ -349,19 +332,22 @@ class _Writer:
                 yield TextLine(f"  ... {counted(more, 'more line')}")
 
 
+def _notes_last(blocks: Iterable[_Block]) -> Iterator[_Block]:
+    """Yield the blocks, with the note of a row after the rows that are nested in it, because it results
+    from them.
+    """
+    around: list[_Block] = []
+    for block in blocks:
+        while block.rows and around and around[-1].rows[0].depth >= block.rows[0].depth:
+            yield _Block((), list(around.pop().note))
+        if block.nests:
+            around.append(block)
+        yield block._replace(note=()) if block.nests else block
+    yield from (_Block((), list(block.note)) for block in reversed(around))
+
+
 def _indent_of(row: ReportRow) -> str:
     return " " * (_INDENT + 2 * row.depth)
-
-
-def _have_nested(contents: Sequence[GroupContent | str]) -> list[bool]:
-    """Return for each line whether the next row is nested in its row."""
-    have_nested: list[bool] = []
-    next_depth = 0
-    for content in reversed(contents):
-        depth = next_depth if isinstance(content, str) else content.group.row.depth
-        have_nested.append(next_depth > depth)
-        next_depth = depth
-    return have_nested[::-1]
 
 
 def _faults(row: ReportRow, nests: bool) -> Iterator[str]:
@@ -401,9 +387,9 @@ def _stamp(row: ReportRow) -> str:
 
 
 def _ends(row: ReportRow) -> str:
-    if row.actor == row.peer or row.kind == "action":
+    if row.actor == row.peer or row.rules.is_of_test:
         return f"* {row.actor}"
-    if row.kind == "attempt":
+    if row.rules.is_sent:
         return f"{row.actor} -->" if "://" in row.peer else f"{row.actor} --> {row.peer}"
     # A nested row is indented below its caller. Other rows are calls of the test's client.
     return f"--> {row.peer}"

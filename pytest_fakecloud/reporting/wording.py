@@ -30,9 +30,9 @@ from .model import (
     Summary,
     Values,
 )
-from .reading import LastCall, ReadByStatement, unwritten_text
+from .read_data import LastCall, ReadData, unwritten_text
 from .report import Report
-from .values import EXCERPT, compact, phrase_of, readable, shortened
+from .strings import EXCERPT, compact, phrase_of, readable, shortened
 
 
 def summarise(call: Call, lookups: Lookups) -> Summary | None:
@@ -220,26 +220,26 @@ class ShortUrls:
 # -- the failing statement -------------------------------------------------------------------------
 
 
-def statement_text(statement: ReadByStatement, lookups: Lookups, most: int = 4) -> str:
+def read_data_text(read_data: ReadData, lookups: Lookups, most: int = 4) -> str:
     """Return what a failing statement read, and which of it nothing has written, with at most so many
     names of each.
     """
-    at = "" if statement.place is None else f" ({_name_of(statement.place)})"
-    unwritten = unwritten_text(statement, lookups, most)
-    text = f"{statement.described(lookups, most)}{at}{unwritten}"
+    at = "" if read_data.place is None else f" ({_name_of(read_data.place)})"
+    unwritten = unwritten_text(read_data, lookups, most)
+    text = f"{read_data.described(lookups, most)}{at}{unwritten}"
     return visible(lookups.mask.text(text))
 
 
 def headline(report: Report) -> str:
     """Return what a failing statement read, and the last rows that wrote it, for lists of failures."""
-    statement, lookups = report.statement, report.lookups
-    if statement is None:
+    read_data, lookups = report.read_data, report.lookups
+    if read_data is None:
         return ""
-    if isinstance(statement, LastCall):
+    if isinstance(read_data, LastCall):
         parts = [f"last call: {_in_short(row, lookups)}" for row in report.rows
-                 if row.number in statement.rows]  # fmt: skip
+                 if row.number in read_data.rows]  # fmt: skip
     else:
-        parts = [f"{statement.described(lookups, 4)}{unwritten_text(statement, lookups, 4)}"]
+        parts = [f"{read_data.described(lookups, 4)}{unwritten_text(read_data, lookups, 4)}"]
         parts += filter(None, [last_write(report), undone_write(report)])
     return visible(lookups.mask.text("; ".join(parts)))
 
@@ -254,7 +254,7 @@ def last_write(report: Report) -> str:
         return ""
     cause = rows.get(written[-1].cause)
     within = ""
-    if cause is not None and cause.surrounds:
+    if cause is not None and cause.rules.surrounds:
         within = f" in {shortened(describe(cause, report.lookups).what, 100)}"
     return f"last written by {_in_short(written[-1], report.lookups, within)}"
 

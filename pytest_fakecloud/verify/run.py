@@ -16,7 +16,7 @@ from typing import Any
 
 from ..core.assets import asset
 from ..core.errors import brief
-from ..reporting.values import map_strings
+from ..reporting.strings import map_strings
 from .catalogue.scenarios import Scenario, ScenarioStep, scenarios
 from .sides import (
     Bounds,

@@ -23,7 +23,7 @@ from ..core.errors import ContractError, ServiceError, unknown_name
 from ..core.json_schema import check_nesting
 from ..core.threads import DaemonThread
 from ..reporting.mask import Mask
-from ..reporting.values import map_strings
+from ..reporting.strings import map_strings
 from . import RUN_SECONDS
 from .catalogue.scenarios import Scenario, ScenarioStep
 

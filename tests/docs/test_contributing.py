@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from contextlib import nullcontext
 from importlib import import_module
 from inspect import getsource, ismodule
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -24,6 +25,7 @@ from pytest_fakecloud.queue.model import OrderedQueue
 from pytest_fakecloud.queue.rest import queues
 from pytest_fakecloud.queue.rest.app import QueueApp
 from pytest_fakecloud.queue.wire import records
+from pytest_fakecloud.reporting.model import Kind, RowSource
 from tests import notations
 from tests.harness import PACKAGE
 from tests.kv import scenarios
@@ -164,3 +166,46 @@ def define(owner: Any, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     exec(source, vars(module), defined)
     for name, method in defined.items():
         monkeypatch.setattr(owner, name, method, raising=False)
+
+
+# -- a kind of row ---------------------------------------------------------------------------------
+
+
+def decides_by_kind(function: ast.AST) -> bool:
+    """Return whether a function compares the kind of a row, or reads several members of its source."""
+    members: set[str] = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Compare):
+            compared = ast.unparse(node.left)
+            if re.search(r"\brow(\.kind|\['kind'\])$", compared):
+                return True
+        if isinstance(node, ast.Attribute) and node.attr in RowSource.__slots__:
+            owner = ast.unparse(node.value)
+            members |= {node.attr} if re.search(r"\bsource$", owner) else set()
+    return len(members) > 1
+
+
+def test_the_recipe_for_a_kind_of_row_names_what_decides_by_kind() -> None:
+    table = recipes().partition("\n**A kind of row**")[2].partition("\n\n`reporting/rows.py`")[0]
+    functions: set[tuple[str, str]] = set()
+    scripts: set[str] = set()
+    for place in re.findall(r"^\| (`.*?) \|", table, re.M):
+        names, _, path = place.partition(" of ")
+        functions |= {(path.strip("`"), name) for name in re.findall(r"`(\w+)\(\)`", names)}
+        scripts |= set(re.findall(r"`(?:reporting/)?(\w+\.js)`", place))
+    made = [PACKAGE / "reporting/rows.py", PACKAGE / "reporting/model.py"]
+    folders = ("reporting", "standalone", "pytest_run", "last_pass", "hints")
+    paths = [path for folder in folders for path in (PACKAGE / folder).rglob("*")]
+    assert functions == {
+        (path.relative_to(PACKAGE).as_posix(), node.name)
+        for path in paths
+        if path.suffix == ".py" and path not in made
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and decides_by_kind(node)
+    }
+    compares = re.compile(rf'\bkind\}}?\)? (=> kind )?[!=]== "({"|".join(get_args(Kind))})"')
+    assert scripts == {
+        path.name
+        for path in paths
+        if path.suffix == ".js" and compares.search(path.read_text(encoding="utf-8"))
+    }

@@ -433,3 +433,8 @@ def test_long_targets_leave_short_violations(demo: Demo) -> None:
     (violation,) = demo.context.violations
     assert len(violation.text) < 6_000
     assert "(60,001 characters)" in violation.text
+
+
+def test_a_kind_of_events_of_every_service_cannot_be_one_of_a_service() -> None:
+    with pytest.raises(ContractError, match=r"Locks\.event_kinds has 'expired'"):
+        type("Locks", (App,), {"event_kinds": frozenset(("expired", "granted"))})

@@ -9,7 +9,7 @@ from unittest.mock import ANY
 import pytest
 
 from pytest_fakecloud.reporting.mask import Mask
-from pytest_fakecloud.reporting.values import (
+from pytest_fakecloud.reporting.strings import (
     compact,
     decoded,
     from_base64,

@@ -22,8 +22,8 @@ from pytest_fakecloud.hints.missing_requests import hints_about_error
 from pytest_fakecloud.hints.mistakes import mistakes
 from pytest_fakecloud.process.call_sites import call_site
 from pytest_fakecloud.process.stacks import Stacks
+from pytest_fakecloud.reporting.strings import readable
 from pytest_fakecloud.reporting.text import section
-from pytest_fakecloud.reporting.values import readable
 
 from .test_bodies import b64
 

@@ -22,7 +22,7 @@ from pytest_fakecloud.reporting.model import (
     Sought,
 )
 from pytest_fakecloud.reporting.page import page
-from pytest_fakecloud.reporting.reading import ReadByCalls
+from pytest_fakecloud.reporting.read_data import ReadByCalls
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import section, text
 
@@ -289,6 +289,6 @@ def test_no_more_lines_than_needed_for_what_was_read(cloud: Cloud) -> None:
     report = report_of(cloud)
     data = [Sought(ReportSubject(KEY, f"{name}{'x' * 50}", "kv")) for name in "abcdef"]
     statement = ReadByCalls(sought=tuple(data), unwritten=dict.fromkeys(data, "never"))
-    first, second, *_ = text(replace(report, statement=statement), width=80).splitlines()
+    first, second, *_ = text(replace(report, read_data=statement), width=80).splitlines()
     assert "a" + "x" * 50 in first + second
     assert second.endswith("no call here has written it")

@@ -15,7 +15,6 @@ from pytest_fakecloud.kv.report.accesses import CHANNEL, KEY
 from pytest_fakecloud.kv.report.effects import did_something
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from pytest_fakecloud.queue.report.accesses import MESSAGE, RUN, SCHEDULE
-from pytest_fakecloud.reporting.accesses import OrderedAccess
 from pytest_fakecloud.reporting.marks import marks_of_rows
 from pytest_fakecloud.reporting.model import (
     EVERY_KIND,
@@ -23,12 +22,13 @@ from pytest_fakecloud.reporting.model import (
     DataAccess,
     Kind,
     Marks,
+    OrderedAccess,
     ReportRow,
     ReportSubject,
     Sought,
     named,
 )
-from pytest_fakecloud.reporting.reading import ReadByCalls
+from pytest_fakecloud.reporting.read_data import ReadByCalls
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.vector.report.accesses import NAMESPACE
 
@@ -401,6 +401,6 @@ def test_a_reset_or_restore_wrote_what_a_statement_read(
     with pytest.raises(AssertionError) as failed:
         assert getattr(fake, look)() == ["a"]
     report = report_of(cloud, raised=failed.value)
-    assert report.statement is not None
-    assert not report.statement.unwritten
+    assert report.read_data is not None
+    assert not report.read_data.unwritten
     assert [row.operation for row in report.rows if row.number in report.marks.touched] == [kind]

@@ -382,8 +382,8 @@ def test_a_look_at_data_with_a_masked_name_finds_its_writes(
     with pytest.raises(AssertionError) as failed:
         assert look(fake, key) == "2"
     report = report_of(cloud, raised=failed.value)
-    assert report.statement is not None
-    assert not report.statement.unwritten
+    assert report.read_data is not None
+    assert not report.read_data.unwritten
     assert report.rows[-1].number in report.marks.touched
     for text in (json.dumps(as_json(report)), page(cloud, report), as_text(report)):
         assert token not in text
@@ -397,5 +397,5 @@ def test_a_masked_name_is_no_pattern(cloud: Cloud) -> None:
         with pytest.raises(AssertionError) as failed:
             assert look(f"session:{kv_server.token}") == "2"
         report = report_of(cloud, raised=failed.value)
-        assert report.statement is not None
-        assert set(report.statement.unwritten.values()) == {"never"}
+        assert report.read_data is not None
+        assert set(report.read_data.unwritten.values()) == {"never"}

@@ -627,3 +627,19 @@ def test_without_the_time_only_calls_that_name_a_delivery_are_within_it(cloud: C
         assert [row.depth for row in calls] == expected
         assert [bool(row.cause) for row in calls] == list(map(bool, expected))
         assert {row.actor for row in calls if row.cause} == {URL}
+
+
+def test_the_row_of_a_call_has_the_accesses_of_the_events_that_it_caused(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"t": 1})
+    broker.produce("t", "1")
+    client = broker.client()
+    client.get("/consume/g/i/t?timeout=0")
+    client.post("/commit/g/i", json={"topic": "t", "partition": 0, "offset": 1})
+    journal = report_rows(cloud)
+    by_number = {row.number: row for row in journal}
+    events = [row for row in journal if row.follows]
+    assert len(events) > 1
+    for event in events:
+        assert {access.order for access in event.accesses} == {event.number}
+        assert set(event.accesses) <= set(by_number[event.follows].accesses)
+        assert set(event.subjects) <= set(by_number[event.follows].subjects)

@@ -21,10 +21,10 @@ from pytest_fakecloud.core.exits import Exits
 from pytest_fakecloud.core.statements import handler_at, source_at
 from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
-from pytest_fakecloud.reporting.reading import ReadByStatement
+from pytest_fakecloud.reporting.read_data import ReadData
 from pytest_fakecloud.reporting.report import Report, report_of
 from pytest_fakecloud.reporting.text import text
-from pytest_fakecloud.reporting.wording import describe, headline, statement_text
+from pytest_fakecloud.reporting.wording import describe, headline, read_data_text
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ def report(cloud: Cloud, fail: Callable[[], None]) -> Report:
     return report_of(cloud, raised=failed.value)
 
 
-def statement(cloud: Cloud, fail: Callable[[], None]) -> ReadByStatement:
-    found = report(cloud, fail).statement
+def statement(cloud: Cloud, fail: Callable[[], None]) -> ReadData:
+    found = report(cloud, fail).read_data
     assert found is not None
     return found
 
@@ -169,8 +169,8 @@ def test_a_statement_whose_calls_only_wrote(cloud: Cloud, kv: KVServer, client: 
         assert client.set("a", "new") is None
 
     result = report(cloud, fail)
-    assert result.statement is not None
-    assert not result.statement.is_read
+    assert result.read_data is not None
+    assert not result.read_data.is_read
     assert read(result) == []
 
 
@@ -199,8 +199,8 @@ def test_a_statement_whose_calls_returned_the_values_that_they_changed(
         assert client.execute(line.split()) == "other"
 
     result = report(cloud, fail)
-    assert result.statement is not None
-    first = statement_text(result.statement, result.lookups)
+    assert result.read_data is not None
+    first = read_data_text(result.read_data, result.lookups)
     assert first.startswith(f"The failing statement used {line.split()[1]} ")
     assert read(result) == writes
 
@@ -251,9 +251,9 @@ def test_what_a_broken_promise_of_an_exploration_read(
         cloud.explore({"a": work, "b": work}, promise, budget=20)
 
     result = report(cloud, fail)
-    assert result.statement is not None
-    assert result.statement.looks == (look,)
-    assert {sought.subject.name for sought in result.statement.sought} == {name}
+    assert result.read_data is not None
+    assert result.read_data.looks == (look,)
+    assert {sought.subject.name for sought in result.read_data.sought} == {name}
     assert read(result) == writes
 
 
@@ -367,13 +367,13 @@ def test_deliveries_to_a_handler_that_changes_what_is_compared(
         assert inbox.received == [0, 1]
 
     result = report(cloud, fail)
-    assert result.statement is not None
+    assert result.read_data is not None
     if not by:
-        assert result.statement.kind == "last_call"
+        assert result.read_data.kind == "last_call"
         return
     ids = [message.message_id for message in published]
-    assert result.statement.by == (by,)
-    assert [sought.subject.name for sought in result.statement.sought] == ids
+    assert result.read_data.by == (by,)
+    assert [sought.subject.name for sought in result.read_data.sought] == ids
     touched = [row.source.delivery for row in result.rows if row.number in result.marks.touched]
     delivered = [delivery.data["message_id"] for delivery in touched if delivery is not None]
     assert delivered == ids
@@ -439,15 +439,15 @@ def test_a_statement_that_reads_nothing(cloud: Cloud, kv: KVServer, client: Redi
         assert client is None
 
     result = report(cloud, fail)
-    assert result.statement is not None
-    assert result.statement.kind == "last_call"
-    assert [sought.subject.name for sought in result.statement.sought] == ["c"]
+    assert result.read_data is not None
+    assert result.read_data.kind == "last_call"
+    assert [sought.subject.name for sought in result.read_data.sought] == ["c"]
     assert read(result) == []
 
 
 def test_the_failure_of_a_test_without_a_failed_statement(cloud: Cloud, client: Redis) -> None:
     violation = pytest.fail.Exception("the test passed, but with 1 strict-mode violation")
-    found = report_of(cloud, raised=violation).statement
+    found = report_of(cloud, raised=violation).read_data
     assert found is not None
     assert not found.is_of_statement
 
@@ -456,7 +456,7 @@ def test_a_failed_statement_without_source(cloud: Cloud, client: Redis) -> None:
     with pytest.raises(AssertionError) as failed:
         exec("def fail(): assert False\nfail()", {"__name__": "shop"})
     raised = failed.value.with_traceback(failed.tb.tb_next)  # without the frame of this test
-    found = report_of(cloud, raised=raised).statement
+    found = report_of(cloud, raised=raised).read_data
     assert found is not None
     assert (found.kind, found.is_of_statement) == ("last_call", True)
 
@@ -547,8 +547,8 @@ def test_a_look_after_a_write_that_had_waited_for_an_interruption(
 
     result = report(cloud, fail)
     assert read(result) == ["SET n 1"]
-    assert result.statement is not None
-    assert not result.statement.unwritten
+    assert result.read_data is not None
+    assert not result.read_data.unwritten
 
 
 def test_of_a_namespace_only_the_vectors_that_a_query_returned_were_read(cloud: Cloud) -> None:
@@ -592,8 +592,8 @@ def test_ids_are_as_short_as_in_the_rows(cloud: Cloud) -> None:
         assert messages.get(published.message_id).body == "2"
 
     result = report(cloud, fail)
-    assert result.statement is not None
-    for shown in (statement_text(result.statement, result.lookups), headline(result)):
+    assert result.read_data is not None
+    for shown in (read_data_text(result.read_data, result.lookups), headline(result)):
         assert result.lookups.short(published.message_id) in shown
         assert published.message_id not in shown
 

@@ -20,8 +20,8 @@ from pytest_fakecloud.process.applications import ServedRequest
 from pytest_fakecloud.queue.report.lookups import named
 from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.strings import scalar, shortened
 from pytest_fakecloud.reporting.text import section, text
-from pytest_fakecloud.reporting.values import scalar, shortened
 
 from ..notations import golden
 from .findings.cases import commands

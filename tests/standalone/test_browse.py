@@ -382,6 +382,19 @@ def test_a_row_of_a_delivery_names_the_step_of_a_run_after_which_it_continues(li
     assert texts == ["first step", 'after step 1 "pay" (Run)']
 
 
+def test_an_entry_that_cannot_be_shown_keeps_its_place_in_the_journal(lists: Lists) -> None:
+    kv = lists.cloud.kv_server()
+    for words in (["SET", "first", "1"], ["SET", "second", "2"]):
+        body = {"method": "POST", "target": "/", "body": json.dumps(words)}
+        assert ask(lists.app, "POST", f"/fakes/{kv.name}/requests", body)[1]["status"] == 200
+    lists.cloud.journal.calls()[0].facts["words"] = [7]
+    rows = ask(lists.app, "GET", "/journal")[1]
+    assert [(row["text"]["what"][:27], row["fake"], row["done"]) for row in rows] == [
+        ("this entry cannot be shown:", "kv_server", True),
+        ("SET second 2", "kv_server", True),
+    ]
+
+
 def test_consumer_groups_are_found_by_their_members(lists: Lists) -> None:
     broker = lists.cloud.broker(topics={"orders": 2})
     for group, instance in (("billing", "worker-1"), ("mail", "worker-2")):

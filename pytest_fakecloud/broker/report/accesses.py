@@ -15,7 +15,7 @@ from ...reporting.calls import (
 )
 from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind, named
-from ...reporting.values import parsed
+from ...reporting.strings import parsed
 from ..fake import Broker
 from .calls import RecordPosition, group_of, topics_of
 

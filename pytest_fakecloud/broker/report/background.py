@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ...core.calls import Entry
 from ...reporting.calls import calls_in, events_in, executed
 from ...reporting.lookups import Background, Lookups
-from ...reporting.values import parsed
+from ...reporting.strings import parsed
 from ..fake import Broker
 from ..views import description_of
 from .calls import group_of, received_by, topics_of

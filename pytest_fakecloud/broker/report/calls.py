@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ...core.calls import Call
 from ...reporting.calls import executed
-from ...reporting.values import parsed
+from ...reporting.strings import parsed
 
 
 class RecordPosition(NamedTuple):

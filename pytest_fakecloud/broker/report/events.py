@@ -10,7 +10,7 @@ from ...core.errors import listed
 from ...core.timers import clock_time
 from ...reporting.lookups import Lookups
 from ...reporting.model import Summary
-from ...reporting.values import parsed
+from ...reporting.strings import parsed
 
 _EVENTS = {
     "auto commit": "auto commit of {who}: {offsets}",

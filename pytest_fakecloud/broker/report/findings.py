@@ -10,7 +10,7 @@ from ...reporting.findings import about
 from ...reporting.lookups import Lookups
 from ...reporting.model import Finding, ReportSubject
 from ...reporting.observed import ObservedTest
-from ...reporting.values import items_of, parsed
+from ...reporting.strings import items_of, parsed
 from ..fake import Broker
 from ..model import GroupDescription, TopicPartition
 from ..views import description_of

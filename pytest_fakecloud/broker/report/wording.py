@@ -10,7 +10,7 @@ from ...core.errors import counted, listed
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
 from ...reporting.model import Sentences, Summary, Values
-from ...reporting.values import compact, items_of, parsed, scalar, shortened
+from ...reporting.strings import compact, items_of, parsed, scalar, shortened
 from .background import BrokerBackground
 from .calls import RecordPosition, group_of, topics_of
 from .lookups import BrokerLookups

@@ -14,7 +14,7 @@ from ...kv.table import kinds
 from ...kv.table.synopsis import BoundLine
 from ...queue.rest.app import PUBLISHING
 from ...reporting.lookups import Lookups
-from ...reporting.values import parsed
+from ...reporting.strings import parsed
 from ...reporting.wording import summarise
 from .names import StrandName
 

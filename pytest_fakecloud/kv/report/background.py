@@ -6,19 +6,55 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from ...core.calls import Entry
+from ...core.calls import Call, Entry
 from ...core.errors import ContractError
-from ...reporting.calls import calls_in
+from ...reporting.calls import calls_in, has_full_answer
 from ...reporting.lookups import Background, Lookups
-from ...reporting.values import parsed
+from ...reporting.strings import parsed
 from ..fake import KVServer
 from ..table import kinds
-from .calls import executed_by
-from .watches import WatchedChange, changes_of_watched
+from .accesses import of_command
+from .calls import command_of, commands_of, executed_by, lines_of, result_of
 
 Line = tuple[str, ...]
+
+
+class WatchedChange(NamedTuple):
+    """A change of a ``key`` that a connection watched, by the last such command in a call."""
+
+    key: str
+    number: int
+    """The number of the call."""
+    words: tuple[str, ...]
+
+
+def changes_of_watched(calls: Iterable[Call], lookups: Lookups) -> Mapping[int, WatchedChange]:
+    """Return the last change of a watched key before each EXEC without a result, by the number of the
+    EXEC, given the calls of one server.
+    """
+    watched: dict[object, dict[str, int]] = {}
+    changes: dict[str, WatchedChange] = {}
+    undone: dict[int, WatchedChange] = {}
+    for call in calls:
+        name = command_of(call)
+        if name == "WATCH":
+            for key in lines_of(call)[0][1:]:
+                watched.setdefault(call.client, {}).setdefault(key, call.number)
+        elif name in ("UNWATCH", "DISCARD", "EXEC"):
+            keys = watched.pop(call.client, {})
+            if name == "EXEC" and has_full_answer(call) and keys and result_of(call) is None:
+                since = [changes[key] for key in keys
+                         if key in changes and changes[key].number > keys[key]]  # fmt: skip
+                if since:
+                    undone[call.number] = max(since, key=lambda change: change.number)
+        for words, answer in commands_of(call, lookups) if watched or name == "EXEC" else ():
+            for access in of_command(call.fake, words, answer):
+                if access.writes and access.succeeded is not False:
+                    key = access.subject.name
+                    changes[key] = WatchedChange(key, call.number, tuple(words))
+    return undone
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ...core.calls import ITEMS_OF_CUT, Action, Call, on_connection
 from ...core.recorder import ScriptCommand
 from ...reporting.lookups import Lookups, ServiceLookups
-from ...reporting.values import from_base64, map_strings, parsed
+from ...reporting.strings import from_base64, map_strings, parsed
 from ..resp.replies import is_error, reply
 from ..table import kinds
 from ..table.registry import COMMANDS

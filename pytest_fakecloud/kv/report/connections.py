@@ -12,7 +12,7 @@ from ...core.calls import Call, on_connection
 from ...core.secrets import HIDDEN
 from ...reporting.contract import ConnectionExchange
 from ...reporting.lookups import Lookups
-from ...reporting.values import compact
+from ...reporting.strings import compact
 from ..resp.replies import is_error, reply
 from .calls import QUEUED, command_of, hides_words, lines_of
 from .wording import command_text

@@ -10,15 +10,15 @@ from ...core.errors import ContractError
 from ...reporting.calls import has_full_answer
 from ...reporting.model import Finding, ReportSubject
 from ...reporting.observed import ObservedTest
-from ...reporting.values import parsed
+from ...reporting.strings import parsed
 from ..command_fields import keys_of
 from ..fake import KVServer
 from ..table import kinds
 from . import keys
 from .accesses import KEY
+from .background import changes_of_watched
 from .calls import QUEUED, command_of, lines_of, result_of
 from .history import databases_of, history
-from .watches import changes_of_watched
 
 
 def never_executed(test: ObservedTest, fake: KVServer) -> Iterator[Finding]:

@@ -18,12 +18,12 @@ from ...core.timers import clock_time
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
 from ...reporting.model import ScriptSource, Sentences, Summary, Values
-from ...reporting.values import compact, parsed, scalar, shortened
+from ...reporting.strings import compact, parsed, scalar, shortened
 from ..resp.replies import is_error
 from ..table import kinds
 from ..table.registry import spec_of
 from ..table.ttl import find_ttl
-from .background import NOTHING_KNOWN, KVBackground
+from .background import NOTHING_KNOWN, KVBackground, WatchedChange
 from .calls import (
     SEVERAL,
     KVLookups,
@@ -34,7 +34,6 @@ from .calls import (
     lines_of,
     result_of,
 )
-from .watches import WatchedChange
 
 ROOM = 240
 """Maximum length of a command's arguments, in characters."""

@@ -36,7 +36,7 @@ from ...inspect.data import (
     plain,
     shown_time,
 )
-from ...reporting.values import readable
+from ...reporting.strings import readable
 from ..engine.url_groups import UrlGroup
 from ..errors import QueueError
 from ..fake import Queue

@@ -12,7 +12,7 @@ from ...http.routing import RouteTable
 from ...reporting.calls import changed_items, has_full_answer, success_of
 from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind, named
-from ...reporting.values import items_of, parsed
+from ...reporting.strings import items_of, parsed
 from ..rest.app import PUBLISHING, QueueApp
 from .lookups import QueueLookups, schedule_of
 

@@ -8,7 +8,7 @@ from typing import Any
 from ...core.calls import Call, Entry, Event
 from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, Delivery, ReportRow, ReportSubject
-from ...reporting.values import parts_of_url
+from ...reporting.strings import parts_of_url
 from ..delivery.routes import AsgiRoute, FunctionRoute, WsgiRoute, parts_of
 from ..fake import Queue
 from .accesses import CALLBACK, MESSAGE, RUN, of_event

@@ -12,7 +12,7 @@ from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
 from ...reporting.model import Finding, ReportSubject
 from ...reporting.observed import ObservedTest
-from ...reporting.values import items_of
+from ...reporting.strings import items_of
 from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
 from ..fake import Queue
 from ..rest.app import PUBLISHING_OR_SCHEDULING

@@ -13,7 +13,7 @@ from ...core.errors import listed
 from ...reporting.calls import calls_in, events_in, executed_but_lost, has_full_answer
 from ...reporting.lookups import LONG_NAME, Exchanged, Lookups, ServiceLookups, abbreviated
 from ...reporting.mask import Mask
-from ...reporting.values import compact, items_of
+from ...reporting.strings import compact, items_of
 from ..fake import Queue, finished_deliveries
 from ..rest.app import PUBLISHING
 from .steps import steps_of_messages

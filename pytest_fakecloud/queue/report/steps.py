@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core.calls import Call, Entry
 from ...reporting.calls import calls_in, events_in, has_full_answer
-from ...reporting.values import from_base64, items_of, parsed
+from ...reporting.strings import from_base64, items_of, parsed
 from ..rest.app import PUBLISHING
 
 _WITH_STEPS = PUBLISHING | {"wait_for_event"}

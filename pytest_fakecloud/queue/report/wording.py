@@ -13,7 +13,7 @@ from ...core.timers import clock_time
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
 from ...reporting.model import Delivery, Repeated, ReportRow, Sentences, Summary, Values
-from ...reporting.values import (
+from ...reporting.strings import (
     EXCERPT,
     compact,
     decoded,

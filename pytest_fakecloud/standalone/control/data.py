@@ -423,24 +423,17 @@ def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[sha
     attempts = exchanges_of(cloud)
     results = mask.value(_results(cloud, entries, attempts))
     lookups = Lookups(attempts=attempts, details=results, mask=mask)
-    # The entries of rows are masked.
-    rejected = {entry.number: entry for entry in entries if _is_rejected(entry)}
-    return [
-        _with_advice(
-            row.source,
-            _with_owner_of_token(
-                cloud,
-                rejected.get(row.number),
-                _in_neutral_words(
-                    cast(
-                        "shapes.RowData", row_json(row, (), lookups) | _progress_fields(row.source)
-                    )
-                ),
-            ),
-        )
-        for row in rows(cloud, entries, lookups=lookups, by_time=False)
-        if row.number >= first
-    ]
+    # The entries of rows are masked, and one that cannot be shown has none.
+    by_number = {entry.number: entry for entry in entries}
+    journal_rows: list[shapes.RowData] = []
+    for row in rows(cloud, entries, lookups=lookups, by_time=False):
+        if row.number >= first:
+            entry = by_number[row.number]
+            progress = {"fake": entry.fake, "done": _is_done(entry)}
+            fields = cast("shapes.RowData", row_json(row, (), lookups) | progress)
+            named = _with_owner_of_token(cloud, entry, _in_neutral_words(fields))
+            journal_rows.append(_with_advice(row.source, named))
+    return journal_rows
 
 
 def _in_neutral_words(row: shapes.RowData) -> shapes.RowData:
@@ -462,18 +455,12 @@ def _with_advice(source: RowSource, row: shapes.RowData) -> shapes.RowData:
     return row
 
 
-def _is_rejected(entry: Entry) -> bool:
-    return isinstance(entry, Call) and entry.status == 401
-
-
-def _with_owner_of_token(
-    cloud: Cloud, rejected: Entry | None, row: shapes.RowData
-) -> shapes.RowData:
+def _with_owner_of_token(cloud: Cloud, entry: Entry, row: shapes.RowData) -> shapes.RowData:
     """Return a row that names the fake whose credentials a rejected call has sent to another one."""
-    if isinstance(rejected, Call):
-        sent = rejected.request_headers.get("Authorization")
+    if isinstance(entry, Call) and entry.status == 401:
+        sent = entry.request_headers.get("Authorization")
         for fake in cloud.fakes():
-            if fake.name != rejected.fake and sent and sent == fake.headers.get("Authorization"):
+            if fake.name != entry.fake and sent and sent == fake.headers.get("Authorization"):
                 row["data"] = {**row["data"], "token_of": fake.name}
     return row
 
@@ -493,12 +480,6 @@ def _results(
             }
             results |= data_module(fake.fixture).results_of_messages(fake, sent)
     return results
-
-
-def _progress_fields(source: RowSource) -> dict[str, Any]:
-    entry = source.call or (source.delivery and source.delivery.event) or source.event
-    assert entry is not None  # Only reports have actions, and requests to the application.
-    return {"fake": entry.fake, "done": _is_done(entry)}
 
 
 def _json(value: object) -> bytes:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 from ...cloud.cloud import Cloud
 from ...cloud.fake import Fake
@@ -112,10 +112,8 @@ class HistoryRoutes(Part):
             raise Refused(404, f"row {row['number']} is neither a call nor a delivery")
         fake = fake_named(self._cloud, fake_of(row))
         parts = row, fake.fixture, fake.url, fake.headers
-        request_made = request_again(*parts)
-        again: shapes.RequestAgain | None = None
-        if request_made is not None:
-            again = {**asdict(request_made), "is_cut": bool(row["request"].get("cut"))}
+        sent = request_again(*parts)
+        again = None if sent is None else cast("shapes.RequestAgain", asdict(sent))
         try:
             test = plan(*parts, _Past(self))
         except NoTest as reason:

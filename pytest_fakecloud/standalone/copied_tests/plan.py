@@ -54,12 +54,15 @@ class TestedFake:
 
 @dataclass(frozen=True)
 class HttpRequest:
-    """A request to a fake, without credentials, which the test adds unless ``headers`` has its own."""
+    """A request to a fake, without credentials, which the test adds unless ``headers`` has its own. Of a
+    body that ``is_cut``, only the beginning is known.
+    """
 
     method: str
     target: str
     headers: Headers = field(default_factory=dict)
     body: str = ""
+    is_cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -384,7 +387,8 @@ class _Exchange:
             return None
         own = {name.lower() for name in self.own_headers}
         headers = {name: value for name, value in headers.items() if name.lower() not in own}
-        return HttpRequest(method, target, headers, self.row["request"]["body"])
+        sent_body = self.row["request"]
+        return HttpRequest(method, target, headers, sent_body["body"], "cut" in sent_body)
 
     def publish_request(self) -> HttpRequest | None:
         """Return the request that publishes the message of a delivery; None if it is not known."""
@@ -399,7 +403,9 @@ class _Exchange:
         }
         if method != "POST":
             headers["Upstash-Method"] = method
-        return HttpRequest("POST", f"/v2/publish/{url}", headers, self.row["request"]["body"])
+        sent_body = self.row["request"]
+        target = f"/v2/publish/{url}"
+        return HttpRequest("POST", target, headers, sent_body["body"], "cut" in sent_body)
 
     def _sent(self) -> tuple[str, str, dict[str, str]] | None:
         """Return method, target and those headers that matter; None for commands on a connection."""

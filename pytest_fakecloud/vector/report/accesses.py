@@ -9,7 +9,7 @@ from ...core.calls import Action, Arguments, Call, Event
 from ...reporting.calls import changed_items, has_full_answer, success_of
 from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind, named
-from ...reporting.values import parsed
+from ...reporting.strings import parsed
 from .. import QUERIES, UPSERTS
 from ..fake import VectorIndex
 from ..inspect.data import namespace_in

@@ -10,7 +10,7 @@ from ...cloud.fake import core_of
 from ...core.calls import Call, Entry
 from ...reporting.calls import calls_in, executed
 from ...reporting.lookups import Background, Lookups
-from ...reporting.values import items_of, parsed
+from ...reporting.strings import items_of, parsed
 from .. import QUERIES
 from ..fake import VectorIndex
 from ..model import VectorHit

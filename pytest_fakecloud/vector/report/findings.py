@@ -16,7 +16,7 @@ from ...reporting.findings import about
 from ...reporting.lookups import Lookups
 from ...reporting.model import Finding, ReportSubject
 from ...reporting.observed import ObservedTest
-from ...reporting.values import items_of, parsed
+from ...reporting.strings import items_of, parsed
 from .. import QUERIES, UPSERTS
 from ..engine.namespace import VectorNamespace
 from ..engine.ranking import HYBRID_DEPTH, PreparedQuery, Ranker

@@ -10,7 +10,7 @@ from ...core.errors import counted, listed
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
 from ...reporting.model import Sentences, Summary, Values
-from ...reporting.values import compact, parsed, scalar, shortened
+from ...reporting.strings import compact, parsed, scalar, shortened
 from .. import QUERIES, UPSERTS
 from ..model import VectorHit
 from .accesses import namespace_of

@@ -13,16 +13,16 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.kv.report.accesses import KEY
 from pytest_fakecloud.process.stacks import Stacks
-from pytest_fakecloud.reporting.accesses import OrderedAccess
 from pytest_fakecloud.reporting.model import (
     DataAccess,
     Finding,
     Marks,
+    OrderedAccess,
     ReportRow,
     ReportSubject,
     Sought,
 )
-from pytest_fakecloud.reporting.reading import LookedAt
+from pytest_fakecloud.reporting.read_data import LookedAt
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.select import concerning
 

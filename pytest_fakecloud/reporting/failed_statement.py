@@ -1,4 +1,4 @@
-"""The lines of a failed test that tell what its failing statement compared.
+"""The failed statements of a test, each with the lines of code that tell what it compared.
 
 These are the lines of the statement itself, those of the functions that it calls, and those of the
 statements that assigned the names in it. Source: the traceback and the syntax trees of its files.
@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from inspect import getattr_static
-from itertools import takewhile
 from traceback import walk_tb
 from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
@@ -110,26 +109,22 @@ def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> Fail
     statement = path[-1]
     function = next((node for node in reversed(path) if isinstance(node, FUNCTIONS)), tree_of(file))
     assert function is not None
-    span = span_of(file, statement)
-    groups = [CodeGroup((span,), _called(frame, expressions_of(statement)) - inner)]
-    names, seen = _names(statement), {span}
-    compared = _compared(statement)
-    for _ in range(_LEVELS):
-        assignments = [node for name in sorted(names)
-                       if (node := assignment_of(function, name, span.first)) is not None]  # fmt: skip
-        spans = {span_of(file, node): node for node in assignments}
-        new_spans = [node_span for node_span in spans if node_span not in seen]
-        if not new_spans:
+    groups: list[CodeGroup] = []
+    compared, nodes = set[str](), [statement]
+    for _ in range(1 + _LEVELS):
+        known = {span for group in groups for span in group.spans}
+        new = {span: node for node in nodes if (span := span_of(file, node)) not in known}
+        if not new:
             break
-        seen.update(new_spans)
-        nodes = [spans[node_span] for node_span in new_spans]
-        compared |= frozenset[str]().union(*map(_compared, nodes))
-        called = frozenset[CodeType]().union(*(_called(frame, expressions_of(n)) for n in nodes))
-        groups.append(CodeGroup(tuple(new_spans), called - inner))
-        names = set[str]().union(*map(_names, nodes))
+        called = set[CodeType]().union(*(_called(frame, expressions_of(n)) for n in new.values()))
+        groups.append(CodeGroup(tuple(new), frozenset(called - inner)))
+        compared.update(*map(_compared, new.values()))
+        first, names = groups[0].spans[0].first, set[str]().union(*map(_names, new.values()))
+        nodes = [node for name in sorted(names)
+                 if (node := assignment_of(function, name, first)) is not None]  # fmt: skip
     repeats = any(isinstance(node, _REPEATING) for node in ast.walk(statement))
     place = Place(file, line, frame.f_code.co_name)
-    return FailedStatement(place, tuple(groups), frame.f_code, compared, repeats)
+    return FailedStatement(place, tuple(groups), frame.f_code, frozenset(compared), repeats)
 
 
 _REPEATING = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -140,11 +135,9 @@ def _names(statement: ast.stmt) -> set[str]:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}  # fmt: skip
 
 
-def _compared(statement: ast.stmt) -> frozenset[str]:
-    attributes = {
-        node.attr for node in expressions_of(statement) if isinstance(node, ast.Attribute)
-    }
-    return frozenset(attributes | _names(statement))
+def _compared(statement: ast.stmt) -> set[str]:
+    nodes = expressions_of(statement)
+    return _names(statement) | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
 
 
 def changing(
@@ -186,23 +179,3 @@ def _function(node: ast.expr, names: Mapping[str, Any]) -> FunctionType | None:
         value = None if owner is None else getattr_static(type(owner), node.attr, None)
     is_application = isinstance(value, FunctionType) and not is_library(value.__code__.co_filename)
     return value if is_application else None
-
-
-def latest(places: Sequence[CodePlace], group: CodeGroup, *, repeats: bool) -> list[int]:
-    """Return the indexes of the places in a group, those of the last run of its lines alone.
-
-    Unless the statement ``repeats`` its looks, an earlier place of the same instruction is that of
-    an earlier round of a loop.
-    """
-    newest_first = range(len(places) - 1, -1, -1)
-    inside = [at for at in newest_first if group.has(places[at])]
-    if not inside:
-        return []
-    run = list(takewhile(lambda at: group.has(places[at]), range(inside[0], -1, -1)))
-    chosen: dict[CodePlace, int] = {}
-    for at in run:
-        if places[at] in chosen and not (repeats or places[at][0] in group.codes):
-            break
-        chosen.setdefault(places[at], at)
-    indexes = run if repeats or group.codes else list(chosen.values())
-    return sorted(indexes)

@@ -8,14 +8,13 @@ import json
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from .accesses import OrderedAccess
 from .calls import contained, has_full_answer
 from .contract import ExchangedValues, functions_of
 from .lookups import Lookups
-from .model import JournalNumber, ReportRow, Sought
-from .values import decoded, parsed
+from .model import JournalNumber, OrderedAccess, ReportRow, Sought
+from .strings import decoded, parsed
 
 _COMMON = frozenset({None, (bool, True), (bool, False), 0, 1, "", "OK", (list,), (dict,)})
 """Values, as `_nodes()` adds them, that calls return whatever data they are about."""
@@ -52,7 +51,7 @@ def compared_data(
         if not named_data:
             values.append(_parsed(item))
     if values and accesses:
-        yield from _Values(rows, accesses, lookups).stood_for_by(values)
+        yield from _RowValues(rows, accesses, lookups).data_of(values)
 
 
 def _named(name: str, accesses: Sequence[OrderedAccess]) -> Iterator[Compared]:
@@ -67,8 +66,12 @@ def _named(name: str, accesses: Sequence[OrderedAccess]) -> Iterator[Compared]:
             yield Compared(Sought(subject, part), end)
 
 
-class _Values:
-    """The rows that returned and wrote values."""
+_Exchanges: TypeAlias = "dict[Hashable, tuple[int, ExchangedValues]]"
+"""The last row that had a value, and what it exchanged."""
+
+
+class _RowValues:
+    """The rows that accessed data, with the values that they sent and got back."""
 
     def __init__(
         self, rows: Iterable[ReportRow], accesses: Sequence[OrderedAccess], lookups: Lookups
@@ -80,34 +83,42 @@ class _Values:
             self._accesses.setdefault(ordered.row.number, []).append(ordered)
         self._rows = [row for row in rows if row.number in self._accesses]
 
-    def stood_for_by(self, values: Sequence[object]) -> Iterator[Compared]:
-        compared: list[Hashable] = []
+    def data_of(self, values: Sequence[object]) -> Iterator[Compared]:
+        """Yield the data of the rows that had values, or parts of a value that no row had."""
+        nodes: list[Hashable] = []
         for value in values:
-            _nodes(value, compared)
-        returned: dict[Hashable, tuple[int, ExchangedValues]] = {}
-        written: dict[Hashable, tuple[int, ExchangedValues]] = {}
-        for row in self._rows:
-            for exchange in self._exchanges(row):
-                for own, last in ((exchange.returned, returned), (exchange.sent, written)):
-                    nodes: list[Hashable] = []
-                    with suppress(RecursionError):
-                        for value in own:
-                            _nodes(value, nodes)
-                    common = set(compared).intersection(nodes)
-                    last.update(dict.fromkeys(common, (row.number, exchange)))
+            _nodes(value, nodes)
+        returned, written = self._last_with(set(nodes))
         waiting = list(values)
         while waiting:
             value = waiting.pop(0)
             node = _nodes(value, [])
-            place = returned.get(node) or written.get(node)
+            exchange = returned.get(node)
             if node in _COMMON:
-                place = returned.get(node)
-                place = place if place is not None and place[0] == self._last else None
-            elif place is None:
-                parts = list(value.values()) if isinstance(value, dict) else value
-                waiting += map(_parsed, parts) if isinstance(parts, list) else ()
-            if place is not None:
-                yield from self._data_of(*place)
+                exchange = exchange if exchange is not None and exchange[0] == self._last else None
+            else:
+                exchange = exchange or written.get(node)
+                if exchange is None:
+                    parts = list(value.values()) if isinstance(value, dict) else value
+                    waiting += map(_parsed, parts) if isinstance(parts, list) else ()
+            if exchange is not None:
+                yield from self._data_of(*exchange)
+
+    def _last_with(self, nodes: set[Hashable]) -> tuple[_Exchanges, _Exchanges]:
+        """Return the last row that returned each of these values, and the last that wrote it."""
+        returned: _Exchanges = {}
+        written: _Exchanges = {}
+        for row in self._rows:
+            for exchange in self._exchanges(row):
+                for own, last in ((exchange.returned, returned), (exchange.sent, written)):
+                    own_nodes: list[Hashable] = []
+                    with suppress(RecursionError):
+                        for value in own:
+                            _nodes(value, own_nodes)
+                    last.update(
+                        dict.fromkeys(nodes.intersection(own_nodes), (row.number, exchange))
+                    )
+        return returned, written
 
     def _data_of(self, number: int, exchange: ExchangedValues) -> Iterator[Compared]:
         until = max(ordered.order for ordered in self._accesses[number])

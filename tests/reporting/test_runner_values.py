@@ -12,7 +12,7 @@ import requests
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, KVServer
-from pytest_fakecloud.reporting.reading import ReadByStatement
+from pytest_fakecloud.reporting.read_data import ReadData
 from pytest_fakecloud.reporting.report import Report, report_of
 from pytest_fakecloud.reporting.wording import describe
 
@@ -39,8 +39,8 @@ def client(kv: KVServer) -> Redis:
     return client
 
 
-def compared(cloud: Cloud, *read: object) -> ReadByStatement:
-    found = report_of(cloud, read=read).statement
+def compared(cloud: Cloud, *read: object) -> ReadData:
+    found = report_of(cloud, read=read).read_data
     assert found is not None
     return found
 
@@ -177,8 +177,8 @@ def test_an_action_of_the_test(cloud: Cloud, kv: KVServer) -> None:
 
 
 def test_without_a_failed_statement_nothing_is_marked(cloud: Cloud, client: Redis) -> None:
-    assert report_of(cloud).statement is None
+    assert report_of(cloud).read_data is None
 
 
 def test_nothing_was_compared_without_calls(cloud: Cloud, kv: KVServer) -> None:
-    assert report_of(cloud, read=["a", 1]).statement is None
+    assert report_of(cloud, read=["a", 1]).read_data is None

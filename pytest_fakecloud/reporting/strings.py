@@ -166,7 +166,9 @@ def _inside(text: str) -> Any:
         return {"JSON in a string": _decoded(value)} if isinstance(value, dict | list) else text
     if len(text) < _BASE64_LEAST:
         return text
-    coded = _padded(text) if "-" in text or "_" in text else text
+    coded = text
+    if "-" in text or "_" in text:  # URL-safe Base64, whose padding may be missing
+        coded = text.translate({45: "+", 95: "/"}) + "=" * (-len(text) % 4)
     inner = from_base64(coded)
     is_readable = inner.isascii() and all(
         character.isprintable() or character in "\r\n\t" for character in inner
@@ -175,11 +177,6 @@ def _inside(text: str) -> Any:
         return text
     value = parsed(inner)
     return {"Base64": _decoded(value) if isinstance(value, dict | list) else inner}
-
-
-def _padded(text: str) -> str:
-    """Convert URL-safe Base64 to the standard alphabet, with padding."""
-    return text.translate({45: "+", 95: "/"}) + "=" * (-len(text) % 4)
 
 
 def from_base64(value: str) -> str:

@@ -15,7 +15,7 @@ UnwrittenKind: TypeAlias = Literal["never", "later"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadByStatement:
+class ReadData:
     """What a failing statement read. Each way in which that is found has a class of its own."""
 
     kind: ClassVar[str]
@@ -31,7 +31,7 @@ class ReadByStatement:
     """The data that no row wrote."""
 
     @property
-    def has_value(self) -> bool:
+    def read_values(self) -> bool:
         """Whether it read values, and not only what calls wrote."""
         return True
 
@@ -55,7 +55,7 @@ class ReadByStatement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookedAt(ReadByStatement):
+class LookedAt(ReadData):
     """It looked at the data of fakes with their methods."""
 
     kind = "looked"
@@ -66,7 +66,7 @@ class LookedAt(ReadByStatement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamedData(ReadByStatement):
+class NamedData(ReadData):
     """The runner of a test in another process named the data, or values that rows returned or wrote."""
 
     kind = "compared"
@@ -76,7 +76,7 @@ class NamedData(ReadByStatement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadByCalls(ReadByStatement):
+class ReadByCalls(ReadData):
     """It compared what calls of the application had read or written."""
 
     kind = "called"
@@ -86,7 +86,7 @@ class ReadByCalls(ReadByStatement):
     """What only equal requests before had read."""
 
     @property
-    def has_value(self) -> bool:
+    def read_values(self) -> bool:
         return self.is_read
 
     @property
@@ -123,7 +123,7 @@ class ChangedByCallers(ReadByCalls):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LastCall(ReadByStatement):
+class LastCall(ReadData):
     """It read none of the fakes' data, so it is the last call."""
 
     kind = "last_call"
@@ -131,7 +131,7 @@ class LastCall(ReadByStatement):
     """Whether a statement failed, unlike in a test that passed with strict-mode violations."""
 
     @property
-    def has_value(self) -> bool:
+    def read_values(self) -> bool:
         return False
 
     def described(self, lookups: Lookups, most: int) -> str:
@@ -149,12 +149,12 @@ _UNWRITTEN: dict[UnwrittenKind, str] = {
 }
 
 
-def unwritten_text(statement: ReadByStatement, lookups: Lookups, most: int) -> str:
+def unwritten_text(read_data: ReadData, lookups: Lookups, most: int) -> str:
     """Return in words which of the data nothing has written; empty if something wrote all of it."""
     texts = []
-    for kind in dict.fromkeys(statement.unwritten.values()):
-        data = [sought for sought, other in statement.unwritten.items() if other == kind]
-        is_all = len(data) == len(statement.sought)
+    for kind in dict.fromkeys(read_data.unwritten.values()):
+        data = [sought for sought, other in read_data.unwritten.items() if other == kind]
+        is_all = len(data) == len(read_data.sought)
         texts.append(_UNWRITTEN[kind].format("it" if is_all else names_of(data, lookups, most)))
     return "".join(texts)
 

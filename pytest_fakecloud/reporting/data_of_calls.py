@@ -1,0 +1,65 @@
+"""The data that calls read: those made from some lines of code, and earlier equal ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from .failed_statement import CodeGroup
+from .model import DataAccess, JournalNumber, ReportRow, Sought
+from .observed import ObservedTest
+from .read_data import ReadByCalls
+
+
+def calls_from(group: CodeGroup, test: ObservedTest) -> tuple[int, ...]:
+    """Return the numbers of the calls and requests that were made from lines or functions of a group,
+    and of the calls that these requests made.
+    """
+    places = {number: test.places[number] for number in test.by_number if number in test.places}
+    # Other statements may call the same functions, so the lines of the group itself come first.
+    numbers = {number for number, stack in places.items() if any(map(group.spans_have, stack))}
+    if not numbers:
+        numbers = {number for number, stack in places.items() if any(map(group.has, stack))}
+    caused = (row.number for row in test.rows if row.cause in numbers)
+    return tuple(sorted(numbers.union(caused)))
+
+
+def read_by_calls(numbers: tuple[int, ...], test: ObservedTest) -> ReadByCalls:
+    """Return what calls read, or wrote if they read nothing, and what earlier equal ones read."""
+    accesses = [ordered for ordered in test.accesses if ordered.row.number in numbers]
+    reads = [ordered.access for ordered in accesses if ordered.access.reads]
+    data = list(dict.fromkeys(sought_of(reads or [ordered.access for ordered in accesses])))
+    earlier = [read for read in dict.fromkeys(_read_earlier(numbers, test)) if read not in data]
+    until: dict[Sought, JournalNumber] = {}
+    for sought in data + earlier:
+        covered = [ordered for ordered in accesses if sought.covers(ordered.access)]
+        last = [ordered.order for ordered in covered if ordered.access.reads]
+        until[sought] = max(last or [ordered.order for ordered in covered], default=0)
+    return ReadByCalls(
+        sought=(*data, *earlier), rows=numbers, until=until, earlier=tuple(earlier),
+        is_read=bool(reads),
+    )  # fmt: skip
+
+
+def _read_earlier(numbers: Sequence[int], test: ObservedTest) -> Iterator[Sought]:
+    """Yield what requests that equal calls had read before: a query may have lost a result."""
+    for number in numbers:
+        request = _request_of(test.by_number[number])
+        earlier = [
+            ordered for ordered in test.accesses
+            if request and ordered.row.number not in numbers and not ordered.access.writes
+            and ordered.order < number and _request_of(ordered.row) == request
+        ]  # fmt: skip
+        newest = max((ordered.row.number for ordered in earlier), default=0)
+        yield from sought_of(ordered.access for ordered in earlier if ordered.row.number == newest)
+
+
+def _request_of(row: ReportRow) -> object:
+    """Return what is equal in calls that ask the same; None for any other row."""
+    call = row.source.call
+    return None if call is None else (call.fake, call.target, call.request_body)
+
+
+def sought_of(accesses: Iterable[DataAccess]) -> Iterator[Sought]:
+    """Yield the data of accesses: of a kind without a value the whole subject, of others the part."""
+    for access in accesses:
+        yield Sought(access.subject, access.part if access.subject.kind.has_value else "")
