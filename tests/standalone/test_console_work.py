@@ -728,7 +728,7 @@ def test_every_kind_of_fault_can_be_added_and_has_a_sentence(page: Any, server: 
             if page.locator("form[aria-label='Add a fault'] [name=args]").count():
                 values["args"] = json.dumps(ARGUMENTS[kind])
             typed(page, "Add a fault", **values)
-            said(page, "Add a fault", "Added.")
+            said(page, "Add a fault", "Added:")
         assert page.locator(".sentences li").count() == len(kinds)
         server.ask("DELETE", f"/fakes/{name}/faults")
 
@@ -1473,7 +1473,7 @@ def test_a_timeline_that_grows_is_as_if_drawn_whole(page: Any, seed: int) -> Non
 def test_what_was_said_of_a_fault_ends_when_the_fault_is_removed(page: Any, server: Server) -> None:
     at(page, "fake/kv_server/faults", "form[aria-label='Add a fault']")
     typed(page, "Add a fault", kind="drop")
-    said(page, "Add a fault", "Added.")
+    said(page, "Add a fault", "Added:")
     press(page, "Remove")
     page.locator(".empty", has_text="No faults.").wait_for()
     assert page.locator("form[aria-label='Add a fault'] .out").inner_text() == ""

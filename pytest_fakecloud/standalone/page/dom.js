@@ -40,8 +40,8 @@ export function short(value, length = 160) {
   const text = typeof value === "string" ? value : JSON.stringify(value) ?? "";
   return visible(text.length > length ? text.slice(0, length) + "…" : text);
 }
-// JSON as its names and values, without what quotes and escapes them.
-export const valuesOf = (text) => /^\s*[[{"]/.test(text) ? text.replace(/\\*"/g, "") : text;
+// JSON as its names and values, without what quotes and escapes them, but for texts that would look like other values.
+export const valuesOf = (text) => /^\s*[[{"]/.test(text) ? text.replace(/\\*"(-?[\d.]+|true|false|null|)\\*"(?!\s*:)|\\*"/g, (_, literal) => literal === undefined ? "" : `"${literal}"`) : text;
 export const withoutSchemes = (text) => text.replace(/\bhttps?:\/\//g, "");
 export const bytes = (many) => many < 10000 ? `${Math.round(many)} B` : many < 1e7 ? `${(many / 1024).toFixed(1)} KiB` : `${(many / 1048576).toFixed(1)} MiB`;
 // Names a duration in a list by its two largest units.

@@ -62,7 +62,8 @@ export class FaultsPage extends LivePage {
       this.typed = false;
       await this.refresh();
       this.choose(kinds, kind);
-      this.adding.querySelector(".out").replaceChildren(done("Added."), copies({...change}));
+      this.adding.querySelector(".out").replaceChildren(done(`Added: ${sentenceOf(values)}`), copies({...change}));
+      this.adding.querySelector(".preview").replaceChildren();
       say(["Fault added: ", sentenceOf(values)], "good");
     });
     const preview = el("p", {class: "field wide preview", role: "status"}), readIn = (values) => ({where: Object.fromEntries(matchers.map((name) => [name, read.text(values[`only-${name}`] ?? "")])), times: read.number(values.times), skip: read.number(values.skip)});

@@ -130,7 +130,7 @@ function historyOf(fake, section, item, changesOf) {
         const newest = versions.at(-1)?.number, arrived = () => { if (!entries.known.has(newest)) return; journal.listeners.delete(arrived); history.draw(); };
         if (newest && !entries.known.has(newest)) journal.listeners.add(arrived);
         const choice_ = parts.length ? tools(el("label", {}, "Field ", el("select", {"aria-label": "field of the history", onchange: ({target}) => { history.part = target.value; history.read(); }}, ["", ...parts].map((name) => el("option", {value: name, selected: name === (history.part ?? "")}, name || "all"))))) : null;
-        history.parts = () => [choice_, ...versions.length ? versionsTable(fake, section, item, versions, changesOf, repeats) : [soft("None was recorded.")]];
+        history.parts = () => [choice_, ...versions.length ? versionsTable(fake, section, item, versions, changesOf, repeats) : [soft("None was recorded. ", el("a", {href: `#/activity?search=${encodeURIComponent(item)}`}, "Calls that name it"))]];
       } catch (error) { history.parts = () => [soft(error.message, " In Activity shows its calls.")]; }
       history.draw();
     });
