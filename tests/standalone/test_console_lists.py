@@ -150,7 +150,7 @@ def test_closing_the_details_leaves_the_rows_where_they_are(
     page: Any, server: Server, way: str
 ) -> None:
     for number in range(200):
-        kv(server, "SET", f"key:{number}", "x" * 60)
+        kv(server, "SET", f"key:{number}", "x" * 50)
     at(page, "activity", ".trace-row")
     newest_is_seen(page, "key:199")
     page.mouse.move(600, 500)
@@ -561,7 +561,7 @@ def test_rows_beside_details_show_what_tells_them_apart(page: Any, server: Serve
     value = json.dumps({"kind": "a session of the shop", "of": "ada"})
     for number in range(12):
         key = f"session:of:the:shop:in:the:north:{number}"
-        kv(server, "SET", key, value[:-2] + f'{number}", "n": "0", "cart": "{"x" * 60}"}}')
+        kv(server, "SET", key, value[:-2] + f'{number}", "n": "0", "cart": "{"x" * 50}"}}')
     page.set_viewport_size({"width": 1280, "height": 800})
     at(page, "fake/kv_server/keys", "table.rows")
     page.locator("table.rows tbody a").first.click()
@@ -582,7 +582,7 @@ def test_rows_beside_details_show_what_tells_them_apart(page: Any, server: Serve
     assert texts[:2] == [
         "session:of:the:shop:in:the:north:0",
         # A text that would look like a number keeps its quotes.
-        '{kind: a session of the shop, of: ada0, n: "0", cart: ' + "x" * 60 + "}",
+        '{kind: a session of the shop, of: ada0, n: "0", cart: ' + "x" * 50 + "}",
     ]  # fmt: skip
 
 
