@@ -1,7 +1,7 @@
 """The list of all services, with a descriptor for each.
 
 The cloud, the plugin, the command, the control API and the console read it. A new service also
-needs a fixture in ``plugin`` and a method of ``BaseCloud``, both for type checkers. Modules are
+needs two fixtures in ``plugin`` and a method of ``BaseCloud``, for type checkers. Modules are
 named here and not imported, because every run that checks a setting imports this one.
 """
 

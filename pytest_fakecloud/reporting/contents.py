@@ -49,7 +49,7 @@ def contents_of(report: Report) -> list[GroupContent | str]:
             words = describe_together(group.rows, group.varies, lookups)
         words = _with_effects(group, seen.without_shown(words), lookups)
         sources = [source for row in group.rows for source in _sources(row, callers, report)]
-        content = GroupContent(group, words, seen.is_known(words), seen.without_known(sources))
+        content = GroupContent(group, words, seen.has_explained(words), seen.without_known(sources))
         contents.append(content)
     return contents
 
@@ -81,7 +81,8 @@ class _Seen:
         self._text += f"{what} {words.answer}\n"
         return replace(words, what=self._urls.shorten(what))
 
-    def is_known(self, words: Summary) -> bool:
+    def has_explained(self, words: Summary) -> bool:
+        """Return whether an earlier group has shown this long explanation, and note it."""
         explanation = explanation_of(words)
         is_known = len(explanation) > LONG_EXPLANATION and explanation in self._explanations
         self._explanations.add(explanation)

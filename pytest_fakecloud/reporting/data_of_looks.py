@@ -1,4 +1,4 @@
-"""The data at which a test looked, with methods of the fakes such as ``kv_server.value("stock")``."""
+"""The data at which a test looked, with methods of the fakes that only read their data."""
 
 from __future__ import annotations
 

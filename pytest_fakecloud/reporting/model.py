@@ -2,7 +2,8 @@
 
 The steps of a report, which ``docs/contributing/map.md`` has in their order, pass these values to each
 other; other values are in the module of the step that makes them. Words are made from data when a
-report is rendered. Only violations, hints and a queue's pending work have a sentence as their value.
+report is rendered. Only violations, hints, errors, the descriptions of faults and looks, and a queue's
+pending work have words as their value.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class KindRules:
     is_sent: bool = False
     """A fake sends it: the row shows the sender, its span is that of a client, and it has an address."""
     is_of_test: bool = False
-    """The test makes it itself: the row shows neither a receiver nor a line of code."""
+    """The test makes it itself: the row shows no receiver, and its line of code only where another text
+    names it."""
     surrounds: bool = False
     """Its receiver makes the calls in it. (The test makes those of a fault's function, in a call.)"""
     result_is_read: bool = False

@@ -103,7 +103,7 @@ class ReadByCalls(ReadData):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangedByCallers(ReadByCalls):
+class ChangedByFunctions(ReadByCalls):
     """It compared an object of the process, such as a list, that a function changed which received
     deliveries or made calls.
     """

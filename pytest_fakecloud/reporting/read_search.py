@@ -25,7 +25,7 @@ from .failed_statement import (
 from .lookups import records_of
 from .model import OrderedAccess, Sought
 from .observed import ObservedTest
-from .read_data import ChangedByCallers, LastCall, LookedAt, NamedData, ReadData, UnwrittenKind
+from .read_data import ChangedByFunctions, LastCall, LookedAt, NamedData, ReadData, UnwrittenKind
 from .runner_values import compared_data
 
 
@@ -48,7 +48,7 @@ def read_by_statement(test: ObservedTest) -> ReadData | None:
 def read_by_other_process(test: ObservedTest, read: Iterable[object]) -> ReadData | None:
     """Return what a failing statement of another process compared, given the names and the values of
     `compared_data()`, or else what the test has looked at since the last call, or else what the last
-    call accessed; None if no row accessed data.
+    call accessed; None without all of these.
     """
     until, numbers = dict[Sought, int](), set[int]()
     masked = map(test.lookups.mask.value, read)
@@ -119,7 +119,7 @@ def _changed(
     delivered = sorted({number for code in group.codes for number in handled.get(code, ())})
     read = read_by_calls(tuple(delivered) or calls_from(group, test), test)
     by = tuple(sorted({code.co_name for code in group.codes}))
-    return ChangedByCallers(
+    return ChangedByFunctions(
         sought=read.sought, place=statement.place, rows=read.rows, until=read.until,
         is_read=read.is_read, earlier=read.earlier, by=by,
     ) if read.sought else None  # fmt: skip

@@ -61,8 +61,7 @@ def rows(
     entries: Iterable[Entry] | None = None,
     served: Iterable[ServedRequest] = (),
     lookups: Lookups | None = None,
-    *,
-    by_time: bool = True,
+    is_within: Callable[[ReportRow, ReportRow], bool] = lambda delivery, row: True,
 ) -> list[ReportRow]:
     """Return the journal of a cloud as rows, with credentials masked.
 
@@ -72,9 +71,8 @@ def rows(
     only without ``entries``, which are otherwise all of the journal. ``lookups`` contain the calls that
     are shown in another call's row, and the recent delivery attempts.
 
-    With ``by_time``, a call that arrived during a delivery is one of its handler, as in a test, in which
-    nothing else calls. A server has other clients, whose calls arrive at any time: without
-    ``by_time``, the call must name the delivery's trace, run or message in its headers.
+    ``is_within`` says of a delivery and of a call that arrived during it whether the delivery's handler
+    has made it: always in a test, in which nothing else calls.
     """
     source = list(cloud.journal.entries if entries is None else entries)
     lookups = lookups or Lookups(mask=Mask(cloud))
@@ -83,7 +81,7 @@ def rows(
     if entries is None:
         report_rows += map(builder.action_row, records_of(cloud).actions)
     report_rows += _served_rows(served, report_rows, source, lookups.mask)
-    return _nested(report_rows, lambda delivery, row: by_time or _is_named_by(row, delivery))
+    return _nested(report_rows, is_within)
 
 
 def ordered_accesses(rows: Sequence[ReportRow]) -> list[OrderedAccess]:
@@ -107,8 +105,7 @@ def _nested(
     """Return the rows in order, each with its cause, its depth and the row in which it is nested.
 
     An event directly follows its first cause, even if other entries were recorded before; the row of
-    the cause also has its accesses. ``is_within`` says of a delivery, and of a row that began during
-    it, whether the second belongs to the first.
+    the cause also has its accesses.
     """
     by_number = {row.number: row for row in unnested_rows}
     causes = {row.number: cause for row in unnested_rows
@@ -147,16 +144,6 @@ def _nested(
         if row.ended > row.began:
             open_rows.append(row)
     return list(nested.values())
-
-
-def _is_named_by(row: ReportRow, delivery: ReportRow) -> bool:
-    """Return whether the headers of a call name the trace, the run or the message of a delivery."""
-    call, event = row.source.call, delivery.source.delivery
-    if call is None or event is None:
-        return False
-    names = {event.run, event.message_id} - {""}
-    is_same_trace = row.trace and delivery.trace and row.trace.trace_id == delivery.trace.trace_id
-    return bool(is_same_trace) or any(value in names for _, value in call.request_headers.pairs)
 
 
 def _first_cause(event: Event | None) -> int:

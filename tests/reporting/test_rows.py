@@ -13,7 +13,6 @@ from typing import Any
 
 import jwt
 import pytest
-import requests
 import responses
 from qstash import Receiver
 
@@ -598,35 +597,6 @@ def test_rows_have_durations_on_the_clock_of_the_cloud(cloud: Cloud) -> None:
     (attempt,) = (row for row in found_rows if row.kind == "attempt")
     assert attempt.took_us == 2_000_000
     assert row_json(attempt, (), lookups_of(cloud, cloud.journal.entries))["took_us"] == 2_000_000
-
-
-def test_without_the_time_only_calls_that_name_a_delivery_are_within_it(cloud: Cloud) -> None:
-    """A thread of the application beside the handler calls at any time too."""
-    queue, kv = cloud.queue(), cloud.kv_server()
-    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    headers = {"Upstash-Forward-Traceparent": trace}
-
-    def handle(request: Any) -> None:
-        named = {
-            "message": {"X-Reply-To": request.headers["Upstash-Message-Id"]},
-            "trace": {"Traceparent": request.headers["Traceparent"]},
-            "nothing": {"X-Other": "1"},
-        }
-        for name, sent in named.items():
-            requests.get(f"{kv.url}/incr/{name}", headers={**kv.headers, **sent}, timeout=9)
-
-    queue.destinations.call(URL, handle)
-    sent = {**queue.headers, **headers}
-    requests.post(f"{queue.url}/v2/publish/{URL}", headers=sent, timeout=9)
-    queue.run_until_idle()
-    for by_time, expected in ((True, [1, 1, 1]), (False, [1, 1, 0])):
-        found = report_rows(
-            cloud, lookups=lookups_of(cloud, cloud.journal.entries), by_time=by_time
-        )
-        calls = [row for row in found if row.service == "kv"]
-        assert [row.depth for row in calls] == expected
-        assert [bool(row.cause) for row in calls] == list(map(bool, expected))
-        assert {row.actor for row in calls if row.cause} == {URL}
 
 
 def test_the_row_of_a_call_has_the_accesses_of_the_events_that_it_caused(cloud: Cloud) -> None:

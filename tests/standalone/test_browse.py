@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import pytest
 import redis
+import requests
 
 from pytest_fakecloud import Cloud, Response
 from pytest_fakecloud.cloud.services import data_module
@@ -393,6 +394,30 @@ def test_an_entry_that_cannot_be_shown_keeps_its_place_in_the_journal(lists: Lis
         ("this entry cannot be shown:", "kv_server", True),
         ("SET second 2", "kv_server", True),
     ]
+
+
+def test_only_calls_that_name_a_delivery_are_within_it(lists: Lists) -> None:
+    """A thread of the application beside the handler calls at any time too."""
+    queue, kv = lists.cloud.queue(), lists.cloud.kv_server()
+    url = "https://app.example.com/orders"
+
+    def handle(request: Any) -> None:
+        named = {
+            "message": {"X-Reply-To": request.headers["Upstash-Message-Id"]},
+            "trace": {"Traceparent": request.headers["Traceparent"]},
+            "nothing": {"X-Other": "1"},
+        }
+        for name, sent in named.items():
+            requests.get(f"{kv.url}/incr/{name}", headers={**kv.headers, **sent}, timeout=9)
+
+    queue.destinations.call(url, handle)
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    headers = {**queue.headers, "Upstash-Forward-Traceparent": trace}
+    requests.post(f"{queue.url}/v2/publish/{url}", headers=headers, timeout=9)
+    queue.run_until_idle()
+    calls = [row for row in ask(lists.app, "GET", "/journal")[1] if row["service"] == "kv"]
+    within = [(row["depth"], bool(row["cause"]), row["actor"]) for row in calls]
+    assert within == [(1, True, url), (1, True, url), (0, False, "client")]
 
 
 def test_consumer_groups_are_found_by_their_members(lists: Lists) -> None:

@@ -140,6 +140,8 @@ def test_a_run_goes_on_from_a_step_with_another_result_or_input(
         status, made = server.ask("POST", f"/fakes/queue/runs/{run_id}/rerun", changes)
         assert status == 200, made
         wait_until(lambda: runs()[made["id"]] == "success")
+        shown = server.ask("GET", f"/fakes/queue/lists/runs/{made['id']}")[1]
+        assert shown["input"] == changes.get("input", "in")
         return list(received)
 
     assert rerun(message=first, result="other") == [["in", "other"], ["in", "other", "other+"]]

@@ -85,19 +85,15 @@ def _body(data: bytes, redaction: Redaction) -> View:
     return cut("body", shown_text(data, redaction), LONGEST_BODY)
 
 
-def _is_whole(message: Message) -> bool:
+def _is_whole(data: bytes, redaction: Redaction) -> bool:
     """Return whether a body is shown as it was sent: not redacted, not cut, and text."""
-    shown = _body(message.body, message.settings.redaction)
-    return (
-        not message.settings.redaction.body
-        and shown["body"].encode("utf-8", "surrogatepass") == message.body
-    )
+    shown: str = _body(data, redaction)["body"]
+    return not redaction.body and shown.encode("utf-8", "surrogatepass") == data
 
 
-def _beginning(message: Message, most: int) -> str:
+def _beginning(data: bytes, redaction: Redaction, most: int) -> str:
     """Return the first bytes of a body as text, or the replacement of the whole redacted body."""
-    redaction = message.settings.redaction
-    return shown_text(message.body if redaction.body else message.body[:most], redaction)
+    return shown_text(data if redaction.body else data[:most], redaction)
 
 
 def _at(at_us: int | None) -> str | None:
@@ -250,7 +246,8 @@ def _text_of(message: Message) -> str:
         f"{failure_of(attempt) or ''} {shown_text(attempt.body[:_SEARCHED], redaction)}"
         for attempt in message.attempts
     ]
-    parts = [message.public_id, as_text(message.url), labels, _beginning(message, _SEARCHED)]
+    body = _beginning(message.body, message.settings.redaction, _SEARCHED)
+    parts = [message.public_id, as_text(message.url), labels, body]
     return "\n".join([*parts, *answers])
 
 
@@ -275,7 +272,7 @@ def _message_row(message: Message) -> View:
         "status": None if outcome is None else outcome.status,
         "label": " ".join(message.settings.labels),
         "about": message.source_id,
-        "preview": _beginning(message, 200),
+        "preview": _beginning(message.body, message.settings.redaction, 200),
         "run": None if message.workflow is None else message.workflow.run_id,
         "step": str(step_of(message).get("stepName") or ""),
     }
@@ -696,7 +693,7 @@ def runs(engine: Any, page_query: PageQuery) -> View:
             **_run_row(engine, run, children),
             "steps": len(steps_of(engine, run)),
             "label": labels,
-            "preview": _input_of_run(engine, run, 200),
+            "preview": _beginning(_input_of_run(engine, run) or b"", run.settings.redaction, 200),
         }
 
     return page_of(
@@ -714,15 +711,18 @@ def _text_of_run(engine: Any, run: Any) -> str:
     result = shown_text((run.response or b"")[:_SEARCHED], run.settings.redaction)
     messages = [engine.data.messages[id] for id in run.message_ids if id in engine.data.messages]
     labels = " ".join(run.settings.labels)
-    started_with = _input_of_run(engine, run, _SEARCHED)
+    body = _input_of_run(engine, run) or b""
+    started_with = _beginning(body, run.settings.redaction, _SEARCHED)
     texts = [run.id, as_text(run.url), labels, result, started_with, *map(_text_of, messages)]
     return "\n".join(texts)
 
 
-def _input_of_run(engine: Any, run: Any, most: int) -> str:
-    """Return the beginning of what started a run; empty if its first message is gone."""
+def _input_of_run(engine: Any, run: Any) -> bytes | None:
+    """Return what a run was started with, or since a rerun goes on with; None if it is gone."""
+    if run.steps:
+        return bytes(run.steps[0].body)
     first = engine.data.messages.get(run.first_message_id)
-    return "" if first is None else _beginning(first, most)
+    return None if first is None else bytes(first.body)
 
 
 def _children(engine: Any) -> dict[str, list[str]]:
@@ -804,6 +804,7 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
     if workflow_run is None:
         raise NotFound(f"there is no workflow run {id!r:.200}")
     first = engine.data.messages.get(workflow_run.first_message_id)
+    given, redaction = _input_of_run(engine, workflow_run), workflow_run.settings.redaction
     record = run_record(engine, workflow_run)
     parent = engine.workflow.runs.get(workflow_run.parent_id or "")
     tried = [
@@ -813,10 +814,10 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
     ]
     return {
         **_run_row(engine, workflow_run, _children(engine)),
-        "input": None if first is None else _body(first.body, first.settings.redaction)["body"],
+        "input": None if given is None else _body(given, redaction)["body"],
         "record": record,
         "recorded": list(recorded_steps(record, parent and run_record(engine, parent))),
-        "input_is_whole": first is not None and _is_whole(first),
+        "input_is_whole": given is not None and _is_whole(given, redaction),
         **({} if first is None else _sent_again(first)),
         "steps": steps_of(engine, workflow_run),
         "messages": [_message_row(message) for message in tried],

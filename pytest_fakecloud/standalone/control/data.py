@@ -41,7 +41,7 @@ from ...reporting.as_json import row_json
 from ...reporting.calls import error_of
 from ...reporting.lookups import Exchanged, Lookups, exchanges_of
 from ...reporting.mask import Mask
-from ...reporting.model import RowSource
+from ...reporting.model import ReportRow, RowSource
 from ...reporting.rows import rows
 from ..state_file import checked_state, stub
 from . import shapes
@@ -426,7 +426,7 @@ def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[sha
     # The entries of rows are masked, and one that cannot be shown has none.
     by_number = {entry.number: entry for entry in entries}
     journal_rows: list[shapes.RowData] = []
-    for row in rows(cloud, entries, lookups=lookups, by_time=False):
+    for row in rows(cloud, entries, lookups=lookups, is_within=_names_delivery):
         if row.number >= first:
             entry = by_number[row.number]
             progress = {"fake": entry.fake, "done": _is_done(entry)}
@@ -434,6 +434,19 @@ def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[sha
             named = _with_owner_of_token(cloud, entry, _in_neutral_words(fields))
             journal_rows.append(_with_advice(row.source, named))
     return journal_rows
+
+
+def _names_delivery(delivery: ReportRow, row: ReportRow) -> bool:
+    """Return whether the headers of a call name the trace, the run or the message of a delivery.
+
+    Other clients of a server call at any time, also during a delivery.
+    """
+    call, event = row.source.call, delivery.source.delivery
+    if call is None or event is None:
+        return False
+    names = {event.run, event.message_id} - {""}
+    is_same_trace = row.trace and delivery.trace and row.trace.trace_id == delivery.trace.trace_id
+    return bool(is_same_trace) or any(value in names for _, value in call.request_headers.pairs)
 
 
 def _in_neutral_words(row: shapes.RowData) -> shapes.RowData:
