@@ -284,3 +284,18 @@ def test_the_row_of_a_change_takes_back_its_fields_alone(page: Any, server: Serv
     page.click("dialog button.danger")
     page.locator("#notice", has_text="is undone").wait_for()
     assert kv(server, "HGETALL", "user:1") == ["plan", "free", "visits", "4"]
+
+
+def test_json_is_not_replaced_by_what_is_none_without_a_question(page: Any, server: Server) -> None:
+    kv(server, "SET", "user", '{"name": "ada"}')
+    at(page, "fake/kv_server/keys/user", ".detail h2")
+    page.click("summary:text-is('Edit the value')")
+    typed(page, "Edit the value", value='{"name":')
+    page.locator("dialog", has_text="was JSON, and is not any more").wait_for()
+    page.click("dialog button:text-is('Cancel')")
+    page.locator(
+        "form[aria-label='Edit the value'] .bad", has_text="Nothing was changed"
+    ).wait_for()
+    assert kv(server, "GET", "user") == '{"name": "ada"}'
+    typed(page, "Edit the value", value='{"name": "bob"}')
+    wait_until(lambda: kv(server, "GET", "user") == '{"name": "bob"}')

@@ -46,6 +46,9 @@ export const withoutSchemes = (text) => text.replace(/\bhttps?:\/\//g, "");
 export const bytes = (many) => many < 10000 ? `${Math.round(many)} B` : many < 1e7 ? `${(many / 1024).toFixed(1)} KiB` : `${(many / 1048576).toFixed(1)} MiB`;
 // Names a duration in a list by its two largest units.
 export const about = (us) => { const unit = [[8.64e10, 3.6e9], [3.6e9, 6e7], [6e7, 1e6]].find(([from]) => us >= from)?.[1] ?? 1; return span(Math.floor(us / unit) * unit); };
+const isJson = (text) => { try { return /^\s*[[{]/.test(text) && Boolean(JSON.parse(text)); } catch { return false; } };
+// The question before JSON is replaced by what is none.
+export const breaksJson = (was, now, what) => isJson(was) && !isJson(now) ? `${what} was JSON, and is not any more.` : null;
 export function laidOut(text) {
   if (/^\s*[[{]/.test(text)) try { return JSON.stringify(JSON.parse(text), null, 2); } catch { /* Not JSON. */ }
   return text;
@@ -282,8 +285,8 @@ export class LivePage {
 // -- the clock in the header of every page --
 let clock = {};
 export const clockNow = () => clock.now;
-// The time of the next event or expiry of a key.
-const nextOf = ({next_due: due, next_expiry: expiry}) => due && expiry ? micros(expiry) < micros(due) ? expiry : due : due ?? expiry;
+// The time of the next event. Keys that expire are next only if nothing else is due: there may be hundreds.
+const nextOf = ({next_due: due, next_expiry: expiry}) => due ?? expiry;
 export function showClock(found) {
   clock = found;
   moving.until = found.move?.until ?? moving.until;

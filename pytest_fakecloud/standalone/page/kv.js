@@ -1,6 +1,6 @@
 // Pages of a key-value server: keys, channels, pending entries and search indexes.
 
-import {act, attempt, bytes, choice, code, copies, copyButton, count, done, el, emptied, empty, facts, form, head, isTyped, json, laidOut, link, micros, moment, number, pill, redraw, short, soft, table, title, tools, visible, withDay, words, about, confirmed, discard} from "./dom.js";
+import {about, act, attempt, breaksJson, bytes, choice, code, confirmed, copies, copyButton, count, discard, done, el, emptied, empty, facts, form, head, isTyped, json, laidOut, link, micros, moment, number, pill, redraw, short, soft, table, title, tools, visible, withDay, words} from "./dom.js";
 import {change, item, list, path, sendWell} from "./api.js";
 import {digits, dump} from "./elements.js";
 import {historyButton, offerUndo, versionsElement} from "./history.js";
@@ -106,7 +106,7 @@ function valueOf(one, page) {
   // JSON and control characters are shown readable, and edited on request.
   const escaped = /[\x00-\x08\x0e-\x1f\x7f-\x9f]/.test(one.value) || visible(one.value) !== one.value && !laidOut(one.value).includes("\n") ? visible(JSON.stringify(one.value)).replace(/[\x7f-\x9f]/g, (letter) => `\\x${letter.charCodeAt(0).toString(16)}`) : "", shown = escaped || (laidOut(one.value) !== one.value ? laidOut(one.value) : "");
   if (one.type === "string" && one.is_editable && one.is_whole) return [shown ? code(shown, escaped ? "value, escaped" : "value as JSON") : null, form(shown ? "Edit the value" : "Value", "Save", [{name: "value", label: "value", kind: "area", value: one.value, wide: true}],
-    async ({value}) => { await run(page.fake, "SET", key, value, "KEEPTTL"); return blur(saved); }, {open: !shown, undo: undoOfKey(page.fake, one.key), overwrites: meanwhile(page.fake, one)})];
+    async ({value}) => { await run(page.fake, "SET", key, value, "KEEPTTL"); return blur(saved); }, {open: !shown, undo: undoOfKey(page.fake, one.key), overwrites: async (values) => breaksJson(one.value, values.value, "The value") ?? meanwhile(page.fake, one)(values)})];
   if (/json/i.test(one.type)) return [form("Document", "Save", [{name: "value", label: "JSON document", kind: "area", value: one.value, wide: true}],
     async ({value}) => { json(value, "The document"); await run(page.fake, "JSON.SET", key, "$", value); return blur("Saved."); }, {undo: undoOfKey(page.fake, one.key), overwrites: meanwhile(page.fake, one)})];
   return [code(one.value, "value"), one.is_whole === false ? soft("The value is longer than what is shown.") : null];

@@ -1,6 +1,6 @@
 // Requests that are sent to a fake from the console, and recorded calls that are sent again.
 
-import {code, count, el, form, json, laidOut, link, short, soft, table} from "./dom.js";
+import {breaksJson, code, count, el, form, json, laidOut, link, short, soft, table} from "./dom.js";
 import {ask, path, send} from "./api.js";
 import {commandsOf} from "./copying.js";
 import {changesElement} from "./history.js";
@@ -48,7 +48,7 @@ export function sendAgain(row, fake, request) {
     if (isDelivery) return answerElements(fake, await ask("POST", path(fake, "/requests"), {...all, again_of: row.number}));
     const changed = Object.keys(typed).filter((name) => typed[name] !== sent[name] || name === "body" && sent.is_cut).map((name) => [name, all[name]]);
     return answerElements(fake, await ask("POST", again, Object.fromEntries(changed)));
-  }, options);
+  }, {...options, overwrites: ({body}) => breaksJson(sent.body, body, "The body")});
 }
 // A form for any request. It is sent like a client's: it meets faults and is recorded.
 export const requestPage = (fake) => ({node: el("section", {class: "page"}, soft(`Send a request to ${fake.name} with its credentials. It meets injected faults and appears in Activity.`),
