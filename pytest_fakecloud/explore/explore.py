@@ -50,8 +50,9 @@ def explore(
 
     A schedule is a list of disturbances: faults, crashes, orders of calls, slow clients, repeated
     deliveries (see ``disturbances.Kind``). Before each trial, the fakes return to their baseline.
-    Queues deliver their messages. An ``AssertionError`` of ``check`` or of the code breaks the promise;
-    any other exception of the code means that this client gave up.
+    Queues deliver their messages. An ``AssertionError`` of ``check`` or of the code breaks the promise,
+    and so does any exception of ``check`` after a disturbance; any other exception of the code means
+    that this client gave up.
 
     - ``run``: the code, a function (plain or asynchronous), or several that run concurrently as
       separate clients. ``drawn()`` and ``operations()`` are clients whose arguments and calls vary.

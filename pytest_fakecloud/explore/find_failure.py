@@ -1,4 +1,4 @@
-"""The search for a failing schedule of one program: with its inputs, if any are drawn."""
+"""The search for a failing schedule of the code, with one of its inputs if any are drawn."""
 
 from __future__ import annotations
 

@@ -74,10 +74,11 @@ class Exploration:
     are no others), ``singles`` with one disturbance, ``extended`` ones that extend an earlier schedule,
     ``drawn`` ones that are tried again with other random numbers, and ``replayed`` ones that were given
     or failed last time. ``all_singles`` is the number of ``singles`` that exists. ``states`` is the
-    number of distinct states that trials have reached, and ``last_new_state`` the number of the
-    schedule that reached the last new one. ``calls`` maps each client to its calls in the trial in
-    which it made most, ``points`` to the points at which disturbances were tried; ``kinds`` maps each
-    kind of them to the number of times it was applied. ``untried`` are the kinds that were never
+    number of distinct states that the undisturbed trial, ``singles`` and ``extended`` have reached, and
+    ``last_new_state`` the number of the schedule that reached the last new one. ``calls`` maps each
+    client to its calls in the trial in which it made most, ``points`` to the points at which
+    disturbances were possible; ``kinds`` maps each kind of them to the number of times it was applied.
+    ``untried`` are the kinds that were never
     possible, ``unreached`` those that the budget did not allow. ``reads`` is what the promise read,
     ``unwritten`` the keys of it that no trial wrote. Each of ``writes`` was left out in a trial of its
     own; the promise did not notice ``unnoticed``. ``inputs`` is the number of drawn inputs.

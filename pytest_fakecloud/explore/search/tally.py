@@ -160,11 +160,13 @@ class Tally:
     """Numbers of the schedules that a search has tried; ``all_singles`` is the number that exists."""
 
     counts: Counter[Counted] = field(default_factory=Counter)
-    """The number of trials, without the undisturbed one; each counts against the budget."""
+    """The trials that count against the budget: those of the sources, without known orders, and the
+    stored or given one. Not the undisturbed one, those in one piece, and those that repeat or shrink.
+    """
     orders: TriedOrders = field(default_factory=TriedOrders)
     all_singles: int = 0
     states: int = 0
-    """Number of distinct states that trials have reached."""
+    """Number of distinct states in the trials from which the ``Frontier`` learns."""
     last_new_state: int = 0
     """The number of the trial that reached the last new one."""
     coverage: Coverage = field(default_factory=Coverage)
@@ -183,7 +185,7 @@ class Tally:
 
     @property
     def tried(self) -> int:
-        """The number of trials, without the undisturbed one."""
+        """The number of trials that count against the budget."""
         return self.counts.total()
 
     def count(self, counted: Counted) -> None:

@@ -30,7 +30,7 @@ from .strand import Strand
 from .strand_waits import StrandWaits
 
 MOST_POINTS = 2_000
-"""Maximum number of calls of one strand; more calls count as an endless loop."""
+"""Maximum number of points of one strand, which a call checks; more count as an endless loop."""
 T = TypeVar("T")
 _TurnsToYield = Generator[None, None, None]
 """A generator that yields wherever the strand must give up its turn."""

@@ -30,9 +30,10 @@ _LATEST_STEPS = 1_000
 class Scheduler(Part):
     """Chooses the strand that runs next, and moves the clock if none can run.
 
-    By default a strand runs until it ends or waits. The next one to run is the strand that gave up
-    its turn last, first among those of the same client; then come clients in their order, deliveries
-    in the order of their due times, and workers, which are started at most ``MOST_STARTS``
+    By default a strand runs until it ends or waits. The next one to run is the strand that gave up its
+    turn last; then come those whose wait is over, by their times, and new threads. Of all these, those
+    of the client that ran last are first. Then come new clients in their order, deliveries by their due
+    times, strands that a pause has put last, and workers, which are started at most ``MOST_STARTS``
     times. ``Strand.can_run()`` says whether a strand can run, and ``Decisions`` applies the schedule.
     """
 

@@ -31,8 +31,9 @@ class Access:
     """A command that a key-value engine ran, or a call of another service.
 
     ``unit`` identifies the script or the single command, which nobody interrupts. ``keys`` are the
-    keys of a command, or the subjects of a call, as reads. ``before`` are the values of a command's
-    keys before it ran. The ``words`` of a call are its route and path.
+    keys of a command, or the subjects of a call, as reads. ``before`` are the objects
+    that a command's keys held before it ran, which it may have changed since. The ``words`` of a call
+    are its route and path.
     """
 
     client: str

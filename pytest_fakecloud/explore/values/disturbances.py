@@ -151,7 +151,7 @@ _PAUSES = "pauses for {} before its call"
 
 _Role: TypeAlias = Literal[
     "order",  # only changes the order of steps
-    "pause",  # pauses a strand before its call
+    "pause",  # pauses a strand, or all of them, before a call
     "delay",  # delays one strand while the others go on
     "fault",  # determines a call's outcome; the first in the order of the table wins
     "delivery",  # is possible at the start of a delivery

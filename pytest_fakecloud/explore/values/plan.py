@@ -52,8 +52,9 @@ class Plan:
     """What one trial plays, and what it records.
 
     ``orders`` decide where the schedule says nothing; by default, the first strand that can run goes on.
-    ``notes``: where disturbances are possible. ``explains``: the steps with the data that they access,
-    the application's lines that make each call, and the calls of the checks.
+    ``notes``: where disturbances are possible, and the states there. ``explains``: the steps with the
+    data that they access, which are also recorded with ``orders``, the application's lines that make
+    each call, silent calls, and the calls of the checks.
     ``keeps``: the data that the trial leaves, and its calls in the journal. ``shows``: its log, warnings
     and output, until the next trial that is kept.
     """
