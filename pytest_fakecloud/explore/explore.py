@@ -13,6 +13,7 @@ from ..core.errors import ContractError, importing, shown
 from ..core.timers import duration_us
 from .find_failure import MakeLookahead, Search, WholeSearch, find_failure
 from .judge.anomalies import Allowed
+from .judge.judge import Judge
 from .result.exploration import Exploration, Trust
 from .result.reproduce import raise_broken, replay_only
 from .search.coverage_checks import check_budget, check_covered
@@ -159,7 +160,8 @@ def playing(
             horizon_us=None if options.horizon is None else duration_us(options.horizon),
             setup=options.setup,
         )
-        yield Player(world, subject, allowed_anomalies, has_promise=asserts or not anomalies_break)
+        judge = Judge(world, promises, allowed_anomalies, asserts or not anomalies_break)
+        yield Player(world, subject, judge)
 
 
 def _examining(trust: bool) -> Callable[[World], AbstractContextManager[Any]]:

@@ -262,6 +262,6 @@ def _unremarkable(player: Player, plan: Plan) -> Trial | None:
 
 def _findings(player: Player) -> object:
     """Return a value that changes if a trial shows something that no trial has shown before."""
-    promises = player.subject.promises
-    anomalies, unused = len(player.tally.anomalies), player.judge.allowed.unused()
-    return anomalies, unused, promises.reached(), promises.reads_order
+    judge = player.judge
+    anomalies, unused = len(player.tally.anomalies), judge.allowed.unused()
+    return anomalies, unused, judge.promises.reached(), judge.reads_order

@@ -62,7 +62,7 @@ class OrdersOfCalls(Source):
 
     def next_plan(self) -> Plan | None:
         if self._had_read_order is None:
-            self._had_read_order = self._player.subject.promises.reads_order
+            self._had_read_order = self._player.judge.reads_order
         branch = self._tree.next()
         if branch is not None:
             return Plan(orders=branch)
@@ -82,12 +82,12 @@ class OrdersOfCalls(Source):
     def _finish(self) -> None:
         """Note what it means for other orders that the tree has no further interleavings."""
         tally, orders = self._player.tally, self._player.tally.orders
-        promises, kinds = self._player.subject.promises, self._player.subject.kinds
+        kinds = self._player.subject.kinds
         orders.unfinished_searches -= 1
         # Each interleaving runs with the random numbers of the undisturbed trial, and code that is not
         # explored may run in any order.
         is_one_of_many = varies_numbers(self._player) or bool(tally.coverage.notes)
-        is_exact = self._tree.is_exact and promises.reads_order == self._had_read_order
+        is_exact = self._tree.is_exact and self._player.judge.reads_order == self._had_read_order
         orders.ran_all = is_exact and not is_one_of_many
         late, moves_time = self._tree.root.late, self._tree.root.moves_time
         has_all_times = moves_time or not orders.has_timers
@@ -96,7 +96,7 @@ class OrdersOfCalls(Source):
             if has_all_times:
                 orders.is_exhaustive = True
                 if late or moves_time:
-                    tally.counts["orders"] = self._tree.trials
+                    tally.count_only_orders_of(self._tree.trials)
 
 
 class Singles(Source):

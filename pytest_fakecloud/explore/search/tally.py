@@ -192,6 +192,10 @@ class Tally:
         """Count a trial."""
         self.counts[counted] += 1
 
+    def count_only_orders_of(self, trials: int) -> None:
+        """Count the interleavings of one search that contains those of all others; ``tried`` falls."""
+        self.counts["orders"] = trials
+
     def record(self, trial: Trial, inputs: Mapping[str, Any]) -> None:
         """Add what a trial with these drawn inputs has covered, and the anomalies that it shows."""
         for anomaly in trial.verdict.anomalies:

@@ -42,8 +42,8 @@ class Simulation:
     What is replaced in the process, and the interceptors of the fakes, call the public parts.
     """
 
-    def __init__(self, subject: Subject, plan: Plan) -> None:
-        self.script = script = Script(subject, plan)
+    def __init__(self, subject: Subject, plan: Plan, *, reads_order: bool = False) -> None:
+        self.script = script = Script(subject, plan, reads_order=reads_order)
         self._fakes = fakes = subject.world
         self.strands = strands = Strands(subject.programs)
         self.turns = turns = Turns(subject.world.threads, strands)

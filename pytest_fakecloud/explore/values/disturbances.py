@@ -157,6 +157,7 @@ _Role: TypeAlias = Literal[
     "delivery",  # is possible at the start of a delivery
     "loss",  # can keep a client from having an effect
     "loss of all",  # can keep all clients from their effects
+    "hidden effect",  # a call has its effect, although its client sees a failure
     "repeat",  # lets code run, or a request arrive, a second time
     "lasting",  # begins what a timer ends
     "of fake",  # happens in a fake, so its words are a whole sentence
@@ -252,7 +253,7 @@ KINDS: dict[Kind, _Row] = {
     "respond": _Row(9, ("fault", "loss"), "is rejected with {}", _STATUS, at_calls=AtCalls(4)),
     "drop": _Row(8, ("fault", "loss"), "is lost before it arrives", at_calls=AtCalls(5)),
     "lose_response": _Row(
-        3, ("fault", "loss", "repeat"), "succeeds, but its answer is lost",
+        3, ("fault", "loss", "hidden effect", "repeat"), "succeeds, but its answer is lost",
         at_calls=AtCalls(6), effect="at a write"
     ),
     "failover": _Row(

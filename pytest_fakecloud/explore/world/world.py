@@ -62,15 +62,20 @@ class World(Fakes):
         self.threads.after_fork()
         self.connections.after_fork()
 
-    def play(self, subject: Subject, plan: Plan) -> tuple[Trial, TrialHistory]:
-        """Play one trial from the baseline of the fakes; return it, with its history for checks."""
+    def play(
+        self, subject: Subject, plan: Plan, *, reads_order: bool = False
+    ) -> tuple[Trial, TrialHistory]:
+        """Play one trial from the baseline of the fakes; return it, with its history for checks.
+
+        ``reads_order``: a check reads in which order operations begin and end.
+        """
         self.reset()
         self.randomness.begin(plan.schedule.series)
         if subject.setup is not None:
             with self.current_thread.setting_up():
                 check_has_run(self.awaited(subject.setup()), "setup=")
             self.randomness.mark()
-        simulation = Simulation(subject, plan)
+        simulation = Simulation(subject, plan, reads_order=reads_order)
         with self.simulating(simulation):
             simulation.play()
         log = simulation.log
