@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack
 
 from ..core.errors import ContractError, importing, shown
 from ..core.timers import duration_us
-from .find_failure import MakeLookahead, Search, WholeSearch, find_failure
+from .find_failure import MakeLookahead, Search, SearchParts, find_failure
 from .judge.anomalies import Allowed
 from .judge.judge import Judge
 from .result.exploration import Exploration, Trust
@@ -80,11 +80,11 @@ def explore(
     cache = cloud._cache if options.seed is None else None
     seed = cloud.seed if options.seed is None else options.seed
     inputs = inputs_to_replay(options.inputs)
-    parts = WholeSearch()
+    parts = SearchParts()
     if inputs is not None or has_drawn_inputs(programs):
         with importing("inputs="):
-            from .guests.inputs.search import InputSearch
-        parts = InputSearch(programs, inputs, seed, is_replayed=replayed is not None)
+            from .guests.inputs.search import PartsByInput
+        parts = PartsByInput(programs, inputs, seed, is_replayed=replayed is not None)
     budget = budget_of(options.budget)
     named_kinds = () if options.kinds is None else names_of("kinds", options.kinds)
     trust = Trust()
@@ -114,7 +114,7 @@ def explore(
     return Exploration(tally, named_kinds or [*KINDS], trust)
 
 
-def _raise_failure(searches: Sequence[Search], parts: WholeSearch, whole: Player) -> NoReturn:
+def _raise_failure(searches: Sequence[Search], parts: SearchParts, whole: Player) -> NoReturn:
     """Raise ``BrokenPromiseError`` for the last search, with the smallest inputs that are found."""
     __tracebackhide__ = True
     player, undisturbed, failing = searches[-1]
@@ -154,7 +154,7 @@ def playing(
             world,
             programs,
             promises,
-            disturbed=frozenset(fake.name for fake in chosen_fakes(cloud, options.services)),
+            disturbed_fakes=frozenset(fake.name for fake in chosen_fakes(cloud, options.services)),
             kinds=kinds,
             patience_us=duration_us(options.patience),
             horizon_us=None if options.horizon is None else duration_us(options.horizon),

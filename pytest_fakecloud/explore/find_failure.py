@@ -32,8 +32,8 @@ class Search(NamedTuple):
     """The trial of the smallest schedule found that breaks the promise, if any."""
 
 
-class WholeSearch:
-    """A search in one part, because no inputs are drawn."""
+class SearchParts:
+    """The parts of a search, each with a budget of its own: one, unless inputs are drawn."""
 
     def players(
         self, player: Player, budget: SearchBudget
@@ -41,9 +41,9 @@ class WholeSearch:
         """Yield the player of each part, and its budget."""
         yield player, budget
 
-    def smallest(self, player: Player, failing: Player, trial: Trial) -> tuple[Player, Trial]:
-        """Return the smallest failing trial that was found, and the player with its inputs."""
-        return failing, trial
+    def smallest(self, whole: Player, part: Player, failing: Trial) -> tuple[Player, Trial]:
+        """Return the player of the part, or one with smaller inputs, and its smallest failing trial."""
+        return part, failing
 
 
 def find_failure(

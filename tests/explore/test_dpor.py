@@ -130,7 +130,7 @@ def outcomes(
         while strategy.next():
             world.reset()
             memory.clear()
-            simulation = Simulation(subject, Plan(orders=strategy))
+            simulation = Simulation(subject, Plan(strategies=strategy))
             with world.simulating(simulation):
                 simulation.play()
             trial = simulation.frozen()

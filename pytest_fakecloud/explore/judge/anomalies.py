@@ -26,7 +26,7 @@ Findings = Iterator[tuple[str, str]]
 
 
 def _description(*accesses: Access) -> str:
-    return ", then ".join(f"{access.client}: {access.summary}" for access in accesses)
+    return ", then ".join(f"{access.strand}: {access.summary}" for access in accesses)
 
 
 def _not_serializable(evidence: Evidence) -> Findings:
@@ -39,20 +39,20 @@ def _not_serializable(evidence: Evidence) -> Findings:
 def _foreign_release(evidence: Evidence) -> Findings:
     for acquisition, other, key, place in evidence.takeovers:
         for command in evidence.of_key(key, place):
-            is_late = command.client == acquisition.client and command.changes
+            is_late = command.strand == acquisition.strand and command.changes
             # XX only tells that somebody holds the lock.
             if is_late and (evidence.is_blind(command) or "XX" in command.options):
                 yield key.name, _description(acquisition, other, command)
-            if is_late or (command.client == other.client and command.is_write):
+            if is_late or (command.strand == other.strand and command.is_write):
                 break
 
 
 def _expired_lock(evidence: Evidence) -> Findings:
     for acquisition, other, key, place in evidence.takeovers:
-        peers = [command for command in evidence.commands if command.client == other.client]
+        peers = [command for command in evidence.commands if command.strand == other.strand]
         for command in evidence.commands[place + 1 :]:
             is_late = (
-                command.client == acquisition.client and command.changes and key not in command.keys
+                command.strand == acquisition.strand and command.changes and key not in command.keys
             )
             is_shared = any(command.keys[0] in peer.keys and command.meets(peer) for peer in peers)
             # What is added to data is not lost, whoever else adds to it.
@@ -106,7 +106,7 @@ def _repeated_effect(evidence: Evidence) -> Findings:
             shapes = {other.shape for other in evidence.undisturbed_trial.effects.accesses}
             others = (other for other in trial.effects.accesses if other.shape not in shapes)
             if all(
-                (other.client, other.keys[0]) != (access.client, access.keys[0]) for other in others
+                (other.strand, other.keys[0]) != (access.strand, access.keys[0]) for other in others
             ):
                 yield access.subject, f"{_description(access)} once too often"
 
@@ -115,7 +115,7 @@ def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
     """Work counts as done without its effect, because a handler has answered, a worker has gone on,
     or a client has taken it.
     """
-    client = evidence.disturbed
+    client = evidence.disturbed_actor
     if StrandName.of(client).is_delivery is not of_delivery or not evidence.lost_effects:
         return
     undisturbed_ends = _ends(evidence.undisturbed_trial, client)
@@ -125,7 +125,7 @@ def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
     takings = [end for end in ends if end.call is None]
     # A worker that starts again takes more, which it does not lose.
     stopped = {disturbance.strand for disturbance in evidence.trial.fired}
-    lost_takings = [end for end in takings if end.client in stopped]
+    lost_takings = [end for end in takings if end.strand in stopped]
     last_taking = [] if of_delivery else lost_takings[-1:] or takings[-1:] or ends[-1:]
     is_over = len(ends) >= len(undisturbed_ends) > 0
     if client in evidence.workers or of_delivery:
@@ -162,7 +162,7 @@ def _ends(trial: Trial, client: str) -> list[Access]:
 
 def _partial_update(evidence: Evidence) -> Findings:
     """A client that was disturbed has one of two effects on a server, and nobody has the other."""
-    client = evidence.disturbed
+    client = evidence.disturbed_actor
     is_started_again = client in evidence.workers or StrandName.of(client).is_delivery
     if is_started_again or not evidence.lost_effects:
         return

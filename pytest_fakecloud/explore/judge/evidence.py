@@ -48,7 +48,7 @@ class Evidence:
         for at, command in enumerate(self.commands):
             for key in command.keys:
                 places = self.places.setdefault(key, [])
-                if places and self.commands[places[-1]].client != command.client:
+                if places and self.commands[places[-1]].strand != command.strand:
                     shared.add(key)
                 places.append(at)
         indexed = enumerate(self.commands)
@@ -79,8 +79,8 @@ class Evidence:
                 other = self.commands[place]
                 if place <= at or not other.is_write:
                     continue
-                if other.client == acquisition.client or other.acquires:
-                    if other.client != acquisition.client:
+                if other.strand == acquisition.strand or other.acquires:
+                    if other.strand != acquisition.strand:
                         takeovers.append((acquisition, other, key, place))
                     break
         return takeovers
@@ -104,25 +104,28 @@ class Evidence:
         return losses[0] if is_alone else None
 
     @cached_property
-    def disturbed(self) -> str:
+    def disturbed_actor(self) -> str:
         """The client or delivery that the loss hit."""
         return "" if self.loss is None else actor_of(self.loss.strand)
 
     @cached_property
     def has_gone_on(self) -> bool:
         """Whether the disturbed worker or delivery ended its work later, and will not start again."""
-        if self.disturbed not in self.workers:
+        if self.disturbed_actor not in self.workers:
             return any(
-                actor_of(delivery) == self.disturbed for delivery in self.trial.effects.acknowledged
+                actor_of(delivery) == self.disturbed_actor
+                for delivery in self.trial.effects.acknowledged
             )
-        starts = [access.client for access in self.own_accesses]
+        starts = [access.strand for access in self.own_accesses]
         is_dead = self.loss is not None and self.loss.kind == "crash" and self.loss.strand
         return bool(starts) and starts[-1] not in self.trial.errors and starts[-1] != is_dead
 
     @cached_property
     def own_accesses(self) -> list[Access]:
         """The accesses of the disturbed client and of its restarts."""
-        return [access for access in self.trial.effects.accesses if access.actor == self.disturbed]
+        return [
+            access for access in self.trial.effects.accesses if access.actor == self.disturbed_actor
+        ]
 
     @cached_property
     def changes(self) -> Counter[object]:
@@ -165,7 +168,7 @@ class Evidence:
         later = [
             access
             for access in self.own_accesses
-            if access.client != self.loss.strand and access.call is None
+            if access.strand != self.loss.strand and access.call is None
         ]
         if any(
             access.has_condition
@@ -175,13 +178,13 @@ class Evidence:
         ):
             return ()
         commands_of_others = (
-            command for command in self.commands if command.actor != self.disturbed
+            command for command in self.commands if command.actor != self.disturbed_actor
         )
         others = {key for command in commands_of_others if command.changes for key in command.keys}
         return [
             effect
             for effect in self._missing()
-            if effect.actor == self.disturbed
+            if effect.actor == self.disturbed_actor
             and not any(
                 effect.keys[0] in others and effect.keys[0] in other.keys and effect.meets(other)
                 for other in later
@@ -233,11 +236,13 @@ class Evidence:
         own = [
             access
             for access in self.undisturbed_trial.effects.accesses
-            if access.actor == self.disturbed
+            if access.actor == self.disturbed_actor
         ]
         sources = {key for access in own for key in access.keys}
         missing = _writes_by_root(self.undisturbed_trial) - _writes_by_root(self.trial)
-        writes = (key._replace(writes=True) for root, key in missing if root != self.disturbed)
+        writes = (
+            key._replace(writes=True) for root, key in missing if root != self.disturbed_actor
+        )
         return any(write.conflicts(source) for write in writes for source in sources)
 
     def counts_attempts(self, access: Access) -> bool:
@@ -253,7 +258,7 @@ class Evidence:
             if other.changes and not takes_work and other.actor == root:
                 is_same = (other.name, other.keys, other.fields) == counted
                 if is_same or not _counts_one(other):
-                    first.setdefault(other.client, other)
+                    first.setdefault(other.strand, other)
         return all((write.name, write.keys, write.fields) == counted for write in first.values())
 
     @property
@@ -339,5 +344,5 @@ def is_id(access: Access, accesses: Sequence[Access], at: int) -> bool:
     if not isinstance(counter, bytes) or not re.fullmatch(rb"-?\d+", counter):
         return False
     number = re.compile(rf"\b{int(counter) + 1}\b")
-    later = (other for other in accesses[at + 1 :] if other.client == access.client)
+    later = (other for other in accesses[at + 1 :] if other.strand == access.strand)
     return any(number.search(other.content) for other in later if other.keys != access.keys)

@@ -88,7 +88,7 @@ class Exploration:
 
     def __init__(self, tally: Tally, kinds_to_name: Sequence[str], trust: Trust) -> None:
         self.tried = tally.tried
-        self.orders, self.is_exhaustive = tally.counts["orders"], tally.orders.is_exhaustive
+        self.orders, self.is_exhaustive = tally.counts["orders"], tally.interleavings.is_exhaustive
         self.singles, self.all_singles = tally.counts["singles"], tally.all_singles
         self.extended, self.drawn = tally.counts["extended"], tally.counts["drawn"]
         self.replayed = tally.counts["replayed"]
@@ -103,11 +103,11 @@ class Exploration:
         reachable = covered.possible - covered.attempted
         self.untried = tuple(kind for kind in missing if kind not in reachable)
         # After all interleavings, another switch would only exchange independent calls.
-        needless = SWITCHES if tally.orders.has_all else frozenset()
+        needless = SWITCHES if tally.interleavings.has_all else frozenset()
         self._needless = [kind for kind in missing if kind in reachable & needless]
         self.unreached = tuple(kind for kind in missing if kind in reachable - needless)
         self.notes = tuple(covered.notes)
-        self.inputs = tally.inputs
+        self.inputs = tally.input_count
         self._one_process_reason = tally.one_process_reason
         self.reads, self.unwritten = trust.reads, trust.unwritten
         self.writes, self.unnoticed = trust.writes, trust.unnoticed
@@ -262,8 +262,8 @@ def _list_of_broken(failures: Results[Failure]) -> str:
 def _summary(tally: Tally) -> str:
     if tally.only_schedule is not None:
         return "the given schedule"
-    orders, counts = tally.orders, tally.counts
-    inputs = [counted(tally.inputs, "drawn input")] if tally.inputs else []
+    orders, counts = tally.interleavings, tally.counts
+    inputs = [counted(tally.input_count, "drawn input")] if tally.input_count else []
     interleavings = counted(counts["orders"], "distinct interleaving")
     has_all = orders.is_exhaustive or orders.has_all
     if has_all:

@@ -73,7 +73,7 @@ class Explorer:
         self._undisturbed = undisturbed
         self._kinds = player.subject.kinds
         self._tally = player.tally
-        self._tally.orders.has_timers = "timers" in undisturbed.flags
+        self._tally.interleavings.has_timers = "timers" in undisturbed.flags
         self._tally.seed = seed
         self._budget = budget
         self._chance = random.Random(str(seed))
@@ -144,7 +144,7 @@ class Explorer:
         beside = [
             Share(share.source, share.weight) for share in beside if share.source is not extending
         ]
-        if tally.orders.has_timers and {"switch", "jump"} <= self._kinds:
+        if tally.interleavings.has_timers and {"switch", "jump"} <= self._kinds:
             beside.append(self._interleavings(late="late" in self._kinds, moves_time=True))
         beside.append(Share(extending, EXTENDING_WEIGHTS[1], EXTENDING_HEAD_STARTS[1]))
         spare = SPARE_FOR_SINGLES * (tally.all_singles - tally.counts["singles"])
@@ -156,7 +156,7 @@ class Explorer:
 
     def _has_tried_all(self) -> bool:
         """Return whether the search ran all that ``kinds`` allows, which is only orders of calls."""
-        return self._tally.orders.is_complete and self._kinds <= SWITCHES
+        return self._tally.interleavings.is_complete and self._kinds <= SWITCHES
 
     def _orders(self) -> list[Share]:
         """Return a search without late answers, and one with them that begins after a head start."""

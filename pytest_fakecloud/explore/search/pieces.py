@@ -132,7 +132,9 @@ class PiecePlayer:
         pieces: list[Trial] = []
         order: Pieces | None = Pieces(begin)
         while order is not None:
-            trial = self._play(Plan(orders=order), absent) if len(pieces) < MOST_PIECES else None
+            trial = (
+                self._play(Plan(strategies=order), absent) if len(pieces) < MOST_PIECES else None
+            )
             if trial is None or {"redundant", "stuck", "numbers"} & trial.flags:
                 return None
             pieces.append(trial)

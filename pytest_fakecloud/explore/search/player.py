@@ -22,10 +22,12 @@ from .tally import Tally
 class Player:
     """Plays, judges and counts trials of the subject, each from the baseline of the fakes."""
 
-    def __init__(self, world: World, subject: Subject, judge: Judge, *, inputs: int = 0) -> None:
+    def __init__(
+        self, world: World, subject: Subject, judge: Judge, *, input_count: int = 0
+    ) -> None:
         self.world = world
         self.subject = subject
-        self.tally = Tally(has_promise=judge.has_promise, inputs=inputs)
+        self.tally = Tally(has_promise=judge.has_promise, input_count=input_count)
         self.outcomes: dict[Schedule, Schedule | None] = {}
         """For each schedule so far, the applied disturbances, or None if the promise held."""
         self.judge = judge
@@ -39,7 +41,7 @@ class Player:
         """Return a player of the same code, with the same judge, these inputs and a tally of its own."""
         programs = with_inputs(self.subject.programs, inputs)
         subject = replace(self.subject, programs=programs, inputs=inputs)
-        return Player(self.world, subject, self.judge, inputs=1 if inputs else 0)
+        return Player(self.world, subject, self.judge, input_count=1 if inputs else 0)
 
     def counting_last(self) -> Player:
         """Return a player with the same tally, for which the patterns reported ``LAST`` count."""
@@ -76,6 +78,6 @@ class Player:
         if "redundant" in trial.flags:  # which another process has played
             return
         self.tally.record(trial, self.subject.inputs)
-        if plan.orders is None:
+        if plan.strategies is None:
             is_broken = trial.broken is not None
             self.outcomes[plan.schedule] = Schedule(trial.fired) if is_broken else None

@@ -70,7 +70,7 @@ class Calls(Part):
         """Handle a request at its endpoint, in the strand's own thread or in the fake's."""
         if self._current_thread.is_checking_promise():
             return proceed()
-        outside = self.outside_calls.of_call(-1 if request.client is None else request.client[1])
+        outside = self.outside_calls.note_call(-1 if request.client is None else request.client[1])
         if "left over" in outside:
             self._log.note("not explored: late calls for a request of an earlier trial")
             return ConnectionEffect("drop")
@@ -149,7 +149,7 @@ class Calls(Part):
         """
         point = strand.next_point()
         if point > MOST_POINTS:
-            self._turns.fail(
+            self._turns.fail_trial(
                 ContractError(
                     f"{describe_places([strand])} has made {MOST_POINTS:,} calls and goes on: "
                     "explore() is for code that ends, so give its loop an end"
@@ -167,7 +167,7 @@ class Calls(Part):
             return
         if disturbances := self._script.schedule.at(strand.name, point):
             yield from self._apply_pauses(strand, disturbances, PAUSES)
-        is_point = fake.name in self._script.subject.disturbed
+        is_point = fake.name in self._script.subject.disturbed_fakes
         if is_point or self.decisions.has_switch(strand.name, point):
             self._strands.park(strand, "switch")
             yield
@@ -175,7 +175,7 @@ class Calls(Part):
     def _note_disturbances(
         self, strand: Strand, fake: Fake, request: Request | None, *, may_wait: bool
     ) -> None:
-        if self._script.plan.notes and fake.name in self._script.subject.disturbed:
+        if self._script.plan.notes and fake.name in self._script.subject.disturbed_fakes:
             route = "" if request is None else request.call.route
             node_faults = () if request is None else faults_of_nodes(fake, request)
             target = Target(fake.fixture, route, node_faults, may_wait)

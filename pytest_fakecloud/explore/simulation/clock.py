@@ -80,7 +80,7 @@ class TrialClock(Part):
             return self._chosen_move(options)
         now = self._fakes.now_us()
         times = self._next_times(now)
-        self._end_schedules_after(times)
+        self._end_queue_schedules_after(times)
         at_us = times.earliest(now)
         if at_us is None or not self._script.moves_time:
             return None
@@ -154,7 +154,7 @@ class TrialClock(Part):
         """Move the clock to the next time at which the trial goes on; return False if there is none."""
         now = self._fakes.now_us()
         times = self._next_times(now)
-        self._end_schedules_after(times)
+        self._end_queue_schedules_after(times)
         target = times.earliest(now)
         if target is None:
             return False
@@ -202,10 +202,10 @@ class TrialClock(Part):
             for strand in self._strands
         )
 
-    def _end_schedules_after(self, times: _NextTimes) -> None:
+    def _end_queue_schedules_after(self, times: _NextTimes) -> None:
         """End the schedules if no strand waits and none of them may fire, so that the trial ends."""
         if times.wake_up is None and times.firing is None:
-            self._fakes.deliveries.end_schedules()
+            self._fakes.deliveries.end_queue_schedules()
 
     def _may_fire(self, at_us: int) -> bool:
         """Return whether schedules may still fire although no strand waits. Retries do not count,

@@ -56,7 +56,7 @@ class Decisions(Part):
     def _has_only_written(self, root: Strand) -> bool:
         """Return whether a client, worker or delivery has written data of fakes and read none."""
         names = {strand.name for strand in self._strands if strand.root is root}
-        own = [access for access in self._log.accesses if access.client in names]
+        own = [access for access in self._log.accesses if access.strand in names]
         return bool(own) and all(access.is_write and access.name != "consume" for access in own)
 
     def decide(self, options: list[Option]) -> Option:

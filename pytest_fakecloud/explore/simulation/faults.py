@@ -264,7 +264,7 @@ def possible_disturbances(target: Target) -> Choices:
     rows = {kind: row.at_calls for kind, row in KINDS.items() if row.at_calls is not None}
     return tuple(
         (kind, detail)
-        for kind, at_calls in sorted(rows.items(), key=lambda row: row[1].place)
+        for kind, at_calls in sorted(rows.items(), key=lambda row: row[1].sort_key)
         if target.allows(kind)
         for detail in at_calls.details
     )

@@ -34,4 +34,4 @@ class PromiseChecks(Part):
                         return
                     add_schedule(error, "during", Schedule(self._log.fired))
                     # End the trial here, because the explored code could catch the exception.
-                    self._turns.fail(error)
+                    self._turns.fail_trial(error)

@@ -97,7 +97,7 @@ class Simulation:
             self._sleepers.end()
             self._cut(lambda strand: strand.crashed or strand.host.crashed or strand.root.crashed)
         self._fakes.disturbances.end()
-        self._fakes.deliveries.resume_schedules()
+        self._fakes.deliveries.resume_queue_schedules()
         if "redundant" not in self.log.flags:
             self._end()
         self.calls.note_changes()
@@ -196,4 +196,4 @@ class Simulation:
         for task in self.strands:
             if task.role == "task" and task.host is strand:
                 task.end()
-                task.fail(Crash())
+                task.note_error(Crash())

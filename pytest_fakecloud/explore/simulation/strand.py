@@ -262,7 +262,7 @@ class Strand:
         """End the client, worker or delivery: this strand, and all others of its root as they go on."""
         self.crashed = self.root.crashed = True
 
-    def fail(self, error: BaseException) -> None:
+    def note_error(self, error: BaseException) -> None:
         """Note the exception that ended the strand's code: a crash, or an error of its own."""
         if is_crash(error):
             self.crashed = True

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Subject:
     """What all trials of a search have in common: the fakes, the code, its promises, and the options.
-    ``disturbed`` are the names of the fakes whose calls can have disturbances.
+    ``disturbed_fakes`` are the names of the fakes whose calls can have disturbances.
     """
 
     world: World
     programs: Sequence[Program]
     promises: Promises
-    disturbed: frozenset[str]
+    disturbed_fakes: frozenset[str]
     kinds: frozenset[Kind]
     patience_us: int
     horizon_us: int | None = None

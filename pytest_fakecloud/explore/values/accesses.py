@@ -36,7 +36,7 @@ class Access:
     are its route and path.
     """
 
-    client: str
+    strand: str
     unit: object
     words: tuple[str, ...]
     keys: tuple[Touch, ...]
@@ -56,7 +56,7 @@ class Access:
 
     @cached_property
     def made_by(self) -> StrandName:
-        return StrandName.of(self.client)
+        return StrandName.of(self.strand)
 
     @cached_property
     def actor(self) -> str:

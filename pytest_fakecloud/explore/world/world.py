@@ -16,7 +16,6 @@ from ...kv.touches import key_of_touch
 from ...process.replace import Function
 from ..fakes.fakes import Fakes
 from ..simulation.current_thread import CurrentThread
-from ..simulation.known_times import MOST_TIMERS
 from ..simulation.log import TrialLog
 from ..simulation.operations import TrialHistory
 from ..simulation.outsiders import Outsiders
@@ -32,6 +31,9 @@ from ..values.trial import Effects, Trial
 from .loops import new_loop
 from .randomness import Randomness
 from .waits import Waits
+
+_MOST_CARRIERS = 1_000
+"""Maximum number of threads for requests of event loops that several strands share."""
 
 
 class World(Fakes):
@@ -50,7 +52,7 @@ class World(Fakes):
         self.command_line = lru_cache(maxsize=256)(command_line)
         self.free_locks: Sequence[Callable[[], None]] = ()
         """Free the replaced locks that were free, before each trial: a crash may leave them held."""
-        self.carriers = ThreadPoolExecutor(MOST_TIMERS, "fakecloud-explore")
+        self.carriers = ThreadPoolExecutor(_MOST_CARRIERS, "fakecloud-explore")
         """Threads for requests of event loops that several strands share."""
         self.threads = Threads()
         """Threads for strands."""
@@ -58,7 +60,7 @@ class World(Fakes):
 
     def after_fork(self) -> None:
         """Let clients reach the copies of the fakes in a forked process, which lacks the threads."""
-        self.carriers = ThreadPoolExecutor(MOST_TIMERS, "fakecloud-explore")
+        self.carriers = ThreadPoolExecutor(_MOST_CARRIERS, "fakecloud-explore")
         self.threads.after_fork()
         self.connections.after_fork()
 
