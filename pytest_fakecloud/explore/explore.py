@@ -151,7 +151,6 @@ def playing(
     asserts = bool(promises.checks) or any(map(may_assert, functions_of_all(programs)))
     with explored(cloud, programs, process_time=options.process_time, seed=options.seed) as world:
         subject = Subject(
-            world,
             programs,
             promises,
             disturbed_fakes=frozenset(fake.name for fake in chosen_fakes(cloud, options.services)),

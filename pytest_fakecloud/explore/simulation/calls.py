@@ -87,7 +87,7 @@ class Calls(Part):
                 return proceed()
             is_helped = "carried" in outside and not is_own_thread and not strand.thread.real_waits
             if "outsider" in outside or is_helped:
-                self.outside_calls.note_use(strand, self._fakes.now_us())
+                self.outside_calls.note_use(strand, self._world.now_us())
                 return self._serve_without_turn(strand, fake, request, proceed)
             return self._serve_in_turn(strand, is_own_thread, fake, request, proceed)
         except Crash:
@@ -161,7 +161,7 @@ class Calls(Part):
         self, strand: Strand, point: int, fake: Fake, request: Request | None
     ) -> _TurnsToYield:
         """Process the point before a call; yield wherever the strand must give up its turn."""
-        may_wait = not self._fakes.clock.driving
+        may_wait = not self._world.clock.driving
         self._note_disturbances(strand, fake, request, may_wait=may_wait)
         if not may_wait:
             return
@@ -192,7 +192,7 @@ class Calls(Part):
 
     def _receive(self, strand: Strand, point: int) -> _TurnsToYield:
         """Process the point before the code receives an answer; yield like ``_approach()``."""
-        if self._fakes.clock.driving or strand.state == "ended":
+        if self._world.clock.driving or strand.state == "ended":
             return
         if disturbances := self._script.schedule.at(strand.name, point):
             yield from self._apply_pauses(strand, disturbances, ("slow",))
@@ -237,7 +237,7 @@ class Calls(Part):
             before,
             line.writes,
             bound=line.bound,
-            at_us=self._fakes.now_us(),
+            at_us=self._world.now_us(),
         )
         self._log.accesses.append(access)
         if line.writes:
@@ -253,7 +253,7 @@ class Calls(Part):
     def at_gap(self) -> None:
         """Let other strands run between two commands of a pipeline, as at a call."""
         strand = self.served.executing()
-        if strand is None or self._fakes.clock.driving:
+        if strand is None or self._world.clock.driving:
             return
         if strand.role == "task" and self._current_thread.is_explored():
             return
@@ -270,7 +270,7 @@ class Calls(Part):
         self, strand: Strand, point: int, fake: Fake, request: Request, proceed: Proceed
     ) -> AnyResponse:
         """Apply the disturbances of a call, add the call to the story, and return its outcome."""
-        now, root, title = self._fakes.now_us(), strand.root, strand.title
+        now, root, title = self._world.now_us(), strand.root, strand.title
         self._number += 1
         root.work.last_call = self._number
         root.work.first_call = root.work.first_call or self._number

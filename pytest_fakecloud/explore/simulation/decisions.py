@@ -117,7 +117,7 @@ class Decisions(Part):
             return
         last = self._log.steps[-1]
         last.disabled = set(last.options) - {last.strand, *options}
-        if last.strand != CLOCK and any(at > self._fakes.now_us() for at in before - self._times):
+        if last.strand != CLOCK and any(at > self._world.now_us() for at in before - self._times):
             last.disabled.add(CLOCK)
 
     def _begin_step(self, option: Option, options: Sequence[str]) -> None:

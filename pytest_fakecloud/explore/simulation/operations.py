@@ -41,7 +41,7 @@ class Operations(Part):
 
     def __post_init__(self) -> None:
         self.history = TrialHistory(
-            self._fakes.cloud,
+            self._world.cloud,
             str(self._script.schedule),
             self._observed,
             self._clients,

@@ -174,7 +174,7 @@ class OutsideCalls(Part):
         """
         row, thread = self._current_thread.whose().row, threading.current_thread()
         if row == "outsider":
-            self._script.subject.world.outsiders.note_use(thread)
+            self._world.outsiders.note_use(thread)
             self._log.note(f"not explored: {_description(thread)}, which began before explore()")
         if row == "pool":
             raise Crash
@@ -200,8 +200,8 @@ class OutsideCalls(Part):
         trial with an error if one goes on.
         """
         try:
-            if self._script.subject.world.outsiders:
-                self._script.subject.world.outsiders.await_rest(lambda: self._turns.has_ended)
+            if self._world.outsiders:
+                self._world.outsiders.await_rest(lambda: self._turns.has_ended)
         except ContractError as error:
             self._turns.fail_trial(error)  # The explored code could catch the exception.
 
@@ -213,4 +213,4 @@ class OutsideCalls(Part):
         self._users.add(strand)
         could_run = any(other is not strand and other.is_ready(now_us) for other in self._strands)
         if could_run or len(self._users) > 1 or len(self._script.subject.programs) > 1:
-            self._turns.fail_trial(self._script.subject.world.outsiders.shared())
+            self._turns.fail_trial(self._world.outsiders.shared())

@@ -88,13 +88,13 @@ class Scheduler(Part):
     def _runnable_or_restarted(self) -> list[Option]:
         """Return what can run now, in the default order; if nothing can, restart a worker for that."""
         options = self._runnable()
-        if not options and (worker := self.workers.restart(self._fakes.now_us())) is not None:
+        if not options and (worker := self.workers.restart(self._world.now_us())) is not None:
             options.append(worker)
         return options
 
     def _runnable(self) -> list[Option]:
         """Return the strands and deliveries that can run, in the default order."""
-        now = self._fakes.now_us()
+        now = self._world.now_us()
         groups: defaultdict[str, list[Strand]] = defaultdict(list)
         for strand in self._strands:
             if group := _group_of(strand, now):
@@ -106,7 +106,7 @@ class Scheduler(Part):
         strands.sort(key=lambda s: s.root is not self._last_root)
         options: list[Option] = [*strands, *groups["client"]]
         if self.pauses.all_until_us <= now:
-            options += self._fakes.deliveries.due(now)
+            options += self._world.deliveries.due(now)
         workers, last = groups["worker"], groups["last"]
         if workers and (options or last or self.workers.may_begin(now)):
             # A paused worker lets other workers start before it continues.
@@ -129,8 +129,8 @@ class Scheduler(Part):
         """Wait or move the clock until something may run; return False at the end of the trial."""
         if not any(strand.is_stepped_over for strand in self._strands):
             # A thread from before may work for a strand, so the time must not pass meanwhile.
-            if self._script.subject.world.outsiders:
-                self._script.subject.world.outsiders.await_rest(
+            if self._world.outsiders:
+                self._world.outsiders.await_rest(
                     lambda: self._turns.has_ended or bool(self._runnable_or_restarted())
                 )
                 if self._runnable_or_restarted():

@@ -14,11 +14,10 @@ from ...cloud.base import BaseCloud
 from ...core.touches import READS_CLOCK, Touch
 from ...kv.touches import key_of_touch
 from ...process.replace import Function
-from ..fakes.fakes import Fakes
 from ..simulation.current_thread import CurrentThread
 from ..simulation.log import TrialLog
 from ..simulation.operations import TrialHistory
-from ..simulation.outsiders import Outsiders
+from ..simulation.part import Surroundings
 from ..simulation.pool import Threads
 from ..simulation.simulation import Simulation
 from ..simulation.strand import Strand
@@ -36,7 +35,7 @@ _MOST_CARRIERS = 1_000
 """Maximum number of threads for requests of event loops that several strands share."""
 
 
-class World(Fakes):
+class World(Surroundings):
     """A cloud while it is explored, with the simulation of the current trial.
 
     What ``patches.explored()`` replaces in the process passes through it.
@@ -55,8 +54,6 @@ class World(Fakes):
         self.carriers = ThreadPoolExecutor(_MOST_CARRIERS, "fakecloud-explore")
         """Threads for requests of event loops that several strands share."""
         self.threads = Threads()
-        """Threads for strands."""
-        self.outsiders: Outsiders
 
     def after_fork(self) -> None:
         """Let clients reach the copies of the fakes in a forked process, which lacks the threads."""
@@ -77,7 +74,7 @@ class World(Fakes):
             with self.current_thread.setting_up():
                 check_has_run(self.awaited(subject.setup()), "setup=")
             self.randomness.mark()
-        simulation = Simulation(subject, plan, reads_order=reads_order)
+        simulation = Simulation(self, subject, plan, reads_order=reads_order)
         with self.simulating(simulation):
             simulation.play()
         log = simulation.log
@@ -124,7 +121,6 @@ class World(Fakes):
         return Effects(log.accesses, remaining, left, left_with_ttl, pending, log.acknowledged)
 
     def awaited(self, value: Any) -> Any:
-        """Return a value or, if it is a coroutine, its result in a loop that runs on fake time."""
         if not inspect.iscoroutine(value):
             return value
         # A coroutine for which no loop can be created would warn that it was never awaited.
