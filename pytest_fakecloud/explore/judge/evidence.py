@@ -142,55 +142,94 @@ class Evidence:
         return Counter(effect for effect, _ in effects_of(self.trial))
 
     @cached_property
-    def lost_effects(self) -> Sequence[Access]:
-        """Those lasting effects of the disturbed client that it has without the disturbance, but that
-        neither it nor anybody else had here; none if it did something else instead.
+    def effects_by_actor(self) -> Counter[tuple[object, str]]:
+        return Counter((effect, access.actor) for effect, access in effects_of(self.trial))
 
-        An effect is not lost if a later attempt decided against it, because of what somebody else
-        wrote, or waits for a lease to expire.
+    @cached_property
+    def actors(self) -> set[str]:
+        return {access.actor for access in self.trial.effects.accesses}
+
+    @cached_property
+    def shapes(self) -> set[object]:
+        return {access.shape for access in self.trial.effects.accesses}
+
+    @cached_property
+    def shapes_of_state(self) -> set[object]:
+        """The shapes without those of counters: gaps between numbers that they gave out are no state."""
+        accesses = self.trial.effects.accesses
+        return {
+            access.shape for at, access in enumerate(accesses) if not is_id(access, accesses, at)
+        }
+
+    @cached_property
+    def last_us(self) -> int:
+        """The time of the last access, in microseconds from the start."""
+        return max(access.at_us for access in self.trial.effects.accesses) - self.trial.start_us
+
+    @cached_property
+    def lost_effects(self) -> Sequence[Access]:
+        """The lasting effects that the disturbed client has without the disturbance, and that neither it
+        nor anybody else had here.
+
+        Exceptions: the client ``lacks_work``, ``_acts_otherwise`` or ``_awaits_lease``, there
+        ``_is_dead_letter``, or the effect ``_is_decided_against`` or ``_is_superseded``.
         """
         if (
             self.loss is None
             or self.lacks_work
-            or any(
-                access.changes
-                and access.shape not in self.undisturbed.changes
-                and access.name not in OF_CONSUMERS
-                for access in self.own_accesses
-            )
+            or self._acts_otherwise()
+            or self._is_dead_letter()
+            or self._awaits_lease()
         ):
             return ()
-        roots = {
-            access.actor for access in self.trial.effects.accesses if access.made_by.is_delivery
-        }
-        if not roots <= set(map(actor_of, self.trial.effects.acknowledged)):
-            return ()  # A dead letter waits for a person.
-        later = [
-            access
-            for access in self.own_accesses
-            if access.strand != self.loss.strand and access.call is None
-        ]
-        if any(
-            access.has_condition
-            and not access.changes
-            and self.trial.effects.remaining.get(access.keys[0]) is False
-            for access in later
-        ):
-            return ()
-        commands_of_others = (
-            command for command in self.commands if command.actor != self.disturbed_actor
-        )
-        others = {key for command in commands_of_others if command.changes for key in command.keys}
         return [
             effect
             for effect in self._missing()
             if effect.actor == self.disturbed_actor
-            and not any(
-                effect.keys[0] in others and effect.keys[0] in other.keys and effect.meets(other)
-                for other in later
-            )
+            and not self._is_decided_against(effect)
             and not self._is_superseded(effect)
         ]
+
+    def _acts_otherwise(self) -> bool:
+        """Return whether the disturbed client changes what nobody changes without the disturbance."""
+        return any(
+            access.changes
+            and access.shape not in self.undisturbed.changes
+            and access.name not in OF_CONSUMERS
+            for access in self.own_accesses
+        )
+
+    def _is_dead_letter(self) -> bool:
+        """Return whether a delivery has not succeeded: its dead letter waits for a person."""
+        deliveries = {
+            access.actor for access in self.trial.effects.accesses if access.made_by.is_delivery
+        }
+        return not deliveries <= set(map(actor_of, self.trial.effects.acknowledged))
+
+    def _awaits_lease(self) -> bool:
+        """Return whether a later attempt finds a key taken, which expires."""
+        return any(
+            access.has_condition
+            and not access.changes
+            and self.trial.effects.remaining.get(access.keys[0]) is False
+            for access in self._later_commands
+        )
+
+    @cached_property
+    def _later_commands(self) -> list[Access]:
+        """The commands of other starts or attempts of the disturbed client."""
+        disturbed = "" if self.loss is None else self.loss.strand
+        commands = [access for access in self.own_accesses if access.call is None]
+        return [command for command in commands if command.strand != disturbed]
+
+    def _is_decided_against(self, effect: Access) -> bool:
+        """Return whether a later attempt could see what somebody else wrote in place of an effect."""
+        key = effect.keys[0]
+        is_seen = any(key in later.keys and effect.meets(later) for later in self._later_commands)
+        return is_seen and any(
+            command.changes and key in command.keys and command.actor != self.disturbed_actor
+            for command in self.commands
+        )
 
     def _missing(self) -> Sequence[Access]:
         """Return the lasting effects without the disturbance that nobody had here."""
