@@ -127,7 +127,7 @@ def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
     """Work counts as done without its effect, because a handler has answered, a worker has gone on,
     or a client has taken it.
 
-    Exceptions: the client has taken nothing, or somebody will take its work up again.
+    Exceptions: the client has taken nothing, or a later worker can find the work, in a key or pending.
     """
     client = evidence.disturbed_actor
     if StrandName.of(client).is_delivery is not of_delivery or not evidence.lost_effects:
@@ -135,10 +135,10 @@ def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
     usual_ends, ends = _ends(evidence.undisturbed_trial, client), _ends(evidence.trial, client)
     if usual_ends and not ends:
         return  # It has taken nothing that could be lost.
+    is_over = len(ends) >= len(usual_ends) > 0
     if of_delivery or client in evidence.workers:
-        is_over = evidence.has_gone_on and (of_delivery or not _is_left(evidence))
-    else:
-        is_over = len(ends) >= len(usual_ends) > 0
+        is_left = bool(evidence.left_keys or evidence.trial.effects.pending)
+        is_over = evidence.has_gone_on and (of_delivery or not is_left)
     takings = [end for end in ends if end.call is None]
     # A worker that starts again takes more, which it does not lose.
     stopped = {disturbance.strand for disturbance in evidence.trial.fired}
@@ -152,11 +152,6 @@ def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
             last_taking[0].subject if last_taking else client,
             f"{ending}, and nobody ran {effect.summary}",
         )
-
-
-def _is_left(evidence: Evidence) -> bool:
-    """Return whether a later worker can find the work: in a key, or among the pending entries."""
-    return bool(evidence.left_keys or evidence.trial.effects.pending)
 
 
 def _ends(trial: Trial, client: str) -> list[Access]:

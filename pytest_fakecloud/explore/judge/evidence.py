@@ -44,18 +44,9 @@ class Evidence:
         self.commands = [access for access in trial.effects.accesses if access.call is None]
         self.places: dict[Touch, list[int]] = {}
         """The indexes of the commands that access each key, in order."""
-        shared: set[Touch] = set()
         for at, command in enumerate(self.commands):
             for key in command.keys:
-                places = self.places.setdefault(key, [])
-                if places and self.commands[places[-1]].strand != command.strand:
-                    shared.add(key)
-                places.append(at)
-        indexed = enumerate(self.commands)
-        self.shared = [
-            (at, command) for at, command in indexed if not shared.isdisjoint(command.keys)
-        ]
-        """The commands on keys that several clients access, with their indexes."""
+                self.places.setdefault(key, []).append(at)
         self.reading = {command.unit for command in self.commands if not command.is_write}
         """The units of the commands that only read."""
 
@@ -73,15 +64,16 @@ class Evidence:
     def takeovers(self) -> list[tuple[Access, Access, Touch, int]]:
         """Each client's lock, the next holder's, their key, and the index of the latter."""
         takeovers = []
-        for at, acquisition in self.shared:
+        for at, acquisition in enumerate(self.commands):
             key = acquisition.keys[0]
             for place in self.places[key] if acquisition.acquires else ():
                 other = self.commands[place]
                 if place <= at or not other.is_write:
                     continue
-                if other.strand == acquisition.strand or other.acquires:
-                    if other.strand != acquisition.strand:
-                        takeovers.append((acquisition, other, key, place))
+                if other.strand == acquisition.strand:
+                    break
+                if other.acquires:
+                    takeovers.append((acquisition, other, key, place))
                     break
         return takeovers
 
@@ -133,7 +125,7 @@ class Evidence:
         changes = [
             access
             for access in self.trial.effects.accesses
-            if access.changes and (access.deletes_vectors or not access.is_vector_deletion)
+            if access.changes and not access.deletes_no_vector
         ]
         return Counter(aspect for change in changes for aspect in (change.shape, change.text))
 

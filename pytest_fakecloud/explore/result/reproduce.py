@@ -45,7 +45,7 @@ def replay_only(player: Player, schedule: Schedule) -> None:
             f"{', '.join(map(str, missed))}. {again}The code may have changed, or makes fewer "
             "calls: run explore() again without schedule="
         )
-    tally.count("replayed")
+    tally.counts["replayed"] += 1
 
 
 def raise_broken(player: Player, broken: Trial, **options: Any) -> NoReturn:

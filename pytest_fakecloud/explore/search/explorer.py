@@ -143,10 +143,10 @@ class Explorer:
         trial = self._lookahead.play(plan)
         second_plan = source.second_plan(trial)
         if second_plan is not None:
-            self._tally.count("drawn")
+            self._tally.counts["drawn"] += 1
             trial = self._lookahead.play(second_plan)
         if "redundant" not in trial.flags:
-            self._tally.count(source.counter)
+            self._tally.counts[source.counter] += 1
         source.learn(trial)
         return trial
 

@@ -188,10 +188,6 @@ class Tally:
         """The number of trials that count against the budget."""
         return self.counts.total()
 
-    def count(self, counted: Counted) -> None:
-        """Count a trial."""
-        self.counts[counted] += 1
-
     def count_only_orders_of(self, trials: int) -> None:
         """Count the interleavings of one search that contains those of all others; ``tried`` falls."""
         self.counts["orders"] = trials

@@ -56,7 +56,11 @@ class Calls(Part):
     """The strand whose call each thread handles: its own thread, or one of the fakes."""
 
     def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
-        """Return the strand that makes a call, and whether its own thread handles the call."""
+        """Return the strand that makes a call, and whether its own thread handles the call.
+
+        A fake's thread handles the call of the strand that owns the connection or, if that is unknown,
+        of the one for which it works.
+        """
         strand = self._current_thread.registered_strand()
         if strand is not None:
             return strand, True

@@ -172,7 +172,7 @@ class OutsideCalls(Part):
 
         Raises ``Crash`` in the thread of a strand of an earlier trial.
         """
-        row, thread = self._current_thread.whose().row, threading.current_thread()
+        (row, _), thread = self._current_thread.whose(), threading.current_thread()
         if row == "outsider":
             self._world.outsiders.note_use(thread)
             self._log.note(f"not explored: {_description(thread)}, which began before explore()")

@@ -199,7 +199,7 @@ class Scheduler(Part):
     def stuck(self, strand: Strand) -> None:
         """End the trial, because a strand is blocked and no other one can run."""
         self._report_stuck([s for s in self._strands if s.is_stepped_over] or [strand])
-        strand.step_over()
+        strand.is_stepped_over = True
         self._turns.end(None)
 
     def choose_meanwhile(self) -> Strand | None:

@@ -167,7 +167,10 @@ class StrandWaits(Part):
         self._turns.check_alive(strand)
 
     def _await_loop(self, strand: Strand) -> None:
-        """Wait for the turn of a task, whose event loop chooses the next strand when it is idle."""
+        """Wait, in a thread aside or a fake's, for the turn of a task, whose event loop chooses the next
+        strand when it is idle. A thread aside lets the loop go on, which blocks again while that thread
+        has the turn of the task (``Strand.release()``).
+        """
         self._turns.check_alive(strand)
         link = self._world.connections.step_back()
         strand.turn.resume_aside = None if link is None else link.resume_aside

@@ -99,13 +99,13 @@ class Turns:
         with self._lock:
             if self.current is not strand or self.has_ended:
                 return
-            strand.step_over()
+            strand.is_stepped_over = True
             self.current, self._switching = None, True
         chosen = self._simulation.scheduler.choose_meanwhile()
         with self._lock:
             self.current, self._switching = chosen, False
             if chosen is None and strand.is_stepped_over and not strand.is_daemon:
-                strand.come_back()
+                strand.is_stepped_over = False
                 self.current = strand
                 return
         self.progress += 1
@@ -140,7 +140,7 @@ class Turns:
         """Let the next strand run, unless another thread has seen to that while this one was blocked."""
         if strand.is_stepped_over:
             with self._lock:
-                strand.come_back()
+                strand.is_stepped_over = False
                 if self.current is not None or self._switching:
                     return
         self._wake(self._choose())

@@ -83,17 +83,13 @@ class Access:
         return self.has_changed or (self.name in kinds.EXPIRIES and has_key)
 
     @property
-    def is_vector_deletion(self) -> bool:
-        return self.name == "delete" and self.call is not None and self.call.service == "vector"
-
-    @property
-    def deletes_vectors(self) -> bool:
-        """Whether a call deletes vectors that were there."""
-        if self.call is None or not self.is_vector_deletion:
+    def deletes_no_vector(self) -> bool:
+        """Whether a call that deletes vectors finds none of them."""
+        if self.call is None or (self.name, self.call.service) != ("delete", "vector"):
             return False
         answer: Any = parsed(self.call.response_body)
         result = answer.get("result") if isinstance(answer, dict) else None
-        return isinstance(result, dict) and bool(result.get("deleted"))
+        return not (isinstance(result, dict) and result.get("deleted"))
 
     @property
     def counts(self) -> bool:
