@@ -90,12 +90,13 @@ def _repeated_effect(evidence: Evidence) -> Findings:
             continue
         # A client whose first attempt was refused something may get it here, or later than usual.
         is_second = own_counts[own] > max(1, usual.effects_by_actor[own])
-        is_attempt = is_again and (access.made_by.is_delivery or access.made_by.attempt > 1)
         is_later = access.at_us - trial.start_us > usual.last_us
-        if (
-            (is_attempt and (is_second or access.actor not in usual.actors))
-            or (access.is_relative and not is_delayed and (is_second or not is_later))
-        ) and not (evidence.counts_attempts(access) or _may_compensate(evidence, access)):
+        is_attempt = is_again and (access.made_by.is_delivery or access.made_by.attempt > 1)
+        by_attempt = is_attempt and (is_second or access.actor not in usual.actors)
+        by_write = access.is_relative and not is_delayed and (is_second or not is_later)
+        if not (by_attempt or by_write) or evidence.counts_attempts(access):
+            continue
+        if not _may_compensate(evidence, access):
             yield access.subject, f"{_description(access)} once too often"
 
 
