@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack
 
 from ..core.errors import ContractError, importing, shown
 from ..core.timers import duration_us
-from .find_failure import MakeLookahead, Search, WholeSearch, find_failure
+from .find_failure import MakeLookahead, Search, SearchParts, find_failure
 from .judge.anomalies import Allowed
+from .judge.judge import Judge
 from .result.exploration import Exploration, Trust
 from .result.reproduce import raise_broken, replay_only
 from .search.coverage_checks import check_budget, check_covered
@@ -50,8 +51,9 @@ def explore(
 
     A schedule is a list of disturbances: faults, crashes, orders of calls, slow clients, repeated
     deliveries (see ``disturbances.Kind``). Before each trial, the fakes return to their baseline.
-    Queues deliver their messages. An ``AssertionError`` of ``check`` or of the code breaks the promise;
-    any other exception of the code means that this client gave up.
+    Queues deliver their messages. An ``AssertionError`` of ``check`` or of the code breaks the promise,
+    and so does any exception of ``check`` after a disturbance; any other exception of the code means
+    that this client gave up.
 
     - ``run``: the code, a function (plain or asynchronous), or several that run concurrently as
       separate clients. ``drawn()`` and ``operations()`` are clients whose arguments and calls vary.
@@ -78,11 +80,11 @@ def explore(
     cache = cloud._cache if options.seed is None else None
     seed = cloud.seed if options.seed is None else options.seed
     inputs = inputs_to_replay(options.inputs)
-    parts = WholeSearch()
+    parts = SearchParts()
     if inputs is not None or has_drawn_inputs(programs):
         with importing("inputs="):
-            from .guests.inputs.search import InputSearch
-        parts = InputSearch(programs, inputs, seed, is_replayed=replayed is not None)
+            from .guests.inputs.search import PartsByInput
+        parts = PartsByInput(programs, inputs, seed, is_replayed=replayed is not None)
     budget = budget_of(options.budget)
     named_kinds = () if options.kinds is None else names_of("kinds", options.kinds)
     trust = Trust()
@@ -112,7 +114,7 @@ def explore(
     return Exploration(tally, named_kinds or [*KINDS], trust)
 
 
-def _raise_failure(searches: Sequence[Search], parts: WholeSearch, whole: Player) -> NoReturn:
+def _raise_failure(searches: Sequence[Search], parts: SearchParts, whole: Player) -> NoReturn:
     """Raise ``BrokenPromiseError`` for the last search, with the smallest inputs that are found."""
     __tracebackhide__ = True
     player, undisturbed, failing = searches[-1]
@@ -149,16 +151,16 @@ def playing(
     asserts = bool(promises.checks) or any(map(may_assert, functions_of_all(programs)))
     with explored(cloud, programs, process_time=options.process_time, seed=options.seed) as world:
         subject = Subject(
-            world,
             programs,
             promises,
-            disturbed=frozenset(fake.name for fake in chosen_fakes(cloud, options.services)),
+            disturbed_fakes=frozenset(fake.name for fake in chosen_fakes(cloud, options.services)),
             kinds=kinds,
             patience_us=duration_us(options.patience),
             horizon_us=None if options.horizon is None else duration_us(options.horizon),
             setup=options.setup,
         )
-        yield Player(world, subject, allowed_anomalies, has_promise=asserts or not anomalies_break)
+        judge = Judge(world, promises, allowed_anomalies, asserts or not anomalies_break)
+        yield Player(world, subject, judge)
 
 
 def _examining(trust: bool) -> Callable[[World], AbstractContextManager[Any]]:

@@ -1,4 +1,4 @@
-"""The search for a failing schedule of one program: with its inputs, if any are drawn."""
+"""The search for a failing schedule of the code, with one of its inputs if any are drawn."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Search(NamedTuple):
     """The trial of the smallest schedule found that breaks the promise, if any."""
 
 
-class WholeSearch:
-    """A search in one part, because no inputs are drawn."""
+class SearchParts:
+    """The parts of a search, each with a budget of its own: one, unless inputs are drawn."""
 
     def players(
         self, player: Player, budget: SearchBudget
@@ -41,9 +41,9 @@ class WholeSearch:
         """Yield the player of each part, and its budget."""
         yield player, budget
 
-    def smallest(self, player: Player, failing: Player, trial: Trial) -> tuple[Player, Trial]:
-        """Return the smallest failing trial that was found, and the player with its inputs."""
-        return failing, trial
+    def smallest(self, whole: Player, part: Player, failing: Trial) -> tuple[Player, Trial]:
+        """Return the player of the part, or one with smaller inputs, and its smallest failing trial."""
+        return part, failing
 
 
 def find_failure(
@@ -100,7 +100,7 @@ def _stored_failure(player: Player, store: Store) -> Trial | None:
     schedule = store.load()
     if not schedule:
         return None
-    player.tally.count("replayed")
+    player.tally.counts["replayed"] += 1
     trial = player.play(Plan(schedule))
     if trial.broken is not None and len(trial.fired) == len(schedule):
         return trial

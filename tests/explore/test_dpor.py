@@ -126,11 +126,11 @@ def outcomes(
     fakes = frozenset(h.name for h in cloud.fakes())
     kinds = SWITCHES if late else SWITCHES - {"late"}
     with explored(cloud, programs) as world:
-        subject = Subject(world, programs, Promises(None), fakes, kinds, PATIENCE_US)
+        subject = Subject(programs, Promises(None), fakes, kinds, PATIENCE_US)
         while strategy.next():
             world.reset()
             memory.clear()
-            simulation = Simulation(subject, Plan(orders=strategy))
+            simulation = Simulation(world, subject, Plan(strategies=strategy))
             with world.simulating(simulation):
                 simulation.play()
             trial = simulation.frozen()

@@ -625,7 +625,7 @@ def test_each_thread_has_a_row(
     rows: dict[str, set[str]] = {}
 
     def note(name: str) -> None:
-        rows.setdefault(name, set()).add(player.world.current_thread.whose().row)
+        rows.setdefault(name, set()).add(player.world.current_thread.whose()[0])
 
     def run() -> None:
         note("client")

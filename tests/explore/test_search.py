@@ -17,7 +17,7 @@ from upstash_redis import Redis
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
 from pytest_fakecloud.explore.explore import playing
 from pytest_fakecloud.explore.fakes.connections import Connections
-from pytest_fakecloud.explore.search.explorer import Explorer, Phase, Share
+from pytest_fakecloud.explore.search.explorer import Explorer, Share
 from pytest_fakecloud.explore.search.lookahead import Lookahead
 from pytest_fakecloud.explore.search.shrinking import minimal, smallest
 from pytest_fakecloud.explore.search.sources import Source
@@ -307,7 +307,7 @@ def test_a_success_of_a_handler_is_remembered_after_many_failures(
     handler = "call", "https://example.com/"
     with playing(cloud, programs_of(redis.ping, ()), holds, Options()) as player:
         for outcomes in ([False] * 100, [True], [False]):
-            log = Simulation(player.subject, Plan()).log
+            log = Simulation(player.world, player.subject, Plan()).log
             for succeeded in outcomes:
                 log.handled(handler, succeeded=succeeded)
             coverage.merge(Coverage.of(Trial(Schedule(), handlers=log.handlers)))
@@ -356,5 +356,5 @@ def test_a_source_plays_until_it_or_the_budget_ends(
     with playing(cloud, programs_of(visit, ()), holds, Options()) as player:
         undisturbed = player.play(Plan.first(), is_reference=True)
         explorer = Explorer(player, Lookahead(player), undisturbed, budget, seed=1)
-        assert explorer.play_phase(Phase([Share(source)], budget)) is None
+        assert explorer.play_plans([Share(source)], budget) is None
     assert (source.trials, player.tally.counts["drawn"], player.tally.tried) == (trials,) * 3

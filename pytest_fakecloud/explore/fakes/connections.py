@@ -270,7 +270,8 @@ class MemoryLink(Connection):
     def serve_aside(self, wake: Callable[[], None]) -> None:
         """Serve the requests in a thread aside, until it waits or has handled them all.
 
-        ``wake()`` wakes an event loop that did not wait for the end.
+        Either this thread or the thread aside runs: ``resume_aside()`` blocks this one until the other
+        calls ``step_back()``. ``wake()`` wakes an event loop that did not wait for the end.
         """
         if self._is_served or self.sock.is_closed:
             return

@@ -121,7 +121,7 @@ class OngoingDisturbances:
             restore()
 
 
-HORIZON_US = 30 * 86_400 * 1_000_000
+DELIVERIES_END_US = 30 * 86_400 * 1_000_000
 """Microseconds after the start until which deliveries are made, as in ``run_until_idle``."""
 
 
@@ -133,7 +133,7 @@ class Deliveries:
 
     def __init__(self, queues: Sequence[Queue], start_us: int) -> None:
         self._engines = [(queue, core_of(queue).engine) for queue in queues]
-        self._end_us = start_us + HORIZON_US
+        self._end_us = start_us + DELIVERIES_END_US
         self._ordinals: dict[str, int] = {}
         self._ended: list[tuple[Schedules, MessageSchedule]] = []
 
@@ -152,14 +152,14 @@ class Deliveries:
         times = (engine.schedules.earliest_run_us() for _, engine in self._engines)
         return min((at for at in times if at is not None), default=None)
 
-    def end_schedules(self) -> None:
+    def end_queue_schedules(self) -> None:
         for _, engine in self._engines:
             schedules = engine.schedules
             for schedule in schedules.by_id.values():
                 schedules.unplan(schedule)
                 self._ended.append((schedules, schedule))
 
-    def resume_schedules(self) -> None:
+    def resume_queue_schedules(self) -> None:
         """Let the schedules fire again, because the trial has ended."""
         for schedules, schedule in self._ended:
             if schedules.by_id.get(schedule.id) is schedule:

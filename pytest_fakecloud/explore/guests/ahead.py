@@ -110,13 +110,13 @@ class Ahead(Lookahead):
         while self._missing:
             self._start()
         for number, plan in enumerate(upcoming):
-            if number >= self.processes * (_WINDOW if plan.orders is None else 1):
+            if number >= self.processes * (_WINDOW if plan.strategies is None else 1):
                 return
             self._offer(plan)
 
     def _offer(self, plan: Plan) -> None:
         """Let the processes, if there are any, play a plan that has not been offered yet."""
-        is_known = plan.orders is None and plan.schedule in self._player.outcomes
+        is_known = plan.strategies is None and plan.schedule in self._player.outcomes
         if plan in self._played or is_known or self._part_with(plan) is not None:
             return
         if self._processes and self._offers is not None:
@@ -142,7 +142,7 @@ class Ahead(Lookahead):
         if plan in self._offered:
             return plan
         for offer in self._offered:
-            tree, branch = offer.orders, plan.orders
+            tree, branch = offer.strategies, plan.strategies
             if isinstance(tree, Branch) and isinstance(branch, Branch) and tree.contains(branch):
                 return offer
         return None
@@ -228,15 +228,15 @@ def _play_all(
 
 def _parts(player: Player, plan: Plan) -> Iterator[tuple[Plan, Trial | None]]:
     """Play a plan or, for a branch, also some of the branches below it; yield what is played."""
-    if not isinstance(plan.orders, Branch):
+    if not isinstance(plan.strategies, Branch):
         yield plan, _unremarkable(player, plan)
         return
-    tree = Interleavings(plan.orders)
+    tree = Interleavings(plan.strategies)
     for _ in range(_MOST_BELOW):
         branch = tree.next()
         if branch is None:
             return
-        part = replace(plan, orders=branch)
+        part = replace(plan, strategies=branch)
         trial = _unremarkable(player, part)
         yield part, trial
         if trial is None:
@@ -262,6 +262,6 @@ def _unremarkable(player: Player, plan: Plan) -> Trial | None:
 
 def _findings(player: Player) -> object:
     """Return a value that changes if a trial shows something that no trial has shown before."""
-    promises = player.subject.promises
-    anomalies, unused = len(player.tally.anomalies), player.judge.allowed.unused()
-    return anomalies, unused, promises.reached(), promises.reads_order
+    judge = player.judge
+    anomalies, unused = len(player.tally.anomalies), judge.allowed.unused()
+    return anomalies, unused, judge.promises.reached(), judge.reads_order

@@ -13,7 +13,7 @@ from ..values.accesses import NUMBER, Access
 from ..values.disturbances import CLOCK, DELAYS, PAUSES, with_role
 from ..values.names import StrandName
 from ..values.trial import Anomaly, Trial
-from .evidence import Evidence, effects_of, is_id, lasts
+from .evidence import Evidence, effects_of, lasts
 
 _SECOND_TIME = with_role("repeat")
 """Kinds of disturbances after which code runs, or a request arrives, a second time."""
@@ -26,10 +26,11 @@ Findings = Iterator[tuple[str, str]]
 
 
 def _description(*accesses: Access) -> str:
-    return ", then ".join(f"{access.client}: {access.summary}" for access in accesses)
+    return ", then ".join(f"{access.strand}: {access.summary}" for access in accesses)
 
 
 def _not_serializable(evidence: Evidence) -> Findings:
+    """Clients leave what they leave in no order in which each runs in one piece (``serial``)."""
     yield from evidence.differences
 
 
@@ -37,22 +38,24 @@ def _not_serializable(evidence: Evidence) -> Findings:
 
 
 def _foreign_release(evidence: Evidence) -> Findings:
+    """A client changes its lock unconditionally after another one has taken it."""
     for acquisition, other, key, place in evidence.takeovers:
         for command in evidence.of_key(key, place):
-            is_late = command.client == acquisition.client and command.changes
+            is_late = command.strand == acquisition.strand and command.changes
             # XX only tells that somebody holds the lock.
             if is_late and (evidence.is_blind(command) or "XX" in command.options):
                 yield key.name, _description(acquisition, other, command)
-            if is_late or (command.client == other.client and command.is_write):
+            if is_late or (command.strand == other.strand and command.is_write):
                 break
 
 
 def _expired_lock(evidence: Evidence) -> Findings:
+    """A client overwrites data unconditionally that the next holder of its lock accesses."""
     for acquisition, other, key, place in evidence.takeovers:
-        peers = [command for command in evidence.commands if command.client == other.client]
+        peers = [command for command in evidence.commands if command.strand == other.strand]
         for command in evidence.commands[place + 1 :]:
             is_late = (
-                command.client == acquisition.client and command.changes and key not in command.keys
+                command.strand == acquisition.strand and command.changes and key not in command.keys
             )
             is_shared = any(command.keys[0] in peer.keys and command.meets(peer) for peer in peers)
             # What is added to data is not lost, whoever else adds to it.
@@ -62,75 +65,86 @@ def _expired_lock(evidence: Evidence) -> Findings:
                 break
 
 
-# -- effects that are lost, or that happen twice ---------------------------------------------------
+# -- an effect that happens twice ------------------------------------------------------------------
 
 
 def _repeated_effect(evidence: Evidence) -> Findings:
-    # A call that arrives twice is the network's doing: each INCR in the world would be accused.
-    trial = evidence.trial
-    if any(disturbance.kind == "duplicate" and disturbance.point for disturbance in trial.fired):
+    """An effect happens once more than without disturbances: by a second attempt, or as a relative write
+    although no time has passed.
+
+    Exceptions: a call that ``_arrives_twice``; an effect that its client has once, but later than usual;
+    one that ``counts_attempts``; and one of a client that ``_may_compensate``.
+    """
+    trial, usual = evidence.trial, evidence.undisturbed
+    if not usual.effects or _arrives_twice(trial):
         return
-    undisturbed_counts = evidence.undisturbed.effects
-    if not undisturbed_counts:
-        return
-    count: Counter[object] = Counter()
-    roots = {access.actor for access in evidence.undisturbed_trial.effects.accesses}
-    end_us = (
-        max(access.at_us for access in evidence.undisturbed_trial.effects.accesses)
-        - evidence.undisturbed_trial.start_us
-    )
-    usual_counts = Counter(
-        (effect, access.actor) for effect, access in effects_of(evidence.undisturbed_trial)
-    )
-    counts_by_root: Counter[object] = Counter()
     is_again = any(disturbance.kind in _SECOND_TIME for disturbance in trial.fired)
-    # A quota, a bucket or a window may allow more when time has passed.
-    is_allowed = any(
-        disturbance.kind in _MOVES_OF_TIME or disturbance.detail == CLOCK
-        for disturbance in trial.fired
-    )
+    is_delayed = _lets_time_pass(trial)
+    counts: Counter[object] = Counter()
+    own_counts: Counter[object] = Counter()
     for effect, access in effects_of(trial):
-        root = access.actor
-        count[effect] += 1
-        counts_by_root[effect, root] += 1
-        is_new = 0 < undisturbed_counts[effect] == count[effect] - 1
+        own = effect, access.actor
+        counts[effect] += 1
+        own_counts[own] += 1
+        if not 0 < usual.effects[effect] == counts[effect] - 1:
+            continue
         # A client whose first attempt was refused something may get it here, or later than usual.
-        is_second = counts_by_root[effect, root] > max(1, usual_counts[effect, root])
-        is_later = access.at_us - trial.start_us > end_us
+        is_second = own_counts[own] > max(1, usual.effects_by_actor[own])
+        is_later = access.at_us - trial.start_us > usual.last_us
         is_attempt = is_again and (access.made_by.is_delivery or access.made_by.attempt > 1)
-        is_attempt = is_attempt and (is_second or root not in roots)
-        is_relative = access.is_relative and not is_allowed and (is_second or not is_later)
-        is_more = is_attempt or is_relative
-        if is_new and is_more and not evidence.counts_attempts(access):
-            # Who does something else with a key may compensate for an earlier effect.
-            shapes = {other.shape for other in evidence.undisturbed_trial.effects.accesses}
-            others = (other for other in trial.effects.accesses if other.shape not in shapes)
-            if all(
-                (other.client, other.keys[0]) != (access.client, access.keys[0]) for other in others
-            ):
-                yield access.subject, f"{_description(access)} once too often"
+        by_attempt = is_attempt and (is_second or access.actor not in usual.actors)
+        by_write = access.is_relative and not is_delayed and (is_second or not is_later)
+        if not (by_attempt or by_write) or evidence.counts_attempts(access):
+            continue
+        if not _may_compensate(evidence, access):
+            yield access.subject, f"{_description(access)} once too often"
+
+
+def _arrives_twice(trial: Trial) -> bool:
+    """Return whether the network has repeated a call: each INCR in the world would be accused."""
+    return any(disturbance.kind == "duplicate" and disturbance.point for disturbance in trial.fired)
+
+
+def _lets_time_pass(trial: Trial) -> bool:
+    """Return whether a disturbance lets time pass: then a quota, a bucket or a window may allow more."""
+    return any(fired.kind in _MOVES_OF_TIME or fired.detail == CLOCK for fired in trial.fired)
+
+
+def _may_compensate(evidence: Evidence, access: Access) -> bool:
+    """Return whether a client does something else with a key than anybody without disturbances: it may
+    compensate for an earlier effect.
+    """
+    return any(
+        (other.strand, other.keys[0]) == (access.strand, access.keys[0])
+        for other in evidence.trial.effects.accesses
+        if other.shape not in evidence.undisturbed.shapes
+    )
+
+
+# -- effects that are lost -------------------------------------------------------------------------
 
 
 def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
     """Work counts as done without its effect, because a handler has answered, a worker has gone on,
     or a client has taken it.
+
+    Exceptions: the client has taken nothing, or a later worker can find the work, in a key or pending.
     """
-    client = evidence.disturbed
+    client = evidence.disturbed_actor
     if StrandName.of(client).is_delivery is not of_delivery or not evidence.lost_effects:
         return
-    undisturbed_ends = _ends(evidence.undisturbed_trial, client)
-    ends = _ends(evidence.trial, client)
-    if undisturbed_ends and not ends:
+    usual_ends, ends = _ends(evidence.undisturbed_trial, client), _ends(evidence.trial, client)
+    if usual_ends and not ends:
         return  # It has taken nothing that could be lost.
+    is_over = len(ends) >= len(usual_ends) > 0
+    if of_delivery or client in evidence.workers:
+        is_left = bool(evidence.left_keys or evidence.trial.effects.pending)
+        is_over = evidence.has_gone_on and (of_delivery or not is_left)
     takings = [end for end in ends if end.call is None]
     # A worker that starts again takes more, which it does not lose.
     stopped = {disturbance.strand for disturbance in evidence.trial.fired}
-    lost_takings = [end for end in takings if end.client in stopped]
+    lost_takings = [end for end in takings if end.strand in stopped]
     last_taking = [] if of_delivery else lost_takings[-1:] or takings[-1:] or ends[-1:]
-    is_over = len(ends) >= len(undisturbed_ends) > 0
-    if client in evidence.workers or of_delivery:
-        is_left = evidence.left_keys or evidence.trial.effects.pending
-        is_over = evidence.has_gone_on and (of_delivery or not is_left)
     ending = (
         _description(*last_taking) or f"{client} {'was acknowledged' if of_delivery else 'went on'}"
     )
@@ -161,56 +175,75 @@ def _ends(trial: Trial, client: str) -> list[Access]:
 
 
 def _partial_update(evidence: Evidence) -> Findings:
-    """A client that was disturbed has one of two effects on a server, and nobody has the other."""
-    client = evidence.disturbed
-    is_started_again = client in evidence.workers or StrandName.of(client).is_delivery
-    if is_started_again or not evidence.lost_effects:
+    """A client that was disturbed has one of two effects on a server, and nobody has the other: the one
+    ``_cannot_be_repaired``.
+
+    Exceptions: a client that ``_is_started_again``, and an effect that somebody had with the same words.
+    """
+    if not evidence.lost_effects or _is_started_again(evidence):
         return
-    undisturbed_accesses = evidence.undisturbed_trial.effects.accesses
-    accesses = evidence.trial.effects.accesses
-    if any(access.name == "consume" for access in undisturbed_accesses if access.actor == client):
-        return  # It is a worker.
-    # Gaps between numbers that a counter gave out are no state.
-    usual_shapes = {
-        access.shape
-        for at, access in enumerate(undisturbed_accesses)
-        if not is_id(access, undisturbed_accesses, at)
-    }
-    lasting = [
+    recognised = _recognised(evidence.own_accesses)
+    halves = [
         access
         for access in evidence.own_accesses
-        if lasts(access, evidence.trial) and access.shape in usual_shapes
+        if access not in recognised and _cannot_be_repaired(evidence, access)
     ]
-    compared = set(_comparing_units(evidence.own_accesses))
-    lasting = [access for access in lasting if access.unit not in compared]
-    # A second attempt repairs all but what it cannot repeat.
-    # A script that also notes an entry can recognise that it has run.
-    entries = {access.unit: access for access in evidence.own_accesses if _is_entry(access)}
-    # A client that got an error could have taken back what it added; one that has crashed could not.
-    is_alive = evidence.loss is not None and evidence.loss.kind != "crash"
-    lasting = [
-        access
-        for access in lasting
-        if access.call is None
-        and ((access.acquires and evidence.left_keys) or (access.is_relative and is_alive))
-        and entries.get(access.unit, access) is access
-        and not evidence.counts_attempts(access)
-    ]
+    changes = [access for access in evidence.trial.effects.accesses if access.changes]
     for lost_effect in evidence.lost_effects:
-        is_repeated = any(
-            access.text == lost_effect.text
-            and access.content == lost_effect.content
-            and access.changes
-            for access in accesses
-        )
-        for effect in () if is_repeated else lasting:
-            is_one_store = effect.keys[0].fake == lost_effect.keys[0].fake
-            if is_one_store and {*effect.keys}.isdisjoint(lost_effect.keys):
+        words = lost_effect.text, lost_effect.content
+        if any((access.text, access.content) == words for access in changes):
+            continue
+        for half in halves:
+            is_one_store = half.keys[0].fake == lost_effect.keys[0].fake
+            if is_one_store and {*half.keys}.isdisjoint(lost_effect.keys):
                 yield (
-                    f"{effect.subject}, {lost_effect.subject}",
-                    f"{_description(effect)}, and nobody ran {lost_effect.summary}",
+                    f"{half.subject}, {lost_effect.subject}",
+                    f"{_description(half)}, and nobody ran {lost_effect.summary}",
                 )
                 break
+
+
+def _is_started_again(evidence: Evidence) -> bool:
+    """Return whether the disturbed client is a worker, a delivery, or a consumer of the broker."""
+    client = evidence.disturbed_actor
+    return (
+        client in evidence.workers
+        or StrandName.of(client).is_delivery
+        or any(
+            access.name == "consume"
+            for access in evidence.undisturbed_trial.effects.accesses
+            if access.actor == client
+        )
+    )
+
+
+def _cannot_be_repaired(evidence: Evidence, access: Access) -> bool:
+    """Return whether a second attempt cannot repair an effect that stays: a lock that is left, or a
+    relative write of a client that has not crashed, and so could have taken back what it added.
+
+    Exceptions: numbers that a counter gave out, and those that count attempts.
+    """
+    is_alive = evidence.loss is not None and evidence.loss.kind != "crash"
+    return (
+        access.call is None
+        and ((access.acquires and bool(evidence.left_keys)) or (access.is_relative and is_alive))
+        and lasts(access, evidence.trial)
+        and access.shape in evidence.undisturbed.shapes_of_state
+        and not evidence.counts_attempts(access)
+    )
+
+
+def _recognised(accesses: Sequence[Access]) -> set[Access]:
+    """Return the accesses of scripts that can recognise that they have run: another access of the script
+    notes an entry, or one compares what it sets.
+    """
+    entries = {access.unit: access for access in accesses if _is_entry(access)}
+    compared = set(_comparing_units(accesses))
+    return {
+        access
+        for access in accesses
+        if access.unit in compared or entries.get(access.unit, access) is not access
+    }
 
 
 def _is_entry(access: Access) -> bool:

@@ -44,18 +44,9 @@ class Evidence:
         self.commands = [access for access in trial.effects.accesses if access.call is None]
         self.places: dict[Touch, list[int]] = {}
         """The indexes of the commands that access each key, in order."""
-        shared: set[Touch] = set()
         for at, command in enumerate(self.commands):
             for key in command.keys:
-                places = self.places.setdefault(key, [])
-                if places and self.commands[places[-1]].client != command.client:
-                    shared.add(key)
-                places.append(at)
-        indexed = enumerate(self.commands)
-        self.shared = [
-            (at, command) for at, command in indexed if not shared.isdisjoint(command.keys)
-        ]
-        """The commands on keys that several clients access, with their indexes."""
+                self.places.setdefault(key, []).append(at)
         self.reading = {command.unit for command in self.commands if not command.is_write}
         """The units of the commands that only read."""
 
@@ -73,15 +64,16 @@ class Evidence:
     def takeovers(self) -> list[tuple[Access, Access, Touch, int]]:
         """Each client's lock, the next holder's, their key, and the index of the latter."""
         takeovers = []
-        for at, acquisition in self.shared:
+        for at, acquisition in enumerate(self.commands):
             key = acquisition.keys[0]
             for place in self.places[key] if acquisition.acquires else ():
                 other = self.commands[place]
                 if place <= at or not other.is_write:
                     continue
-                if other.client == acquisition.client or other.acquires:
-                    if other.client != acquisition.client:
-                        takeovers.append((acquisition, other, key, place))
+                if other.strand == acquisition.strand:
+                    break
+                if other.acquires:
+                    takeovers.append((acquisition, other, key, place))
                     break
         return takeovers
 
@@ -104,25 +96,28 @@ class Evidence:
         return losses[0] if is_alone else None
 
     @cached_property
-    def disturbed(self) -> str:
+    def disturbed_actor(self) -> str:
         """The client or delivery that the loss hit."""
         return "" if self.loss is None else actor_of(self.loss.strand)
 
     @cached_property
     def has_gone_on(self) -> bool:
         """Whether the disturbed worker or delivery ended its work later, and will not start again."""
-        if self.disturbed not in self.workers:
+        if self.disturbed_actor not in self.workers:
             return any(
-                actor_of(delivery) == self.disturbed for delivery in self.trial.effects.acknowledged
+                actor_of(delivery) == self.disturbed_actor
+                for delivery in self.trial.effects.acknowledged
             )
-        starts = [access.client for access in self.own_accesses]
+        starts = [access.strand for access in self.own_accesses]
         is_dead = self.loss is not None and self.loss.kind == "crash" and self.loss.strand
         return bool(starts) and starts[-1] not in self.trial.errors and starts[-1] != is_dead
 
     @cached_property
     def own_accesses(self) -> list[Access]:
         """The accesses of the disturbed client and of its restarts."""
-        return [access for access in self.trial.effects.accesses if access.actor == self.disturbed]
+        return [
+            access for access in self.trial.effects.accesses if access.actor == self.disturbed_actor
+        ]
 
     @cached_property
     def changes(self) -> Counter[object]:
@@ -130,7 +125,7 @@ class Evidence:
         changes = [
             access
             for access in self.trial.effects.accesses
-            if access.changes and (access.deletes_vectors or not access.is_vector_deletion)
+            if access.changes and not access.deletes_no_vector
         ]
         return Counter(aspect for change in changes for aspect in (change.shape, change.text))
 
@@ -139,55 +134,94 @@ class Evidence:
         return Counter(effect for effect, _ in effects_of(self.trial))
 
     @cached_property
-    def lost_effects(self) -> Sequence[Access]:
-        """Those lasting effects of the disturbed client that it has without the disturbance, but that
-        neither it nor anybody else had here; none if it did something else instead.
+    def effects_by_actor(self) -> Counter[tuple[object, str]]:
+        return Counter((effect, access.actor) for effect, access in effects_of(self.trial))
 
-        An effect is not lost if a later attempt decided against it, because of what somebody else
-        wrote, or waits for a lease to expire.
+    @cached_property
+    def actors(self) -> set[str]:
+        return {access.actor for access in self.trial.effects.accesses}
+
+    @cached_property
+    def shapes(self) -> set[object]:
+        return {access.shape for access in self.trial.effects.accesses}
+
+    @cached_property
+    def shapes_of_state(self) -> set[object]:
+        """The shapes without those of counters: gaps between numbers that they gave out are no state."""
+        accesses = self.trial.effects.accesses
+        return {
+            access.shape for at, access in enumerate(accesses) if not is_id(access, accesses, at)
+        }
+
+    @cached_property
+    def last_us(self) -> int:
+        """The time of the last access, in microseconds from the start."""
+        return max(access.at_us for access in self.trial.effects.accesses) - self.trial.start_us
+
+    @cached_property
+    def lost_effects(self) -> Sequence[Access]:
+        """The lasting effects that the disturbed client has without the disturbance, and that neither it
+        nor anybody else had here.
+
+        Exceptions: the client ``lacks_work``, ``_acts_otherwise`` or ``_awaits_lease``, there
+        ``_is_dead_letter``, or the effect ``_is_decided_against`` or ``_is_superseded``.
         """
         if (
             self.loss is None
             or self.lacks_work
-            or any(
-                access.changes
-                and access.shape not in self.undisturbed.changes
-                and access.name not in OF_CONSUMERS
-                for access in self.own_accesses
-            )
+            or self._acts_otherwise()
+            or self._is_dead_letter()
+            or self._awaits_lease()
         ):
             return ()
-        roots = {
-            access.actor for access in self.trial.effects.accesses if access.made_by.is_delivery
-        }
-        if not roots <= set(map(actor_of, self.trial.effects.acknowledged)):
-            return ()  # A dead letter waits for a person.
-        later = [
-            access
-            for access in self.own_accesses
-            if access.client != self.loss.strand and access.call is None
-        ]
-        if any(
-            access.has_condition
-            and not access.changes
-            and self.trial.effects.remaining.get(access.keys[0]) is False
-            for access in later
-        ):
-            return ()
-        commands_of_others = (
-            command for command in self.commands if command.actor != self.disturbed
-        )
-        others = {key for command in commands_of_others if command.changes for key in command.keys}
         return [
             effect
             for effect in self._missing()
-            if effect.actor == self.disturbed
-            and not any(
-                effect.keys[0] in others and effect.keys[0] in other.keys and effect.meets(other)
-                for other in later
-            )
+            if effect.actor == self.disturbed_actor
+            and not self._is_decided_against(effect)
             and not self._is_superseded(effect)
         ]
+
+    def _acts_otherwise(self) -> bool:
+        """Return whether the disturbed client changes what nobody changes without the disturbance."""
+        return any(
+            access.changes
+            and access.shape not in self.undisturbed.changes
+            and access.name not in OF_CONSUMERS
+            for access in self.own_accesses
+        )
+
+    def _is_dead_letter(self) -> bool:
+        """Return whether a delivery has not succeeded: its dead letter waits for a person."""
+        deliveries = {
+            access.actor for access in self.trial.effects.accesses if access.made_by.is_delivery
+        }
+        return not deliveries <= set(map(actor_of, self.trial.effects.acknowledged))
+
+    def _awaits_lease(self) -> bool:
+        """Return whether a later attempt finds a key taken, which expires."""
+        return any(
+            access.has_condition
+            and not access.changes
+            and self.trial.effects.remaining.get(access.keys[0]) is False
+            for access in self._later_commands
+        )
+
+    @cached_property
+    def _later_commands(self) -> list[Access]:
+        """The commands of other starts or attempts of the disturbed client."""
+        disturbed = "" if self.loss is None else self.loss.strand
+        commands = [access for access in self.own_accesses if access.call is None]
+        return [command for command in commands if command.strand != disturbed]
+
+    def _is_decided_against(self, effect: Access) -> bool:
+        """Return whether a later attempt could see what somebody else wrote in place of an effect."""
+        key = effect.keys[0]
+        is_seen = any(key in later.keys and effect.meets(later) for later in self._later_commands)
+        return is_seen and any(
+            command.changes and key in command.keys and command.actor != self.disturbed_actor
+            for command in self.commands
+        )
 
     def _missing(self) -> Sequence[Access]:
         """Return the lasting effects without the disturbance that nobody had here."""
@@ -233,11 +267,13 @@ class Evidence:
         own = [
             access
             for access in self.undisturbed_trial.effects.accesses
-            if access.actor == self.disturbed
+            if access.actor == self.disturbed_actor
         ]
         sources = {key for access in own for key in access.keys}
         missing = _writes_by_root(self.undisturbed_trial) - _writes_by_root(self.trial)
-        writes = (key._replace(writes=True) for root, key in missing if root != self.disturbed)
+        writes = (
+            key._replace(writes=True) for root, key in missing if root != self.disturbed_actor
+        )
         return any(write.conflicts(source) for write in writes for source in sources)
 
     def counts_attempts(self, access: Access) -> bool:
@@ -253,7 +289,7 @@ class Evidence:
             if other.changes and not takes_work and other.actor == root:
                 is_same = (other.name, other.keys, other.fields) == counted
                 if is_same or not _counts_one(other):
-                    first.setdefault(other.client, other)
+                    first.setdefault(other.strand, other)
         return all((write.name, write.keys, write.fields) == counted for write in first.values())
 
     @property
@@ -339,5 +375,5 @@ def is_id(access: Access, accesses: Sequence[Access], at: int) -> bool:
     if not isinstance(counter, bytes) or not re.fullmatch(rb"-?\d+", counter):
         return False
     number = re.compile(rf"\b{int(counter) + 1}\b")
-    later = (other for other in accesses[at + 1 :] if other.client == access.client)
+    later = (other for other in accesses[at + 1 :] if other.strand == access.strand)
     return any(number.search(other.content) for other in later if other.keys != access.keys)

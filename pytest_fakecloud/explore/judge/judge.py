@@ -11,7 +11,7 @@ from ...core.errors import breaks_a_check, broken_promise, ends_the_test
 from ...core.field_types import check_returned
 from ..simulation.operations import TrialHistory
 from ..simulation.stacks import without_library_frames
-from ..subject.subject import Subject
+from ..subject.promises import Promises
 from ..values.plan import Plan
 from ..values.schedule import Schedule, add_schedule
 from ..values.trial import History, Line, Trial, Verdict
@@ -25,25 +25,29 @@ class Judge:
     """Judges trials: calls the checks at their end, and looks for anomalies. It plays no trial."""
 
     world: World
-    subject: Subject
+    promises: Promises
     allowed: Allowed
     has_promise: bool
     """Whether anything is asserted; without a promise, an anomaly breaks a trial."""
     counts_last: bool = False
     """Whether the patterns that are reported ``LAST`` count, because nothing else was found."""
+    reads_order: bool = False
+    """Whether a check has read in which order operations or clients began and ended: then that order is
+    a part of what later trials do (``Operations``), and of what orders of calls are tried.
+    """
 
     def checked(self, trial: Trial, history: TrialHistory, plan: Plan) -> Verdict:
         """Call the checks of a trial that has just ended, while the fakes have the data that it left."""
         recorder = context_of(self.world.cloud).recorder
-        promises, broken, number = self.subject.promises, trial.broken, recorder.reserve()
-        applied = Schedule(trial.fired) if plan.orders is not None else plan.schedule
+        broken, number = trial.broken, recorder.reserve()
+        applied = Schedule(trial.fired) if plan.strategies is not None else plan.schedule
         history.schedule = str(applied)
         is_disturbed = bool(trial.fired)
-        for check in promises.at_end:
+        for check in self.promises.at_end:
             broken = broken or self._broken_promise(
                 check, history, applied, is_disturbed=is_disturbed
             )
-        promises.reads_order |= history.shows_order
+        self.reads_order |= history.shows_order
         lines = [
             Line(entry.at_us, "check", call=entry)
             for entry in (recorder.entries if plan.explains else ())

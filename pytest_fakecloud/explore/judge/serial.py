@@ -1,9 +1,9 @@
-"""What trials leave: whether an order of calls leaves data that no order of whole strands leaves.
+"""What trials leave: whether an order of calls leaves data that no order of whole clients leaves.
 
-A trial whose only disturbances are switches is *serializable* if some trial in which each strand runs
-in one piece leaves the same data and the same results. A client that leaves nothing counts as one
-that did not run, such as one that finds its lock taken and gives up. ``search.pieces`` plays the trials
-in one piece.
+A trial whose only disturbances are switches is *serializable* if some trial in which each client,
+worker and delivery runs in one piece leaves the same data and the same results. A client that leaves
+nothing counts as one that did not run, such as one that finds its lock taken and gives up.
+``search.pieces`` plays the trials in one piece.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from typing import Literal, TypeAlias
 
 from ...core.touches import Touch
 from ...kv.report.calls import command_of
-from ..values.disturbances import ORDERS, SWITCHES, Disturbance
+from ..values.disturbances import ONLY_TIMING, SWITCHES, Disturbance
 from ..values.names import StrandName
 from ..values.schedule import Schedule
 from ..values.trial import Line, Trial
@@ -255,7 +255,7 @@ def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[_Conflict]:
     undisturbed trial made the calls in the other order. Yields nothing if a disturbance did
     something else.
     """
-    if not trial.fired or not all(disturbance.kind in ORDERS for disturbance in trial.fired):
+    if not trial.fired or not all(disturbance.kind in ONLY_TIMING for disturbance in trial.fired):
         return
     calls = _calls(trial)
     places = _usual_places(trial, undisturbed)

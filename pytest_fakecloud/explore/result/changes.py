@@ -14,7 +14,7 @@ from typing import Literal
 
 from ...core.calls import Call
 from ...core.touches import Touch
-from ..values.disturbances import Disturbance
+from ..values.disturbances import KINDS, Disturbance
 from ..values.schedule import Schedule
 from ..values.trial import Line, Trial
 
@@ -88,13 +88,12 @@ def request_of(call: Call) -> tuple[str, bytes]:
 def _other_calls(disturbance: Disturbance, without: Trial, applied: Trial) -> Iterator[_Pair]:
     """Yield the calls that the other side does not have: first those without the disturbance."""
     calls, others = calls_by_id(without), calls_by_id(applied)
+    is_hidden = "hidden effect" in KINDS[disturbance.kind].roles
     for call_id in {**calls, **others}:
         call, other = calls.get(call_id), others.get(call_id)
         if call is None or other is None:
             yield call, other
-        elif (
-            disturbance.kind == "lose_response" and other.is_disturbance and not call.is_disturbance
-        ):
+        elif is_hidden and other.is_disturbance and not call.is_disturbance:
             continue  # It has the same effect; what its client does next is the difference.
         elif _content(call) != _content(other):
             yield call, other

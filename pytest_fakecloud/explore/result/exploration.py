@@ -74,10 +74,11 @@ class Exploration:
     are no others), ``singles`` with one disturbance, ``extended`` ones that extend an earlier schedule,
     ``drawn`` ones that are tried again with other random numbers, and ``replayed`` ones that were given
     or failed last time. ``all_singles`` is the number of ``singles`` that exists. ``states`` is the
-    number of distinct states that trials have reached, and ``last_new_state`` the number of the
-    schedule that reached the last new one. ``calls`` maps each client to its calls in the trial in
-    which it made most, ``points`` to the points at which disturbances were tried; ``kinds`` maps each
-    kind of them to the number of times it was applied. ``untried`` are the kinds that were never
+    number of distinct states that the undisturbed trial, ``singles`` and ``extended`` have reached, and
+    ``last_new_state`` the number of the schedule that reached the last new one. ``calls`` maps each
+    client to its calls in the trial in which it made most, ``points`` to the points at which
+    disturbances were possible; ``kinds`` maps each kind of them to the number of times it was applied.
+    ``untried`` are the kinds that were never
     possible, ``unreached`` those that the budget did not allow. ``reads`` is what the promise read,
     ``unwritten`` the keys of it that no trial wrote. Each of ``writes`` was left out in a trial of its
     own; the promise did not notice ``unnoticed``. ``inputs`` is the number of drawn inputs.
@@ -87,7 +88,7 @@ class Exploration:
 
     def __init__(self, tally: Tally, kinds_to_name: Sequence[str], trust: Trust) -> None:
         self.tried = tally.tried
-        self.orders, self.is_exhaustive = tally.counts["orders"], tally.orders.is_exhaustive
+        self.orders, self.is_exhaustive = tally.counts["orders"], tally.interleavings.is_exhaustive
         self.singles, self.all_singles = tally.counts["singles"], tally.all_singles
         self.extended, self.drawn = tally.counts["extended"], tally.counts["drawn"]
         self.replayed = tally.counts["replayed"]
@@ -102,11 +103,11 @@ class Exploration:
         reachable = covered.possible - covered.attempted
         self.untried = tuple(kind for kind in missing if kind not in reachable)
         # After all interleavings, another switch would only exchange independent calls.
-        needless = SWITCHES if tally.orders.has_all else frozenset()
+        needless = SWITCHES if tally.interleavings.has_all else frozenset()
         self._needless = [kind for kind in missing if kind in reachable & needless]
         self.unreached = tuple(kind for kind in missing if kind in reachable - needless)
         self.notes = tuple(covered.notes)
-        self.inputs = tally.inputs
+        self.inputs = tally.input_count
         self._one_process_reason = tally.one_process_reason
         self.reads, self.unwritten = trust.reads, trust.unwritten
         self.writes, self.unnoticed = trust.writes, trust.unnoticed
@@ -261,8 +262,8 @@ def _list_of_broken(failures: Results[Failure]) -> str:
 def _summary(tally: Tally) -> str:
     if tally.only_schedule is not None:
         return "the given schedule"
-    orders, counts = tally.orders, tally.counts
-    inputs = [counted(tally.inputs, "drawn input")] if tally.inputs else []
+    orders, counts = tally.interleavings, tally.counts
+    inputs = [counted(tally.input_count, "drawn input")] if tally.input_count else []
     interleavings = counted(counts["orders"], "distinct interleaving")
     has_all = orders.is_exhaustive or orders.has_all
     if has_all:

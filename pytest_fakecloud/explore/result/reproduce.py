@@ -35,11 +35,9 @@ def replay_only(player: Player, schedule: Schedule) -> None:
         trial = replace(trial, schedule=schedule.without(missed))
         raise _broken_schedule(player, trial) from trial.broken
     if missed:
-        workers = {disturbance.strand for disturbance in missed}
+        names = {disturbance.strand for disturbance in missed}
         starts = sorted(
-            strand
-            for strand in trial.strands
-            if strand not in workers and actor_of(strand) in workers
+            name for name in trial.strands if name not in names and actor_of(name) in names
         )
         again = f"{starts[0]} began after a failure, and counts its own calls. " if starts else ""
         raise ContractError(
@@ -47,7 +45,7 @@ def replay_only(player: Player, schedule: Schedule) -> None:
             f"{', '.join(map(str, missed))}. {again}The code may have changed, or makes fewer "
             "calls: run explore() again without schedule="
         )
-    tally.count("replayed")
+    tally.counts["replayed"] += 1
 
 
 def raise_broken(player: Player, broken: Trial, **options: Any) -> NoReturn:

@@ -15,7 +15,7 @@ from .tally import SearchBudget, Tally
 def check_budget(tally: Tally, budget: SearchBudget) -> None:
     """Raise ``ContractError`` if a time budget ended before the search tried any disturbance."""
     tried_something = tally.counts["singles"] or not tally.all_singles or tally.counts["orders"] > 1
-    if budget.began is None or tried_something or tally.orders.is_exhaustive:
+    if budget.began is None or tried_something or tally.interleavings.is_exhaustive:
         return
     raise ContractError(
         f"budget={shown(budget.argument)} allowed only {counted(tally.tried, 'schedule')}, and none of "

@@ -159,23 +159,27 @@ class Interleavings:
         )
 
     def learn(self, trial: Trial) -> None:
-        """Learn the races of a trial, and plan trials that reverse them."""
+        """Learn the races of a trial, and plan trials that reverse them.
+
+        The decisions of the root have no frames, because other parts of the tree are not tried.
+        """
         lesson: Lesson = trial.lesson
         self.trials += "redundant" not in trial.flags
         self.is_exact = self.is_exact and lesson.is_exact
-        above = len(self.root.decisions)
-        del self._frames[max(0, lesson.repeated - above) :]
+        # The trial has replaced all decisions after those that it repeated.
+        of_root = len(self.root.decisions)
+        del self._frames[max(0, lesson.repeated - of_root) :]
         for decision, sleep in zip(lesson.decisions, lesson.sleeps, strict=True):
             self._frames.append(_Frame(decision, sleep, {decision.chosen}))
-        first = max(0, lesson.repeated - 1)
-        for index, (footprint, disabled) in enumerate(lesson.effects, first - above):
-            if index >= 0:
-                frame = self._frames[index]
+        frames = dict(enumerate(self._frames, of_root))
+        # The last decision that it repeated chose an option for the first time, as the new ones did.
+        for index, (footprint, disabled) in enumerate(lesson.effects, max(0, lesson.repeated - 1)):
+            if (frame := frames.get(index)) is not None:
                 frame.done[frame.decision.chosen] = footprint
                 frame.todo |= disabled.intersection(frame.decision.options)
         for reversal in lesson.reversals:
-            if reversal.decision >= above:
-                _reverse(self._frames[reversal.decision - above], reversal)
+            if (frame := frames.get(reversal.decision)) is not None:
+                _reverse(frame, reversal)
 
 
 class Interleaving:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from ..values.disturbances import SWITCHES
 from ..values.trial import Trial
@@ -31,9 +30,9 @@ from .tuning import (
 
 @dataclass
 class Share:
-    """The share of a source in a phase of the search.
+    """The share of a source in a budget.
 
-    A phase consists of rounds, in each of which a source plays ``weight`` plans; the first one comes
+    The budget is used in rounds, in each of which a source plays ``weight`` plans; the first one comes
     after ``head_start`` rounds of others.
     """
 
@@ -47,14 +46,6 @@ class Share:
     def rounds(self) -> float:
         """The rounds so far, with the head start of the others; the source with the fewest is next."""
         return self.head_start + self.asked / self.weight
-
-
-class Phase(NamedTuple):
-    """Sources that share a budget until it is used up, or one of them has no more plans."""
-
-    shares: Sequence[Share]
-    budget: SearchBudget
-    until: Source | None = None
 
 
 class Explorer:
@@ -73,7 +64,7 @@ class Explorer:
         self._undisturbed = undisturbed
         self._kinds = player.subject.kinds
         self._tally = player.tally
-        self._tally.orders.has_timers = "timers" in undisturbed.flags
+        self._tally.interleavings.has_timers = "timers" in undisturbed.flags
         self._tally.seed = seed
         self._budget = budget
         self._chance = random.Random(str(seed))
@@ -81,18 +72,58 @@ class Explorer:
         self._frontier.learn(undisturbed)
 
     def search(self) -> Trial | None:
-        """Return the first trial that breaks the promise; None if no schedule did."""
-        for phase in self._phases():
-            trial = self.play_phase(phase)
-            if trial is not None:
-                return trial
-        return None
+        """Return the first trial that breaks the promise; None if no schedule did.
 
-    def play_phase(self, phase: Phase) -> Trial | None:
-        """Play the plans of several sources; return the first trial that breaks the promise."""
-        shares, budget = list(phase.shares), phase.budget
+        First come orders of calls alone, if nothing else can differ. Then all sources share a part of
+        the budget, until the single disturbances are tried that probably have an effect of their own,
+        and then the rest of it.
+        """
+        orders, player, tally = self._orders(), self._player, self._tally
+        for share in orders if self._kinds <= SWITCHES else ():
+            budget = self._budget.part(tally.tried, ORDERS_ALONE_SHARE)
+            if (failing := self.play_plans([share], budget)) is not None:
+                return failing
+        if self._has_tried_all():
+            return None
+        first, others = singles(self._undisturbed)
+        tally.all_singles = len(first) + len(others)
+        if tally.all_singles > self._budget.expected(tally.tried):
+            # The budget is too small for all of them, so try them in random order.
+            first, others = singles(self._undisturbed, self._chance)
+        single = Singles(player, self._frontier, first)
+        extending = Extending(player, self._frontier)
+        beside = [*orders, Share(extending, EXTENDING_WEIGHTS[0], EXTENDING_HEAD_STARTS[0])]
+        if varies_numbers(player):
+            beside.append(Share(Numbers(player, [*first, *others])))
+        weight = FIRST_SINGLES_WEIGHT * sum(share.weight for share in beside)
+        budget = self._budget.part(tally.tried, FIRST_PHASE_SHARE)
+        shares = [Share(single, weight, HEAD_START), *beside]
+        if (failing := self.play_plans(shares, budget, until=single)) is not None:
+            return failing
+        # All sources go on without a head start.
+        beside = [
+            Share(share.source, share.weight) for share in beside if share.source is not extending
+        ]
+        if tally.interleavings.has_timers and {"switch", "jump"} <= self._kinds:
+            beside.append(self._interleavings(late="late" in self._kinds, moves_time=True))
+        beside.append(Share(extending, EXTENDING_WEIGHTS[1], EXTENDING_HEAD_STARTS[1]))
+        spare = SPARE_FOR_SINGLES * (tally.all_singles - tally.counts["singles"])
+        part = spare / max(1.0, self._budget.expected(tally.tried))
+        part = min(MOST_SINGLES_SHARE, max(LEAST_SINGLES_SHARE, part))
+        weight = part / (1 - part) * sum(share.weight for share in beside)
+        single.go_on_with(others)
+        return self.play_plans([Share(single, weight), *beside], self._budget)
+
+    def play_plans(
+        self, shares: Iterable[Share], budget: SearchBudget, until: Source | None = None
+    ) -> Trial | None:
+        """Play the plans of several sources until the budget is used up, or ``until`` has no more.
+
+        Returns the first trial that breaks the promise.
+        """
+        shares = list(shares)
         while shares and budget.remaining(self._tally.tried) > 0 and not self._has_tried_all():
-            if phase.until is not None and phase.until.is_over:
+            if until is not None and until.is_over:
                 break
             share = min(shares, key=lambda share: share.rounds)
             share.asked += 1
@@ -112,51 +143,16 @@ class Explorer:
         trial = self._lookahead.play(plan)
         second_plan = source.second_plan(trial)
         if second_plan is not None:
-            self._tally.count("drawn")
+            self._tally.counts["drawn"] += 1
             trial = self._lookahead.play(second_plan)
         if "redundant" not in trial.flags:
-            self._tally.count(source.counter)
+            self._tally.counts[source.counter] += 1
         source.learn(trial)
         return trial
 
-    def _phases(self) -> Iterator[Phase]:
-        """Yield the phases of the search; what each has found determines the next one."""
-        orders, player, tally = self._orders(), self._player, self._tally
-        if self._kinds <= SWITCHES:
-            for share in orders:
-                yield Phase([share], self._budget.part(tally.tried, ORDERS_ALONE_SHARE))
-            if self._has_tried_all():
-                return
-        first, others = singles(self._undisturbed)
-        tally.all_singles = len(first) + len(others)
-        if tally.all_singles > self._budget.expected(tally.tried):
-            # The budget is too small for all of them, so try them in random order.
-            first, others = singles(self._undisturbed, self._chance)
-        single = Singles(player, self._frontier, first)
-        extending = Extending(player, self._frontier)
-        beside = [*orders, Share(extending, EXTENDING_WEIGHTS[0], EXTENDING_HEAD_STARTS[0])]
-        if varies_numbers(player):
-            beside.append(Share(Numbers(player, [*first, *others])))
-        weight = FIRST_SINGLES_WEIGHT * sum(share.weight for share in beside)
-        budget = self._budget.part(tally.tried, FIRST_PHASE_SHARE)
-        yield Phase([Share(single, weight, HEAD_START), *beside], budget, until=single)
-        # All sources go on without a head start.
-        beside = [
-            Share(share.source, share.weight) for share in beside if share.source is not extending
-        ]
-        if tally.orders.has_timers and {"switch", "jump"} <= self._kinds:
-            beside.append(self._interleavings(late="late" in self._kinds, moves_time=True))
-        beside.append(Share(extending, EXTENDING_WEIGHTS[1], EXTENDING_HEAD_STARTS[1]))
-        spare = SPARE_FOR_SINGLES * (tally.all_singles - tally.counts["singles"])
-        part = spare / max(1.0, self._budget.expected(tally.tried))
-        part = min(MOST_SINGLES_SHARE, max(LEAST_SINGLES_SHARE, part))
-        weight = part / (1 - part) * sum(share.weight for share in beside)
-        single.go_on_with(others)
-        yield Phase([Share(single, weight), *beside], self._budget)
-
     def _has_tried_all(self) -> bool:
         """Return whether the search ran all that ``kinds`` allows, which is only orders of calls."""
-        return self._tally.orders.is_complete and self._kinds <= SWITCHES
+        return self._tally.interleavings.is_complete and self._kinds <= SWITCHES
 
     def _orders(self) -> list[Share]:
         """Return a search without late answers, and one with them that begins after a head start."""

@@ -1,4 +1,4 @@
-"""Trials in one piece: each strand runs to its end before another one begins.
+"""Trials in one piece: each client, worker and delivery runs to its end before another one begins.
 
 They show what the code leaves if nothing happens at the same time, with which ``judge.serial`` compares
 other trials.
@@ -21,7 +21,7 @@ from ..world.world import World
 from .observers import Observers
 
 MOST_PIECES = 100
-"""Maximum number of trials in one piece; a program that has more orders of strands is not judged."""
+"""Maximum number of trials in one piece; code that has more orders is not judged."""
 Begin = Literal["start", "read"]
 """From where on no other client, worker or delivery runs before one ends: from its start, or from the
 first data that it reads.
@@ -30,9 +30,9 @@ first data that it reads.
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """An order of strands, each of which runs to its end before another one begins.
+    """An order of clients, workers and deliveries, each of which ends before another one begins.
 
-    ``choices`` are the indexes of the strands that run where several can; 0 from then on. What a strand
+    ``choices`` are the indexes of the strands that run where several can; 0 from then on. What a client
     writes before it has read data depends on nothing, so others may also run between these writes, if
     pieces begin at the first read.
     """
@@ -55,7 +55,7 @@ class Pieces:
 
 
 class InOnePiece:
-    """A strategy that runs each strand to its end before another one begins."""
+    """A strategy that runs each client, with its tasks and threads, worker and delivery in one piece."""
 
     places: frozenset[Place] = frozenset({"switch", "wake"})
     moves_time = False
@@ -87,7 +87,7 @@ class InOnePiece:
 
 
 class PiecePlayer:
-    """Plays the trials of a program in one piece, when another trial has to be compared with them."""
+    """Plays the trials in one piece, when another trial has to be compared with them."""
 
     def __init__(self, world: World, subject: Subject, observers: Observers) -> None:
         self._world = world
@@ -132,7 +132,9 @@ class PiecePlayer:
         pieces: list[Trial] = []
         order: Pieces | None = Pieces(begin)
         while order is not None:
-            trial = self._play(Plan(orders=order), absent) if len(pieces) < MOST_PIECES else None
+            trial = (
+                self._play(Plan(strategies=order), absent) if len(pieces) < MOST_PIECES else None
+            )
             if trial is None or {"redundant", "stuck", "numbers"} & trial.flags:
                 return None
             pieces.append(trial)

@@ -6,7 +6,6 @@ from copy import copy
 from dataclasses import replace
 
 from ...cloud.base import context_of
-from ..judge.anomalies import Allowed
 from ..judge.evidence import Evidence
 from ..judge.judge import Judge
 from ..subject.clients import Inputs, with_inputs
@@ -24,20 +23,14 @@ class Player:
     """Plays, judges and counts trials of the subject, each from the baseline of the fakes."""
 
     def __init__(
-        self,
-        world: World,
-        subject: Subject,
-        allowed: Allowed,
-        *,
-        has_promise: bool,
-        inputs: int = 0,
+        self, world: World, subject: Subject, judge: Judge, *, input_count: int = 0
     ) -> None:
         self.world = world
         self.subject = subject
-        self.tally = Tally(has_promise=has_promise, inputs=inputs)
+        self.tally = Tally(has_promise=judge.has_promise, input_count=input_count)
         self.outcomes: dict[Schedule, Schedule | None] = {}
         """For each schedule so far, the applied disturbances, or None if the promise held."""
-        self.judge = Judge(world, subject, allowed, has_promise)
+        self.judge = judge
         self._observers = Observers(context_of(world.cloud).recorder)
         self._pieces = PiecePlayer(world, subject, self._observers)
         self._workers = frozenset(p.name for p in subject.programs if p.is_worker)
@@ -45,13 +38,10 @@ class Player:
         """The evidence of the undisturbed trial, with which later ones are compared."""
 
     def with_inputs(self, inputs: Inputs) -> Player:
-        """Return a player of the same code with these drawn inputs and a tally of its own."""
+        """Return a player of the same code, with the same judge, these inputs and a tally of its own."""
         programs = with_inputs(self.subject.programs, inputs)
         subject = replace(self.subject, programs=programs, inputs=inputs)
-        has_promise, number = self.judge.has_promise, 1 if inputs else 0
-        return Player(
-            self.world, subject, self.judge.allowed, has_promise=has_promise, inputs=number
-        )
+        return Player(self.world, subject, self.judge, input_count=1 if inputs else 0)
 
     def counting_last(self) -> Player:
         """Return a player with the same tally, for which the patterns reported ``LAST`` count."""
@@ -66,7 +56,8 @@ class Player:
         trials in one piece, which are played then. Without a reference, it shows no anomalies.
         """
         with self._observers.of_trial(plan):
-            trial, history = self.world.play(self.subject, plan)
+            reads_order = self.judge.reads_order
+            trial, history = self.world.play(self.subject, plan, reads_order=reads_order)
             if "redundant" in trial.flags:
                 return trial
             evidence = Evidence(trial, None if is_reference else self._reference, self._workers)
@@ -87,6 +78,6 @@ class Player:
         if "redundant" in trial.flags:  # which another process has played
             return
         self.tally.record(trial, self.subject.inputs)
-        if plan.orders is None:
+        if plan.strategies is None:
             is_broken = trial.broken is not None
             self.outcomes[plan.schedule] = Schedule(trial.fired) if is_broken else None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ..values.disturbances import ORDERS, RANKED, RANKS, SWITCHES, Disturbance, Kind
+from ..values.disturbances import ONLY_TIMING, RANKED, RANKS, SWITCHES, Disturbance, Kind
 from ..values.plan import Plan
 from ..values.schedule import Schedule
 from ..values.trial import Point, Trial
@@ -112,7 +112,7 @@ def _plainer(disturbance: Disturbance, trial: Trial, undisturbed: Trial) -> Iter
     """Yield disturbances of plainer kinds at the same point or at a later one, because some kinds take
     effect at a later call, perhaps of another strand.
     """
-    if disturbance.kind in ORDERS:
+    if disturbance.kind in ONLY_TIMING:
         return
     points = _points_from(disturbance, trial)
     # A call that is rejected in the trial is a point of the undisturbed trial only.
@@ -124,7 +124,7 @@ def _plainer(disturbance: Disturbance, trial: Trial, undisturbed: Trial) -> Iter
     near_points = own_points[:NEAR_POINTS] + other_points[:NEAR_POINTS]
     kinds = RANKED[: RANKS[disturbance.kind]]
     for kind, point in itertools.product(
-        [kind for kind in kinds if kind not in ORDERS], near_points
+        [kind for kind in kinds if kind not in ONLY_TIMING], near_points
     ):
         yield from (instead for instead in point.disturbances() if instead.kind == kind)
 

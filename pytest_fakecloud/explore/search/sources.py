@@ -58,14 +58,14 @@ class OrdersOfCalls(Source):
         self._tree = tree
         self._had_read_order: bool | None = None
         """Whether a promise read the order of operations before the first trial of this source."""
-        player.tally.orders.unfinished_searches += 1
+        player.tally.interleavings.unfinished_searches += 1
 
     def next_plan(self) -> Plan | None:
         if self._had_read_order is None:
-            self._had_read_order = self._player.subject.promises.reads_order
+            self._had_read_order = self._player.judge.reads_order
         branch = self._tree.next()
         if branch is not None:
-            return Plan(orders=branch)
+            return Plan(strategies=branch)
         self.is_over = True
         self._finish()
         return None
@@ -73,21 +73,21 @@ class OrdersOfCalls(Source):
     def learn(self, trial: Trial) -> None:
         self._tree.learn(trial)
         if "redundant" not in trial.flags and "timers" in trial.flags:
-            self._player.tally.orders.has_timers = True
+            self._player.tally.interleavings.has_timers = True
 
     def upcoming(self) -> Iterator[Plan]:
         for branch in self._tree.upcoming():
-            yield Plan(orders=branch)
+            yield Plan(strategies=branch)
 
     def _finish(self) -> None:
         """Note what it means for other orders that the tree has no further interleavings."""
-        tally, orders = self._player.tally, self._player.tally.orders
-        promises, kinds = self._player.subject.promises, self._player.subject.kinds
+        tally, orders = self._player.tally, self._player.tally.interleavings
+        kinds = self._player.subject.kinds
         orders.unfinished_searches -= 1
         # Each interleaving runs with the random numbers of the undisturbed trial, and code that is not
         # explored may run in any order.
         is_one_of_many = varies_numbers(self._player) or bool(tally.coverage.notes)
-        is_exact = self._tree.is_exact and promises.reads_order == self._had_read_order
+        is_exact = self._tree.is_exact and self._player.judge.reads_order == self._had_read_order
         orders.ran_all = is_exact and not is_one_of_many
         late, moves_time = self._tree.root.late, self._tree.root.moves_time
         has_all_times = moves_time or not orders.has_timers
@@ -96,7 +96,7 @@ class OrdersOfCalls(Source):
             if has_all_times:
                 orders.is_exhaustive = True
                 if late or moves_time:
-                    tally.counts["orders"] = self._tree.trials
+                    tally.count_only_orders_of(self._tree.trials)
 
 
 class Singles(Source):

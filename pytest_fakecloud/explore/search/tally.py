@@ -121,7 +121,7 @@ class ShownAnomaly(NamedTuple):
 
 
 @dataclass
-class TriedOrders:
+class TriedInterleavings:
     """The interleavings that a search has tried, and what is known of others."""
 
     unfinished_searches: int = 0
@@ -140,7 +140,7 @@ class TriedOrders:
         """Whether all searches have ended, and the last one ran all interleavings."""
         return self.ran_all and not self.unfinished_searches
 
-    def merge(self, other: TriedOrders) -> None:
+    def merge(self, other: TriedInterleavings) -> None:
         """Add what is known from a search with other inputs."""
         self.unfinished_searches += other.unfinished_searches
         self.ran_all = self.ran_all and other.ran_all
@@ -160,11 +160,13 @@ class Tally:
     """Numbers of the schedules that a search has tried; ``all_singles`` is the number that exists."""
 
     counts: Counter[Counted] = field(default_factory=Counter)
-    """The number of trials, without the undisturbed one; each counts against the budget."""
-    orders: TriedOrders = field(default_factory=TriedOrders)
+    """The trials that count against the budget: those of the sources, without known orders, and the
+    stored or given one. Not the undisturbed one, those in one piece, and those that repeat or shrink.
+    """
+    interleavings: TriedInterleavings = field(default_factory=TriedInterleavings)
     all_singles: int = 0
     states: int = 0
-    """Number of distinct states that trials have reached."""
+    """Number of distinct states in the trials from which the ``Frontier`` learns."""
     last_new_state: int = 0
     """The number of the trial that reached the last new one."""
     coverage: Coverage = field(default_factory=Coverage)
@@ -178,17 +180,17 @@ class Tally:
     """Why the search could not use the processes that the caller wanted."""
     anomalies: dict[tuple[str, str], ShownAnomaly] = field(default_factory=dict)
     """The anomalies that trials showed, by name and subject."""
-    inputs: int = 0
+    input_count: int = 0
     """Number of the drawn inputs that the trials had; 0 if no client has any."""
 
     @property
     def tried(self) -> int:
-        """The number of trials, without the undisturbed one."""
+        """The number of trials that count against the budget."""
         return self.counts.total()
 
-    def count(self, counted: Counted) -> None:
-        """Count a trial."""
-        self.counts[counted] += 1
+    def count_only_orders_of(self, trials: int) -> None:
+        """Count the interleavings of one search that contains those of all others; ``tried`` falls."""
+        self.counts["orders"] = trials
 
     def record(self, trial: Trial, inputs: Mapping[str, Any]) -> None:
         """Add what a trial with these drawn inputs has covered, and the anomalies that it shows."""
@@ -203,14 +205,14 @@ class Tally:
             self.last_new_state = self.tried + other.last_new_state
         self.states += other.states
         self.counts.update(other.counts)
-        self.orders.merge(other.orders)
+        self.interleavings.merge(other.interleavings)
         self.all_singles += other.all_singles
         self.coverage.merge(other.coverage)
         self.seconds += other.seconds
         self.one_process_reason = self.one_process_reason or other.one_process_reason
         for subject, shown_anomaly in other.anomalies.items():
             self.anomalies.setdefault(subject, shown_anomaly)
-        self.inputs += other.inputs
+        self.input_count += other.input_count
 
 
 def merged(tallies: Iterable[Tally]) -> Tally:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Collection, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ...cloud.fake import Fake, core_of
@@ -24,13 +25,12 @@ from .known_times import KnownTimes
 from .outsiders import OutsideCalls
 from .part import Part
 from .pauses import Pauses
-from .served_calls import ServedCalls
 from .stacks import CallSite, CallSites, call_site_of, carried_call_site, describe_places
 from .strand import Strand
 from .strand_waits import StrandWaits
 
 MOST_POINTS = 2_000
-"""Maximum number of calls of one strand; more calls count as an endless loop."""
+"""Maximum number of points of one strand, which a call checks; more count as an endless loop."""
 T = TypeVar("T")
 _TurnsToYield = Generator[None, None, None]
 """A generator that yields wherever the strand must give up its turn."""
@@ -52,11 +52,15 @@ class Calls(Part):
     _running: tuple[Access, Any, Sequence[bytes], list[str]] | None = None
     """The latest command that writes, its database, and the contents of its keys before it."""
 
-    def __post_init__(self) -> None:
-        self.served = ServedCalls(self._current_thread)
+    _served: dict[int, Strand] = field(default_factory=dict)
+    """The strand whose call each thread handles: its own thread, or one of the fakes."""
 
     def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
-        """Return the strand that makes a call, and whether its own thread handles the call."""
+        """Return the strand that makes a call, and whether its own thread handles the call.
+
+        A fake's thread handles the call of the strand that owns the connection or, if that is unknown,
+        of the one for which it works.
+        """
         strand = self._current_thread.registered_strand()
         if strand is not None:
             return strand, True
@@ -70,7 +74,7 @@ class Calls(Part):
         """Handle a request at its endpoint, in the strand's own thread or in the fake's."""
         if self._current_thread.is_checking_promise():
             return proceed()
-        outside = self.outside_calls.of_call(-1 if request.client is None else request.client[1])
+        outside = self.outside_calls.note_call(-1 if request.client is None else request.client[1])
         if "left over" in outside:
             self._log.note("not explored: late calls for a request of an earlier trial")
             return ConnectionEffect("drop")
@@ -87,40 +91,64 @@ class Calls(Part):
                 return proceed()
             is_helped = "carried" in outside and not is_own_thread and not strand.thread.real_waits
             if "outsider" in outside or is_helped:
-                self.outside_calls.note_use(strand, self._fakes.now_us())
+                self.outside_calls.note_use(strand, self._world.now_us())
                 return self._serve_without_turn(strand, fake, request, proceed)
-            return self._serve_in_turn(strand, is_own_thread, fake, request, proceed)
+            return self._serve_here(strand, is_own_thread, fake, request, proceed)
         except Crash:
             if is_own_thread and request.client is None:
                 raise
             # The strand ends after this request, or another thread runs its code until its next turn.
             return ConnectionEffect("drop")
 
-    def _serve_in_turn(
+    def _serve_here(
         self, strand: Strand, is_own_thread: bool, fake: Fake, request: Request, proceed: Proceed
     ) -> AnyResponse:
-        """Process a call between the points before and after it, at which other strands may run."""
+        """Serve a call, in whose commands this thread executes what the strand does."""
         # Another thread may make this call for a waiting strand, or for one that has another call in
         # progress. The strand then has no turn to yield.
-        is_second = not is_own_thread and self.served.is_served(strand)
+        is_second = not is_own_thread and self._is_served(strand)
         has_turn = strand.state == "running" and not (strand.is_stepped_over or is_second)
-        with self.served.serving(strand):
-            if is_own_thread and strand.turn.exchange:
+        me = threading.get_ident()
+        self._served[me] = strand
+        try:
+            if is_own_thread and strand.turn.exchange:  # exchange() takes its turns.
                 return self._serve(strand, strand.turn.exchange, fake, request, proceed)
-            if not has_turn:
-                return self._serve_without_turn(strand, fake, request, proceed)
-            point = self._next_point(strand)
-            for _ in self._approach(strand, point, fake, request):
+            serve = self._serve_in_turn if has_turn else self._serve_without_turn
+            return serve(strand, fake, request, proceed)
+        finally:
+            self._served.pop(me, None)
+
+    def _is_served(self, strand: Strand) -> bool:
+        """Return whether any thread handles a call of a strand."""
+        return strand in self._served.values()
+
+    def served_here(self) -> Strand | None:
+        """Return the strand whose call this thread handles."""
+        is_checking = self._current_thread.is_checking_promise()
+        return None if is_checking else self._served.get(threading.get_ident())
+
+    def _executing(self) -> Strand | None:
+        """Return the strand whose command this thread executes, in a call or by itself."""
+        thread = self._current_thread
+        return None if thread.has_ended() else self.served_here() or thread.registered_strand()
+
+    def _serve_in_turn(
+        self, strand: Strand, fake: Fake, request: Request, proceed: Proceed
+    ) -> AnyResponse:
+        """Serve a call between the points before and after it, at which other strands may run."""
+        point = self._next_point(strand)
+        for _ in self._approach(strand, point, fake, request):
+            self.waits.take_turn(strand)
+        response = self._serve(strand, point, fake, request, proceed)
+        if self._script.is_late or self._script.schedule.at(strand.name, point):
+            for _ in self._receive(strand, point):
                 self.waits.take_turn(strand)
-            response = self._serve(strand, point, fake, request, proceed)
-            if self._script.is_late or self._script.schedule.at(strand.name, point):
-                for _ in self._receive(strand, point):
-                    self.waits.take_turn(strand)
-            return response
+        return response
 
     def _serve_without_turn(
         self, strand: Strand, fake: Fake, request: Request, proceed: Proceed
     ) -> AnyResponse:
+        """Serve a call at which no other strand can run, but which can have a fault."""
         point = strand.next_point()
         self._note_disturbances(strand, fake, request, may_wait=False)
         return self._serve(strand, point, fake, request, proceed)
@@ -149,7 +177,7 @@ class Calls(Part):
         """
         point = strand.next_point()
         if point > MOST_POINTS:
-            self._turns.fail(
+            self._turns.fail_trial(
                 ContractError(
                     f"{describe_places([strand])} has made {MOST_POINTS:,} calls and goes on: "
                     "explore() is for code that ends, so give its loop an end"
@@ -161,13 +189,13 @@ class Calls(Part):
         self, strand: Strand, point: int, fake: Fake, request: Request | None
     ) -> _TurnsToYield:
         """Process the point before a call; yield wherever the strand must give up its turn."""
-        may_wait = not self._fakes.clock.driving
+        may_wait = not self._world.clock.driving
         self._note_disturbances(strand, fake, request, may_wait=may_wait)
         if not may_wait:
             return
         if disturbances := self._script.schedule.at(strand.name, point):
             yield from self._apply_pauses(strand, disturbances, PAUSES)
-        is_point = fake.name in self._script.subject.disturbed
+        is_point = fake.name in self._script.subject.disturbed_fakes
         if is_point or self.decisions.has_switch(strand.name, point):
             self._strands.park(strand, "switch")
             yield
@@ -175,7 +203,7 @@ class Calls(Part):
     def _note_disturbances(
         self, strand: Strand, fake: Fake, request: Request | None, *, may_wait: bool
     ) -> None:
-        if self._script.plan.notes and fake.name in self._script.subject.disturbed:
+        if self._script.plan.notes and fake.name in self._script.subject.disturbed_fakes:
             route = "" if request is None else request.call.route
             node_faults = () if request is None else faults_of_nodes(fake, request)
             target = Target(fake.fixture, route, node_faults, may_wait)
@@ -192,7 +220,7 @@ class Calls(Part):
 
     def _receive(self, strand: Strand, point: int) -> _TurnsToYield:
         """Process the point before the code receives an answer; yield like ``_approach()``."""
-        if self._fakes.clock.driving or strand.state == "ended":
+        if self._world.clock.driving or strand.state == "ended":
             return
         if disturbances := self._script.schedule.at(strand.name, point):
             yield from self._apply_pauses(strand, disturbances, ("slow",))
@@ -211,20 +239,19 @@ class Calls(Part):
 
     def add_command_of_test(self, argv: Sequence[bytes]) -> None:
         """Add a command that the test itself executes to the story, before the one it interrupts."""
-        strand = self.served.executing()
+        strand = self._executing()
         if strand is None:
             return
         lines, interrupted = self._log.lines, strand.line
         self._log.add_line("test", " ".join(map(text_of, argv)))
-        is_served = self.served.is_served(strand)
         call = None if interrupted is None else interrupted.call
-        if is_served and interrupted and call and call.route not in SEVERAL:
+        if self._is_served(strand) and interrupted and call and call.route not in SEVERAL:
             lines.insert(lines.index(interrupted), lines.pop())
 
     def note_access(self, session: Any, line: CommandLine) -> None:
         """Record a command with the values of its keys, for the search for anomalies."""
         self.note_changes()
-        strand = self.served.executing()
+        strand = self._executing()
         if strand is None or not line.keys:
             return
         unit = strand.line if session.in_script else object()
@@ -237,7 +264,7 @@ class Calls(Part):
             before,
             line.writes,
             bound=line.bound,
-            at_us=self._fakes.now_us(),
+            at_us=self._world.now_us(),
         )
         self._log.accesses.append(access)
         if line.writes:
@@ -252,8 +279,8 @@ class Calls(Part):
 
     def at_gap(self) -> None:
         """Let other strands run between two commands of a pipeline, as at a call."""
-        strand = self.served.executing()
-        if strand is None or self._fakes.clock.driving:
+        strand = self._executing()
+        if strand is None or self._world.clock.driving:
             return
         if strand.role == "task" and self._current_thread.is_explored():
             return
@@ -270,7 +297,7 @@ class Calls(Part):
         self, strand: Strand, point: int, fake: Fake, request: Request, proceed: Proceed
     ) -> AnyResponse:
         """Apply the disturbances of a call, add the call to the story, and return its outcome."""
-        now, root, title = self._fakes.now_us(), strand.root, strand.title
+        now, root, title = self._world.now_us(), strand.root, strand.title
         self._number += 1
         root.work.last_call = self._number
         root.work.first_call = root.work.first_call or self._number

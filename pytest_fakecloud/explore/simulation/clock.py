@@ -72,15 +72,15 @@ class TrialClock(Part):
             return frozenset()
         waits = [strand.waiting.wake_us for strand in self._strands if strand.state == "waiting"]
         wakes = [wake_us for wake_us in waits if wake_us is not None]
-        return frozenset(self.known_times.upcoming(self._fakes.now_us(), MOST_MOVES) + wakes)
+        return frozenset(self.known_times.upcoming(self._world.now_us(), MOST_MOVES) + wakes)
 
     def plan_move(self, options: Sequence[Option]) -> ClockMove | None:
         """Plan the next move of the clock, or none; end the schedules if nothing else goes on."""
         if options:
             return self._chosen_move(options)
-        now = self._fakes.now_us()
+        now = self._world.now_us()
         times = self._next_times(now)
-        self._end_schedules_after(times)
+        self._end_queue_schedules_after(times)
         at_us = times.earliest(now)
         if at_us is None or not self._script.moves_time:
             return None
@@ -93,9 +93,9 @@ class TrialClock(Part):
         at_us = self.next_us()
         if at_us is None:
             return None
-        if at_us == self._fakes.deliveries.next_firing_us() and not self._may_fire(at_us):
+        if at_us == self._world.deliveries.next_firing_us() and not self._may_fire(at_us):
             return None
-        span_us = at_us - self._fakes.now_us()
+        span_us = at_us - self._world.now_us()
         for option in options:
             if (
                 isinstance(option, DueDelivery)
@@ -115,7 +115,7 @@ class TrialClock(Part):
 
     def move(self, move: ClockMove, options: Sequence[Option]) -> None:
         """Move the clock as a step of its own, which a search can order relative to other steps."""
-        now = self._fakes.now_us()
+        now = self._world.now_us()
         for option in options:
             if isinstance(option, Strand):
                 option.slow_down(move.at_us - now)
@@ -124,7 +124,7 @@ class TrialClock(Part):
             # The last disturbance is the decision for this move, which nothing else makes.
             words = f"moves by {seconds(move.at_us - now)}"
             self._log.add_line("clock", words, disturbances=self._log.fired[-1:])
-        if move.at_us == self._fakes.deliveries.next_firing_us():
+        if move.at_us == self._world.deliveries.next_firing_us():
             self._firings += 1
         ends = list(self.known_times.ends_until(move.at_us)) if self._script.has_steps else []
         fired = self.move_to(move.at_us)
@@ -137,7 +137,7 @@ class TrialClock(Part):
 
     def foresee(self) -> None:
         """Record clock moves that were due after the end: a later trial may make them earlier."""
-        now = self._fakes.now_us()
+        now = self._world.now_us()
         if self._chosen_moves >= MOST_MOVES:
             return
         for at_us in self.known_times.upcoming(now, MOST_MOVES - self._chosen_moves):
@@ -146,15 +146,15 @@ class TrialClock(Part):
             touched = Footprint([MOVES_CLOCK, *self.known_times.ends_until(at_us)])
             if self._script.subject.promises.at_step:
                 touched.add(CHECKS_PROMISE)
-            _, timers = self._fakes.clock.planned(MOST_TIMERS)
+            _, timers = self._world.clock.planned(MOST_TIMERS)
             touched.is_everything = any(t.lane == "state" and t.due_us <= at_us for t in timers)
             self._log.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self.barrier))
 
     def pass_time(self) -> bool:
         """Move the clock to the next time at which the trial goes on; return False if there is none."""
-        now = self._fakes.now_us()
+        now = self._world.now_us()
         times = self._next_times(now)
-        self._end_schedules_after(times)
+        self._end_queue_schedules_after(times)
         target = times.earliest(now)
         if target is None:
             return False
@@ -173,12 +173,12 @@ class TrialClock(Part):
 
     def next_us(self) -> int | None:
         """Return the time of the next wake-up, delivery, timer or end of a TTL, or None."""
-        now = self._fakes.now_us()
+        now = self._world.now_us()
         return self._next_times(now).earliest(now, self.known_times.upcoming(now, 1))
 
     def _next_times(self, now: int) -> _NextTimes:
         """Return the next times without the ends of TTLs, because no strand waits for them."""
-        deliveries = self._fakes.deliveries
+        deliveries = self._world.deliveries
         wake_up, firing = self._next_wake_up(now), deliveries.next_firing_us()
         if wake_up is None and firing is not None and not self._may_fire(firing):
             firing = None
@@ -202,10 +202,10 @@ class TrialClock(Part):
             for strand in self._strands
         )
 
-    def _end_schedules_after(self, times: _NextTimes) -> None:
+    def _end_queue_schedules_after(self, times: _NextTimes) -> None:
         """End the schedules if no strand waits and none of them may fire, so that the trial ends."""
         if times.wake_up is None and times.firing is None:
-            self._fakes.deliveries.end_schedules()
+            self._world.deliveries.end_queue_schedules()
 
     def _may_fire(self, at_us: int) -> bool:
         """Return whether schedules may still fire although no strand waits. Retries do not count,
@@ -218,7 +218,7 @@ class TrialClock(Part):
 
     def move_to(self, instant_us: int) -> bool:
         """Move the clock, fire the engines' own timers on the way, and return whether any fired."""
-        target = max(instant_us, self._fakes.now_us())
-        fired = bool(self._fakes.clock.fire(lambda: target, ("state",)))
-        self.sleepers.wake(self._fakes.now_us())
+        target = max(instant_us, self._world.now_us())
+        fired = bool(self._world.clock.fire(lambda: target, ("state",)))
+        self.sleepers.wake(self._world.now_us())
         return fired

@@ -7,7 +7,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Container, Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from .pool import is_of_a_strand
 from .strand import Strand
@@ -37,13 +37,6 @@ Row: TypeAlias = Literal[
 """A row of "Whose thread is this?" in docs/contributing/map.md, which says what each thread does."""
 
 
-class ThreadOf(NamedTuple):
-    """A row of the table, with the strand that has the thread, or that its context names."""
-
-    row: Row
-    strand: Strand | None = None
-
-
 class CurrentThread:
     """The thread that asks: ``whose()`` it is, and for which strand of the trial it works, if for any.
 
@@ -71,27 +64,27 @@ class CurrentThread:
         """The thread that checks a promise after a step, by its identifier."""
         self._is_setting_up = False
 
-    def whose(self) -> ThreadOf:
-        """Return whose thread this is. Do not ask in a thread that is just beginning: use the questions
-        below, which need no ``Thread``.
+    def whose(self) -> tuple[Row, Strand | None]:
+        """Return whose thread this is, and the strand that has it or that its context names. Do not ask
+        in a thread that is just beginning: use the questions below, which need no ``Thread``.
         """
         host, named = self.host(), carried_strand.get()
         if self.is_in_promise() or (host is not None and self.is_checking_promise()):
-            return ThreadOf("promise", host)
+            return "promise", host
         if host is not None:
-            return ThreadOf("ended" if self.has_ended() else "strand", host)
+            return "ended" if self.has_ended() else "strand", host
         if self._turns is None or self._strands is None:
-            return ThreadOf("check" if self.is_of_check() else "other")
+            return "check" if self.is_of_check() else "other", None
         if named is not None and named not in self._strands:
-            return ThreadOf("left over", named)
+            return "left over", named
         thread, strand = threading.current_thread(), self.carried()
         if thread in self._outsiders:
-            return ThreadOf("outsider", strand)
+            return "outsider", strand
         if is_of_a_strand(thread):
-            return ThreadOf("pool")
+            return "pool", None
         if strand is not None:
-            return ThreadOf("carried", strand)
-        return ThreadOf("fake" if thread.name.startswith(OF_FAKES) else "other")
+            return "carried", strand
+        return "fake" if thread.name.startswith(OF_FAKES) else "other", None
 
     # -- explored code
 

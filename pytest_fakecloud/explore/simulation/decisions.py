@@ -56,7 +56,7 @@ class Decisions(Part):
     def _has_only_written(self, root: Strand) -> bool:
         """Return whether a client, worker or delivery has written data of fakes and read none."""
         names = {strand.name for strand in self._strands if strand.root is root}
-        own = [access for access in self._log.accesses if access.client in names]
+        own = [access for access in self._log.accesses if access.strand in names]
         return bool(own) and all(access.is_write and access.name != "consume" for access in own)
 
     def decide(self, options: list[Option]) -> Option:
@@ -117,7 +117,7 @@ class Decisions(Part):
             return
         last = self._log.steps[-1]
         last.disabled = set(last.options) - {last.strand, *options}
-        if last.strand != CLOCK and any(at > self._fakes.now_us() for at in before - self._times):
+        if last.strand != CLOCK and any(at > self._world.now_us() for at in before - self._times):
             last.disabled.add(CLOCK)
 
     def _begin_step(self, option: Option, options: Sequence[str]) -> None:

@@ -50,7 +50,7 @@ class DeliveryStrands(Part):
         if body is None:
             return None
         self._log.fired += disturbances
-        deadline_us = self._fakes.now_us() + max(0, due.message.timeout_us - 1000)
+        deadline_us = self._world.now_us() + max(0, due.message.timeout_us - 1000)
         pause = PauseState(deadline_us=deadline_us)
         strand = self._strands.add(Strand(due.name, "delivery", body, due, pause=pause))
         self._strands.created_by[due.name] = len(self._log.steps) - 1

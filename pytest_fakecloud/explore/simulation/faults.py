@@ -93,7 +93,7 @@ class Faults(Part):
         """Return the partition that keeps a strand's calls from a fake now, if there is one."""
         key = strand.root.title, fake.name
         until_us, disturbance = self._partitions.get(key, (0, None))
-        return disturbance if until_us > self._fakes.now_us() else None
+        return disturbance if until_us > self._world.now_us() else None
 
     def apply(
         self, disturbances: Sequence[Disturbance], strand: Strand, fake: Fake, request: Request
@@ -107,7 +107,7 @@ class Faults(Part):
             if disturbance.kind in FAULTS:
                 fault = disturbance
             elif happen := _HAPPEN.get(disturbance.kind):
-                event = _Event(self._fakes, self._partitions, strand, disturbance, fake, request)
+                event = _Event(self._world, self._partitions, strand, disturbance, fake, request)
                 gaps = happen(event)
                 if gaps is None:
                     continue
@@ -264,7 +264,7 @@ def possible_disturbances(target: Target) -> Choices:
     rows = {kind: row.at_calls for kind, row in KINDS.items() if row.at_calls is not None}
     return tuple(
         (kind, detail)
-        for kind, at_calls in sorted(rows.items(), key=lambda row: row[1].place)
+        for kind, at_calls in sorted(rows.items(), key=lambda row: row[1].sort_key)
         if target.allows(kind)
         for detail in at_calls.details
     )

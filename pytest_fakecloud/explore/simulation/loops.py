@@ -57,13 +57,13 @@ class Loops(Part):
         ):
             return False
         self._turns.check_alive(host)
-        if self._fakes.clock.driving:
+        if self._world.clock.driving:
             return True
         if loop.selector.has_strangers() and loop.selector.has_events(OTHER_SERVERS):
             return True
         wake_us = None
         if timeout is not None:
-            wake_us = self._fakes.now_us() + math.ceil(timeout * 1e6)
+            wake_us = self._world.now_us() + math.ceil(timeout * 1e6)
             self._log.touch([READS_CLOCK])
         self._turns.idle(host, Waiting(loop.selector.has_events, wake_us))
         self._turns.check_alive(host)

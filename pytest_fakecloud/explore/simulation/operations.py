@@ -41,7 +41,7 @@ class Operations(Part):
 
     def __post_init__(self) -> None:
         self.history = TrialHistory(
-            self._fakes.cloud,
+            self._world.cloud,
             str(self._script.schedule),
             self._observed,
             self._clients,
@@ -59,8 +59,7 @@ class Operations(Part):
         operation.ended, operation.result = next(self._positions), result
 
     def _touch(self, *, writes: bool) -> None:
-        promises = self._script.subject.promises
-        if promises.reads_order or (writes and promises.reads_ends):
+        if self._script.reads_order or (writes and self._script.subject.promises.reads_ends):
             self._log.touch([Touch("", "history", ALL, writes)])
 
     @contextmanager

@@ -167,14 +167,14 @@ class OutsideCalls(Part):
     _users: set[Strand] = field(default_factory=set)
     """The strands for which the calls are made."""
 
-    def _row(self) -> Row:
+    def _note_use_of_thread(self) -> Row:
         """Return whose thread this is, and note the use of one from before.
 
         Raises ``Crash`` in the thread of a strand of an earlier trial.
         """
-        row, thread = self._current_thread.whose().row, threading.current_thread()
+        (row, _), thread = self._current_thread.whose(), threading.current_thread()
         if row == "outsider":
-            self._script.subject.world.outsiders.note_use(thread)
+            self._world.outsiders.note_use(thread)
             self._log.note(f"not explored: {_description(thread)}, which began before explore()")
         if row == "pool":
             raise Crash
@@ -182,7 +182,7 @@ class OutsideCalls(Part):
 
     def note_connection(self, port: int) -> None:
         """Note that this thread sends over a connection."""
-        row = self._row()
+        row = self._note_use_of_thread()
         if self._by_port.get(port, "carried") == "carried":
             self._by_port[port] = row
 
@@ -191,19 +191,19 @@ class OutsideCalls(Part):
         if self._by_port.get(port) == "carried":
             del self._by_port[port]
 
-    def of_call(self, port: int) -> set[Row]:
+    def note_call(self, port: int) -> set[Row]:
         """Return whose the thread is that handles a call and, unless it is explored, the sender."""
-        return {self._row(), self._by_port.get(port, "strand")}
+        return {self._note_use_of_thread(), self._by_port.get(port, "strand")}
 
     def await_rest(self) -> None:
         """Wait until threads from before rest, because their speed would decide what runs next. End the
         trial with an error if one goes on.
         """
         try:
-            if self._script.subject.world.outsiders:
-                self._script.subject.world.outsiders.await_rest(lambda: self._turns.has_ended)
+            if self._world.outsiders:
+                self._world.outsiders.await_rest(lambda: self._turns.has_ended)
         except ContractError as error:
-            self._turns.fail(error)  # The explored code could catch the exception.
+            self._turns.fail_trial(error)  # The explored code could catch the exception.
 
     def note_use(self, strand: Strand, now_us: int) -> None:
         """Note a strand for which such a call is made. End the trial with an error if another strand
@@ -213,4 +213,4 @@ class OutsideCalls(Part):
         self._users.add(strand)
         could_run = any(other is not strand and other.is_ready(now_us) for other in self._strands)
         if could_run or len(self._users) > 1 or len(self._script.subject.programs) > 1:
-            self._turns.fail(self._script.subject.world.outsiders.shared())
+            self._turns.fail_trial(self._world.outsiders.shared())

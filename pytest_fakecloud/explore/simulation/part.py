@@ -1,22 +1,41 @@
-"""The parts of a simulation."""
+"""The parts of a simulation, and what they need of the world around it."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from ..fakes.fakes import Fakes
 from .current_thread import CurrentThread
 from .log import TrialLog
+from .pool import Threads
 from .script import Script
 from .strands import Strands
 from .turns import Turns
+
+if TYPE_CHECKING:
+    from .outsiders import Outsiders
+
+
+class Surroundings(Fakes):
+    """All that a simulation needs of the world, which outlives it: the fakes, and these."""
+
+    threads: Threads
+    """Threads for strands."""
+    outsiders: Outsiders
+    """The threads that began before the exploration."""
+
+    @abstractmethod
+    def awaited(self, value: Any) -> Any:
+        """Return a value or, if it is a coroutine, its result in a loop that runs on fake time."""
 
 
 @dataclass(eq=False)
 class Part:
     """A part of a simulation, with those that all later parts may call, in this order."""
 
-    _fakes: Fakes
+    _world: Surroundings
     _script: Script
     _strands: Strands
     _turns: Turns

@@ -50,7 +50,7 @@ class Pauses(Part):
         until_us = self._end_us(disturbance)
         if until_us is None:
             return False
-        now, is_for_all = self._fakes.now_us(), disturbance.kind not in DELAYS
+        now, is_for_all = self._world.now_us(), disturbance.kind not in DELAYS
         span_us = until_us - now
         paused = [strand]
         if is_for_all:
@@ -71,7 +71,7 @@ class Pauses(Part):
         words = KINDS[disturbance.kind].words.format(seconds(span_us))
         if is_for_all:
             self.all_until_us = until_us
-            due_us = self._fakes.deliveries.next_us()
+            due_us = self._world.deliveries.next_us()
             if len(paused) > 1 or (due_us is not None and due_us < until_us):
                 words += ", and the others wait"
         self._strands.park(strand, "late" if disturbance.kind == "slow" else "switch")
@@ -90,13 +90,13 @@ class Pauses(Part):
                 if disturbance.kind in PAUSES and (end_us := self._end_us(disturbance)) is not None:
                     strand.start_at(end_us)
                     self._log.fired.append(disturbance)
-                    span = seconds(end_us - self._fakes.now_us())
+                    span = seconds(end_us - self._world.now_us())
                     words = f"starts {span} later"
                     self._log.add_line(strand.name, words, disturbances=[disturbance])
 
     def _end_us(self, disturbance: Disturbance) -> int | None:
         """Return the time at which a pause that begins now ends, or None without such a time."""
-        now = self._fakes.now_us()
+        now = self._world.now_us()
         if disturbance.detail == DUE:
             return self.known_times.next_in_data(now)
         if disturbance.kind in DELAYS:
@@ -116,7 +116,7 @@ class Pauses(Part):
 
     def may_pause(self, strand: Strand, span_us: int) -> bool:
         """Return whether a strand may be slower by a span, within its deadline or the patience."""
-        now = self._fakes.now_us()
+        now = self._world.now_us()
         return now + span_us <= self._latest_us(strand, now)
 
     def _latest_us(self, strand: Strand, now: int) -> int:
@@ -128,8 +128,8 @@ class Pauses(Part):
 
     def note_point(self, strand: Strand, choices: Choices = ()) -> None:
         """Record the disturbances that are possible at a point: these, and pauses of all strands."""
-        if not self._fakes.clock.driving:
-            now = self._fakes.now_us()
+        if not self._world.clock.driving:
+            now = self._world.now_us()
             due_us, latest_us = (self.known_times.next_in_data(now), self._latest_us(strand, now))
             choices += _pauses(
                 bisect_right(self.known_times.upcoming(now, JUMPS), latest_us),

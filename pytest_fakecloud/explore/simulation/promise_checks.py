@@ -21,7 +21,7 @@ class PromiseChecks(Part):
         if not self._script.subject.promises.at_step or self._log.broken is not None:
             return
         # The clients of a promise have the old tokens, as those of the code do.
-        with self._current_thread.checking_promise(), self._fakes.disturbances.old_tokens():
+        with self._current_thread.checking_promise(), self._world.disturbances.old_tokens():
             for promise in self._script.subject.promises.at_step:
                 try:
                     promise(self.operations.history)
@@ -34,4 +34,4 @@ class PromiseChecks(Part):
                         return
                     add_schedule(error, "during", Schedule(self._log.fired))
                     # End the trial here, because the explored code could catch the exception.
-                    self._turns.fail(error)
+                    self._turns.fail_trial(error)

@@ -30,9 +30,10 @@ _LATEST_STEPS = 1_000
 class Scheduler(Part):
     """Chooses the strand that runs next, and moves the clock if none can run.
 
-    By default a strand runs until it ends or waits. The next one to run is the strand that gave up
-    its turn last, first among those of the same client; then come clients in their order, deliveries
-    in the order of their due times, and workers, which are started at most ``MOST_STARTS``
+    By default a strand runs until it ends or waits. The next one to run is the strand that gave up its
+    turn last; then come those whose wait is over, by their times, and new threads. Of all these, those
+    of the client that ran last are first. Then come new clients in their order, deliveries by their due
+    times, strands that a pause has put last, and workers, which are started at most ``MOST_STARTS``
     times. ``Strand.can_run()`` says whether a strand can run, and ``Decisions`` applies the schedule.
     """
 
@@ -87,13 +88,13 @@ class Scheduler(Part):
     def _runnable_or_restarted(self) -> list[Option]:
         """Return what can run now, in the default order; if nothing can, restart a worker for that."""
         options = self._runnable()
-        if not options and (worker := self.workers.restart(self._fakes.now_us())) is not None:
+        if not options and (worker := self.workers.restart(self._world.now_us())) is not None:
             options.append(worker)
         return options
 
     def _runnable(self) -> list[Option]:
         """Return the strands and deliveries that can run, in the default order."""
-        now = self._fakes.now_us()
+        now = self._world.now_us()
         groups: defaultdict[str, list[Strand]] = defaultdict(list)
         for strand in self._strands:
             if group := _group_of(strand, now):
@@ -105,7 +106,7 @@ class Scheduler(Part):
         strands.sort(key=lambda s: s.root is not self._last_root)
         options: list[Option] = [*strands, *groups["client"]]
         if self.pauses.all_until_us <= now:
-            options += self._fakes.deliveries.due(now)
+            options += self._world.deliveries.due(now)
         workers, last = groups["worker"], groups["last"]
         if workers and (options or last or self.workers.may_begin(now)):
             # A paused worker lets other workers start before it continues.
@@ -128,8 +129,8 @@ class Scheduler(Part):
         """Wait or move the clock until something may run; return False at the end of the trial."""
         if not any(strand.is_stepped_over for strand in self._strands):
             # A thread from before may work for a strand, so the time must not pass meanwhile.
-            if self._script.subject.world.outsiders:
-                self._script.subject.world.outsiders.await_rest(
+            if self._world.outsiders:
+                self._world.outsiders.await_rest(
                     lambda: self._turns.has_ended or bool(self._runnable_or_restarted())
                 )
                 if self._runnable_or_restarted():
@@ -198,7 +199,7 @@ class Scheduler(Part):
     def stuck(self, strand: Strand) -> None:
         """End the trial, because a strand is blocked and no other one can run."""
         self._report_stuck([s for s in self._strands if s.is_stepped_over] or [strand])
-        strand.step_over()
+        strand.is_stepped_over = True
         self._turns.end(None)
 
     def choose_meanwhile(self) -> Strand | None:

@@ -10,11 +10,11 @@ from ..values.plan import Plan
 class Script:
     """Subject and plan of one trial, and what follows from them. Only the strategy has a state."""
 
-    def __init__(self, subject: Subject, plan: Plan) -> None:
+    def __init__(self, subject: Subject, plan: Plan, *, reads_order: bool) -> None:
         self.subject = subject
         self.plan = plan
         self.schedule = plan.schedule
-        self.strategy = strategy = None if plan.orders is None else plan.orders.strategy()
+        self.strategy = strategy = None if plan.strategies is None else plan.strategies.strategy()
         places = subject.kinds if strategy is None else strategy.places
         self.is_late = "late" in places or any(d.kind == "late" for d in plan.schedule)
         """Whether strands can give up their turns before they receive their answers."""
@@ -23,3 +23,5 @@ class Script:
         self.may_move_time = self.moves_time or any(d.detail == CLOCK for d in plan.schedule)
         """Whether the clock may move although a strand could run."""
         self.has_steps = plan.explains or strategy is not None
+        self.reads_order = reads_order
+        """Whether a check reads in which order operations begin and end."""

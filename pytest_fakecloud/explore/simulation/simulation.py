@@ -21,6 +21,7 @@ from .log import TrialLog
 from .loops import Loops
 from .operations import Operations
 from .outsiders import OutsideCalls
+from .part import Surroundings
 from .pauses import Pauses
 from .promise_checks import PromiseChecks
 from .scheduler import Scheduler
@@ -42,16 +43,18 @@ class Simulation:
     What is replaced in the process, and the interceptors of the fakes, call the public parts.
     """
 
-    def __init__(self, subject: Subject, plan: Plan) -> None:
-        self.script = script = Script(subject, plan)
-        self._fakes = fakes = subject.world
+    def __init__(
+        self, world: Surroundings, subject: Subject, plan: Plan, *, reads_order: bool = False
+    ) -> None:
+        self._world = world
+        self.script = script = Script(subject, plan, reads_order=reads_order)
         self.strands = strands = Strands(subject.programs)
-        self.turns = turns = Turns(subject.world.threads, strands)
-        self.current_thread = current = CurrentThread(turns, strands, fakes.outsiders)
-        self.log = log = TrialLog(fakes, script, current)
+        self.turns = turns = Turns(world.threads, strands)
+        self.current_thread = current = CurrentThread(turns, strands, world.outsiders)
+        self.log = log = TrialLog(world, script, current)
         self.call_sites = CallSites(are_noted=plan.explains)
-        self.known_times = KnownTimes(fakes)
-        shared = fakes, script, strands, turns, current, log
+        self.known_times = KnownTimes(world)
+        shared = world, script, strands, turns, current, log
         self.operations = Operations(*shared)
         self.outside_calls = OutsideCalls(*shared)
         self._sleepers = Sleepers(*shared)
@@ -96,8 +99,8 @@ class Simulation:
         finally:
             self._sleepers.end()
             self._cut(lambda strand: strand.crashed or strand.host.crashed or strand.root.crashed)
-        self._fakes.disturbances.end()
-        self._fakes.deliveries.resume_schedules()
+        self._world.disturbances.end()
+        self._world.deliveries.resume_queue_schedules()
         if "redundant" not in self.log.flags:
             self._end()
         self.calls.note_changes()
@@ -116,7 +119,7 @@ class Simulation:
 
     def _cut(self, concerned: Callable[[Strand], bool]) -> None:
         """Close the connections of strands that have ended, as if their clients had died."""
-        connections = self._fakes.connections
+        connections = self._world.connections
         for link in [*connections.by_fileno.values()]:
             owner = self.strands.owners.get(link.port)
             if owner is not None and concerned(owner):
@@ -154,7 +157,7 @@ class Simulation:
             effects,
             state,
             notes=tuple(log.notes),
-            wording=Wording(self._fakes.deliveries.names(), log.silent_calls, log.idle_restarts),
+            wording=Wording(self._world.deliveries.names(), log.silent_calls, log.idle_restarts),
             flags=frozenset(log.flags),
             lesson=None if strategy is None else strategy.lesson(log.steps, is_cut=is_cut),
         )
@@ -163,7 +166,7 @@ class Simulation:
 
     def perform(self, strand: Strand) -> object:
         """Run a strand's code, and return what it returns or, for a coroutine, awaits."""
-        result = self.script.subject.world.awaited(strand.body())
+        result = self._world.awaited(strand.body())
         if strand.role != "delivery":
             check_has_run(result, strand.title)
         return result
@@ -196,4 +199,4 @@ class Simulation:
         for task in self.strands:
             if task.role == "task" and task.host is strand:
                 task.end()
-                task.fail(Crash())
+                task.note_error(Crash())

@@ -240,14 +240,6 @@ class Strand:
 
     # -- what changes beside the state
 
-    def step_over(self) -> None:
-        """Let other strands run, because this one is blocked in its turn."""
-        self.is_stepped_over = True
-
-    def come_back(self) -> None:
-        """Take part again, because the strand is no longer blocked, or no other one can run."""
-        self.is_stepped_over = False
-
     def pause_until(self, until_us: int, span_us: int, *, lets_others_first: bool) -> None:
         """Do not run until a time, which is a span from now, and perhaps after all others then."""
         self.pause.until_us, self.pause.lets_others_first = until_us, lets_others_first
@@ -262,7 +254,7 @@ class Strand:
         """End the client, worker or delivery: this strand, and all others of its root as they go on."""
         self.crashed = self.root.crashed = True
 
-    def fail(self, error: BaseException) -> None:
+    def note_error(self, error: BaseException) -> None:
         """Note the exception that ended the strand's code: a crash, or an error of its own."""
         if is_crash(error):
             self.crashed = True

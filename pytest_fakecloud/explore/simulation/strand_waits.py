@@ -33,14 +33,14 @@ class StrandWaits(Part):
         if strand is None:
             return self._sleep_elsewhere(seconds)
         self._turns.check_alive(strand)
-        if self._fakes.clock.driving or seconds <= 0:
+        if self._world.clock.driving or seconds <= 0:
             return True
         self.yield_until(strand, None, self._after(seconds))
         return True
 
     def _after(self, seconds: float) -> int:
         """Return the time after some seconds, in microseconds."""
-        return self._fakes.now_us() + math.ceil(seconds * 1e6)
+        return self._world.now_us() + math.ceil(seconds * 1e6)
 
     def yield_until(
         self,
@@ -76,7 +76,7 @@ class StrandWaits(Part):
                 result = poll()
             return result is not None or signal.closed
 
-        if not ready() and self._fakes.now_us() < until_us:
+        if not ready() and self._world.now_us() < until_us:
             line = strand.line
             try:
                 self.yield_until(strand, ready, until_us)
@@ -84,7 +84,7 @@ class StrandWaits(Part):
                 if self._current_thread.registered_strand() is strand:
                     raise
             if ready() and line is not None and result is not None:
-                self._log.postpone(line, self._fakes.now_us())
+                self._log.postpone(line, self._world.now_us())
         return result
 
     def _sleep_elsewhere(self, seconds: float) -> bool:
@@ -96,7 +96,7 @@ class StrandWaits(Part):
             return False
         if not self._passes(strand, seconds):
             gate, me = Gate(), threading.get_ident()
-            sleeping = self._script.subject.world.outsiders.sleeping
+            sleeping = self._world.outsiders.sleeping
 
             def wake() -> None:
                 sleeping.discard(me)
@@ -142,7 +142,7 @@ class StrandWaits(Part):
         """Let time pass for a strand that waits for this thread in its turn; return False for one that
         lets other strands run, whose sleep must wait for them.
         """
-        if self._fakes.clock.driving or seconds <= 0:
+        if self._world.clock.driving or seconds <= 0:
             return True
         if self._turns.current is not strand and not strand.host.thread.real_waits:
             return False
@@ -167,9 +167,12 @@ class StrandWaits(Part):
         self._turns.check_alive(strand)
 
     def _await_loop(self, strand: Strand) -> None:
-        """Wait for the turn of a task, whose event loop chooses the next strand when it is idle."""
+        """Wait, in a thread aside or a fake's, for the turn of a task, whose event loop chooses the next
+        strand when it is idle. A thread aside lets the loop go on, which blocks again while that thread
+        has the turn of the task (``Strand.release()``).
+        """
         self._turns.check_alive(strand)
-        link = self._fakes.connections.step_back()
+        link = self._world.connections.step_back()
         strand.turn.resume_aside = None if link is None else link.resume_aside
         has_turn = False
         while not has_turn and strand.state != "ended":

@@ -99,13 +99,13 @@ class Turns:
         with self._lock:
             if self.current is not strand or self.has_ended:
                 return
-            strand.step_over()
+            strand.is_stepped_over = True
             self.current, self._switching = None, True
         chosen = self._simulation.scheduler.choose_meanwhile()
         with self._lock:
             self.current, self._switching = chosen, False
             if chosen is None and strand.is_stepped_over and not strand.is_daemon:
-                strand.come_back()
+                strand.is_stepped_over = False
                 self.current = strand
                 return
         self.progress += 1
@@ -140,7 +140,7 @@ class Turns:
         """Let the next strand run, unless another thread has seen to that while this one was blocked."""
         if strand.is_stepped_over:
             with self._lock:
-                strand.come_back()
+                strand.is_stepped_over = False
                 if self.current is not None or self._switching:
                     return
         self._wake(self._choose())
@@ -152,15 +152,15 @@ class Turns:
 
     def _resume(self, strand: Strand) -> None:
         if self.has_ended:
-            self.crash(strand)
+            self.raise_crash(strand)
         strand.resume()
 
     def check_alive(self, strand: Strand) -> None:
         """End a strand that has crashed, or whose trial has ended, at the next thing that it does."""
         if self.has_ended or strand.root.crashed:
-            self.crash(strand)
+            self.raise_crash(strand)
 
-    def crash(self, strand: Strand) -> NoReturn:
+    def raise_crash(self, strand: Strand) -> NoReturn:
         """Raise ``Crash`` in a strand; do not return to code that has caught it too often."""
         strand.crashes += 1
         if strand.crashes > MOST_CRASHES and self.here() is strand.host:
@@ -169,7 +169,7 @@ class Turns:
 
     def _abandon(self, strand: Strand) -> None:
         """End a strand although its code goes on, and block this thread, which is its, forever."""
-        strand.fail(Crash())
+        strand.note_error(Crash())
         self._simulation.abandons(strand)
         self._threads.forget(threading.current_thread())
         self.by_thread.pop(strand.thread.ident, None)
@@ -203,7 +203,7 @@ class Turns:
                 self._simulation.begins(strand)
                 body()
             except BaseException as error:
-                strand.fail(error)
+                strand.note_error(error)
         self._leave(strand)
 
     @contextlib.contextmanager
@@ -262,7 +262,7 @@ class Turns:
             except ContractError as error:
                 self.end(error)
             except BaseException as error:
-                strand.fail(error)
+                strand.note_error(error)
         rest()  # This thread may be the next to be woken.
         self._leave(strand)
 
@@ -298,7 +298,7 @@ class Turns:
             strand.release()
         self._finished.release()
 
-    def fail(self, error: BaseException) -> NoReturn:
+    def fail_trial(self, error: BaseException) -> NoReturn:
         """End the trial and the calling strand with an error."""
         self.end(error)
         raise Crash

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..values.disturbances import Kind
 from .programs import Program
 from .promises import Promises
 
-if TYPE_CHECKING:
-    from ..world.world import World
-
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What all trials of a search have in common: the fakes, the code, its promises, and the options.
-    ``disturbed`` are the names of the fakes whose calls can have disturbances.
+    """What all trials of a search have in common: the code, its promises, and the options.
+    ``disturbed_fakes`` are the names of the fakes whose calls can have disturbances.
     """
 
-    world: World
     programs: Sequence[Program]
     promises: Promises
-    disturbed: frozenset[str]
+    disturbed_fakes: frozenset[str]
     kinds: frozenset[Kind]
     patience_us: int
     horizon_us: int | None = None

@@ -31,11 +31,12 @@ class Access:
     """A command that a key-value engine ran, or a call of another service.
 
     ``unit`` identifies the script or the single command, which nobody interrupts. ``keys`` are the
-    keys of a command, or the subjects of a call, as reads. ``before`` are the values of a command's
-    keys before it ran. The ``words`` of a call are its route and path.
+    keys of a command, or the subjects of a call, as reads. ``before`` are the objects
+    that a command's keys held before it ran, which it may have changed since. The ``words`` of a call
+    are its route and path.
     """
 
-    client: str
+    strand: str
     unit: object
     words: tuple[str, ...]
     keys: tuple[Touch, ...]
@@ -55,7 +56,7 @@ class Access:
 
     @cached_property
     def made_by(self) -> StrandName:
-        return StrandName.of(self.client)
+        return StrandName.of(self.strand)
 
     @cached_property
     def actor(self) -> str:
@@ -82,17 +83,13 @@ class Access:
         return self.has_changed or (self.name in kinds.EXPIRIES and has_key)
 
     @property
-    def is_vector_deletion(self) -> bool:
-        return self.name == "delete" and self.call is not None and self.call.service == "vector"
-
-    @property
-    def deletes_vectors(self) -> bool:
-        """Whether a call deletes vectors that were there."""
-        if self.call is None or not self.is_vector_deletion:
+    def deletes_no_vector(self) -> bool:
+        """Whether a call that deletes vectors finds none of them."""
+        if self.call is None or (self.name, self.call.service) != ("delete", "vector"):
             return False
         answer: Any = parsed(self.call.response_body)
         result = answer.get("result") if isinstance(answer, dict) else None
-        return isinstance(result, dict) and bool(result.get("deleted"))
+        return not (isinstance(result, dict) and result.get("deleted"))
 
     @property
     def counts(self) -> bool:

@@ -150,13 +150,14 @@ _TICK = Detail("|".join(TICKS), f"has none of the spans {', '.join(TICKS)}", "pa
 _PAUSES = "pauses for {} before its call"
 
 _Role: TypeAlias = Literal[
-    "order",  # only changes the order of steps
-    "pause",  # pauses a strand before its call
+    "switch",  # only changes the order of steps
+    "pause",  # pauses a strand, or all of them, before a call
     "delay",  # delays one strand while the others go on
     "fault",  # determines a call's outcome; the first in the order of the table wins
     "delivery",  # is possible at the start of a delivery
     "loss",  # can keep a client from having an effect
     "loss of all",  # can keep all clients from their effects
+    "hidden effect",  # a call has its effect, although its client sees a failure
     "repeat",  # lets code run, or a request arrive, a second time
     "lasting",  # begins what a timer ends
     "of fake",  # happens in a fake, so its words are a whole sentence
@@ -177,8 +178,8 @@ _Effect: TypeAlias = Literal[
 class AtCalls(NamedTuple):
     """Where a kind is possible at calls, and with which details the search tries it there."""
 
-    place: int
-    """Its place among the disturbances of a call, on which the random order of a seed depends."""
+    sort_key: int
+    """Sorts the disturbances of a call; the random order of a seed depends on this order."""
     where: Literal["calls", "requests", "waits", "nodes", "broker", "vector_index"] = "calls"
     """At all calls, at those without the Redis protocol or in which a strand may wait, at commands of a
     cluster, or at the calls of a service.
@@ -223,7 +224,7 @@ KINDS: dict[Kind, _Row] = {
         at_calls=AtCalls(9, "waits", (str(DELAY),))
     ),
     # Another strand runs first.
-    "switch": _Row(4, ("order",), "before {} continues", _STRAND, effect="after a dependent call"),
+    "switch": _Row(4, ("switch",), "before {} continues", _STRAND, effect="after a dependent call"),
     # The members of a consumer group change, or its last commit is lost.
     "rebalance": _Row(18, ("repeat", "of fake"), "{} rebalances", at_calls=AtCalls(1, "broker")),
     "redeliver": _Row(
@@ -252,7 +253,7 @@ KINDS: dict[Kind, _Row] = {
     "respond": _Row(9, ("fault", "loss"), "is rejected with {}", _STATUS, at_calls=AtCalls(4)),
     "drop": _Row(8, ("fault", "loss"), "is lost before it arrives", at_calls=AtCalls(5)),
     "lose_response": _Row(
-        3, ("fault", "loss", "repeat"), "succeeds, but its answer is lost",
+        3, ("fault", "loss", "hidden effect", "repeat"), "succeeds, but its answer is lost",
         at_calls=AtCalls(6), effect="at a write"
     ),
     "failover": _Row(
@@ -273,11 +274,11 @@ KINDS: dict[Kind, _Row] = {
         at_calls=AtCalls(10, "waits", tuple(map(str, SLOW)))
     ),
     "late": _Row(
-        4, ("order",), "before {} receives its answer", _STRAND, _switch_at_next_call,
+        4, ("switch",), "before {} receives its answer", _STRAND, _switch_at_next_call,
         effect="at the last call"
     ),
     # Another strand runs before the code continues after a sleep or a lock.
-    "wake": _Row(4, ("order",), "before {} continues", _STRAND),
+    "wake": _Row(4, ("switch",), "before {} continues", _STRAND),
     # At the start of a delivery: the queue loses the answer, the answer and further attempts are lost,
     # or attempts do not reach the destination.
     "crash_after_response": _Row(
@@ -304,7 +305,7 @@ def with_role(role: _Role) -> frozenset[Kind]:
     return frozenset(kind for kind, row in KINDS.items() if role in row.roles)
 
 
-SWITCHES = with_role("order")
+SWITCHES = with_role("switch")
 """Kinds that only change the order of steps."""
 PAUSES = with_role("pause")
 """Kinds that pause a strand before its call."""
@@ -314,5 +315,5 @@ FAULTS = with_role("fault")
 """Faults that determine a call's outcome."""
 ENDS: frozenset[Kind] = FAULTS | {"crash"}
 """All kinds that determine a call's outcome."""
-ORDERS = SWITCHES | PAUSES | DELAYS
+ONLY_TIMING = SWITCHES | PAUSES | DELAYS
 """Kinds that only change when strands run."""

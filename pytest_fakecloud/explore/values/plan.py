@@ -41,8 +41,8 @@ class Strategy(Protocol):
     def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> Any: ...
 
 
-class Orders(Protocol):
-    """A value from which each trial makes its strategy."""
+class StrategyFactory(Protocol):
+    """A value from which each trial makes its strategy, such as a branch of a tree of interleavings."""
 
     def strategy(self) -> Strategy: ...
 
@@ -51,15 +51,17 @@ class Orders(Protocol):
 class Plan:
     """What one trial plays, and what it records.
 
-    ``orders`` decide where the schedule says nothing; by default, the first strand that can run goes on.
-    ``notes``: where disturbances are possible. ``explains``: the steps with the data that they access,
-    the application's lines that make each call, and the calls of the checks.
+    ``strategies`` makes what decides where the schedule says nothing; by default, the first strand that
+    can run goes on.
+    ``notes``: where disturbances are possible, and the states there. ``explains``: the steps with the
+    data that they access, which are also recorded with ``strategies``, the application's lines that make
+    each call, silent calls, and the calls of the checks.
     ``keeps``: the data that the trial leaves, and its calls in the journal. ``shows``: its log, warnings
     and output, until the next trial that is kept.
     """
 
     schedule: Schedule = UNDISTURBED
-    orders: Orders | None = None
+    strategies: StrategyFactory | None = None
     notes: bool = False
     explains: bool = False
     keeps: bool = False

@@ -53,7 +53,7 @@ def new_loop(world: World) -> OwnLoop:
     if (here := world.here()) is not None and threading.get_ident() not in sys._current_frames():
         simulation, strand = here
         library = threading.get_ident.__module__.partition(".")[0]
-        simulation.turns.fail(
+        simulation.turns.fail_trial(
             ContractError(
                 f"{strand.title} runs an event loop, but {library} has replaced the threads of this "
                 "process by its own, which share one thread of the system. explore() runs each client "

@@ -215,7 +215,9 @@ def _refusing(
 
     def refused(simulation: Simulation, strand: Strand, *_: Any, **__: Any) -> None:
         where = innermost(sys._getframe())
-        simulation.turns.fail(ContractError(f"{strand.title} calls {what} at {where}: {advice}"))
+        simulation.turns.fail_trial(
+            ContractError(f"{strand.title} calls {what} at {where}: {advice}")
+        )
 
     return world.in_strands(original, refused)
 

@@ -11,7 +11,7 @@ from weakref import WeakSet
 from ...core.errors import ContractError
 from ...core.signals import Signal
 from ...core.timers import monotonic, to_datetime
-from ..fakes.fakes import HORIZON_US
+from ..fakes.fakes import DELIVERIES_END_US
 from ..fakes.gate import nap
 from ..simulation.pool import ABANDONED
 from ..values.limits import EARLIER_THREADS
@@ -60,7 +60,7 @@ class Waits:
         if not world.current_thread.is_of_check():
             return False
         is_limited = seconds is not None
-        span_us = HORIZON_US if seconds is None else math.ceil(seconds * 1e6)
+        span_us = DELIVERIES_END_US if seconds is None else math.ceil(seconds * 1e6)
         until_us = world.now_us() + span_us
         with self._moving:
             if world.clock.driving:
@@ -99,7 +99,7 @@ class Waits:
     ) -> object:
         """Wait until ``poll()`` returns something other than None, for a blocking command of a fake."""
         world, thread, simulation = self._world, self._world.current_thread, self._world.simulation
-        strand = None if simulation is None else simulation.calls.served.served_here()
+        strand = None if simulation is None else simulation.calls.served_here()
         if simulation is not None and strand is not None and not world.clock.driving:
             return simulation.waits.yield_in_command(strand, signal, poll, until_us)
         stream = world.connections.streams.get(threading.get_ident())

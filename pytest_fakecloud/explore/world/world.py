@@ -14,12 +14,10 @@ from ...cloud.base import BaseCloud
 from ...core.touches import READS_CLOCK, Touch
 from ...kv.touches import key_of_touch
 from ...process.replace import Function
-from ..fakes.fakes import Fakes
 from ..simulation.current_thread import CurrentThread
-from ..simulation.known_times import MOST_TIMERS
 from ..simulation.log import TrialLog
 from ..simulation.operations import TrialHistory
-from ..simulation.outsiders import Outsiders
+from ..simulation.part import Surroundings
 from ..simulation.pool import Threads
 from ..simulation.simulation import Simulation
 from ..simulation.strand import Strand
@@ -33,8 +31,11 @@ from .loops import new_loop
 from .randomness import Randomness
 from .waits import Waits
 
+_MOST_CARRIERS = 1_000
+"""Maximum number of threads for requests of event loops that several strands share."""
 
-class World(Fakes):
+
+class World(Surroundings):
     """A cloud while it is explored, with the simulation of the current trial.
 
     What ``patches.explored()`` replaces in the process passes through it.
@@ -50,27 +51,30 @@ class World(Fakes):
         self.command_line = lru_cache(maxsize=256)(command_line)
         self.free_locks: Sequence[Callable[[], None]] = ()
         """Free the replaced locks that were free, before each trial: a crash may leave them held."""
-        self.carriers = ThreadPoolExecutor(MOST_TIMERS, "fakecloud-explore")
+        self.carriers = ThreadPoolExecutor(_MOST_CARRIERS, "fakecloud-explore")
         """Threads for requests of event loops that several strands share."""
         self.threads = Threads()
-        """Threads for strands."""
-        self.outsiders: Outsiders
 
     def after_fork(self) -> None:
         """Let clients reach the copies of the fakes in a forked process, which lacks the threads."""
-        self.carriers = ThreadPoolExecutor(MOST_TIMERS, "fakecloud-explore")
+        self.carriers = ThreadPoolExecutor(_MOST_CARRIERS, "fakecloud-explore")
         self.threads.after_fork()
         self.connections.after_fork()
 
-    def play(self, subject: Subject, plan: Plan) -> tuple[Trial, TrialHistory]:
-        """Play one trial from the baseline of the fakes; return it, with its history for checks."""
+    def play(
+        self, subject: Subject, plan: Plan, *, reads_order: bool = False
+    ) -> tuple[Trial, TrialHistory]:
+        """Play one trial from the baseline of the fakes; return it, with its history for checks.
+
+        ``reads_order``: a check reads in which order operations begin and end.
+        """
         self.reset()
         self.randomness.begin(plan.schedule.series)
         if subject.setup is not None:
             with self.current_thread.setting_up():
                 check_has_run(self.awaited(subject.setup()), "setup=")
             self.randomness.mark()
-        simulation = Simulation(subject, plan)
+        simulation = Simulation(self, subject, plan, reads_order=reads_order)
         with self.simulating(simulation):
             simulation.play()
         log = simulation.log
@@ -117,7 +121,6 @@ class World(Fakes):
         return Effects(log.accesses, remaining, left, left_with_ttl, pending, log.acknowledged)
 
     def awaited(self, value: Any) -> Any:
-        """Return a value or, if it is a coroutine, its result in a loop that runs on fake time."""
         if not inspect.iscoroutine(value):
             return value
         # A coroutine for which no loop can be created would warn that it was never awaited.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ....core.errors import ContractError
-from ...find_failure import WholeSearch
+from ...find_failure import SearchParts
 from ...search.player import Player
 from ...search.tally import SearchBudget
 from ...subject.programs import Program
@@ -19,8 +19,8 @@ INPUTS = 40
 """Number of drawn inputs among which the budget is divided (decided here)."""
 
 
-class InputSearch(WholeSearch):
-    """Searches with one input after the other; ``inputs`` are the only ones if they are given.
+class PartsByInput(SearchParts):
+    """Searches one input after the other; ``inputs`` are the only ones if they are given.
 
     Raises ``ContractError`` for inputs that do not fit the clients, and if a schedule is to be
     replayed without the inputs that its clients need.
@@ -60,7 +60,7 @@ class InputSearch(WholeSearch):
             yield part, budget.for_inputs(used, len(first_inputs)) if values else budget
             used += part.tally.tried
 
-    def smallest(self, player: Player, failing: Player, trial: Trial) -> tuple[Player, Trial]:
+    def smallest(self, whole: Player, part: Player, failing: Trial) -> tuple[Player, Trial]:
         return JointShrinking(
-            failing, trial, player.with_inputs, self._sources, self._drawing
+            part, failing, whole.with_inputs, self._sources, self._drawing
         ).smallest()
