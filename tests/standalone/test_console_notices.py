@@ -203,3 +203,7 @@ def test_an_unknown_command_has_the_name_that_was_meant(page: Any, server: Serve
     page.press("#command", "Enter")
     page.locator(".log .entry", has_text="> NOTHINGLIKEIT").locator(".bad").wait_for()
     assert page.locator(".log .entry").first.locator("button").count() == 0
+    kv(server, "SET", "stock", "3")
+    page.fill("#command", "LPUSH stock tea")
+    page.press("#command", "Enter")
+    page.locator(".log .entry", has_text="stock holds a string: use GET").wait_for()

@@ -209,6 +209,21 @@ def test_errors_that_clients_ignore_are_last(page: Any, server: Server) -> None:
     assert ignored == [False, False, True, True, True]
 
 
+def test_what_was_tried_in_the_console_comes_after_errors_of_the_application(
+    page: Any, server: Server
+) -> None:
+    url = server.fake("kv_server")["env"]["REDIS_URL"]
+    with redis.Redis.from_url(url) as client:
+        client.set("stock", "tea")
+        with pytest.raises(redis.ResponseError):
+            client.incr("stock")
+    server.ask("POST", "/fakes/kv_server/requests", {"body": ["LPUSH", "stock", "tea"]})
+    at(page, "overview", "[aria-label=errors] a")
+    page.locator("[aria-label=errors] a", has_text="LPUSH, from here").wait_for()
+    rows = page.locator("[aria-label=errors] tbody a").all_inner_texts()
+    assert rows == ["kv_server · INCRBY", "kv_server · LPUSH, from here"]
+
+
 def test_other_kinds_of_errors_are_a_link(page: Any, server: Server) -> None:
     kv(server, "SET", "text", "x")
     for kinds, words in ((4, "1 other kind of error"), (5, "2 other kinds of errors")):
@@ -268,8 +283,8 @@ def test_errors_of_ordinary_control_flow_are_no_failures(page: Any, server: Serv
     failed.locator("td", has_text="LPUSH").first.wait_for()
     first = "(all) => all.map((row) => row.cells[0].innerText)"
     assert failed.locator("tbody tr").evaluate_all(first) == [
-        "queue · GET /v2/nowhere/none",
         "kv_server · LPUSH",
+        "queue · GET /v2/nowhere/none, from here",
     ]
     # The advice names the type of the key and commands that fit it.
     failed.locator("td", has_text="events holds a stream: use XADD, XRANGE or").wait_for()

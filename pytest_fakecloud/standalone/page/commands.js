@@ -3,6 +3,7 @@
 import {$, code, confirmed, copyButton, count, el, json, laidOut, number, short, soft, table, tools, words} from "./dom.js";
 import {ask, list, send} from "./api.js";
 import {dump} from "./elements.js";
+import {adviceOf} from "./errors.js";
 import {offerUndo} from "./history.js";
 import {BYTE, asRequest, byte, hexOf, nearest, split} from "./words.js";
 
@@ -132,6 +133,7 @@ class CommandBox {
     const meant = this.docs && !this.docs.has(name.toUpperCase()) && nearest(name.toUpperCase(), [...this.docs.keys()].filter((one) => !one.includes(" ")));
     return meant ? el("p", {}, "Did you mean ", el("button", {type: "button", class: "facet mono", onclick: () => { this.input.value = line.replace(/^\s*\S+/, meant); this.input.focus(); this.suggest(); }}, meant), "?") : null;
   }
+  advice(row) { const text = row && adviceOf(row, true); return text ? el("p", {class: "soft"}, text) : null; }
   // The newest replies are above, those of several lines in their order.
   async send(line, argv, before, rows) {
     const parts = [], entry = el("div", {class: "entry"}, el("p", {class: "mono tools"}, el("b", {}, `> ${line}`), el("span", {class: "soft"}, $("now").textContent)));
@@ -144,7 +146,7 @@ class CommandBox {
       if (answer.broken) parts.push(el("p", {class: "bad"}, `The connection was broken: ${words(answer.broken)}.`));
       else {
         const read = json(answer.body, "The answer");
-        parts.push(...[read.error !== undefined ? [el("p", {class: "bad mono"}, `(error) ${read.error}`), this.meant(argv, line)] : typed(argv, fromBase64(read.result))].flat().filter(Boolean));
+        parts.push(...[read.error !== undefined ? [el("p", {class: "bad mono"}, `(error) ${read.error}`), this.meant(argv, line) ?? this.advice(row)] : typed(argv, fromBase64(read.result))].flat().filter(Boolean));
       }
     } catch (error) { parts.push(el("p", {class: "bad"}, error.message)); }
     entry.append(...parts);

@@ -29,11 +29,12 @@ const sendsScript = (row) => codeOf(row) === "NOSCRIPT" && /^EVALSHA/.test(row.o
   && entries.list.some((one) => one.number > row.number && one.fake === row.fake && one.ok && /^(EVAL(_RO)?|SCRIPT LOAD)$/.test(one.operation));
 export const isExpected = (row) => Boolean(row.expected) || sendsScript(row);
 
-// The first groups are those of the newest rows, expected errors come last. `all` is the address of all rows.
+// The first groups are those of the newest rows. What was only tried in the console comes after them, expected errors come last. `all` is the address of all rows.
+const isTried = (group) => group.every(({actor}) => actor === "console");
 export function errorsElement(rows, most = 50, all = link(["activity"], {status: "failed"})) {
-  const groups = [...Map.groupBy(rows, (row) => JSON.stringify([row.fake, row.kind, row.operation, codeOf(row), row.advice])).values()].sort((one, other) => isExpected(one[0]) - isExpected(other[0]) || other.at(-1).number - one.at(-1).number);
+  const groups = [...Map.groupBy(rows, (row) => JSON.stringify([row.fake, row.kind, row.operation, codeOf(row), row.advice])).values()].sort((one, other) => isExpected(one[0]) - isExpected(other[0]) || isTried(one) - isTried(other) || other.at(-1).number - one.at(-1).number);
   return el("div", {}, table("errors", ["what failed", "answer", "times", "last", "advice"], groups.slice(0, most), (group) => {
     const last = group.at(-1);
-    return [el("a", {href: link(["activity", last.number], {fake: last.fake, problems: "yes"})}, `${last.fake} · ${last.operation}`), el("span", {class: "bad"}, short(last.text.answer, 90)), number(group.length), when(new Date(last.at_us / 1000).toISOString()), adviceOf(last)];
+    return [el("a", {href: link(["activity", last.number], {fake: last.fake, problems: "yes"})}, `${last.fake} · ${last.operation}${isTried(group) ? ", from here" : ""}`), el("span", {class: "bad"}, short(last.text.answer, 90)), number(group.length), when(new Date(last.at_us / 1000).toISOString()), adviceOf(last)];
   }), groups.length > most ? el("p", {}, el("a", {href: all}, `${count(groups.length - most, "other kind")} of error${groups.length - most === 1 ? "" : "s"}`)) : null);
 }

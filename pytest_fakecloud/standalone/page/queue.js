@@ -193,7 +193,7 @@ const runs = {
 };
 // The steps that a run took over from its parent. Its own first message is the step from which it goes on, and may have another result.
 function inherited({recorded, messages: own_}, fake) {
-  const [first] = own_, steps = recorded.filter(({message, type}) => message && type !== "Initial" && (message === first?.id || !own_.some(({id}) => id === message)));
+  const [first] = own_, steps = recorded.filter(({message, name, type}) => message && name && type !== "Initial" && (message === first?.id || !own_.some(({id}) => id === message)));
   return steps.length ? [head(count(steps.length, "step") + " from the parent run"), table("steps from the parent run", ["step", "", "result"], steps, (step) => [step.name, step.message === first?.id ? "goes on here" : "reused", el("a", {href: at(fake, "messages", step.message)}, short(changed(step, 100), 200) || step.message)])] : null;
 }
 // The result of a step, after that of the parent run if they differ.
