@@ -259,8 +259,8 @@ def test_addresses_of_both_protocols_are_shown(page: Any, server: Server) -> Non
     address = f"{protocol}//{place.split('@')[-1]}"
     for page_name in ("overview", "connect"):
         at(page, page_name, f"#view div:text('{address}')")
-        assert kv_server["url"] in page.inner_text("main")
-        assert page.locator(f"[aria-label='Copy the address {address} of kv_server']").count() == 1
+        page.locator("main", has_text=kv_server["url"]).wait_for()
+        page.locator(f"[aria-label='Copy the address {address} of kv_server']").wait_for()
     assert "Upstash Redis" in page.inner_text("#view dl")
     at(page, "overview", "section[aria-label='What runs']")
     names = page.locator("section[aria-label='What runs'] tbody td:first-child a").all_inner_texts()
