@@ -40,8 +40,7 @@ def sought_by(looks: Iterable[Look], test: ObservedTest) -> list[Sought]:
             sought, mask = functions_of(fake.service).sought, test.lookups.mask
             failed = f"what {look_text(look, mask)} read cannot be shown"
             arguments = fake, look.method, look.arguments
-            looked_at = collected(failed, test.lookups.errors, sought, *arguments)
-            data += map(mask.sought, looked_at)
+            data += map(mask.sought, collected(failed, test.lookups.errors, sought, *arguments))
     return list(dict.fromkeys(data))
 
 

@@ -54,8 +54,7 @@ class KindRules:
     is_sent: bool = False
     """A fake sends it: the row shows the sender, its span is that of a client, and it has an address."""
     is_of_test: bool = False
-    """The test makes it itself: the row shows no receiver, and its line of code only where another text
-    names it."""
+    """The test makes it itself: its row shows no receiver, and no line of code of its own."""
     surrounds: bool = False
     """Its receiver makes the calls in it. (The test makes those of a fault's function, in a call.)"""
     result_is_read: bool = False

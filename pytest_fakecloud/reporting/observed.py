@@ -34,9 +34,7 @@ class ObservedTest:
     raised: BaseException | None = None
     compared: UnequalValues | None = None
     computed: dict[Hashable, Any] = field(default_factory=dict, init=False)
-    """Results that the detectors of a service share, by the function that computes them, with its
-    arguments.
-    """
+    """What detectors of a service share, by the function that computed it, with its arguments."""
 
     @cached_property
     def by_number(self) -> dict[int, ReportRow]:

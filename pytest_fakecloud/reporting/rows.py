@@ -54,6 +54,7 @@ from .strings import parts_of_url
 
 _VOLATILE = {"began", "alone", "number", "traceback", "exception"}
 """Details that may differ between two otherwise equal events, whatever their service."""
+_IsWithin = Callable[[ReportRow, ReportRow], bool]
 
 
 def rows(
@@ -61,7 +62,7 @@ def rows(
     entries: Iterable[Entry] | None = None,
     served: Iterable[ServedRequest] = (),
     lookups: Lookups | None = None,
-    is_within: Callable[[ReportRow, ReportRow], bool] = lambda delivery, row: True,
+    is_within: _IsWithin = lambda delivery, row: True,
 ) -> list[ReportRow]:
     """Return the journal of a cloud as rows, with credentials masked.
 
@@ -99,9 +100,7 @@ def ordered_accesses(rows: Sequence[ReportRow]) -> list[OrderedAccess]:
 # -- order -----------------------------------------------------------------------------------------
 
 
-def _nested(
-    unnested_rows: Sequence[ReportRow], is_within: Callable[[ReportRow, ReportRow], bool]
-) -> list[ReportRow]:
+def _nested(unnested_rows: Sequence[ReportRow], is_within: _IsWithin) -> list[ReportRow]:
     """Return the rows in order, each with its cause, its depth and the row in which it is nested.
 
     An event directly follows its first cause, even if other entries were recorded before; the row of
@@ -119,9 +118,8 @@ def _nested(
         return causes.get(row.number, row).began, row.began
 
     nested: dict[int, ReportRow] = {}
-    open_rows: list[
-        ReportRow
-    ] = []  # those whose consequences may follow, each nested in the one before
+    # Those whose consequences may follow, each nested in the one before.
+    open_rows: list[ReportRow] = []
     for row in sorted(unnested_rows, key=position):
         if row.number in causes:
             around: ReportRow | None = nested[causes[row.number].number]
@@ -129,10 +127,8 @@ def _nested(
         else:
             while open_rows and open_rows[-1].ended < row.began:
                 open_rows.pop()
-            candidates = [
-                other for other in open_rows if other.kind != "attempt" or is_within(other, row)
-            ]
-            around = candidates[-1] if candidates else None
+            outer = [one for one in open_rows if one.kind != "attempt" or is_within(one, row)]
+            around = outer[-1] if outer else None
         if around is not None:
             # A nested call is made by the receiver of the outer request, except that a fault's
             # function makes its calls as the test.

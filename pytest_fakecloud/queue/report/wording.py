@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 from ...core.calls import Call
@@ -398,15 +399,11 @@ _WRONG_SIGNATURE = {
 }
 
 
-def _line(values: Values) -> str:
-    return str(values["line"])
-
-
 SENTENCES: Sentences = {
     "rejected_read_only": "the credentials are the read-only token",
     "unlikely_duration": "the {setting} {given} is {means}",
     "wrong_signature": _wrong_signature,
-    "message_waits": _line,
-    "dead_letter": _line,
-    "schedule_waits": _line,
+    "message_waits": itemgetter("line"),
+    "dead_letter": itemgetter("line"),
+    "schedule_waits": itemgetter("line"),
 }
