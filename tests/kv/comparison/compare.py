@@ -15,7 +15,7 @@ from .faces import Face, as_json
 from .known import reason_for
 from .normalise import normalise
 from .servers import RealServer
-from .strings import KINDS
+from .values import KINDS
 from .templates import RANDOM
 from .wire import Error, Typed
 

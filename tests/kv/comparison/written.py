@@ -10,7 +10,7 @@ from tests.kv.comparison.templates import Generator
 from tests.kv.scenarios import FOLDER, scenarios
 from tests.kv.scripting import cases
 
-from .strings import KINDS
+from .values import KINDS
 from .templates import RANDOM, TEMPLATES
 
 _FILLED = """\
