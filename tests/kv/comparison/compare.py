@@ -15,8 +15,8 @@ from .faces import Face, as_json
 from .known import reason_for
 from .normalise import normalise
 from .servers import RealServer
-from .values import KINDS
 from .templates import RANDOM
+from .values import KINDS
 from .wire import Error, Typed
 
 RUN = 60

@@ -10,8 +10,8 @@ from tests.kv.comparison.templates import Generator
 from tests.kv.scenarios import FOLDER, scenarios
 from tests.kv.scripting import cases
 
-from .values import KINDS
 from .templates import RANDOM, TEMPLATES
+from .values import KINDS
 
 _FILLED = """\
 SET string text
