@@ -423,13 +423,14 @@ export interface Rerun {
 }
 
 /**
- * The message of the step from which a run goes on, and what replaces its result and the input of
- * the run. With `again`, the step itself runs again.
+ * The message of the step from which a run goes on, and what replaces its result, the input of the
+ * run, and the results of steps before it by their messages. With `again`, the step runs again.
  */
 export interface RerunOptions {
   message: string
   result?: string
   input?: string
+  results?: Record<string, string>
   again?: boolean
 }
 

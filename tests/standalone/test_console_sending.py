@@ -155,6 +155,7 @@ def test_a_workflow_is_rerun_from_a_step(
     wait_until(lambda: len(received) == 3)
     at(page, f"fake/queue/runs/{run_id}", ".span-item")
     page.click(".span-item summary:has-text('step 1')")
+    assert page.locator("form[aria-label='Rerun from step 1'] [name=input]").is_hidden()
     typed(page, "Rerun from step 1", result="other")
     page.locator("#notice", has_text="goes on from").wait_for()
     page.locator(".detail pre[aria-label=result]", has_text="other+").wait_for()
@@ -173,6 +174,14 @@ def test_a_workflow_is_rerun_from_a_step(
     assert f"rerun of …{run_id[-6:]}" in marks[0]
     assert f"rerun as …{child[-6:]}" in marks[1]
     assert ("other+" in marks[0], "in++" in marks[1]) == (True, True)
+    # A step that runs again has no result to give, but an input: that of the run, or a step's result.
+    at(page, f"fake/queue/runs/{run_id}", ".span-item")
+    page.click(".span-item summary:has-text('step 2')")
+    again = page.locator("form[aria-label='Rerun from step 2']")
+    page.click("summary:text-is('Rerun from step 2')")
+    again.locator("[name=how]").select_option("again")
+    assert again.locator("[name=result]").is_hidden()
+    again.locator("label", has_text="input of the step, the result of step 1").wait_for()
 
 
 def test_what_became_due_is_linked(page: Any, server: Server) -> None:

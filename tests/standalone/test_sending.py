@@ -148,10 +148,15 @@ def test_a_run_goes_on_from_a_step_with_another_result_or_input(
     assert rerun(message=second, again=True) == [["in", "in+"], ["in", "in+", "in++"]]
     assert rerun(message=second, result="end", input="new") == [["new", "in+", "end"]]
     assert rerun(message=first, again=True, input="new")[-1] == ["new", "new+", "new++"]
+    assert rerun(message=second, again=True, results={first: "other"}) == [
+        ["in", "other"], ["in", "other", "other+"],
+    ]  # fmt: skip
     assert runs()[run_id] == "success"
     path = f"/fakes/queue/runs/{run_id}/rerun"
     unknown = server.ask("POST", path, {"message": "msg_none"})
     assert "no result of the message 'msg_none'" in message(unknown)
+    later = server.ask("POST", path, {"message": first, "results": {second: "x"}})
+    assert "before this step" in message(later)
     both = server.ask("POST", path, {"message": first, "again": True, "result": "x"})
     assert "needs no result" in message(both)
 

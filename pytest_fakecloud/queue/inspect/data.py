@@ -598,6 +598,7 @@ def rerun(
     message: str,
     result: str | None = None,
     input: str | None = None,
+    results: Mapping[str, str] | None = None,
     again: bool = False,
 ) -> str:
     """Start a run that goes on at a step of a run; return its id. See the control API's ``rerun``."""
@@ -615,9 +616,19 @@ def rerun(
     if record is None:
         raise ContractError("the queue has forgotten the message of the step before")
     body = record.body if result is None else _with_result(record.body, result)
-    first_body = None if input is None else input.encode("utf-8", "surrogatepass")
+    replaced = dict[str, bytes]()
+    if input is not None:
+        replaced[workflow_run.steps[0].message_id] = input.encode("utf-8", "surrogatepass")
+    for of, other_result in (results or {}).items():
+        position = workflow_run.position(of)
+        if position is None or not 0 < position < place + again:
+            raise ContractError(
+                f"the run has no result of the message {of!r:.200} before this step"
+            )
+        replaced[of] = _with_result(workflow_run.steps[position].body, other_result)
+        body = replaced[of] if position == place else body
     try:
-        return str(engine.continuations.rerun(record, body, first_body).id)
+        return str(engine.continuations.rerun(record, body, replaced).id)
     except QueueError as error:
         raise ContractError(error.message) from error
 

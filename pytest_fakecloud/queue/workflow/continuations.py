@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import QueueError, bad_request, existing
@@ -92,12 +93,15 @@ class Continuations:
         new.invoker, new.depth, new.parent_id = old.invoker, old.depth, old.id
         return new
 
-    def rerun(self, message: Message, body: bytes, first_body: bytes | None = None) -> WorkflowRun:
+    def rerun(
+        self, message: Message, body: bytes, replaced: Mapping[str, bytes] | None = None
+    ) -> WorkflowRun:
         """Start a run that begins like the run of a delivered message, and goes on with that message.
 
-        ``body`` is the message's body in the new run, and ``first_body`` the input of that, by default
-        the one of the old run. Raises a 400 error for a message that is none of its steps, or that
-        belongs to parallel steps. The old run does not change.
+        ``body`` is the message's body in the new run, and ``replaced`` has those of messages before it
+        that are others than in the old run, such as the first, by their IDs. Raises a 400 error for a
+        message that is none of its steps, or that belongs to parallel steps. The old run does not
+        change.
         """
         old = self._workflow.require_run_of(message)
         position = old.position(message.id)
@@ -116,16 +120,17 @@ class Continuations:
         )
         settings = settings_to_republish(message.settings, {}, message.max_retries)
         if position == 0:
-            first = body if first_body is None else first_body
+            first = (replaced or {}).get(message.id, body)
             self._publish_in_run(message, new.id, settings, first, init=True)
             new = self._workflow.get(new.id)
             new.parent_id = old.id
             return new
         new.number, new.depth = self._data.next_sequence(), old.depth
         new.parent_id = old.id
-        new.steps = old.steps[:position]
-        if first_body is not None:
-            new.steps[0] = new.steps[0]._replace(body=first_body)
+        new.steps = [
+            step._replace(body=(replaced or {}).get(step.message_id, step.body))
+            for step in old.steps[:position]
+        ]
         new.step_count = position - 1
         new.context_bytes = sum(len(step.body) for step in new.steps)
         # Publishing a step requires that its run exists.

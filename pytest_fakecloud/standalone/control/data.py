@@ -177,7 +177,8 @@ class DataRoutes(Part):
 
         ``{"message": the step's message, "result", "input", "again"}``. The new run has the results
         of the steps before, and goes on with the step's own result, or with another one (``result``).
-        With ``"again": true``, the step itself runs again. ``input`` replaces the input of the run.
+        With ``"again": true``, the step itself runs again. ``input`` replaces the input of the run, and
+        ``results`` the results of steps before it, by their messages: what the step gets from them.
         """
         body = fields(request)
         queue, module = self._queue(request)

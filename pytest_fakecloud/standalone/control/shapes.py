@@ -599,13 +599,14 @@ class RestoreOptions(TypedDict, total=False):
 
 
 class RerunOptions(TypedDict):
-    """The message of the step from which a run goes on, and what replaces its result and the input of
-    the run. With ``again``, the step itself runs again.
+    """The message of the step from which a run goes on, and what replaces its result, the input of the
+    run, and the results of steps before it by their messages. With ``again``, the step runs again.
     """
 
     message: str
     result: NotRequired[str]
     input: NotRequired[str]
+    results: NotRequired[dict[str, str]]
     again: NotRequired[bool]
 
 

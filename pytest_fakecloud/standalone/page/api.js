@@ -33,10 +33,9 @@ async function reach(path, options) {
   return answer;
 }
 
-// Where a request is written as code, which changes nothing.
 export const COPIES = "/copies";
 export const NO_ANSWER = "The server does not answer.";
-// The last request that changed something, for the user to copy; `number` tells one from another, and `row` is that of a call.
+// The last request that changed something, for the user to copy (which COPIES returns); `number` tells one from another, and `row` is that of a call.
 export const change = {number: 0};
 // Returns the text of the answer. A body that is a string is JSON already.
 export async function askText(method, path, body) {

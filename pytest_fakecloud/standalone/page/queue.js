@@ -210,11 +210,12 @@ async function runWithViolations(fake, id) {
   return {...run, violations: violations.filter(({facts: {fake: name, run_id: about}}) => name === fake.name && about === run.id)};
 }
 // A step of a run: its spans, and below it its errors, its input and its result. The error of the last try is in sight.
-// With another result or input, or with the step run again; the new run is another one.
-function rerunForm(step, text, fake, run) {
+// With another result, or with the step run again, which gets another input: that of the run, or the result of the step `before`. The new run is another one.
+function rerunForm(step, text, fake, run, before) {
   const start = async (changes) => { const made = await recorded(fake, `rerun ${run.id} from ${step.name}`, () => ask("POST", path(fake, `/runs/${encodeURIComponent(run.id)}/rerun`), {message: step.message, ...changes})); location.hash = at(fake, "runs", made.id); undoOf(fake)(change.row, ["This run goes on from ", el("a", {href: at(fake, "runs", run.id)}, run.id), ". What the step did to data the first time stays."]); };
-  return form(`Rerun from ${short(step.name, 60)}`, "Rerun", [{name: "how", label: "go on with", options: [...text ? [{value: "result", label: "the result below, without the step"}] : [], {value: "again", label: "the step run again"}]}, ...text ? [{name: "result", label: "result of the step", kind: "area", value: text, wide: true}] : [], ...run.input_is_whole ? [{name: "input", label: "input of the run; results of the steps before stay", kind: "area", value: run.input ?? "", wide: true}] : []],
-    ({how, result, input}, inputs) => start({...how === "again" ? {again: true} : result !== text && {result}, ...input !== undefined && input !== (run.input ?? "") && {input}}).then(() => { inputs.how.closest("details").open = false; }), {open: false, copied: false});
+  const given = before ? before.result : run.input ?? "", isKnown = before ? !/^(Sleep|Wait)/.test(before.type) : run.input_is_whole, changed_ = (input) => before ? {results: {[before.message]: input}} : {input};
+  return form(`Rerun from ${short(step.name, 60)}`, "Rerun", [{name: "how", label: "go on with", options: [...text ? [{value: "result", label: "the result below, without the step"}] : [], {value: "again", label: "the step run again"}]}, ...text ? [{name: "result", label: "result of the step", kind: "area", value: text, wide: true}] : [], ...isKnown ? [{name: "input", label: before ? `input of the step, the result of ${short(before.name, 60)}` : "input of the run", kind: "area", value: given, wide: true}] : []],
+    ({how, result, input}, inputs) => start(how === "again" ? {again: true, ...input !== undefined && input !== given && changed_(input)} : {...result !== text && {result}}).then(() => { inputs.how.closest("details").open = false; }), {open: false, copied: false});
 }
 function stepRow(step, records, fake, run) {
   // The message of a step without a type is that of the step before it.
@@ -225,7 +226,7 @@ function stepRow(step, records, fake, run) {
     note: [step.event ? `waits for ${step.event}` : step.calls && step.calls !== step.name ? step.calls : "", took ? span(took) : "", step.tries > 1 ? `${step.tries} tries` : "", [input && !/^(Sleep|Wait)/.test(step.type) && short(input, 40), beside && step.state === "done" && !/^Sleep/.test(step.type) && `→ ${beside === text ? short(text, 60) : beside}`].filter(Boolean).join(" "), step.state === "pending" ? "pending" : ""].filter(Boolean).join(" · "),
     content: [facts({type: step.type, message: el("a", {href: at(fake, "messages", step.message)}, step.message), tries: `${step.tries} of ${step.retries + 1}`, calls: step.calls, answered, "waits for event": step.event, "wait ends": both(step.wait_ends)}),
       errors.map(([about_, reason]) => [el("h4", {class: "bad"}, about_), code(reason, `error of ${about_} of ${step.name}`)]), input ? [el("h4", {}, sent ? "Input" : isOfRun ? "Input, that of the run" : `Input, the result of ${before.name}`), code(laidOut(input), "input of the step")] : null,
-      original ? [el("h4", {}, "Result in the original run"), code(laidOut(original), "result in the original run")] : null, text ? [el("h4", {}, "Result"), code(laidOut(text), "result of the step")] : null, step.state === "done" && !step.group ? rerunForm(step, step.type === "Wait" ? "" : text, fake, run) : null]};
+      original ? [el("h4", {}, "Result in the original run"), code(laidOut(original), "result in the original run")] : null, text ? [el("h4", {}, "Result"), code(laidOut(text), "result of the step")] : null, step.state === "done" && !step.group ? rerunForm(step, step.type === "Wait" ? "" : text, fake, run, isOfRun ? null : before) : null]};
 }
 
 // -- queues, URL groups, flow control --
