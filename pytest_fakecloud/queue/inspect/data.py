@@ -615,20 +615,21 @@ def rerun(
     record = engine.data.messages.get(workflow_run.steps[place].message_id)
     if record is None:
         raise ContractError("the queue has forgotten the message of the step before")
-    body = record.body if result is None else _with_result(record.body, result)
     replaced = dict[str, bytes]()
+    if result is not None:
+        replaced[record.id] = _with_result(record.body, result)
     if input is not None:
         replaced[workflow_run.steps[0].message_id] = input.encode("utf-8", "surrogatepass")
     for of, other_result in (results or {}).items():
         position = workflow_run.position(of)
+        # The last result that counts is that of the step before the one that runs now.
         if position is None or not 0 < position < place + again:
             raise ContractError(
                 f"the run has no result of the message {of!r:.200} before this step"
             )
         replaced[of] = _with_result(workflow_run.steps[position].body, other_result)
-        body = replaced[of] if position == place else body
     try:
-        return str(engine.continuations.rerun(record, body, replaced).id)
+        return str(engine.continuations.rerun(record, replaced).id)
     except QueueError as error:
         raise ContractError(error.message) from error
 

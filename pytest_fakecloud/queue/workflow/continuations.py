@@ -93,15 +93,12 @@ class Continuations:
         new.invoker, new.depth, new.parent_id = old.invoker, old.depth, old.id
         return new
 
-    def rerun(
-        self, message: Message, body: bytes, replaced: Mapping[str, bytes] | None = None
-    ) -> WorkflowRun:
+    def rerun(self, message: Message, replaced: Mapping[str, bytes]) -> WorkflowRun:
         """Start a run that begins like the run of a delivered message, and goes on with that message.
 
-        ``body`` is the message's body in the new run, and ``replaced`` has those of messages before it
-        that are others than in the old run, such as the first, by their IDs. Raises a 400 error for a
-        message that is none of its steps, or that belongs to parallel steps. The old run does not
-        change.
+        ``replaced`` has the bodies that are others than in the old run, of the message itself and of
+        those before it, by their IDs. Raises a 400 error for a message that is none of its steps, or
+        that belongs to parallel steps. The old run does not change.
         """
         old = self._workflow.require_run_of(message)
         position = old.position(message.id)
@@ -119,16 +116,16 @@ class Continuations:
             old.caller_ip,
         )
         settings = settings_to_republish(message.settings, {}, message.max_retries)
+        body = replaced.get(message.id, message.body)
         if position == 0:
-            first = (replaced or {}).get(message.id, body)
-            self._publish_in_run(message, new.id, settings, first, init=True)
+            self._publish_in_run(message, new.id, settings, body, init=True)
             new = self._workflow.get(new.id)
             new.parent_id = old.id
             return new
         new.number, new.depth = self._data.next_sequence(), old.depth
         new.parent_id = old.id
         new.steps = [
-            step._replace(body=(replaced or {}).get(step.message_id, step.body))
+            step._replace(body=replaced.get(step.message_id, step.body))
             for step in old.steps[:position]
         ]
         new.step_count = position - 1
