@@ -106,11 +106,10 @@ export interface ConsoleAddress {
   url: string
 }
 
-/** The texts of tests by language, and the request; without a text, why, as a sentence. */
+/** The texts of tests by language; without a text, why, as a sentence. */
 export interface CopiedTests {
   tests: Record<string, string>
   why_not: string
-  request: RequestAgain | null
 }
 
 /** Items as they were just before a row, by name. */
@@ -276,6 +275,12 @@ export interface Live {
 /** The number of items that were loaded, by service. */
 export interface Loaded {
   loaded: Record<string, number>
+}
+
+/** The request that makes a call or delivery again, and why no test does, as a sentence. */
+export interface MadeAgain {
+  request: RequestAgain | null
+  why_no_test: string
 }
 
 /** A message with its attempts. */
@@ -701,6 +706,8 @@ export interface Control {
   (method: "POST", path: `/fakes/${string}/requests`, body?: ToSendNew): Promise<Sent | Broken>
   /** Send a recorded call to its fake again, as it was or with changes. */
   (method: "POST", path: `/journal/${string}/again`, body?: ToSendAgain): Promise<Sent | Broken | Replies>
+  /** Return what makes a recorded call or delivery again. */
+  (method: "GET", path: `/journal/${string}/again`): Promise<MadeAgain>
   /** Return the data that a row of the journal changed, before and after it. */
   (method: "GET", path: `/journal/${string}/changes`): Promise<RowChanges>
   /** Return items of a fake as they were just before a row: `?section=keys&items=["a","b"]`. */

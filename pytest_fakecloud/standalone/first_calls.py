@@ -13,7 +13,8 @@ class _Program(NamedTuple):
 
     text: str
     client: str
-    client_of_named: str
+    client_of_named: str = ""
+    """Empty if it is the same."""
 
 
 class FirstCall(NamedTuple):
@@ -30,7 +31,7 @@ class FirstCall(NamedTuple):
 
 
 def _text(program: _Program, prefix: str) -> str:
-    client = program.client_of_named if prefix else program.client
+    client = (program.client_of_named if prefix else "") or program.client
     text = Template(program.text).substitute(client=Template(client).substitute(prefix=prefix))
     return f"import os\n\n{text}" if "os.environ" in client else text
 
@@ -101,16 +102,16 @@ _FIRST = {
                 "const client = $client;\n"
                 'console.log(await client.publishJSON({ url: "http://127.0.0.1:3000/hook", '
                 'body: { hello: "world" } }));\n',
-                *["new Client({ baseUrl: process.env.${prefix}QSTASH_URL, "
-                  "token: process.env.${prefix}QSTASH_TOKEN })"] * 2,
+                "new Client({ baseUrl: process.env.${prefix}QSTASH_URL, "
+                "token: process.env.${prefix}QSTASH_TOKEN })",
             ),
             "Python": _Program(
                 "from qstash import QStash\n\n"
                 "client = $client\n"
                 'print(client.message.publish_json(url="http://127.0.0.1:3000/hook", '
                 'body={"hello": "world"}))\n',
-                *['QStash(os.environ["${prefix}QSTASH_TOKEN"], '
-                  'base_url=os.environ["${prefix}QSTASH_URL"])'] * 2,
+                'QStash(os.environ["${prefix}QSTASH_TOKEN"], '
+                'base_url=os.environ["${prefix}QSTASH_URL"])',
             ),
         },
     ),

@@ -64,6 +64,7 @@ CALLS: list[tuple[str, str, Any]] = [
     ("GET", "/journal/{number}/changes", None),
     ("GET", "/journal/{number}/data?section=messages", None),
     ("GET", "/journal/{number}/tests", None),
+    ("GET", "/journal/{number}/again", None),
     ("POST", "/copies", {"method": "POST", "path": "/snapshots", "body": {}}),
     ("GET", "/journal/{number}/since?fake=queue", None),
     ("GET", "/fakes/{name}/versions?section=messages", None),

@@ -136,8 +136,8 @@ def advice_of(row: shapes.RowData, error: str) -> str:
         return _of_token(row)
     code, _, message = (error or _error_of_item(row)).partition(" ")
     if code == "ERR":
-        found = (text for part, text in _ERRORS if re.search(part, message))
-        return next(found, "").format(operation=row["operation"])
+        advice = (text for part, text in _ERRORS if re.search(part, message))
+        return next(advice, "").format(operation=row["operation"])
     if code in _CODES:
         return _CODES[code]
     if row["status"] == 404 and row["operation"].startswith(_METHODS):

@@ -398,11 +398,11 @@ def changed_by_restore(before: States, after: States) -> Changed:
 
     Every fake that it changes is in the result, and those with too much data to compare.
     """
-    found = described_changes(before, after)
+    differences = described_changes(before, after)
     changed: dict[str, dict[str, list[str]]] = {
-        name: {} for name in sorted({*found["sums"], *found["not_compared"]})
+        name: {} for name in sorted({*differences["sums"], *differences["not_compared"]})
     }
-    for change in found["changes"][:_MOST_IN_EVENT]:
+    for change in differences["changes"][:_MOST_IN_EVENT]:
         changed[change["fake"]].setdefault(change["section"], []).append(change["item"])
     return changed
 
@@ -484,8 +484,7 @@ def _with_added(fake: Fake | None, change: StateChange) -> shapes.ItemChange:
     shown = shown_change(change)
     added = getattr(data_module(fake.fixture), "added", None) if fake else None
     if added is not None and change.after is not None:
-        records = added(fake, change.section, change.before, change.after, change.item)
-        shown["added"] = records
+        shown["added"] = added(fake, change.section, change.before, change.after, change.item)
     return shown
 
 

@@ -18,7 +18,7 @@ from ...inspect.data import StateChange, parts_of_value, short_item, whole_numbe
 from ...reporting import replayed
 from ...reporting.lookups import records_of
 from ..copied_tests import in_go, in_pytest, in_vitest
-from ..copied_tests.plan import NoTest, fake_of, plan, request_again
+from ..copied_tests.plan import NoTest, RecordedExchange, fake_of, plan
 from . import shapes
 from .clouds import (
     as_restored,
@@ -65,6 +65,7 @@ class HistoryRoutes(Part):
         return [
             cls.route("GET", f"{entry}/changes", "row_changes", cls.get_changes),
             cls.route("GET", f"{entry}/data", "data_before", cls.get_data),
+            cls.route("GET", f"{entry}/again", "row_again", cls.get_again),
             cls.route("GET", f"{entry}/tests", "tests_of_row", cls.get_tests),
             cls.route("GET", f"{entry}/since", "changes_since", cls.get_changes_since),
             cls.route("POST", f"{entry}/restore", "restore_before", cls.restore),
@@ -98,30 +99,42 @@ class HistoryRoutes(Part):
         with self.known() as rewinder:
             return {"items": rewinder.items_before(self._number(request), section, items)}
 
+    def get_again(self, request: Request) -> shapes.MadeAgain:
+        """Return what makes a recorded call or delivery again.
+
+        ``request`` is the request without credentials, for a delivery the one that publishes the
+        message; null for commands on a connection. ``is_cut`` says that only the beginning of its body
+        is known.
+        ``why_no_test`` says why no test would be honest; empty if there may be one.
+        """
+        exchange = self._exchange(request)
+        sent = exchange.request_again()
+        return {
+            "request": None if sent is None else cast("shapes.RequestAgain", asdict(sent)),
+            "why_no_test": exchange.why_no_test(),
+        }
+
     def get_tests(self, request: Request) -> shapes.CopiedTests:
         """Return tests that make a recorded call or delivery again, by the name of their language.
 
         Each sets up the data that was there before, and asserts the recorded answer. If no test would
         be honest, or what it needs is not known, ``tests`` is empty and ``why_not`` says why.
-        ``request`` is the request itself without credentials, for a delivery the one that publishes the
-        message; null for commands on a connection. ``is_cut`` says that only the beginning of its body
-        is known.
         """
+        try:
+            test = plan(self._exchange(request), _Past(self))
+        except NoTest as reason:
+            return {"tests": {}, "why_not": str(reason)}
+        tests = {"pytest": in_pytest.written(test), "Vitest": in_vitest.written(test)}
+        if (text := in_go.written(test)) is not None:
+            tests["Go"] = text
+        return {"tests": tests, "why_not": ""}
+
+    def _exchange(self, request: Request) -> RecordedExchange:
         row = row_numbered(self._cloud, self._number(request))
         if row["kind"] not in ("call", "attempt"):
             raise Refused(404, f"row {row['number']} is neither a call nor a delivery")
         fake = fake_named(self._cloud, fake_of(row))
-        parts = row, fake.fixture, fake.url, fake.headers
-        sent = request_again(*parts)
-        again = None if sent is None else cast("shapes.RequestAgain", asdict(sent))
-        try:
-            test = plan(*parts, _Past(self))
-        except NoTest as reason:
-            return {"tests": {}, "why_not": str(reason), "request": again}
-        tests = {"pytest": in_pytest.written(test), "Vitest": in_vitest.written(test)}
-        if (text := in_go.written(test)) is not None:
-            tests["Go"] = text
-        return {"tests": tests, "why_not": "", "request": again}
+        return RecordedExchange(row, fake.fixture, fake.url, fake.headers)
 
     def get_changes_since(self, request: Request) -> shapes.Changes:
         """Return what changed since just before a row, in all fakes or in ``?fake=``.

@@ -100,9 +100,9 @@ class SendingRoutes(Part):
 
         ``{"method", "path", "body"}``. Code for pytest is there if a method of a fixture does the same.
         """
-        made = fields(request)
+        body = fields(request)
         with contract():
-            return copies(ControlRequest(made["method"], made["path"], made.get("body")))
+            return copies(ControlRequest(body["method"], body["path"], body.get("body")))
 
     def _recorded(self, request: Request) -> Call:
         number = whole_number("number", request.params["number"])

@@ -390,12 +390,18 @@ class RequestAgain(TypedDict):
     is_cut: bool
 
 
+class MadeAgain(TypedDict):
+    """The request that makes a call or delivery again, and why no test does, as a sentence."""
+
+    request: RequestAgain | None
+    why_no_test: str
+
+
 class CopiedTests(TypedDict):
-    """The texts of tests by language, and the request; without a text, why, as a sentence."""
+    """The texts of tests by language; without a text, why, as a sentence."""
 
     tests: dict[str, str]
     why_not: str
-    request: RequestAgain | None
 
 
 class Restored(TypedDict):

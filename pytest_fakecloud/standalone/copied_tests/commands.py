@@ -47,12 +47,12 @@ def made_again(key: str, item: Mapping[str, Any]) -> list[list[str]] | None:
     make = _MADE_BY.get(item["type"])
     if make is None:
         return None
-    made = [make(key, item["value"])]
+    lines = [make(key, item["value"])]
     for name, at in item.get("fields expire", {}).items():
-        made.append(["HPEXPIREAT", key, _milliseconds(at), "FIELDS", "1", name])
+        lines.append(["HPEXPIREAT", key, _milliseconds(at), "FIELDS", "1", name])
     if item["expires"]:
-        made.append(["PEXPIREAT", key, _milliseconds(item["expires"])])
-    return made
+        lines.append(["PEXPIREAT", key, _milliseconds(item["expires"])])
+    return lines
 
 
 def reading(key: str, item: Mapping[str, Any]) -> Iterator[tuple[list[str], Any]]:
@@ -77,8 +77,8 @@ def as_resp2(reply: Any) -> Any:
     if isinstance(reply, bool):
         return int(reply)
     if isinstance(reply, dict):
-        return [as_resp2(each) for pair in reply.items() for each in pair]
-    return [as_resp2(each) for each in reply] if isinstance(reply, list) else reply
+        return [as_resp2(part) for pair in reply.items() for part in pair]
+    return [as_resp2(part) for part in reply] if isinstance(reply, list) else reply
 
 
 def has_fraction(reply: Any) -> bool:

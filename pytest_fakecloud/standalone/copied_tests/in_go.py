@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from string import Template
 from urllib.parse import quote
 
 from .in_vitest import GUIDES, variables
 from .literals import javascript, quoted
-from .plan import AnyTest, CommandsTest, DeliveryTest, HttpRequest, Known, Surroundings
+from .plan import AnyTest, CommandsTest, DeliveryTest, HttpRequest, Known, Surroundings, request_of
 
 _TEST = Template(
     f"""\
@@ -126,20 +125,16 @@ def _calls(test: AnyTest) -> Iterator[tuple[HttpRequest, int | None, Known | Non
     """Yield the requests of a test with their status and JSON."""
     if isinstance(test, CommandsTest):
         for words in test.setup:
-            yield _of_command(words), 200, None
+            yield request_of(words), 200, None
         for step in test.steps:
             reply = step.reply and Known({"result": step.reply.value})
-            yield _of_command(step.words), 200 if step.error is None else test.around.status, reply
+            yield request_of(step.words), 200 if step.error is None else test.around.status, reply
     elif not isinstance(test, DeliveryTest):
         for request in test.setup:
             yield request, 200, None
         yield test.request, test.around.status, test.answer
         for request, answer in test.checks:
             yield request, 200, answer
-
-
-def _of_command(words: list[str]) -> HttpRequest:
-    return HttpRequest("POST", "/", body=json.dumps(words, ensure_ascii=False))
 
 
 def _call(request: HttpRequest, status: int | None, answer: Known | None) -> str:

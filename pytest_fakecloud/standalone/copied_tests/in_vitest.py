@@ -82,8 +82,7 @@ def _commands(test: CommandsTest) -> Iterator[str]:
     yield from _prepared(test.around)
     for step in test.steps:
         if step.error is not None:
-            # Some clients remove the code from the beginning of errors.
-            error = quoted(re.sub("^[A-Z]+ ", "", step.error))
+            error = quoted(step.error_without_code)
             yield f"await expect({_command(step.words)}).rejects.toThrow({error});"
         elif step.reply is None:
             yield f"await {_command(step.words)};"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, TypeAlias
 from urllib.parse import quote
 
-from ...cloud.services import own_prefix
+from ...cloud.services import data_module, own_prefix
 from ...core.timers import to_datetime
 from ...inspect.data import StateChange
 from . import commands
@@ -72,6 +72,11 @@ class Step:
     words: list[str]
     reply: Known | None = None
     error: str | None = None
+
+    @property
+    def error_without_code(self) -> str:
+        """The error without the code at its beginning, which some clients remove."""
+        return re.sub("^[A-Z]+ ", "", self.error or "")
 
 
 @dataclass(frozen=True)
@@ -143,11 +148,9 @@ def fake_of(row: Row) -> str:
     return name
 
 
-def plan(row: Row, fixture: str, url: str, own_headers: Headers, past: Past) -> AnyTest:
-    """Return the test of a row of a fake with this fixture, URL and headers; raise ``NoTest`` if there
-    is none.
-    """
-    exchange = _Exchange(row, fixture, url, own_headers)
+def plan(exchange: RecordedExchange, past: Past) -> AnyTest:
+    """Return the test of a call or delivery; raise ``NoTest`` if there is none."""
+    row = exchange.row
     if reason := exchange.why_no_test():
         raise NoTest(reason)
     around = exchange.around()
@@ -162,8 +165,8 @@ def plan(row: Row, fixture: str, url: str, own_headers: Headers, past: Past) -> 
         return CommandsTest(around, setup, [*exchange.steps(), *checks])
     request = exchange.request()
     assert request is not None
-    requests = [_as_request(words) for words in setup]
-    if fixture == "vector_index" and not exchange.is_rejected:
+    requests = [request_of(words) for words in setup]
+    if exchange.fixture == "vector_index" and not exchange.is_rejected:
         requests += _vectors_again(exchange, past)
     answer = exchange.answer()
     return RequestTest(
@@ -173,21 +176,11 @@ def plan(row: Row, fixture: str, url: str, own_headers: Headers, past: Past) -> 
         answer=None if exchange.differs_each_time(answer) else answer,
         text=exchange.body if answer is None and exchange.body else None,
         checks=[
-            (_as_request(check.words), Known({"result": check.reply.value}))
+            (request_of(check.words), Known({"result": check.reply.value}))
             for check in checks
             if check.reply is not None
         ],
     )
-
-
-def request_again(row: Row, fixture: str, url: str, own_headers: Headers) -> HttpRequest | None:
-    """Return the request that makes a call or a delivery again; None for commands on a connection and
-    for a request that is not known. Of a body that was cut, it has the beginning.
-    """
-    exchange = _Exchange(row, fixture, url, own_headers)
-    if not row["request"]:
-        return None
-    return exchange.publish_request() if exchange.is_delivery else exchange.request()
 
 
 # -- a recorded call or delivery -------------------------------------------------------------------
@@ -206,8 +199,8 @@ MOST_SUBSCRIBERS = 100
 
 
 @dataclass(frozen=True)
-class _Exchange:
-    """A row with the fake that it is about."""
+class RecordedExchange:
+    """A row of a call or a delivery, with the fixture, the URL and the headers of its fake."""
 
     row: Row
     fixture: str
@@ -251,7 +244,7 @@ class _Exchange:
 
     def named(self, kind: str) -> list[str]:
         """Return the names of the row's subjects of a kind."""
-        return [each["name"] for each in self.row["subjects"] if each["kind"] == kind]
+        return [subject["name"] for subject in self.row["subjects"] if subject["kind"] == kind]
 
     def why_no_test(self) -> str:
         """Return why no test of it would be honest, as a sentence; empty if one can be written."""
@@ -376,6 +369,14 @@ class _Exchange:
 
     # -- requests --------------------------------------------------------------------------------
 
+    def request_again(self) -> HttpRequest | None:
+        """Return the request that makes it again, for a delivery the one that publishes the message; None
+        for commands on a connection, and for a request that is not known.
+        """
+        if not self.row["request"]:
+            return None
+        return self.publish_request() if self.is_delivery else self.request()
+
     def request(self) -> HttpRequest | None:
         """Return the request to the fake without its credentials; None if it is not known."""
         sent, response = self._sent(), self.row["response"]
@@ -387,8 +388,7 @@ class _Exchange:
             return None
         own = {name.lower() for name in self.own_headers}
         headers = {name: value for name, value in headers.items() if name.lower() not in own}
-        sent_body = self.row["request"]
-        return HttpRequest(method, target, headers, sent_body["body"], "cut" in sent_body)
+        return self._with_body(HttpRequest(method, target, headers))
 
     def publish_request(self) -> HttpRequest | None:
         """Return the request that publishes the message of a delivery; None if it is not known."""
@@ -403,9 +403,11 @@ class _Exchange:
         }
         if method != "POST":
             headers["Upstash-Method"] = method
-        sent_body = self.row["request"]
-        target = f"/v2/publish/{url}"
-        return HttpRequest("POST", target, headers, sent_body["body"], "cut" in sent_body)
+        return self._with_body(HttpRequest("POST", f"/v2/publish/{url}", headers))
+
+    def _with_body(self, request: HttpRequest) -> HttpRequest:
+        recorded = self.row["request"]
+        return replace(request, body=recorded["body"], is_cut="cut" in recorded)
 
     def _sent(self) -> tuple[str, str, dict[str, str]] | None:
         """Return method, target and those headers that matter; None for commands on a connection."""
@@ -471,7 +473,7 @@ def _is_volatile(value: Any, name: str = "") -> bool:
     return isinstance(value, list) and any(map(_is_volatile, value))
 
 
-def _as_request(words: list[str]) -> HttpRequest:
+def request_of(words: list[str]) -> HttpRequest:
     """Return the request that runs a command."""
     return HttpRequest("POST", "/", body=json.dumps(words, ensure_ascii=False))
 
@@ -481,7 +483,7 @@ def _as_request(words: list[str]) -> HttpRequest:
 
 def _made_again(items: Mapping[str, Any]) -> list[list[str]]:
     """Return commands that make keys with the values that they had."""
-    made = list[list[str]]()
+    setup = list[list[str]]()
     for key, item in items.items():
         if not commands.is_text(key, item):
             raise NoTest(f"No test of this call: it would need the key {key}, which is not text.")
@@ -493,15 +495,15 @@ def _made_again(items: Mapping[str, Any]) -> list[list[str]]:
                 f"No test of this call: it would need the key {key}, a {item['type']}, which cannot "
                 "be written in one command."
             )
-        made += lines
-    return made
+        setup += lines
+    return setup
 
 
 _MOST_CHECKS = 10
 """Maximum number of keys that a test reads."""
 
 
-def _checks(exchange: _Exchange, past: Past) -> Iterator[Step]:
+def _checks(exchange: RecordedExchange, past: Past) -> Iterator[Step]:
     """Yield commands that read the keys which a call changed: the answer of a write says little."""
     if any(commands.RANDOM.fullmatch(words[0]) for words in exchange.words):
         return
@@ -518,10 +520,10 @@ def _checks(exchange: _Exchange, past: Past) -> Iterator[Step]:
                 yield Step(words, Known(reply))
 
 
-def _vectors_again(exchange: _Exchange, past: Past) -> Iterator[HttpRequest]:
+def _vectors_again(exchange: RecordedExchange, past: Past) -> Iterator[HttpRequest]:
     """Yield the request that upserts the vectors which a namespace had."""
     namespace = next(iter(exchange.named("namespace")), "")
-    section = f"namespace {namespace}" if namespace else "default namespace"
+    section = data_module(exchange.fixture).section_of(namespace)
     items = past.items_before(exchange.row["number"], section, [])
     records = [
         {name: value for name, value in item.items() if name != "state"} for item in items.values()

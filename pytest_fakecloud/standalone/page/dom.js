@@ -49,10 +49,7 @@ export const about = (us) => { const unit = [[8.64e10, 3.6e9], [3.6e9, 6e7], [6e
 const isJson = (text) => { try { return /^\s*[[{]/.test(text) && Boolean(JSON.parse(text)); } catch { return false; } };
 // The question before JSON is replaced by what is none.
 export const breaksJson = (was, now, what) => isJson(was) && !isJson(now) ? `${what} was JSON, and is not any more.` : null;
-export function laidOut(text) {
-  if (/^\s*[[{]/.test(text)) try { return JSON.stringify(JSON.parse(text), null, 2); } catch { /* Not JSON. */ }
-  return text;
-}
+export const laidOut = (text) => isJson(text) ? JSON.stringify(JSON.parse(text), null, 2) : text;
 export function json(text, what) {
   try { return JSON.parse(text); } catch (error) { throw new Error(`${what} is not JSON (${error.message}): ${short(text, 80)}`); }
 }

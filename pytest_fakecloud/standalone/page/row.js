@@ -38,13 +38,15 @@ function openLinks({number, kind: what, status, subjects = [], data}) {
 function againElement(row, fakes) {
   const isDelivery = row.kind === "attempt", fake = fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer)), place = el("div");
   if (!fake || !isDelivery && row.kind !== "call") return null;
-  ask("GET", `/journal/${row.number}/tests`).then(({request, ...made}) => place.replaceChildren(...[sendAgain(row, fake, request), row.done && testCopies(made)].filter(Boolean)), ({message}) => { place.textContent = message; });
+  ask("GET", `/journal/${row.number}/again`).then(({request, why_no_test: why}) => place.replaceChildren(...[sendAgain(row, fake, request), row.done && (why ? el("p", {class: "soft"}, why) : testCopies(row))].filter(Boolean)), ({message}) => { place.textContent = message; });
   return place;
 }
-function testCopies({tests, why_not: why}) {
-  const shown = el("div"), copyIn = ([language, text]) => el("button", {type: "button", class: "quiet", "aria-label": `Copy as a test with ${language}`, onclick: () => attempt(async () => {
-    shown.replaceChildren(code(text, `the test with ${language}`));
-    await copy(text, `Copied, as shown. ${language === "pytest" ? "" : "It uses the helper of the guide."}`);
+// The texts are written when one is asked for, because what was there before must be replayed.
+function testCopies(row) {
+  const shown = el("div"), copyIn = (language) => el("button", {type: "button", class: "quiet", "aria-label": `Copy as a test with ${language}`, onclick: () => attempt(async () => {
+    const {tests: {[language]: text}, why_not: why} = await ask("GET", `/journal/${row.number}/tests`);
+    shown.replaceChildren(why ? el("p", {class: "soft"}, why) : code(text, `the test with ${language}`));
+    if (text) await copy(text, `Copied, as shown. ${language === "pytest" ? "" : "It uses the helper of the guide."}`);
   })}, language);
-  return el("div", {}, why ? el("p", {class: "soft"}, why) : tools(el("span", {class: "soft"}, "Copy as a test with"), Object.entries(tests).map(copyIn)), shown);
+  return el("div", {}, tools(el("span", {class: "soft"}, "Copy as a test with"), ["pytest", "Vitest", ...row.kind === "attempt" ? [] : ["Go"]].map(copyIn)), shown);
 }
