@@ -370,8 +370,8 @@ class RecordedExchange:
     # -- requests --------------------------------------------------------------------------------
 
     def request_again(self) -> HttpRequest | None:
-        """Return the request that makes it again, for a delivery the one that publishes the message; None
-        for commands on a connection, and for a request that is not known.
+        """Return the request that makes it again, for a delivery the one that publishes the message;
+        None for commands on a connection, and for a request that is not known.
         """
         if not self.row["request"]:
             return None
