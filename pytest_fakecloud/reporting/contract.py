@@ -133,9 +133,7 @@ class EventFunctions:
     """The data that an event changed, and what it only names. The row of its first cause has these
     accesses, too.
     """
-    effect: Callable[[MaskedEvent, MaskedCall | None, Lookups], str] = lambda event, call, lookups: (
-        ""
-    )
+    effect: Callable[[MaskedEvent, MaskedCall | None, Lookups], str] = lambda *arguments: ""
     """What an event adds to the row of its cause, empty if nothing: needed if events are recorded with
     what they are ``caused_by``.
     """

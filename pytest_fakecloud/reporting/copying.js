@@ -45,7 +45,7 @@ export function commandsOf({request, response, data}) {
   const commands = response?.line === "reply" && data?.words;
   return !commands || commands[0][0].toUpperCase() === "EXEC" && request.line !== "EXEC" ? null : {commands, headers: [], body: commands.flat().join(" ")};
 }
-// The beginning of the variables of a fake in `pytest-fakecloud env`, if its name is not that of its fixture (as in `variable_prefix()`).
+// The beginning of the variables of a fake in `pytest-fakecloud env`, if its name is not that of its fixture (as in `own_prefix()`).
 export const prefixOf = ({name, fixture}) => name === fixture ? "" : `${name.toUpperCase().replace(/[^A-Z0-9_]/g, "_")}_`.replace(/^(?=\d)/, "_");
 // The clients connect to the REDIS_URL of a fake there.
 const wordsIn = (words) => words.map(quoted).join(", ");

@@ -127,8 +127,10 @@ def _nested(unnested_rows: Sequence[ReportRow], is_within: _IsWithin) -> list[Re
         else:
             while open_rows and open_rows[-1].ended < row.began:
                 open_rows.pop()
-            outer = [one for one in open_rows if one.kind != "attempt" or is_within(one, row)]
-            around = outer[-1] if outer else None
+            outers = [
+                outer for outer in open_rows if outer.kind != "attempt" or is_within(outer, row)
+            ]
+            around = outers[-1] if outers else None
         if around is not None:
             # A nested call is made by the receiver of the outer request, except that a fault's
             # function makes its calls as the test.

@@ -53,7 +53,7 @@ def test_a_rejected_token_and_password_have_advice(server: Server) -> None:
         with pytest.raises(redis.AuthenticationError):
             client.execute_command("AUTH", "default", "wrong")
     rows = server.ask("GET", "/journal")[1]
-    found = [one["advice"] for one in rows if one["operation"] in ("GET", "AUTH") and not one["ok"]]
+    found = [row["advice"] for row in rows if row["operation"] in ("GET", "AUTH") and not row["ok"]]
     beginnings = (
         "The request has no token",
         "No fake has",
@@ -81,7 +81,7 @@ def test_a_failed_delivery_has_the_advice_of_its_answer(
 
     def attempts() -> list[str]:
         rows = server.ask("GET", "/journal")[1]
-        return [str(one.get("advice", "")) for one in rows if one["kind"] == "attempt"]
+        return [str(row.get("advice", "")) for row in rows if row["kind"] == "attempt"]
 
     wait_until(attempts)
     assert expected in attempts()[0]

@@ -229,7 +229,7 @@ def test_the_records_that_a_topic_has_got_are_among_the_changes(server: Server) 
         found = server.ask("GET", path)[1]["changes"]
         added = {change["item"]: change.get("added") for change in found}
         records = added.pop("orders-1") or []
-        assert [(one["id"], one["key"], one["value"]) for one in records] == [
+        assert [(record["id"], record["key"], record["value"]) for record in records] == [
             ("1-1", "k", "tea"), ("1-2", "k", "cup"),
         ]  # fmt: skip
         assert not any(added.values())
@@ -539,7 +539,7 @@ def test_equal_increments_by_the_same_request_are_a_run(server: Server) -> None:
 
     def runs(query: str) -> list[tuple[int, int, str]]:
         found = server.ask("GET", f"/fakes/kv_server/versions?section=keys&item={query}")[1]
-        return [(one["first"], one["last"], one["by"]) for one in found["repeats"]]
+        return [(repeat["first"], repeat["last"], repeat["by"]) for repeat in found["repeats"]]
 
     assert runs("user") == [(1, 4, "+1"), (8, 10, "+2")]
     # Of the field alone, all increments by one follow each other.

@@ -190,7 +190,7 @@ def test_a_rerun_and_its_original_name_each_other_in_the_list_with_their_results
     shown = [(run["id"], run["parent"], run["children"], run["result"]) for run in listed()]
     assert shown == [(made, run_id, [], "other+"), (run_id, None, [made], "in++")]
     messages = server.ask("GET", "/fakes/queue/lists/messages")[1]["items"]
-    own = [one["step"] for one in messages if one["run"] == run_id]
+    own = [view["step"] for view in messages if view["run"] == run_id]
     assert own == ["step 2", "step 1", ""]
 
 

@@ -33,7 +33,7 @@ class Player:
         self.judge = judge
         self._observers = Observers(context_of(world.cloud).recorder)
         self._pieces = PiecePlayer(world, subject, self._observers)
-        self._workers = frozenset(p.name for p in subject.programs if p.is_worker)
+        self._workers = frozenset(program.name for program in subject.programs if program.is_worker)
         self._reference: Evidence | None = None
         """The evidence of the undisturbed trial, with which later ones are compared."""
 

@@ -108,15 +108,15 @@ class Calls(Part):
         # progress. The strand then has no turn to yield.
         is_second = not is_own_thread and self._is_served(strand)
         has_turn = strand.state == "running" and not (strand.is_stepped_over or is_second)
-        me = threading.get_ident()
-        self._served[me] = strand
+        ident = threading.get_ident()
+        self._served[ident] = strand
         try:
             if is_own_thread and strand.turn.exchange:  # exchange() takes its turns.
                 return self._serve(strand, strand.turn.exchange, fake, request, proceed)
             serve = self._serve_in_turn if has_turn else self._serve_without_turn
             return serve(strand, fake, request, proceed)
         finally:
-            self._served.pop(me, None)
+            self._served.pop(ident, None)
 
     def _is_served(self, strand: Strand) -> bool:
         """Return whether any thread handles a call of a strand."""
