@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack
 
+from ..core.clock import asyncio_is_running
 from ..core.errors import ContractError, importing, shown
 from ..core.timers import duration_us
 from .find_failure import MakeLookahead, Search, SearchParts, find_failure
@@ -141,7 +141,7 @@ def playing(
 
     With ``anomalies_break``, an anomaly breaks a trial if neither a check nor the code asserts anything.
     """
-    if asyncio._get_running_loop() is not None:
+    if asyncio_is_running():
         raise ContractError(
             "code cannot be explored in an event loop: use await cloud.aio.explore(...) or "
             "cloud.aio.every_failure(...)"

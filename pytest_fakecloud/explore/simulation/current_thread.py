@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Container, Iterator
@@ -100,10 +99,11 @@ class CurrentThread:
         registered as a strand if it is none yet: tasks that do nothing here are no part of the trial.
         """
         host = None if self.is_checking_promise() else self.host()
-        if host is None or self._strands is None or host.loop.running is None:
+        loop = None if host is None else host.loop.running
+        if host is None or self._strands is None or loop is None:
             return host
-        task = asyncio.current_task(host.loop.running)
-        return host if task is None else self._strands.registered(host, task)
+        task = loop.current_task()
+        return host if task is None else self._strands.registered(host, loop, task)
 
     def cooperating(self) -> Strand | None:
         """Return the strand of this thread, unless it must not let other strands run: at the end of

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
-from typing import TYPE_CHECKING, Any
 
 from ...core.errors import broken_promise
 from ...core.touches import READS_CLOCK
 from ..values.limits import OTHER_SERVERS
+from .event_loop import EventLoop
 from .part import Part
 from .strand import Waiting
-
-if TYPE_CHECKING:
-    from ..world.loops import OwnLoop
 
 
 class Loops(Part):
     """What happens in the event loops of a trial."""
 
-    def start(self, loop: OwnLoop) -> None:
+    def start(self, loop: EventLoop) -> None:
+        """Called when a loop starts: its strand gets a main task, to which its present tasks belong."""
         host = self._current_thread.host()
         if host is None or host.loop.running is loop:
             return
@@ -27,10 +24,11 @@ class Loops(Part):
         main = host.start_loop(loop)
         if main is not None:
             self._strands.add(main)
-            for task in asyncio.all_tasks(loop):
+            for task in loop.pending_tasks():
                 self._strands.tasks[task] = main
 
-    def end(self, loop: OwnLoop) -> None:
+    def end(self, loop: EventLoop) -> None:
+        """Called when a loop ends, and with it all its tasks."""
         host = self._current_thread.host()
         if host is None or host.loop.running is not loop:
             return
@@ -47,7 +45,7 @@ class Loops(Part):
             strand.end()
             strand.release()
 
-    def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
+    def idle(self, loop: EventLoop, timeout: float | None) -> bool:
         """Let other strands run while an event loop waits; return False if it is not explored here."""
         host = loop.strand
         if (
@@ -59,17 +57,18 @@ class Loops(Part):
         self._turns.check_alive(host)
         if self._world.clock.driving:
             return True
-        if loop.selector.has_strangers() and loop.selector.has_events(OTHER_SERVERS):
+        if loop.has_strangers() and loop.has_events(OTHER_SERVERS):
             return True
         wake_us = None
         if timeout is not None:
             wake_us = self._world.now_us() + math.ceil(timeout * 1e6)
             self._log.touch([READS_CLOCK])
-        self._turns.idle(host, Waiting(loop.selector.has_events, wake_us))
+        self._turns.idle(host, Waiting(loop.has_events, wake_us))
         self._turns.check_alive(host)
         return True
 
-    def add_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
+    def add_task(self, task: object, is_inner: bool) -> None:
+        """Called when a task is created. An *inner* one belongs to the task that creates it."""
         creator = self._current_thread.registered_strand()
         if is_inner and creator is not None and creator.role == "task":
             self._strands.tasks[task] = creator

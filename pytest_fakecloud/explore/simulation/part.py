@@ -30,6 +30,14 @@ class Surroundings(Fakes):
     def awaited(self, value: Any) -> Any:
         """Return a value or, if it is a coroutine, its result in a loop that runs on fake time."""
 
+    @abstractmethod
+    def is_in_loop(self) -> bool:
+        """Return whether this thread runs an event loop, which may be none of explored code."""
+
+    @abstractmethod
+    def current_task(self) -> object | None:
+        """Return the current task of an event loop that this thread runs, if any."""
+
 
 @dataclass(eq=False)
 class Part:

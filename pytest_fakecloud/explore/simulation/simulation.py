@@ -52,7 +52,7 @@ class Simulation:
         self.turns = turns = Turns(world.threads, strands)
         self.current_thread = current = CurrentThread(turns, strands, world.outsiders)
         self.log = log = TrialLog(world, script, current)
-        self.call_sites = CallSites(are_noted=plan.explains)
+        self.call_sites = CallSites(world, are_noted=plan.explains)
         self.known_times = KnownTimes(world)
         shared = world, script, strands, turns, current, log
         self.operations = Operations(*shared)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import linecache
 import sys
 import weakref
@@ -10,12 +9,15 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...core.errors import report_failure
 from ...core.frames import stack_of
 from ...core.libraries import is_library
 from .strand import Strand
+
+if TYPE_CHECKING:
+    from .part import Surroundings
 
 _DEPTH = 4
 """Maximum number of lines to keep of a stack."""
@@ -41,7 +43,8 @@ def call_site_of(frame: FrameType | None) -> CallSite:
 class CallSites:
     """The application's lines that make each call, by local port: another thread may serve the call."""
 
-    def __init__(self, *, are_noted: bool) -> None:
+    def __init__(self, world: Surroundings, *, are_noted: bool) -> None:
+        self._world = world
         self._are_noted = are_noted
         self.by_port: dict[int, CallSite] = {}
         self._by_task: weakref.WeakKeyDictionary[Any, CallSite] = weakref.WeakKeyDictionary()
@@ -51,19 +54,18 @@ class CallSites:
             return
         site = self.here()
         # A loop can send the end of a request outside of a task.
-        if site or asyncio._get_running_loop() is None or asyncio.current_task() is not None:
+        if site or not self._world.is_in_loop() or self._world.current_task() is not None:
             self.by_port[port] = site
 
-    def note_task(self, task: asyncio.Task[Any]) -> None:
+    def note_task(self, task: object) -> None:
         if self._are_noted:
             self._by_task[task] = self.here()
 
     def here(self) -> CallSite:
         """Return the application's lines that lead here, or that created the current task."""
         site = call_site_of(sys._getframe())
-        if not site and asyncio._get_running_loop() is not None:
-            task = asyncio.current_task()
-            site = () if task is None else self._by_task.get(task, ())
+        if not site and (task := self._world.current_task()) is not None:
+            site = self._by_task.get(task, ())
         return site
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from ..fakes.gate import Gate
 from ..values.names import StrandName
 from ..values.plan import Place
 from ..values.trial import Line
+from .event_loop import EventLoop, Wakeup
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
 State = Literal["new", "running", "parked", "waiting", "ended"]
@@ -84,7 +84,7 @@ class StrandThread:
 class LoopState:
     """The event loop that runs in a strand's thread, and the strand to continue at its gate."""
 
-    running: asyncio.AbstractEventLoop | None = None
+    running: EventLoop | None = None
     main_task: Strand | None = None
     chosen: Strand | None = None
     is_idle: bool = False
@@ -96,8 +96,8 @@ class TaskTurn:
 
     resume_aside: Callable[[Callable[[], None]], None] | None = None
     """Lets the thread aside go on that delays the request of a connection until the task's turn."""
-    future: asyncio.Future[None] | None = None
-    """The future that ends when an awaiting task has its turn."""
+    wakeup: Wakeup | None = None
+    """What an awaiting task awaits until its turn."""
     exchange: int = 0
     """The number of the call that the task makes now, if it awaits its turns before and after it."""
     is_inline: bool = False
@@ -265,7 +265,7 @@ class Strand:
         self.points += 1
         return self.points
 
-    def start_loop(self, loop: asyncio.AbstractEventLoop) -> Strand | None:
+    def start_loop(self, loop: EventLoop) -> Strand | None:
         """Run an event loop in the thread; return its main task, a new strand, unless there is one. The
         task has the title of this strand, which is named after its loop until that ends.
         """
@@ -296,13 +296,13 @@ class Strand:
         return None if chosen is self else chosen
 
     def go_on_in_loop(self) -> None:
-        """Let a task go on whose event loop has got the turn for it: the task awaits a future or, if a
-        thread of a fake or a thread aside handles its request, that thread waits at its gate.
+        """Let a task go on whose event loop has got the turn for it: the task awaits it or, if a thread
+        of a fake or a thread aside handles its request, that thread waits at its gate.
         """
-        if self.turn.future is None:
+        if self.turn.wakeup is None:
             self.release()
-        elif not self.turn.future.done():
-            self.turn.future.set_result(None)
+        else:
+            self.turn.wakeup.wake()
 
     def release(self) -> None:
         """Open the strand's gate; wait for a thread aside, which goes on in its place."""

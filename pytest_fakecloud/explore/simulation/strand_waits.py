@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import threading
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from ...core.touches import READS_CLOCK
 from ..fakes.gate import Gate
 from ..values.limits import TURN_CHECK
 from .clock import TrialClock
+from .event_loop import Wakeup
 from .part import Part
 from .sleepers import Sleepers
 from .strand import Strand, Waiting
@@ -118,24 +118,20 @@ class StrandWaits(Part):
             return self._turns.current
         return strand if row in ("carried", "outsider") else None
 
-    async def sleep_of_task(self, seconds: float) -> bool:
-        """Sleep in an event loop that works for a strand, unexplored; return False for other loops."""
+    async def sleep_of_task(self, seconds: float, new_wakeup: Callable[[], Wakeup]) -> bool:
+        """Sleep in an event loop that works for a strand, unexplored; return False for other loops.
+
+        A task that sleeps when the trial ends is cancelled: any other exception could be caught, or end
+        the whole loop.
+        """
         strand = self._sleeper()
         if strand is None:
             return False
         if not self._passes(strand, seconds):
-            loop = asyncio.get_running_loop()
-            future = loop.create_future()
-
-            def end() -> None:
-                if self._turns.has_ended:
-                    future.cancel()  # Any other exception could be caught, or end the whole loop.
-                elif not future.done():
-                    future.set_result(None)
-
-            wake = partial(loop.call_soon_threadsafe, end)
+            wakeup = new_wakeup()
+            wake = partial(wakeup.wake_elsewhere, lambda: self._turns.has_ended)
             self.sleepers.add(self._after(seconds), strand, wake)
-            await future
+            await wakeup
         return True
 
     def _passes(self, strand: Strand, seconds: float) -> bool:
@@ -186,11 +182,11 @@ class StrandWaits(Part):
         """Like ``take_turn()``, for a task whose event loop must not be blocked."""
         loop = strand.host.loop.running
         assert loop is not None
-        strand.turn.future = loop.create_future()
+        wakeup = strand.turn.wakeup = loop.new_wakeup()
         try:
-            await strand.turn.future
+            await wakeup
         finally:
-            strand.turn.future = None
+            strand.turn.wakeup = None
             if strand.state != "ended":
                 strand.stop_waiting()
         self._turns.check_alive(strand)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import threading
 import weakref
@@ -12,6 +11,7 @@ from typing import Any
 from ..subject.programs import Program
 from ..values.names import StrandName
 from ..values.plan import Place
+from .event_loop import EventLoop
 from .strand import Strand, StrandThread, Waiting
 
 _UNKNOWN = -1
@@ -56,12 +56,12 @@ class Strands(list[Strand]):
         child = Strand(name, "thread", parent=parent, is_daemon=thread.daemon, thread=started)
         return self.add(child)
 
-    def registered(self, host: Strand, task: asyncio.Task[Any]) -> Strand:
+    def registered(self, host: Strand, loop: EventLoop, task: object) -> Strand:
         """Return the strand of a task in the event loop of a strand; add it at the first call."""
         strand = self.tasks.get(task)
         if strand is None:
-            function = str(getattr(task.get_coro(), "__name__", ""))
-            name = self._new_name(StrandName.of(host.root.title).task, function, "task")
+            new_name = StrandName.of(host.root.title).task
+            name = self._new_name(new_name, loop.function_of(task), "task")
             strand = self.add(Strand(name, "task", parent=host))
             strand.begin()
             self.tasks[task] = strand

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import inspect
 from collections.abc import Awaitable, Callable
-from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...cloud.fake import core_of
 from ...core.calls import set_faults_end
-from ...core.clock import checkpoint, in_thread
+from ...core.clock import checkpoint
 from ...core.errors import ServiceError
 from ...core.exits import Exits
 from ...core.registry import Registry
@@ -24,6 +22,7 @@ from ...process.shortcut import Shortcut
 from ...queue.delivery.destinations import route_context_of, route_to
 from ...queue.model import DeliveryInterceptor
 from ..simulation.stacks import carried_call_site
+from .loops import run_in_carrier
 from .world import World
 
 if TYPE_CHECKING:
@@ -134,11 +133,7 @@ async def _around(world: World, fake: Fake, exchange: Callable[[], T]) -> T:
         return await simulation.calls.exchange(fake, exchange)
     # Several strands share this event loop, which the request would block: use a thread.
     carried_call_site.set(simulation.call_sites.here())
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:  # trio's loop
-        return await in_thread(exchange)
-    return await loop.run_in_executor(world.carriers, copy_context().run, exchange)
+    return await run_in_carrier(world, exchange)
 
 
 class _ExploredDeliveries(DeliveryInterceptor):

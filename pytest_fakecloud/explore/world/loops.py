@@ -1,26 +1,32 @@
-"""The event loops of explored code and its checks, which run on fake time."""
+"""asyncio in explored code and its checks: their event loops, which run on fake time, and others."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import selectors
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextvars import copy_context
+from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...core.clock import asyncio_is_running, in_thread
 from ...core.errors import ContractError, is_crash
 from ...core.libraries import is_library
 from ...process.replace import Patch
 from ..fakes.connections import Connections, MemoryLink
-from ..simulation.strand import Strand
+from ..simulation.event_loop import EventLoop, Wakeup
 from .locks import is_of_a_fake
 
 if TYPE_CHECKING:
     from ..simulation.loops import Loops
     from .world import World
+
+T = TypeVar("T")
 
 
 def loop_patches(world: World) -> Iterator[Patch]:
@@ -64,6 +70,43 @@ def new_loop(world: World) -> OwnLoop:
     return OwnLoop(world)
 
 
+def run_coroutine(world: World, coroutine: Any) -> Any:
+    """Return the result of a coroutine, which runs in a new loop on fake time."""
+    # A coroutine for which no loop can be created would warn that it was never awaited.
+    with (
+        contextlib.closing(coroutine),
+        asyncio.Runner(loop_factory=partial(new_loop, world)) as runner,
+    ):
+        return runner.run(coroutine)
+
+
+def current_task() -> asyncio.Task[Any] | None:
+    """Return the current task of any loop that this thread runs."""
+    return asyncio.current_task() if asyncio_is_running() else None
+
+
+def own_loop() -> OwnLoop | None:
+    """Return the loop that this thread runs, if it is one of explored code or of a check."""
+    loop = asyncio._get_running_loop()
+    return loop if isinstance(loop, OwnLoop) else None
+
+
+async def sleep_elsewhere(world: World, seconds: float) -> bool:
+    """Sleep in fake time in a loop that is not explored; return False in other loops."""
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, OwnLoop):
+        return False
+    return await world.waits.sleep_in_loop(seconds, partial(_Wakeup, loop))
+
+
+async def run_in_carrier(world: World, function: Callable[[], T]) -> T:
+    """Run a function, in a thread, for a loop that is not explored and that it would block."""
+    if not asyncio_is_running():  # trio's loop
+        return await in_thread(function)
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(world.carriers, copy_context().run, function)
+
+
 def without_patching(library: str) -> str:
     """Return the advice for a library that has replaced parts of the standard library."""
     return (
@@ -105,18 +148,18 @@ class _Selector(selectors.DefaultSelector):
         return self.register(fileobj, events, data)
 
     def select(self, timeout: float | None = None) -> Any:
-        ready = self._find_ready(0)
+        ready = self.find_ready(0)
         if not ready and (timeout is None or timeout > 0):
             if self.loop.idle(timeout):
                 timeout = 0
-            ready = self._find_ready(timeout)
+            ready = self.find_ready(timeout)
         if len(ready) > 1:
             # Sort by registration: the order of arrival differs from trial to trial.
             registered = list(self.get_map())
             ready.sort(key=lambda entry: registered.index(entry[0].fd))
         return ready
 
-    def _find_ready(self, timeout: float | None) -> Any:
+    def find_ready(self, timeout: float | None) -> Any:
         """Wait, in wall-clock time, for events; do not wait if a connection in memory has one."""
         ready = []
         for link, key in self._links.values():
@@ -127,16 +170,30 @@ class _Selector(selectors.DefaultSelector):
             return ready
         return super().select(0 if ready else timeout) + ready
 
-    def has_events(self, seconds: float = 0.0) -> bool:
-        """Return whether a connection or another thread has an event for the loop."""
-        return bool(self._find_ready(seconds))
-
     def has_strangers(self) -> bool:
         """Return whether the loop waits for a socket of the system, apart from its own."""
         return len(self.get_map()) > len(self._links) + 1
 
 
-class OwnLoop(asyncio.SelectorEventLoop):
+class _Wakeup(Wakeup):
+    """A future of a loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._future: asyncio.Future[None] = loop.create_future()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._future.__await__()
+
+    def wake(self) -> None:
+        if not self._future.done():
+            self._future.set_result(None)
+
+    def wake_elsewhere(self, is_over: Callable[[], bool]) -> None:
+        self._loop.call_soon_threadsafe(lambda: self._future.cancel() if is_over() else self.wake())
+
+
+class OwnLoop(asyncio.SelectorEventLoop, EventLoop):
     """The event loop of one strand, which runs on fake time."""
 
     def __init__(self, world: World) -> None:
@@ -145,7 +202,6 @@ class OwnLoop(asyncio.SelectorEventLoop):
         self._is_of_promise = world.current_thread.is_in_promise()
         self._in_threads: set[asyncio.Future[Any]] = set()
         """The calls that threads of executors have not ended."""
-        self.strand: Strand | None = None
         # Measure times from the start: a float of the full time cannot tell microseconds apart.
         self._began_us = world.now_us()
         self.selector = _Selector(world.connections)
@@ -162,9 +218,25 @@ class OwnLoop(asyncio.SelectorEventLoop):
         if trial is not None:
             return trial.idle(self, timeout)
         # The time of a check waits for a thread that works for the loop.
-        return not self._in_threads and self._world.waits.wait_in_check(
-            self.selector.has_events, timeout
-        )
+        return not self._in_threads and self._world.waits.wait_in_check(self.has_events, timeout)
+
+    def current_task(self) -> asyncio.Task[Any] | None:
+        return asyncio.current_task(self)
+
+    def pending_tasks(self) -> Iterable[asyncio.Task[Any]]:
+        return asyncio.all_tasks(self)
+
+    def function_of(self, task: asyncio.Task[Any]) -> str:
+        return str(getattr(task.get_coro(), "__name__", ""))
+
+    def new_wakeup(self) -> Wakeup:
+        return _Wakeup(self)
+
+    def has_events(self, seconds: float = 0.0) -> bool:
+        return bool(self.selector.find_ready(seconds))
+
+    def has_strangers(self) -> bool:
+        return self.selector.has_strangers()
 
     def _trial(self) -> Loops | None:
         simulation = None if self._is_of_promise else self._world.simulation

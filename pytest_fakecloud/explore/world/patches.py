@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import gc
@@ -40,7 +39,7 @@ from ..simulation.strand import Strand
 from ..subject.programs import Program
 from .interceptors import watch
 from .locks import StoredObjects, lock_patches
-from .loops import OwnLoop, loop_patches
+from .loops import loop_patches, sleep_elsewhere
 from .sockets import check_sockets, socket_patches
 from .threads import thread_patches
 from .world import World
@@ -165,8 +164,7 @@ class _ExploredTime:
     async def sleep_in_asyncio(
         self, delay: float, result: Any, really: Callable[..., Awaitable[Any]], caller: FrameType
     ) -> Any:
-        is_own = isinstance(asyncio.get_running_loop(), OwnLoop)
-        is_passed = not is_own and await self._world.waits.sleep_in_loop(delay)
+        is_passed = await sleep_elsewhere(self._world, delay)
         return await really(0 if is_passed else delay, result)
 
     def read(self, clock: RealClock, caller: FrameType) -> Any:

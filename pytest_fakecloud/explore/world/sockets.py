@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
 import sys
@@ -16,7 +15,7 @@ from ...process.replace import Patch
 from ..fakes.connections import MemoryLink
 from ..simulation.pool import is_of_a_strand
 from ..simulation.simulation import Simulation
-from .loops import OwnLoop, without_patching
+from .loops import own_loop, without_patching
 
 if TYPE_CHECKING:
     from .world import World
@@ -126,11 +125,11 @@ class Sockets:
 
     def _send(self, link: MemoryLink, sock: socket.socket, data: bytes) -> int:
         link.send(data)
-        loop = asyncio._get_running_loop() if sock.gettimeout() == 0 else None
-        if isinstance(loop, OwnLoop):
-            link.serve_aside(loop.wake)
-        else:
+        loop = own_loop() if sock.gettimeout() == 0 else None
+        if loop is None:
             link.serve()
+        else:
+            link.serve_aside(loop.wake)
         self._connections.sweep()
         simulation, strand = self._world.simulation, self._world.current_thread.registered_strand()
         if simulation is not None and strand is not None:

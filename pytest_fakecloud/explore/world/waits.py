@@ -13,6 +13,7 @@ from ...core.signals import Signal
 from ...core.timers import monotonic, to_datetime
 from ..fakes.fakes import DELIVERIES_END_US
 from ..fakes.gate import nap
+from ..simulation.event_loop import Wakeup
 from ..simulation.pool import ABANDONED
 from ..values.limits import EARLIER_THREADS
 
@@ -41,13 +42,13 @@ class Waits:
         self._check_promise(seconds)
         return simulation.waits.sleep_of_strand(seconds)
 
-    async def sleep_in_loop(self, seconds: float) -> bool:
+    async def sleep_in_loop(self, seconds: float, new_wakeup: Callable[[], Wakeup]) -> bool:
         """Sleep in fake time in an event loop that is not explored; return False for other loops."""
         simulation = self._world.simulation
         if simulation is None:
             return self.wait_in_check(lambda: False, seconds)
         self._check_promise(seconds)
-        return await simulation.waits.sleep_of_task(seconds)
+        return await simulation.waits.sleep_of_task(seconds, new_wakeup)
 
     def wait_in_check(self, is_over: Callable[[], bool], seconds: float | None) -> bool:
         """Move the clock from event to event until ``is_over()`` is true or a time has passed, because

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from ...cloud.base import BaseCloud
+from ...core.clock import asyncio_is_running
 from ...core.touches import READS_CLOCK, Touch
 from ...kv.touches import key_of_touch
 from ...process.replace import Function
@@ -27,7 +27,7 @@ from ..values.disturbances import SWITCHES
 from ..values.footprint import command_line
 from ..values.plan import Plan
 from ..values.trial import Effects, Trial
-from .loops import new_loop
+from .loops import current_task, run_coroutine
 from .randomness import Randomness
 from .waits import Waits
 
@@ -123,12 +123,13 @@ class World(Surroundings):
     def awaited(self, value: Any) -> Any:
         if not inspect.iscoroutine(value):
             return value
-        # A coroutine for which no loop can be created would warn that it was never awaited.
-        with (
-            contextlib.closing(value),
-            asyncio.Runner(loop_factory=partial(new_loop, self)) as runner,
-        ):
-            return runner.run(value)
+        return run_coroutine(self, value)
+
+    def is_in_loop(self) -> bool:
+        return asyncio_is_running()
+
+    def current_task(self) -> object | None:
+        return current_task()
 
     def note_clock_read(self) -> None:
         simulation = self.simulation

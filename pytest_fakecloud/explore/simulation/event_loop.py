@@ -1,0 +1,62 @@
+"""What a simulation needs of an event loop of explored code, whatever library the loop is of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .strand import Strand
+
+
+class Wakeup(ABC):
+    """What a task awaits, without blocking its event loop: its turn, or the end of its sleep."""
+
+    @abstractmethod
+    def __await__(self) -> Generator[Any, None, None]: ...
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Let the task go on, if it still waits. Called in the thread of its event loop."""
+
+    @abstractmethod
+    def wake_elsewhere(self, is_over: Callable[[], bool]) -> None:
+        """Let the task go on, called in another thread; cancel it if ``is_over()`` by then."""
+
+
+class EventLoop(ABC):
+    """An event loop that runs in the thread of a strand, on fake time, and whose tasks are strands.
+
+    It calls ``Loops`` when it starts, creates a task, has nothing to do, and ends. The one of asyncio is
+    ``OwnLoop`` in ``world.loops``, the only module that knows asyncio.
+    """
+
+    strand: Strand | None = None
+    """The strand in whose thread it runs, once it has started there."""
+
+    @abstractmethod
+    def current_task(self) -> object | None:
+        """Return the task that runs now, or None between two tasks."""
+
+    @abstractmethod
+    def pending_tasks(self) -> Iterable[object]:
+        """Return the tasks that have not ended."""
+
+    @abstractmethod
+    def function_of(self, task: Any) -> str:
+        """Return the name of a task's function, or an empty string."""
+
+    @abstractmethod
+    def new_wakeup(self) -> Wakeup:
+        """Return what the current task can await."""
+
+    @abstractmethod
+    def has_events(self, seconds: float = 0.0) -> bool:
+        """Return whether something has happened for which a task waits, at most some seconds later,
+        which are real.
+        """
+
+    @abstractmethod
+    def has_strangers(self) -> bool:
+        """Return whether a task waits for a socket of the system, which does not lead to a fake."""
