@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Collection, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ...cloud.fake import Fake, core_of
 from ...core.errors import ContractError, Crash, report_failure
 from ...http.messages import AnyResponse, ConnectionEffect, Proceed, Request
-from ...kv.command_fields import only_prepares
-from ...kv.report.calls import SEVERAL, command_of
+from ...kv.report.calls import SEVERAL
 from ...kv.touches import text_of
 from ..fakes.fingerprint import content_of
 from ..values.accesses import Access
 from ..values.disturbances import PAUSES, Disturbance
 from ..values.footprint import CommandLine, times_in, touches_of_request
 from ..values.trial import Line
+from .callers import Caller, Callers
 from .decisions import Decisions
-from .faults import Faults, Target, faults_of_nodes, possible_disturbances, session_of
+from .faults import Faults, Target, faults_of_nodes, possible_disturbances
 from .known_times import KnownTimes
-from .outsiders import OutsideCalls
 from .part import Part
 from .pauses import Pauses
 from .stacks import CallSite, CallSites, call_site_of, carried_call_site, describe_places
@@ -42,7 +40,7 @@ class Calls(Part):
 
     known_times: KnownTimes
     call_sites: CallSites
-    outside_calls: OutsideCalls
+    callers: Callers
     pauses: Pauses
     decisions: Decisions
     waits: StrandWaits
@@ -52,85 +50,43 @@ class Calls(Part):
     _running: tuple[Access, Any, Sequence[bytes], list[str]] | None = None
     """The latest command that writes, its database, and the contents of its keys before it."""
 
-    _served: dict[int, Strand] = field(default_factory=dict)
-    """The strand whose call each thread handles: its own thread, or one of the fakes."""
-
-    def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
-        """Return the strand that makes a call, and whether its own thread handles the call.
-
-        A fake's thread handles the call of the strand that owns the connection or, if that is unknown,
-        of the one for which it works.
-        """
-        strand = self._current_thread.registered_strand()
-        if strand is not None:
-            return strand, True
-        if request.client is not None:
-            owner = self._strands.owners.get(request.client[1])
-            if owner is not None and owner.state != "ended":
-                return owner, False
-        return self._current_thread.working_for(), False
-
     def at_call(self, fake: Fake, request: Request, proceed: Proceed) -> AnyResponse:
         """Handle a request at its endpoint, in the strand's own thread or in the fake's."""
-        if self._current_thread.is_checking_promise():
+        caller = self.callers.of(fake, request)
+        if caller.way == "not explored":
             return proceed()
-        outside = self.outside_calls.note_call(-1 if request.client is None else request.client[1])
-        if "left over" in outside:
+        if caller.way == "left over":
             self._log.note("not explored: late calls for a request of an earlier trial")
             return ConnectionEffect("drop")
-        strand, is_own_thread = self._strand_of(request)
-        if strand is None and not self._turns.has_ended:
-            return proceed()
         try:
-            if strand is None:
-                raise Crash
-            self._turns.check_alive(strand)
-            if _is_silent(fake, request):
-                if self._script.plan.explains:
-                    self._log.silent_calls.append(request.call)
-                return proceed()
-            is_helped = "carried" in outside and not is_own_thread and not strand.thread.real_waits
-            if "outsider" in outside or is_helped:
-                self.outside_calls.note_use(strand, self._world.now_us())
-                return self._serve_without_turn(strand, fake, request, proceed)
-            return self._serve_here(strand, is_own_thread, fake, request, proceed)
+            return self._serve_for(caller, fake, request, proceed)
         except Crash:
-            if is_own_thread and request.client is None:
+            if caller.is_own_thread and request.client is None:
                 raise
             # The strand ends after this request, or another thread runs its code until its next turn.
             return ConnectionEffect("drop")
 
-    def _serve_here(
-        self, strand: Strand, is_own_thread: bool, fake: Fake, request: Request, proceed: Proceed
+    def _serve_for(
+        self, caller: Caller, fake: Fake, request: Request, proceed: Proceed
     ) -> AnyResponse:
-        """Serve a call, in whose commands this thread executes what the strand does."""
-        # Another thread may make this call for a waiting strand, or for one that has another call in
-        # progress. The strand then has no turn to yield.
-        is_second = not is_own_thread and self._is_served(strand)
-        has_turn = strand.state == "running" and not (strand.is_stepped_over or is_second)
-        ident = threading.get_ident()
-        self._served[ident] = strand
-        try:
-            if is_own_thread and strand.turn.exchange:  # exchange() takes its turns.
+        """Serve a call in the way of its caller. Raises ``Crash`` if the strand has ended."""
+        strand = caller.strand
+        if strand is None:
+            raise Crash
+        self._turns.check_alive(strand)
+        if caller.way == "silent":
+            if self._script.plan.explains:
+                self._log.silent_calls.append(request.call)
+            return proceed()
+        if caller.way == "outside":
+            self.callers.outside_calls.admit(strand, self._world.now_us())
+            return self._serve_without_turn(strand, fake, request, proceed)
+        with self.callers.serving(strand):
+            if caller.way == "awaited":
                 return self._serve(strand, strand.turn.exchange, fake, request, proceed)
-            serve = self._serve_in_turn if has_turn else self._serve_without_turn
-            return serve(strand, fake, request, proceed)
-        finally:
-            self._served.pop(ident, None)
-
-    def _is_served(self, strand: Strand) -> bool:
-        """Return whether any thread handles a call of a strand."""
-        return strand in self._served.values()
-
-    def served_here(self) -> Strand | None:
-        """Return the strand whose call this thread handles."""
-        is_checking = self._current_thread.is_checking_promise()
-        return None if is_checking else self._served.get(threading.get_ident())
-
-    def _executing(self) -> Strand | None:
-        """Return the strand whose command this thread executes, in a call or by itself."""
-        thread = self._current_thread
-        return None if thread.has_ended() else self.served_here() or thread.registered_strand()
+            if caller.way == "in turn":
+                return self._serve_in_turn(strand, fake, request, proceed)
+            return self._serve_without_turn(strand, fake, request, proceed)
 
     def _serve_in_turn(
         self, strand: Strand, fake: Fake, request: Request, proceed: Proceed
@@ -232,26 +188,25 @@ class Calls(Part):
         """Add a call without valid credentials to the story; it has no point for disturbances."""
         if not self._script.plan.explains:
             return
-        strand, _ = self._strand_of(request)
-        if strand is None or self._current_thread.is_checking_promise() or self._turns.has_ended:
-            return
-        self._add_line(strand, request)
+        strand = self.callers.of_rejected(request)
+        if strand is not None:
+            self._add_line(strand, request)
 
     def add_command_of_test(self, argv: Sequence[bytes]) -> None:
         """Add a command that the test itself executes to the story, before the one it interrupts."""
-        strand = self._executing()
+        strand = self.callers.executing()
         if strand is None:
             return
         lines, interrupted = self._log.lines, strand.line
         self._log.add_line("test", " ".join(map(text_of, argv)))
         call = None if interrupted is None else interrupted.call
-        if self._is_served(strand) and interrupted and call and call.route not in SEVERAL:
+        if self.callers.is_served(strand) and interrupted and call and call.route not in SEVERAL:
             lines.insert(lines.index(interrupted), lines.pop())
 
     def note_access(self, session: Any, line: CommandLine) -> None:
         """Record a command with the values of its keys, for the search for anomalies."""
         self.note_changes()
-        strand = self._executing()
+        strand = self.callers.executing()
         if strand is None or not line.keys:
             return
         unit = strand.line if session.in_script else object()
@@ -279,7 +234,7 @@ class Calls(Part):
 
     def at_gap(self) -> None:
         """Let other strands run between two commands of a pipeline, as at a call."""
-        strand = self._executing()
+        strand = self.callers.executing()
         if strand is None or self._world.clock.driving:
             return
         if strand.role == "task" and self._current_thread.is_explored():
@@ -348,14 +303,3 @@ class Calls(Part):
         if not lines and strand.host.loop.running is None:
             lines = call_site_of(sys._current_frames().get(strand.host.thread.ident))
         return lines
-
-
-def _is_silent(fake: Fake, request: Request) -> bool:
-    """Return whether a Redis command only sets up its connection, or is queued for EXEC."""
-    if request.call.route != "database-port":
-        return False
-    if only_prepares(request.call):
-        return True
-    session = session_of(fake, request)
-    is_queued = session is not None and session.is_queuing
-    return is_queued and command_of(request.call) != "EXEC"

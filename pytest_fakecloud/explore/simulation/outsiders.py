@@ -162,12 +162,10 @@ def _stack(thread: threading.Thread) -> tuple[CodeType, ...]:
 class OutsideCalls(Part):
     """The calls of one trial that threads make which are not explored, such as an application's pool."""
 
-    _by_port: dict[int, Row] = field(default_factory=dict)
-    """The threads that send over each connection, by its local port."""
     _users: set[Strand] = field(default_factory=set)
     """The strands for which the calls are made."""
 
-    def _note_use_of_thread(self) -> Row:
+    def note_thread(self) -> Row:
         """Return whose thread this is, and note the use of one from before.
 
         Raises ``Crash`` in the thread of a strand of an earlier trial.
@@ -180,21 +178,6 @@ class OutsideCalls(Part):
             raise Crash
         return row
 
-    def note_connection(self, port: int) -> None:
-        """Note that this thread sends over a connection."""
-        row = self._note_use_of_thread()
-        if self._by_port.get(port, "carried") == "carried":
-            self._by_port[port] = row
-
-    def note_explored(self, port: int) -> None:
-        """Note that explored code sends over a connection."""
-        if self._by_port.get(port) == "carried":
-            del self._by_port[port]
-
-    def note_call(self, port: int) -> set[Row]:
-        """Return whose the thread is that handles a call and, unless it is explored, the sender."""
-        return {self._note_use_of_thread(), self._by_port.get(port, "strand")}
-
     def await_rest(self) -> None:
         """Wait until threads from before rest, because their speed would decide what runs next. End the
         trial with an error if one goes on.
@@ -205,8 +188,8 @@ class OutsideCalls(Part):
         except ContractError as error:
             self._turns.fail_trial(error)  # The explored code could catch the exception.
 
-    def note_use(self, strand: Strand, now_us: int) -> None:
-        """Note a strand for which such a call is made. End the trial with an error if another strand
+    def admit(self, strand: Strand, now_us: int) -> None:
+        """Let such a call be made for a strand. End the trial with an error if another strand
         could make calls at the same time: real time would decide their order.
         """
         self._users = {user for user in self._users if user not in self._strands.ended_earlier}

@@ -10,6 +10,7 @@ from ..subject.subject import Subject
 from ..values.disturbances import CLOCK
 from ..values.plan import Plan, Redundant
 from ..values.trial import NO_EFFECTS, CloudState, Effects, StrandRecord, Trial, Verdict, Wording
+from .callers import Callers
 from .calls import Calls
 from .clock import TrialClock
 from .current_thread import CurrentThread
@@ -57,6 +58,7 @@ class Simulation:
         shared = world, script, strands, turns, current, log
         self.operations = Operations(*shared)
         self.outside_calls = OutsideCalls(*shared)
+        self.callers = Callers(*shared, outside_calls=self.outside_calls)
         self._sleepers = Sleepers(*shared)
         self._pauses = Pauses(*shared, known_times=self.known_times)
         self.clock = TrialClock(
@@ -68,7 +70,7 @@ class Simulation:
             *shared,
             known_times=self.known_times,
             call_sites=self.call_sites,
-            outside_calls=self.outside_calls,
+            callers=self.callers,
             pauses=self._pauses,
             decisions=self._decisions,
             waits=self.waits,
@@ -121,7 +123,7 @@ class Simulation:
         """Close the connections of strands that have ended, as if their clients had died."""
         connections = self._world.connections
         for link in [*connections.by_fileno.values()]:
-            owner = self.strands.owners.get(link.port)
+            owner = self.callers.owner(link.port)
             if owner is not None and concerned(owner):
                 link.end()
         connections.sweep()

@@ -26,8 +26,6 @@ class Strands(list[Strand]):
             Strand(program.name, "worker" if program.is_worker else "client", program.function)
             for program in programs
         )
-        self.owners: dict[int, Strand] = {}
-        """The strand that uses each connection, by the client's port."""
         self.tasks: weakref.WeakKeyDictionary[Any, Strand] = weakref.WeakKeyDictionary()
         self.created_by: dict[str, int] = {}
         """The index of the step that created a strand or began a delivery, by its name."""

@@ -160,8 +160,7 @@ def _note_sender(simulation: Simulation, sock: socket.socket, link: MemoryLink |
         raise ConnectionResetError("the process has ended")
     simulation.turns.check_alive(strand)
     if strand is not strand.host or strand.loop.running is None:
-        simulation.strands.owners[link.port] = strand
-        simulation.outside_calls.note_explored(link.port)
+        simulation.callers.note_sender(strand, link.port)
 
 
 def _note_sender_elsewhere(simulation: Simulation, sock: socket.socket) -> None:
@@ -172,10 +171,8 @@ def _note_sender_elsewhere(simulation: Simulation, sock: socket.socket) -> None:
     strand = thread.registered_strand() or thread.carried()
     with contextlib.suppress(OSError, IndexError):
         port = sock.getsockname()[1]
-        if strand is not None:
-            simulation.strands.owners[port] = strand
         simulation.call_sites.note(port)
     # The thread of a strand that has just ended wakes loops whose sleeps end by a socket pair, which
     # has no port.
     if port or not is_of_a_strand(threading.current_thread()):
-        simulation.outside_calls.note_connection(port)
+        simulation.callers.note_other_sender(strand, port)

@@ -100,7 +100,7 @@ class Waits:
     ) -> object:
         """Wait until ``poll()`` returns something other than None, for a blocking command of a fake."""
         world, thread, simulation = self._world, self._world.current_thread, self._world.simulation
-        strand = None if simulation is None else simulation.calls.served_here()
+        strand = None if simulation is None else simulation.callers.served_here()
         if simulation is not None and strand is not None and not world.clock.driving:
             return simulation.waits.yield_in_command(strand, signal, poll, until_us)
         stream = world.connections.streams.get(threading.get_ident())

@@ -1,0 +1,161 @@
+"""Whose each call of a fake is, and how it is served."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias
+
+from ...cloud.fake import Fake
+from ...http.messages import Request
+from ...kv.command_fields import only_prepares
+from ...kv.report.calls import command_of
+from .current_thread import Row
+from .faults import session_of
+from .outsiders import OutsideCalls
+from .part import Part
+from .strand import Strand
+
+Way: TypeAlias = Literal[
+    "not explored",  # as without a trial: no strand makes it
+    "left over",  # not at all: it belongs to an earlier trial
+    "ended",  # not at all: it belongs to this trial, which has ended
+    "silent",  # as without a trial: it only sets up a connection, or is queued for EXEC
+    "outside",  # without a turn, for the only strand: a thread makes it that is not explored
+    "awaited",  # within ``Calls.exchange()``, which takes the turns before and after it
+    "in turn",  # between two points, at which other strands can run
+    "without turn",  # at once, because the strand has no turn that it could give up
+]
+
+
+class Caller(NamedTuple):
+    """Whose a call is, and how it is served."""
+
+    way: Way
+    strand: Strand | None = None
+    is_own_thread: bool = False
+    """Whether the strand's own thread handles the call, instead of one of the fakes."""
+
+
+@dataclass(eq=False)
+class Callers(Part):
+    """Says for each call of a trial whose it is, from its thread and its connection."""
+
+    outside_calls: OutsideCalls
+    _owners: dict[int, Strand] = field(default_factory=dict)
+    """The strand that uses each connection, by the client's port."""
+    _senders: dict[int, Row] = field(default_factory=dict)
+    """The threads that send over each connection without being explored, by the client's port."""
+    _served: dict[int, Strand] = field(default_factory=dict)
+    """The strand whose call each thread handles: its own thread, or one of the fakes."""
+
+    # -- connections
+
+    def note_sender(self, strand: Strand, port: int) -> None:
+        """Note that the thread of a strand sends over a connection."""
+        self._owners[port] = strand
+        if self._senders.get(port) == "carried":
+            del self._senders[port]
+
+    def note_other_sender(self, strand: Strand | None, port: int) -> None:
+        """Note that this thread, which is not explored or uses a connection of its own, sends there."""
+        row = self.outside_calls.note_thread()
+        if strand is not None:
+            self._owners[port] = strand
+        if self._senders.get(port, "carried") == "carried":
+            self._senders[port] = row
+
+    def owner(self, port: int) -> Strand | None:
+        """Return the strand that uses a connection."""
+        return self._owners.get(port)
+
+    # -- calls
+
+    def of(self, fake: Fake, request: Request) -> Caller:
+        """Return whose a call is that this thread handles, and how it is served.
+
+        Raises ``Crash`` in the thread of a strand of an earlier trial.
+        """
+        if self._current_thread.is_checking_promise():
+            return Caller("not explored")
+        port = -1 if request.client is None else request.client[1]
+        rows = {self.outside_calls.note_thread(), self._senders.get(port, "strand")}
+        if "left over" in rows:
+            return Caller("left over")
+        strand, is_own_thread = self._strand_of(request)
+        if strand is None:
+            return Caller("ended" if self._turns.has_ended else "not explored")
+        is_helped = "carried" in rows and not is_own_thread and not strand.thread.real_waits
+        if _is_silent(fake, request):
+            way: Way = "silent"
+        elif "outsider" in rows or is_helped:
+            way = "outside"
+        elif is_own_thread and strand.turn.exchange:
+            way = "awaited"
+        else:
+            # Another thread may make this call for a waiting strand, or for one that has another call
+            # in progress.
+            is_second = not is_own_thread and self.is_served(strand)
+            has_turn = strand.state == "running" and not (strand.is_stepped_over or is_second)
+            way = "in turn" if has_turn else "without turn"
+        return Caller(way, strand, is_own_thread)
+
+    def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
+        """Return the strand that makes a call, and whether its own thread handles the call.
+
+        A fake's thread handles the call of the strand that owns the connection or, if that is unknown,
+        of the one for which it works.
+        """
+        strand = self._current_thread.registered_strand()
+        if strand is not None:
+            return strand, True
+        if request.client is not None:
+            owner = self._owners.get(request.client[1])
+            if owner is not None and owner.state != "ended":
+                return owner, False
+        return self._current_thread.working_for(), False
+
+    def of_rejected(self, request: Request) -> Strand | None:
+        """Return the strand that makes a call without valid credentials, which no fake serves."""
+        strand, _ = self._strand_of(request)
+        is_outside = self._current_thread.is_checking_promise() or self._turns.has_ended
+        return None if is_outside else strand
+
+    # -- the calls that threads handle now
+
+    @contextlib.contextmanager
+    def serving(self, strand: Strand) -> Iterator[None]:
+        """Handle a call in the block, in whose commands this thread executes what the strand does."""
+        ident = threading.get_ident()
+        self._served[ident] = strand
+        try:
+            yield
+        finally:
+            self._served.pop(ident, None)
+
+    def is_served(self, strand: Strand) -> bool:
+        """Return whether any thread handles a call of a strand."""
+        return strand in self._served.values()
+
+    def served_here(self) -> Strand | None:
+        """Return the strand whose call this thread handles."""
+        is_checking = self._current_thread.is_checking_promise()
+        return None if is_checking else self._served.get(threading.get_ident())
+
+    def executing(self) -> Strand | None:
+        """Return the strand whose command this thread executes, in a call or by itself."""
+        thread = self._current_thread
+        return None if thread.has_ended() else self.served_here() or thread.registered_strand()
+
+
+def _is_silent(fake: Fake, request: Request) -> bool:
+    """Return whether a Redis command only sets up its connection, or is queued for EXEC."""
+    if request.call.route != "database-port":
+        return False
+    if only_prepares(request.call):
+        return True
+    session = session_of(fake, request)
+    is_queued = session is not None and session.is_queuing
+    return is_queued and command_of(request.call) != "EXEC"
