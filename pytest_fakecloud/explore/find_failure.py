@@ -55,7 +55,7 @@ def find_failure(
     use it.
     """
     __tracebackhide__ = True
-    undisturbed = player.play(Plan.first(), is_reference=True)
+    player, undisturbed = player.play_reference(Plan.first())
     if player.subject.inputs:
         if undisturbed.broken is not None and not own_errors(undisturbed):
             # Smaller inputs may break the promise, too.

@@ -354,7 +354,7 @@ def test_a_source_plays_until_it_or_the_budget_ends(
 
     source, budget = _Repeats(most), budget_of(5)
     with playing(cloud, programs_of(visit, ()), holds, Options()) as player:
-        undisturbed = player.play(Plan.first(), is_reference=True)
+        player, undisturbed = player.play_reference(Plan.first())
         explorer = Explorer(player, Lookahead(player), undisturbed, budget, seed=1)
         assert explorer.play_plans([Share(source)], budget) is None
     assert (source.trials, player.tally.counts["drawn"], player.tally.tried) == (trials,) * 3

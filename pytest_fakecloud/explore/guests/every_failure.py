@@ -79,7 +79,7 @@ def every_failure(
         if replayed is not None:
             replay_only(player, replayed)
             return Results()
-        undisturbed = player.play(Plan.first(), is_reference=True)
+        player, undisturbed = player.play_reference(Plan.first())
         check_undisturbed(player, undisturbed)
         check_repeats(player, undisturbed, "the second time")
         failures = Results(_fail_each_call(player, undisturbed, names, status))

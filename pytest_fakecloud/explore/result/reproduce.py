@@ -23,13 +23,16 @@ def replay_only(player: Player, schedule: Schedule) -> None:
     tally = player.tally
     tally.only_schedule = schedule
     player = player.counting_last()
-    # With a promise, nothing but the schedule runs, and no anomalies are looked for.
-    compares = not player.judge.has_promise
-    if schedule and compares:
-        player.play(Plan(), records=False, is_reference=True)
+    if player.judge.has_promise:
+        # Nothing but the schedule runs, and no anomalies are looked for.
+        trial = player.play(Plan.reported(schedule))
+    elif schedule:
+        player, _ = player.play_reference(Plan(), records=False)
         # The trials in one piece run for this one, and none runs after the trial that is kept.
         player.play(Plan(schedule), records=False)
-    trial = player.play(Plan.reported(schedule), is_reference=compares and not schedule)
+        trial = player.play(Plan.reported(schedule))
+    else:
+        player, trial = player.play_reference(Plan.reported(schedule))
     missed = [disturbance for disturbance in schedule if disturbance not in trial.fired]
     if trial.broken is not None:
         trial = replace(trial, schedule=schedule.without(missed))

@@ -35,7 +35,7 @@ class Player:
         self._pieces = PiecePlayer(world, subject, self._observers)
         self._workers = frozenset(program.name for program in subject.programs if program.is_worker)
         self._reference: Evidence | None = None
-        """The evidence of the undisturbed trial, with which later ones are compared."""
+        """The evidence of the undisturbed trial with which this player compares its trials."""
 
     def with_inputs(self, inputs: Inputs) -> Player:
         """Return a player of the same code, with the same judge, these inputs and a tally of its own."""
@@ -49,29 +49,41 @@ class Player:
         player.judge, player.outcomes = replace(self.judge, counts_last=True), {}
         return player
 
-    def play(self, plan: Plan, *, records: bool = True, is_reference: bool = False) -> Trial:
+    def play(self, plan: Plan, *, records: bool = True) -> Trial:
         """Play a trial, judge it unless its strategy ends it, and, with ``records``, record it.
 
-        If its checks hold, it is compared with the latest *reference*, an undisturbed trial, and with
-        trials in one piece, which are played then. Without a reference, it shows no anomalies.
+        If its checks hold, it is compared with the *reference* of this player, an undisturbed trial, and
+        with trials in one piece, which are played then. Without a reference, it shows no anomalies.
         """
+        return self._play(plan, records=records)[0]
+
+    def play_reference(self, plan: Plan, *, records: bool = True) -> tuple[Player, Trial]:
+        """Play an undisturbed trial, which is compared with itself. Return it, after a player with the
+        same tally that has it as its reference.
+        """
+        player = copy(self)
+        trial, player._reference = self._play(plan, records=records, is_reference=True)
+        return player, trial
+
+    def _play(
+        self, plan: Plan, *, records: bool, is_reference: bool = False
+    ) -> tuple[Trial, Evidence | None]:
+        """Play a trial, and return it with its evidence."""
         with self._observers.of_trial(plan):
             reads_order = self.judge.reads_order
             trial, history = self.world.play(self.subject, plan, reads_order=reads_order)
             if "redundant" in trial.flags:
-                return trial
+                return trial, None
             evidence = Evidence(trial, None if is_reference else self._reference, self._workers)
-            if is_reference:
-                self._reference = evidence
             verdict = self.judge.checked(trial, history, plan)
             # A search that has found a broken promise shows no anomalies.
-            if verdict.broken is None and self._reference is not None:
+            if verdict.broken is None and (is_reference or self._reference is not None):
                 evidence.differences = self._pieces.differences(trial)
                 verdict = self.judge.with_anomalies(verdict, evidence)
             trial = replace(trial, verdict=verdict)
         if records:
             self.record(trial, plan)
-        return trial
+        return trial, evidence
 
     def record(self, trial: Trial, plan: Plan) -> None:
         """Add a judged trial to the tally, and remember what its schedule led to."""

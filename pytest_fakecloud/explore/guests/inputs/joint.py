@@ -109,7 +109,7 @@ class JointShrinking:
         try:
             if not self._has_time():
                 return False
-            trial = player.play(Plan(notes=True), is_reference=True)
+            player, trial = player.play_reference(Plan(notes=True))
             if any(broken_promise(error) is None for error in trial.errors.values()):
                 return False  # The code rejects these inputs.
             candidates = iter(schedules(trial))
