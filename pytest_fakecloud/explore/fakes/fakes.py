@@ -46,7 +46,7 @@ class DueDelivery:
         self.message = message
         self.timer = timer
         name = StrandName.of_delivery(ordinal, len(message.attempts) + 1)
-        self.first_name, self.name = str(name.first), str(name)
+        self.first_name, self.scheduled_name = str(name.first), str(name)
 
 
 def _restoring(fake: Fake) -> Callable[[], None]:

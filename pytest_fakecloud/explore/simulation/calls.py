@@ -96,7 +96,7 @@ class Calls(Part):
         for _ in self._approach(strand, point, fake, request):
             self.waits.take_turn(strand)
         response = self._serve(strand, point, fake, request, proceed)
-        if self._script.is_late or self._script.schedule.at(strand.name, point):
+        if self._script.is_late or self._script.schedule.at(strand.scheduled_name, point):
             for _ in self._receive(strand, point):
                 self.waits.take_turn(strand)
         return response
@@ -149,10 +149,10 @@ class Calls(Part):
         self._note_disturbances(strand, fake, request, may_wait=may_wait)
         if not may_wait:
             return
-        if disturbances := self._script.schedule.at(strand.name, point):
+        if disturbances := self._script.schedule.at(strand.scheduled_name, point):
             yield from self._apply_pauses(strand, disturbances, PAUSES)
         is_point = fake.name in self._script.subject.disturbed_fakes
-        if is_point or self.decisions.has_switch(strand.name, point):
+        if is_point or self.decisions.has_switch(strand.scheduled_name, point):
             self._strands.park(strand, "switch")
             yield
 
@@ -178,7 +178,7 @@ class Calls(Part):
         """Process the point before the code receives an answer; yield like ``_approach()``."""
         if self._world.clock.driving or strand.state == "ended":
             return
-        if disturbances := self._script.schedule.at(strand.name, point):
+        if disturbances := self._script.schedule.at(strand.scheduled_name, point):
             yield from self._apply_pauses(strand, disturbances, ("slow",))
         if self._script.is_late:
             self._strands.park(strand, "late")
@@ -212,7 +212,7 @@ class Calls(Part):
         unit = strand.line if session.in_script else object()
         before = tuple(map(session.db.find, line.key_names))
         access = Access(
-            strand.name,
+            strand.scheduled_name,
             unit,
             line.words,
             line.keys,
@@ -242,7 +242,7 @@ class Calls(Part):
         point = strand.next_point()
         if self._script.plan.notes:
             self.pauses.note_point(strand)
-        disturbances = self._script.schedule.at(strand.name, point)
+        disturbances = self._script.schedule.at(strand.scheduled_name, point)
         for _ in self._apply_pauses(strand, disturbances, PAUSES):
             self.waits.take_turn(strand)
         self._strands.park(strand, "switch")
@@ -252,7 +252,7 @@ class Calls(Part):
         self, strand: Strand, point: int, fake: Fake, request: Request, proceed: Proceed
     ) -> AnyResponse:
         """Apply the disturbances of a call, add the call to the story, and return its outcome."""
-        now, root, title = self._world.now_us(), strand.root, strand.title
+        now, root = self._world.now_us(), strand.root
         self._number += 1
         root.work.last_call = self._number
         root.work.first_call = root.work.first_call or self._number
@@ -262,9 +262,9 @@ class Calls(Part):
             group, instance = request.params.get("group"), request.params.get("instance")
             if group and instance:
                 root.work.consumers.add((fake, group, instance))
-        disturbances = self._script.schedule.at(strand.name, point)
+        disturbances = self._script.schedule.at(strand.scheduled_name, point)
         fault = self.faults.apply(disturbances, strand, fake, request) if disturbances else None
-        self._log.calls[title] += 1
+        self._log.calls[strand.name] += 1
         app: Any = core_of(fake).app
         app.recorder.renumber(request.call, now)
         line = strand.line = self._add_line(strand, request, point)
@@ -273,7 +273,9 @@ class Calls(Part):
             subjects = tuple(touch.read for touch in touches if touch.fake)
             words = request.route, request.call.path
             writes = any(touch.writes for touch in touches)
-            access = Access(strand.name, line, words, subjects, (), writes, request.call, at_us=now)
+            access = Access(
+                strand.scheduled_name, line, words, subjects, (), writes, request.call, at_us=now
+            )
             self._log.accesses.append(access)
         if (partition := self.faults.partition(strand, fake)) is not None:
             line.disturbances, line.words = (partition,), f"does not reach {fake.name}"
@@ -286,7 +288,7 @@ class Calls(Part):
             self.note_changes()
 
     def _add_line(self, strand: Strand, request: Request, point: int = 0) -> Line:
-        line = self._log.add_line(strand.name, call=request.call)
+        line = self._log.add_line(strand.scheduled_name, call=request.call)
         line.point = point
         if self._script.plan.explains:
             lines: list[str] = []

@@ -31,7 +31,7 @@ class ClockMove:
     """A move of the clock, as an option of the simulation."""
 
     at_us: int
-    name: ClassVar[str] = CLOCK
+    scheduled_name: ClassVar[str] = CLOCK
 
 
 Option: TypeAlias = Strand | DueDelivery | ClockMove

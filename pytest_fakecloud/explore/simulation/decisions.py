@@ -55,7 +55,7 @@ class Decisions(Part):
 
     def _has_only_written(self, root: Strand) -> bool:
         """Return whether a client, worker or delivery has written data of fakes and read none."""
-        names = {strand.name for strand in self._strands if strand.root is root}
+        names = {strand.scheduled_name for strand in self._strands if strand.root is root}
         own = [access for access in self._log.accesses if access.strand in names]
         return bool(own) and all(access.is_write and access.name != "consume" for access in own)
 
@@ -64,7 +64,7 @@ class Decisions(Part):
         has_steps = self._script.has_steps
         if len(options) == 1 and not has_steps:
             return options[0]
-        names = [option.name for option in options]
+        names = [option.scheduled_name for option in options]
         kind, point = _continuation(options[0])
         if has_steps:
             self.end_step(names)
@@ -103,7 +103,8 @@ class Decisions(Part):
         is_start = disturbance.kind == "switch" and not disturbance.point
         when = "before {} starts" if is_start else KINDS[disturbance.kind].words
         chosen = next(
-            (strand for strand in self._strands if strand.name == disturbance.detail), None
+            (strand for strand in self._strands if strand.scheduled_name == disturbance.detail),
+            None,
         )
         is_late = chosen is not None and chosen.state == "parked" and chosen.place == "late"
         words = "receives its answer" if is_late else "runs"
@@ -125,7 +126,9 @@ class Decisions(Part):
             self._log.flags.add("timers")
         place, point = _continuation(option)
         enabled_by, barrier = self._enabled_by(option), self.clock.barrier
-        step = Step(option.name, place, point, tuple(options), Footprint(), enabled_by, barrier)
+        step = Step(
+            option.scheduled_name, place, point, tuple(options), Footprint(), enabled_by, barrier
+        )
         if (
             place != "switch"
             and self._script.strategy is not None
@@ -137,7 +140,7 @@ class Decisions(Part):
 
     def _enabled_by(self, option: Option) -> int:
         """Return the index of the step that created an option, or that moved the clock to its time."""
-        created_by = self._strands.created_by.get(option.name, -1)
+        created_by = self._strands.created_by.get(option.scheduled_name, -1)
         due_us = None
         if isinstance(option, DueDelivery):
             due_us = option.timer.due_us

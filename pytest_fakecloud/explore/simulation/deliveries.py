@@ -36,10 +36,10 @@ class DeliveryStrands(Part):
 
     def begin(self, due: DueDelivery) -> Strand | None:
         """Begin a delivery; return its strand, or None if the delivery must wait."""
-        self._log.add_point(due.name, 0, _delivery_disturbances(due))
+        self._log.add_point(due.scheduled_name, 0, _delivery_disturbances(due))
         disturbances = [
             disturbance
-            for disturbance in self._script.schedule.at(due.name, 0)
+            for disturbance in self._script.schedule.at(due.scheduled_name, 0)
             if disturbance.kind in with_role("delivery")
         ]
         self._plan(due, disturbances)
@@ -52,10 +52,10 @@ class DeliveryStrands(Part):
         self._log.fired += disturbances
         deadline_us = self._world.now_us() + max(0, due.message.timeout_us - 1000)
         pause = PauseState(deadline_us=deadline_us)
-        strand = self._strands.add(Strand(due.name, "delivery", body, due, pause=pause))
-        self._strands.created_by[due.name] = len(self._log.steps) - 1
+        strand = self._strands.add(Strand(due.scheduled_name, "delivery", body, due, pause=pause))
+        self._strands.created_by[due.scheduled_name] = len(self._log.steps) - 1
         words = _delivery_words(due, disturbances)
-        self._log.add_line(due.name, words, disturbances=disturbances)
+        self._log.add_line(due.scheduled_name, words, disturbances=disturbances)
         return strand
 
     def _plan(self, due: DueDelivery, disturbances: Sequence[Disturbance]) -> None:
@@ -86,7 +86,7 @@ class DeliveryStrands(Part):
             self._log.handled((where, route.prefix), succeeded=outcome.exception is None)
         strand = self._current_thread.registered_strand()
         if outcome.status in SUCCESS and loss is None and strand is not None:
-            self._log.acknowledged.add(strand.title)
+            self._log.acknowledged.add(strand.name)
         if outcome.status is not None:
             self._log.breaks(broken_promise(outcome.exception))
         if loss == "unheard":

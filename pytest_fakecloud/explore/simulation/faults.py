@@ -37,7 +37,7 @@ class _Event(NamedTuple):
 
     fakes: Fakes
     partitions: dict[tuple[str, str], tuple[int, Disturbance]]
-    """The end of each partition between a root strand and a fake, by title and name."""
+    """The end of each partition between a root strand and a fake, by their names."""
     strand: Strand
     disturbance: Disturbance
     fake: Any
@@ -91,7 +91,7 @@ class Faults(Part):
 
     def partition(self, strand: Strand, fake: Fake) -> Disturbance | None:
         """Return the partition that keeps a strand's calls from a fake now, if there is one."""
-        key = strand.root.title, fake.name
+        key = strand.root.name, fake.name
         until_us, disturbance = self._partitions.get(key, (0, None))
         return disturbance if until_us > self._world.now_us() else None
 
@@ -112,7 +112,7 @@ class Faults(Part):
                 if gaps is None:
                     continue
                 text = KINDS[disturbance.kind].words.format(*gaps)
-                self._log.add_line(strand.name, text, disturbances=[disturbance])
+                self._log.add_line(strand.scheduled_name, text, disturbances=[disturbance])
             else:
                 continue  # It is a pause.
             self._log.fired.append(disturbance)
@@ -155,7 +155,7 @@ def _hold(event: _Event) -> _Gaps:
 def _partition(event: _Event) -> _Gaps:
     span = int(event.disturbance.detail or PARTITION)
     until_us = event.fakes.now_us() + span * 1_000_000
-    event.partitions[event.strand.root.title, event.fake.name] = until_us, event.disturbance
+    event.partitions[event.strand.root.name, event.fake.name] = until_us, event.disturbance
     return event.fake.name, span
 
 

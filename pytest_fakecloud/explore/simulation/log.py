@@ -40,7 +40,7 @@ class TrialLog:
     accesses: list[Access] = field(default_factory=list)
     silent_calls: list[Call] = field(default_factory=list)
     calls: Counter[str] = field(default_factory=Counter)
-    """The number of calls of each strand, by title, in the order of the first calls."""
+    """The number of calls of each strand, by name, in the order of the first calls."""
     idle_restarts: set[str] = field(default_factory=set)
     acknowledged: set[str] = field(default_factory=set)
     handlers: dict[Handler, bool] = field(default_factory=dict)

@@ -68,7 +68,7 @@ class Operations(Part):
     ) -> Iterator[Callable[[object], None]]:
         """Record a call of an observed function."""
         strand = self._current_thread.registered_strand() or self._turns.current
-        client = strand.root.title if strand is not None else ""
+        client = strand.root.name if strand is not None else ""
         operation = self.begin(client, name, args, kwargs)
         self._observed.append(operation)
         try:
@@ -79,19 +79,19 @@ class Operations(Part):
 
     def begin_client(self, strand: Strand) -> None:
         """Record a client as an operation."""
-        operation = self.begin(strand.title, strand.title, (), {})
+        operation = self.begin(strand.name, strand.name, (), {})
         self._by_client[strand] = operation
         self._clients.append(operation)
 
     def store(self, strand: Strand) -> None:
         history, error = self.history, strand.error
         if strand.crashed and strand.root is strand:
-            history.crashed.append(strand.title)
+            history.crashed.append(strand.name)
         has_returned = error is None and not strand.crashed
         if strand.role in ("client", "worker") and has_returned:
-            history.results[strand.title] = strand.result
+            history.results[strand.name] = strand.result
         if strand.role != "delivery" and error is not None:
-            history.errors[strand.title] = error
+            history.errors[strand.name] = error
         operation = self._by_client.get(strand)
         if operation is not None:
             operation.error = error

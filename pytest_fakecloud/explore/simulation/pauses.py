@@ -75,7 +75,7 @@ class Pauses(Part):
             if len(paused) > 1 or (due_us is not None and due_us < until_us):
                 words += ", and the others wait"
         self._strands.park(strand, "late" if disturbance.kind == "slow" else "switch")
-        self._log.add_line(strand.name, words, disturbances=[disturbance])
+        self._log.add_line(strand.scheduled_name, words, disturbances=[disturbance])
         return True
 
     def delay_starts(self) -> None:
@@ -85,14 +85,14 @@ class Pauses(Part):
             return
         for strand in clients:
             if self._script.plan.notes:
-                self._log.add_point(strand.name, 0, _LATE_STARTS)
-            for disturbance in self._script.schedule.at(strand.name, 0):
+                self._log.add_point(strand.scheduled_name, 0, _LATE_STARTS)
+            for disturbance in self._script.schedule.at(strand.scheduled_name, 0):
                 if disturbance.kind in PAUSES and (end_us := self._end_us(disturbance)) is not None:
                     strand.start_at(end_us)
                     self._log.fired.append(disturbance)
                     span = seconds(end_us - self._world.now_us())
                     words = f"starts {span} later"
-                    self._log.add_line(strand.name, words, disturbances=[disturbance])
+                    self._log.add_line(strand.scheduled_name, words, disturbances=[disturbance])
 
     def _end_us(self, disturbance: Disturbance) -> int | None:
         """Return the time at which a pause that begins now ends, or None without such a time."""
@@ -136,7 +136,7 @@ class Pauses(Part):
                 has_due=due_us is not None and due_us <= latest_us,
                 has_edge=_edge(now) <= latest_us,
             )
-        self._log.add_point(strand.name, strand.points, choices)
+        self._log.add_point(strand.scheduled_name, strand.points, choices)
 
 
 @functools.cache

@@ -79,7 +79,7 @@ class Scheduler(Part):
         """Describe a trial with too many steps, and the strand that made most of the last ones."""
         latest = Counter(step.strand for step in self._log.steps[-_LATEST_STEPS:])
         name = latest.most_common(1)[0][0]
-        strands = [strand for strand in self._strands if strand.name == name]
+        strands = [strand for strand in self._strands if strand.scheduled_name == name]
         return (
             f"{describe_places(strands) or name} goes on after {MOST_STEPS:,} steps of the trial: "
             "explore() is for code that ends, so give its loop an end"
@@ -187,7 +187,7 @@ class Scheduler(Part):
             self._report_stuck(busy)
         for strand in self._strands:
             if strand.is_daemon and strand.state not in ("ended", "new"):
-                note = f"the daemon thread {strand.title} was still running at the end"
+                note = f"the daemon thread {strand.name} was still running at the end"
                 self._log.note(note)
         return True
 

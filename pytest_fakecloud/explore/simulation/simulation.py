@@ -138,8 +138,8 @@ class Simulation:
         if log.has_overlap():
             log.flags.add("overlap")
         results = {name: repr(result) for name, result in self.operations.history.results.items()}
-        begun = {strand.title for strand in self.strands if strand.has_begun}
-        errors = {s.title: s.error for s in self.strands if s.error is not None}
+        begun = {strand.name for strand in self.strands if strand.has_begun}
+        errors = {s.name: s.error for s in self.strands if s.error is not None}
         names = dict.fromkeys((*log.calls, *sorted(begun), *errors))
         is_cut = "cut" in log.flags
         return Trial(
@@ -170,7 +170,7 @@ class Simulation:
         """Run a strand's code, and return what it returns or, for a coroutine, awaits."""
         result = self._world.awaited(strand.body())
         if strand.role != "delivery":
-            check_has_run(result, strand.title)
+            check_has_run(result, strand.name)
         return result
 
     def begins(self, strand: Strand) -> None:
@@ -188,7 +188,7 @@ class Simulation:
             self._cut(lambda owner: owner.root is strand.root)
         self.operations.store(strand)
         if strand.due is not None:
-            self.deliveries.report(strand.name, strand.due)
+            self.deliveries.report(strand.scheduled_name, strand.due)
         if strand.crashed or (error is not None and broken_promise(error) is None):
             self._workers.leave_groups(strand)
             if strand.role == "worker" and strand.work.starts < MOST_STARTS:

@@ -108,7 +108,7 @@ def describe_places(strands: Sequence[Strand]) -> str:
         lines: list[str] = []
         with report_failure("its line could not be found", lines.append):
             lines += call_site_of(sys._current_frames().get(strand.host.thread.ident))
-        places.append(f"{strand.title} ({lines[0]})" if lines else strand.title)
+        places.append(f"{strand.name} ({lines[0]})" if lines else strand.name)
     return ", ".join(places)
 
 
@@ -126,6 +126,6 @@ def describe_stuck(waiting: Sequence[Strand]) -> str:
 def _describe_wait(strand: Strand, frame: FrameType | None) -> str:
     frame = application_frame(frame)
     if frame is None:
-        return f"{strand.title} waits forever"
+        return f"{strand.name} waits forever"
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-    return f"{strand.title} waits forever at {call_site_of(frame)[0]}: {line}"
+    return f"{strand.name} waits forever at {call_site_of(frame)[0]}: {line}"

@@ -112,15 +112,17 @@ class Strand:
     second start of a worker, and ``delivery1/2`` the second attempt of a delivery.
     """
 
-    title: str
+    name: str
     role: Role
     body: Callable[[], object] = lambda: None
     """The code, unless a thread or an event loop of the code runs it."""
     due: DueDelivery | None = None
     parent: Strand | None = None
     """The strand that started this thread, or whose event loop runs this task."""
-    name: str = field(init=False)
-    """The name in schedules, which differs from the title while an event loop has a main task."""
+    scheduled_name: str = field(init=False)
+    """The name in schedules and steps: an event loop has one of its own while it has a main task, which
+    is then meant by the name of their client.
+    """
     root: Strand = field(init=False)
     """The client, worker or delivery to which the strand belongs."""
     host: Strand = field(init=False)
@@ -158,7 +160,7 @@ class Strand:
     turn: TaskTurn = field(default_factory=TaskTurn)
 
     def __post_init__(self) -> None:
-        self.name = self.title
+        self.scheduled_name = self.name
         self.root = self if self.parent is None else self.parent.root
         self.host = self
         if self.role == "task":
@@ -188,7 +190,7 @@ class Strand:
         if self._state == "ended":
             raise Crash
         if self._state not in before:
-            raise RuntimeError(f"{self.title} was {self._state}: please report this as a bug")
+            raise RuntimeError(f"{self.name} was {self._state}: please report this as a bug")
         self._state = state
 
     def start_at(self, at_us: int) -> None:
@@ -267,21 +269,22 @@ class Strand:
 
     def start_loop(self, loop: EventLoop) -> Strand | None:
         """Run an event loop in the thread; return its main task, a new strand, unless there is one. The
-        task has the title of this strand, which is named after its loop until that ends.
+        task has the name of this strand, whose scheduled name is that of its loop until that ends.
         """
         self.loop.running = loop
         if self.loop.main_task is not None:
             return None
-        main = Strand(self.title, "task", parent=self, points=self.points)
+        main = Strand(self.name, "task", parent=self, points=self.points)
         main.begin()
-        self.loop.main_task, self.name = main, StrandName.of(self.title).loop()
+        self.loop.main_task = main
+        self.scheduled_name = StrandName.of(self.name).loop()
         return main
 
     def end_loop(self) -> None:
         self.loop.running = None
         if self.loop.main_task is not None:
             self.points = self.loop.main_task.points
-            self.loop.main_task, self.name = None, self.title
+            self.loop.main_task, self.scheduled_name = None, self.name
 
     # -- the turn
 

@@ -48,7 +48,7 @@ class Strands(list[Strand]):
     def new_thread(self, parent: Strand, thread: threading.Thread, created_by: int) -> Strand:
         """Add the strand of a thread that a strand starts in a step."""
         function = getattr(getattr(thread, "_target", None), "__name__", "").strip("_")
-        name = self._new_name(StrandName.of(parent.root.title).thread, function, "thread")
+        name = self._new_name(StrandName.of(parent.root.name).thread, function, "thread")
         self.created_by[name] = created_by
         started = StrandThread(_UNKNOWN, thread)
         child = Strand(name, "thread", parent=parent, is_daemon=thread.daemon, thread=started)
@@ -58,7 +58,7 @@ class Strands(list[Strand]):
         """Return the strand of a task in the event loop of a strand; add it at the first call."""
         strand = self.tasks.get(task)
         if strand is None:
-            new_name = StrandName.of(host.root.title).task
+            new_name = StrandName.of(host.root.name).task
             name = self._new_name(new_name, loop.function_of(task), "task")
             strand = self.add(Strand(name, "task", parent=host))
             strand.begin()

@@ -117,10 +117,10 @@ class Turns:
         if strand.role != "thread":
             with self._lock:
                 self._live -= 1
-            text = f"the thread of {strand.title} ended before its code began: {HOOK_ADVICE}"
+            text = f"the thread of {strand.name} ended before its code began: {HOOK_ADVICE}"
             self.end(ContractError(text))
             return
-        note = f"not explored: the thread {strand.title}, which ended before its code began"
+        note = f"not explored: the thread {strand.name}, which ended before its code began"
         self._simulation.log.note(note)
         self._record_end(strand)
         if not self.has_ended:

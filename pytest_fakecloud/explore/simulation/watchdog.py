@@ -60,7 +60,7 @@ class Watchdog:
                 self._turns.end(ContractError(text))
         elif starting is not None:
             if seconds > LOST_AFTER:
-                self._turns.end(ContractError(_describe_delay(strand.title, starting)))
+                self._turns.end(ContractError(_describe_delay(strand.name, starting)))
         elif woken is not None and not (strand.host.thread.real_waits and seconds < REAL_WAIT):
             self._help(strand, seconds)
 
@@ -82,10 +82,10 @@ class Watchdog:
             self._turns.step_over(blocked)
 
 
-def _describe_delay(title: str, thread: threading.Thread) -> str:
+def _describe_delay(name: str, thread: threading.Thread) -> str:
     """Return an error text for a thread that is alive, but does not begin the code of its strand."""
     text = (
-        f"the thread of {title} has not begun its code after {LOST_AFTER:g} seconds: {HOOK_ADVICE}"
+        f"the thread of {name} has not begun its code after {LOST_AFTER:g} seconds: {HOOK_ADVICE}"
     )
     return f"{text}\n{place_of(thread.ident or 0)}".rstrip()
 

@@ -108,9 +108,9 @@ class Workers(Part):
                 broker.group(group).expire(instance)
             except ContractError:
                 continue  # the consumer has already left
-            self._log.add_line(strand.name, f"the session of {instance} in {group} ended")
+            self._log.add_line(strand.scheduled_name, f"the session of {instance} in {group} ended")
 
 
 def _program(worker: Strand) -> str:
     """Return the name of the program that a worker runs, which is the name of its first start."""
-    return StrandName.of(worker.title).program
+    return StrandName.of(worker.name).program

@@ -156,7 +156,7 @@ def lock_patches(world: World) -> Iterator[Patch]:
             return _LockOfCheck(world, "check")
         # Choose a name that is the same in every trial, because footprints of trials are compared.
         strand.locks_created += 1
-        return _SharedLock(world, f"{strand.name}#{strand.locks_created}")
+        return _SharedLock(world, f"{strand.scheduled_name}#{strand.locks_created}")
 
     def rlock() -> Any:
         is_real = not is_explored(sys._getframe(1))

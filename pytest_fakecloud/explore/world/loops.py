@@ -61,7 +61,7 @@ def new_loop(world: World) -> OwnLoop:
         library = threading.get_ident.__module__.partition(".")[0]
         simulation.turns.fail_trial(
             ContractError(
-                f"{strand.title} runs an event loop, but {library} has replaced the threads of this "
+                f"{strand.name} runs an event loop, but {library} has replaced the threads of this "
                 "process by its own, which share one thread of the system. explore() runs each client "
                 "in a thread, and only one event loop can run in a thread of the system. Let the "
                 f"clients be functions without an event loop, or {without_patching(library)}"

@@ -214,7 +214,7 @@ def _refusing(
     def refused(simulation: Simulation, strand: Strand, *_: Any, **__: Any) -> None:
         where = innermost(sys._getframe())
         simulation.turns.fail_trial(
-            ContractError(f"{strand.title} calls {what} at {where}: {advice}")
+            ContractError(f"{strand.name} calls {what} at {where}: {advice}")
         )
 
     return world.in_strands(original, refused)
@@ -226,7 +226,7 @@ def _process_patches(world: World) -> Iterator[Patch]:
             modules = {frame.f_globals.get("__name__") for frame in stack_of(sys._getframe())}
             if "uuid" not in modules:  # which starts a process to find a network address
                 where = innermost(sys._getframe())
-                note = f"not explored: a child process that {strand.title} started at {where}"
+                note = f"not explored: a child process that {strand.name} started at {where}"
                 simulation.log.note(note)
             with strand.waits_for_real():
                 return original(*args, **kwargs)

@@ -113,5 +113,5 @@ class Randomness:
 
     def _bytes(self, strand: Strand, size: int) -> bytes:
         if strand.random is None:
-            strand.random = random.Random(f"{self._seed} {self._series} {strand.title}")
+            strand.random = random.Random(f"{self._seed} {self._series} {strand.name}")
         return strand.random.randbytes(size)
