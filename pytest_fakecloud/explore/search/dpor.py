@@ -82,9 +82,9 @@ class Lesson(NamedTuple):
     """The further decisions."""
     sleeps: tuple[Mapping[str, Footprint], ...]
     """The steps not to make at each of them."""
-    effects: tuple[tuple[Footprint, frozenset[str]], ...]
+    effects: Mapping[int, tuple[Footprint, frozenset[str]]]
     """The footprint of the step after each decision from the last one of the branch on, and the options
-    that it disabled.
+    that it disabled, by the number of the decision in the trial.
     """
     reversals: tuple[Reversal, ...]
     is_exact: bool
@@ -118,8 +118,8 @@ class Interleavings:
         self.root = root
         self.trials = 0
         self.is_exact = True
-        self._frames: list[_Frame] = []
-        """The decisions below the root."""
+        self._frames: dict[int, _Frame] = {}
+        """The decisions below the root, by their numbers in the latest trial, in order."""
         self._has_begun = False
 
     def next(self) -> Branch | None:
@@ -128,25 +128,25 @@ class Interleavings:
             self._has_begun = True
             return self.root
         while self._frames:
-            frame = self._frames[-1]
+            number, frame = next(reversed(self._frames.items()))
             if (name := frame.untried()) is not None:
                 frame.decision = frame.decision._replace(chosen=name)
-                return self._branch(len(self._frames) - 1, name)
-            self._frames.pop()
+                return self._branch(number, name)
+            del self._frames[number]
         return None
 
     def upcoming(self) -> Iterator[Branch]:
         """Yield the branches that follow, if no trial before them finds others, the next one first."""
         if not self._has_begun:
             yield self.root
-        for index in reversed(range(len(self._frames))):
-            if (name := self._frames[index].untried()) is not None:
-                yield self._branch(index, name)
+        for number, frame in reversed(self._frames.items()):
+            if (name := frame.untried()) is not None:
+                yield self._branch(number, name)
 
-    def _branch(self, index: int, name: str) -> Branch:
-        """Return the branch that chooses an option at a frame."""
-        frame = self._frames[index]
-        decisions = [frame.decision for frame in self._frames[:index]]
+    def _branch(self, number: int, name: str) -> Branch:
+        """Return the branch that chooses an option at a decision."""
+        frame = self._frames[number]
+        decisions = [frame.decision for other, frame in self._frames.items() if other < number]
         chosen = frame.decision._replace(chosen=name)
         sleep = {
             other: step for other, step in {**frame.sleep, **frame.done}.items() if other != name
@@ -167,19 +167,18 @@ class Interleavings:
         self.trials += "redundant" not in trial.flags
         self.is_exact = self.is_exact and lesson.is_exact
         # The trial has replaced all decisions after those that it repeated.
-        of_root = len(self.root.decisions)
-        del self._frames[max(0, lesson.repeated - of_root) :]
-        for decision, sleep in zip(lesson.decisions, lesson.sleeps, strict=True):
-            self._frames.append(_Frame(decision, sleep, {decision.chosen}))
-        frames = dict(enumerate(self._frames, of_root))
-        # The last decision that it repeated chose an option for the first time, as the new ones did.
-        for index, (footprint, disabled) in enumerate(lesson.effects, max(0, lesson.repeated - 1)):
-            if (frame := frames.get(index)) is not None:
+        frames = {at: frame for at, frame in self._frames.items() if at < lesson.repeated}
+        made = zip(lesson.decisions, lesson.sleeps, strict=True)
+        for number, (decision, sleep) in enumerate(made, lesson.repeated):
+            frames[number] = _Frame(decision, sleep, {decision.chosen})
+        for number, (footprint, disabled) in lesson.effects.items():
+            if (frame := frames.get(number)) is not None:
                 frame.done[frame.decision.chosen] = footprint
                 frame.todo |= disabled.intersection(frame.decision.options)
         for reversal in lesson.reversals:
             if (frame := frames.get(reversal.decision)) is not None:
                 _reverse(frame, reversal)
+        self._frames = frames
 
 
 class Interleaving:
@@ -247,16 +246,17 @@ class Interleaving:
                 if (index := by_step.get(earlier)) is not None:
                     initials = _initials(steps, before, earlier, later)
                     reversals[Reversal(index, initials, steps[later].strand)] = None
-        effects = [
-            (steps[decision.step].footprint, frozenset(steps[decision.step].disabled))
-            for decision in decisions[max(0, repeated - 1) :]
-            if decision.step < len(steps)
-        ]
+        # The last decision that it repeated chose an option for the first time, as the new ones did.
+        effects = {
+            number: (steps[decision.step].footprint, frozenset(steps[decision.step].disabled))
+            for number, decision in enumerate(decisions)
+            if number >= repeated - 1 and decision.step < len(steps)
+        }
         return Lesson(
             repeated,
             tuple(self._decisions),
             tuple(self._sleeps),
-            tuple(effects),
+            effects,
             tuple(reversals),
             not self._has_strayed and not is_cut,
         )
