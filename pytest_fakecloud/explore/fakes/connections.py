@@ -268,10 +268,12 @@ class MemoryLink(Connection):
     # -- a thread aside
 
     def serve_aside(self, wake: Callable[[], None]) -> None:
-        """Serve the requests in a thread aside, until it waits or has handled them all.
+        """Serve the requests in a thread aside, until it waits or has handled them all. ``wake()`` wakes
+        an event loop that did not wait for the end.
 
-        Either this thread or the thread aside runs: ``resume_aside()`` blocks this one until the other
-        calls ``step_back()``. ``wake()`` wakes an event loop that did not wait for the end.
+        Either the thread of the event loop runs, which calls this, or the thread aside:
+        ``resume_aside()`` blocks the former until the latter calls ``step_back()``, before it waits for
+        the turn of its task. At that turn, the event loop calls ``resume_aside()`` again.
         """
         if self._is_served or self.sock.is_closed:
             return
@@ -314,7 +316,7 @@ class Connections:
         # only use operations that other code cannot interrupt.
         self.by_fileno: dict[int, MemoryLink] = {}
         self.aside: dict[int, MemoryLink] = {}
-        """The connections whose requests are handled in threads aside, by the thread."""
+        """The connections whose requests threads aside handle, by the thread."""
         self.ended: deque[MemoryLink] = deque()
         """The connections to close as soon as no thread handles their requests."""
         self.streams: dict[int, MemoryLink] = {}
@@ -399,12 +401,9 @@ class Connections:
         self.by_fileno.clear()
         self.sweep()
 
-    def step_back(self) -> MemoryLink | None:
-        """Called before this thread waits: if it is a thread aside, let its event loop go on."""
-        link = self.aside.get(threading.get_ident())
-        if link is not None:
-            link.step_back()
-        return link
+    def aside_here(self) -> MemoryLink | None:
+        """Return the connection whose requests this thread handles, if it is a thread aside."""
+        return self.aside.get(threading.get_ident())
 
 
 def _error(number: int) -> OSError:

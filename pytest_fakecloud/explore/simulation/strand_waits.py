@@ -168,8 +168,10 @@ class StrandWaits(Part):
         has the turn of the task (``Strand.release()``).
         """
         self._turns.check_alive(strand)
-        link = self._world.connections.step_back()
-        strand.turn.resume_aside = None if link is None else link.resume_aside
+        link = self._world.connections.aside_here()
+        if link is not None:
+            strand.turn.resume_aside = link.resume_aside
+            link.step_back()
         has_turn = False
         while not has_turn and strand.state != "ended":
             has_turn = strand.thread.gate.acquire(TURN_CHECK)

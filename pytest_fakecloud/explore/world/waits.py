@@ -115,7 +115,10 @@ class Waits:
             result = poll()
             return result is not None
 
-        if world.connections.step_back() is None and world.simulation is None:
+        link = world.connections.aside_here()
+        if link is not None:
+            link.step_back()
+        elif world.simulation is None:
             self.wait_in_check(is_over, max(0, until_us - world.now_us()) / 1e6)
         return real(signal, poll, until_us) if result is None else result
 
