@@ -327,16 +327,33 @@ def _messages(fake: Queue, page_query: PageQuery, *, kinds: Iterable[str]) -> Vi
     engine = core_of(fake).engine
     with engine.lock:
         messages = [message for message in engine.data.messages.values() if message.kind in kinds]
+        kept = {letter.id for letter in _dead_letters(engine)}
+    retries: dict[str, list[str]] = {}
+    for message in messages:
+        if message.retry_of:
+            retries.setdefault(message.retry_of, []).append(message.id)
     # Release the lock: a search in all bodies may take long, and a row needs only its own message.
     page = page_of(
         filter(_filter(page_query), messages),
         page_query,
         sort_key=lambda message: (-message.number,),
-        show=_message_row,
+        show=lambda message: (
+            _message_row(message)
+            | {
+                "state": _state_with(message, message.dlq_id in kept),
+                "retries": retries.get(message.id, []),
+            }
+        ),
         text=_text_of,
-        facet=("state", lambda message: STATE_NAMES[message.state]),
+        facet=("state", lambda message: _state_with(message, message.dlq_id in kept)),
     )
     return page | {"total": len(messages)}
+
+
+def _state_with(message: Message, has_letter: bool) -> str:
+    """Return the state of a message; ``failed`` if its dead letter was retried or deleted."""
+    state = STATE_NAMES[message.state]
+    return "failed" if state == "dead_lettered" and not has_letter else state
 
 
 @_locked
@@ -349,8 +366,10 @@ def message(engine: Any, id: str, page_query: PageQuery) -> View:
         )
     view = PublishedMessage(engine, id)
     settings = record.settings
+    dlq_id = _kept(engine, record.dlq_id if record.state == "FAILED" else None)
     return {
         **_message_row(record),
+        "state": _state_with(record, dlq_id is not None),
         **_body(record.body, settings.redaction),
         "timeline": view.timeline,
         "headers": shown_headers(settings.forward, settings.redaction),
@@ -365,7 +384,7 @@ def message(engine: Any, id: str, page_query: PageQuery) -> View:
         ],
         "settings": _settings(record),
         **_sent_again(record),
-        "dlq_id": _kept(engine, record.dlq_id if record.state == "FAILED" else None),
+        "dlq_id": dlq_id,
         "callbacks": [_message_row(record_of(callback)) for callback in view.callbacks],
         "retry_of": record.retry_of,
         "retries": [other.id for other in engine.data.messages.values() if other.retry_of == id],

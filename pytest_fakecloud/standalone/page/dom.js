@@ -88,7 +88,7 @@ function cellElement(name, content) {
   return cell;
 }
 
-export const facts = (pairs) => el("dl", {class: "facts"}, Object.entries(pairs).filter(([, value]) => value != null && value !== "")
+export const facts = (pairs) => el("dl", {class: "facts"}, Object.entries(pairs).filter(([, value]) => value != null && value !== "" && !(Array.isArray(value) && !value.length))
   .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 
 // -- results of actions --

@@ -77,8 +77,7 @@ function newKey(fake, page) {
     return done("Added ", el("a", {href: page.address(encodeURIComponent(key), {})}, short(key, 60)), ".");
   }, {open: false, undo: (row, text) => offerUndo(fake, added.row, "keys", [added.key], text, {last: row}), overwrites: async ({key, type}) => await current(fake, encodeURIComponent(key)) && `The key ${key} exists. ${/string|json/.test(type) ? "Overwrite it" : "Add to it"}?`});
 }
-const lines = (text) => text.split("\n").filter(Boolean);
-const pairs = (text) => lines(text).flatMap((line) => { const at = line.search(/[\s:=]/); return at < 0 ? [line, ""] : [line.slice(0, at), line.slice(at + 1).trim()]; });
+const lines = (text) => text.split("\n").filter(Boolean), pairs = (text) => lines(text).flatMap((line) => { const at = line.search(/[\s:=]/); return at < 0 ? [line, ""] : [line.slice(0, at), line.slice(at + 1).trim()]; });
 
 // The command that makes a key with this value, or null if the whole value is not here.
 function remade({key, type, value, ttl_ms, is_whole: whole, elements: part}) {

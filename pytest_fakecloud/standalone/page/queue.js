@@ -5,7 +5,7 @@ import {ask, change, item, list, path, sendWell} from "./api.js";
 import {hasFailed, lasted, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
 import {recorded, undoOf, undoable, versionsElement} from "./history.js";
-import {entries, journal} from "./journal.js";
+import {entries} from "./journal.js";
 import {ListPage} from "./lists.js";
 
 const STATES = {delivered: "good", dead_lettered: "bad", cancelled: "", pending: "wait", in_flight: "wait", success: "good", failed: "bad", canceled: "", started: "wait"};
@@ -39,7 +39,7 @@ function publish(fake, again) {
     {name: "headers", label: "headers to forward, as JSON", note: '{"X-Trace": "7"}', value: asJson([...forwarded, ...redacted.map((name) => [name, ""])]), wide: true},
     own_("delay", "delay", {note: "10m"}), own_("retries", "retries", {kind: "number"}), own_("label", "label"), {name: "queue", label: "in queue", value: again?.settings.queue}, own_("callback", "callback URL"),
     {name: "others", label: "other headers of the queue, as JSON", note: '{"Upstash-Timeout": "30s"}', value: asJson(others), wide: true},
-    ...again?.dlq_id ? [{name: "letter", label: "the dead letter", options: [{value: "delete", label: "delete it"}, {value: "keep", label: "keep it"}]}] : []],
+    ...again?.dlq_id ? [{name: "letter", label: "the dead letter", options: [{value: "keep", label: "keep it, as when an application publishes again"}, {value: "delete", label: "delete it, once the message is published"}]}] : []],
   async ({to, body: text, headers: more, queue, others: rest, letter, ...fields}, inputs) => {
     const named = (typed, what, prefix = "") => Object.entries(typed ? json(typed, what) : {}).map(([name, value]) => [prefix + name, String(value)]);
     const missing = redacted.filter((name) => named(more, "The headers").some(([typed, value]) => typed === name && !value));
@@ -59,16 +59,18 @@ function publish(fake, again) {
 const messageColumns = ["message", "state", "to", "attempts", "last answer", "next attempt", "body"];
 // Lists show addresses without the scheme, so that the path is in sight.
 const address = ({method, url}) => el("bdi", {class: "address", title: `${method} ${url}`}, short(`${method} ${withoutScheme(url)}`, 90));
-const messageRow = (one) => [when(one.created), state(one), address(one), `${one.attempts} of ${one.most_attempts}`, status(one), next(one), short([one.label, one.run && `run ${endOf(one.run)}`, one.step || one.preview].filter(Boolean).join(" · "), 120)];
+// By which messages one was repeated, as links.
+const repeated = ({message, public_id: id, retries = []}, {fake, page: {resends}}) => [["resent", resends[message ?? id] ?? []], ["retried", retries]].flatMap(([how, ids]) => ids.map((id) => el("div", {class: "soft nowrap"}, `${how} as `, el("a", {href: at(fake, "messages", id), title: id}, endOf(id)))));
+const messageRow = (one, page) => [when(one.created), [state(one), repeated(one, page)].flat(), address(one), `${one.attempts} of ${one.most_attempts}`, status(one), next(one), short([one.label, one.run && `run ${endOf(one.run)}`, one.step || one.preview].filter(Boolean).join(" · "), 120)];
 const endOf = (id) => id.length > 12 ? `…${id.slice(-6)}` : id;
 
 function messageDetail(one, page) {
   const {fake} = page, name = one.public_id, pending = one.state === "pending", toMessage = (id) => id && el("a", {href: at(fake, "messages", id)}, id);
   return [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)),
-    facts({state: state(one), id: el("span", {class: "mono"}, name), published: moment(one.created), "next attempt": one.next ? moment(one.next) : next(one), about: toMessage(one.about), "retry of": toMessage(one.retry_of), "retried as": one.retries.length ? one.retries.map(toMessage) : "", ...sentAgain(fake, name), run: one.run && el("a", {href: at(fake, "runs", one.run)}, one.run), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), ...linked(fake, one.settings)}),
+    facts({state: state(one), id: el("span", {class: "mono"}, name), published: moment(one.created), "next attempt": one.next ? moment(one.next) : next(one), about: toMessage(one.about), "retry of": toMessage(one.retry_of), "retried as": one.retries.map((id) => [toMessage(id), " "]), "resent as": one.resent_as.map((id) => [toMessage(id), " "]), "resent from": toMessage(one.resent_from), run: one.run && el("a", {href: at(fake, "runs", one.run)}, one.run), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), ...linked(fake, one.settings)}),
     tools(pending && one.next ? act("Deliver now", `Deliver ${name} now`, undoable(fake, "It is due now.", () => recorded(fake, `deliver ${name} now`, () => ask("POST", path(fake, `/messages/${encodeURIComponent(one.id)}/deliver`), {})))) : null,
       pending ? act("Cancel…", `Cancel ${name}`, undoable(fake, `Cancelled ${name}.`, () => sendWell(fake, "DELETE", `/v2/messages/${encodeURIComponent(name)}`)), {question: "Cancel this message? It will not be delivered."}) : null,
-      one.dlq_id ? act("Retry", `Retry ${name}`, () => retryOne(fake, one.dlq_id)) : one.state === "dead_lettered" ? soft("Its dead letter has ended, so it cannot be retried.") : null,
+      one.dlq_id ? act("Retry", `Retry ${name}`, () => retryOne(fake, one.dlq_id)) : one.state === "failed" ? soft("Its dead letter was retried or deleted, so it cannot be retried.") : null,
       copyButton(name, "Copy id", "Copy id"), copyButton(one.body, "Copy body", "Copy body")),
     one.state === "delivered" ? null : adviceOn(fake, name), one.is_whole === false || one.run ? null : publish(fake, one),
     head(count(one.attempts.length, "attempt")), one.attempts.length || one.next ? attemptSpans(one) : soft("Not attempted yet."),
@@ -79,14 +81,7 @@ function messageDetail(one, page) {
 const NAMED = {queue: "queues", "URL group": "url-groups", schedule: "schedules", "flow control": "flow-control"};
 const linked = (fake, given) => Object.fromEntries(Object.entries(given).map(([name, value]) => [name, own(NAMED, name) ? el("a", {href: at(fake, NAMED[name], value)}, value) : value]));
 // What to do about the last attempt of a message, if it has failed and Activity has its row.
-const isComplete = () => journal.loaded && !journal.older && entries.list.reduce((sum, row) => sum + (row.data?.again_of ? 1 : 0), 1);
 const lastAttempt = (fake, id) => entries.list.findLast((one) => one.kind === "attempt" && one.fake === fake.name && one.data.message_id === id);
-// The messages that were sent here again from a message, and the one that it was sent again from, by the rows of both.
-function sentAgain(fake, id) {
-  const made = (row) => row.subjects.filter(({kind}) => kind === "message").map(({name}) => name), from = (row) => entries.known.get(row.data.again_of)?.data.message_id, links = (ids) => ids.length ? ids.map((one) => el("a", {href: at(fake, "messages", one)}, one)) : "";
-  const rows = entries.list.filter((row) => row.peer === fake.name && row.data?.again_of);
-  return {"sent again as": links(rows.filter((row) => from(row) === id).flatMap(made)), "sent again from": links(rows.filter((row) => made(row).includes(id)).map(from).filter(Boolean))};
-}
 function adviceOn(fake, id) {
   const row = lastAttempt(fake, id), place = el("div");
   if (row && hasFailed(row)) Promise.all([import("./row.js"), import("./destinations.js")]).then(([{advice}, {destinationForms}]) => place.replaceChildren(...[advice(row, []), row.data.error === "UnstubbedDestinationError" ? destinationForms(fake, new URL(row.data.url).origin) : null].filter(Boolean)), () => {});
@@ -104,13 +99,12 @@ function attemptSpans(one) {
   if (one.next) rows.push({name: "Next attempt", note: both(one.next), spans: [...wait(micros(one.next), one.attempts.length + 1), {kind: "planned", from: micros(one.next), to: micros(one.next)}]});
   return spansElement("attempts", rows, {start: micros(one.created)});
 }
-const ended = (one) => one.exception ?? (one.status == null ? one.state : one.status);
-const answerOf = (one) => [one.faults.length ? el("p", {class: "fault"}, `Fault: ${one.faults.join(", ")}`) : null, one.exception ? code(one.exception, `error of attempt ${one.number}`) : null,
+const ended = (one) => one.exception ?? one.status ?? one.state, answerOf = (one) => [one.faults.length ? el("p", {class: "fault"}, `Fault: ${one.faults.join(", ")}`) : null, one.exception ? code(one.exception, `error of attempt ${one.number}`) : null,
   one.status == null ? null : [el("h4", {}, "Answer"), ...body(one, `answer to attempt ${one.number}`), headers(`headers of the answer to attempt ${one.number}`, one.headers)]];
 
 const messages = {
   list: "messages", noun: "message", facet: "state", hasItem: true, key: (one) => one.id, columns: messageColumns, kept: ["message", "state", "to", "body"], fields: ["created", "state", "url", "attempts", "status", "next", "preview"], row: messageRow, searchNote: "Search id, URL, label, body",
-  tools: (fake) => publish(fake), detail: messageDetail, version: isComplete,
+  tools: (fake) => publish(fake), detail: messageDetail,
   moreFilters: true, filters: [{name: "since", label: "published since (UTC)", type: "datetime-local"}, {name: "until", label: "published before (UTC)", type: "datetime-local"},
     {name: "status", label: "status of the last answer", note: "503 or 5xx"}, {name: "label", label: "label", note: "mail"}, {name: "url", label: "part of the URL", note: "/hook"},
     {name: "queue", label: "queue", list: "queues"}, {name: "group", label: "URL group", list: "url-groups"}, {name: "schedule", label: "schedule", list: "schedules"}, {name: "flow", label: "flow-control key", list: "flow-control"}],
@@ -131,12 +125,12 @@ async function retryOne(fake, id) {
 }
 const discard = (fake, ids) => sendWell(fake, "DELETE", "/v2/dlq" + several("dlqIds", ids));
 const letters = {
-  list: "dead-letters", noun: "dead letter", item: letterWithAnswer, key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"], kept: ["since", "to", "last answer"], version: isComplete, fields: ["at", "url", "attempts", "status", "preview"],
-  row: (one) => [when(one.at), address(one), number(one.attempts), [one.status == null && one.reason ? "" : status(one), " ", el("span", {class: "soft"}, short(one.reason, 60))], short(one.preview, 60)],
+  list: "dead-letters", noun: "dead letter", item: letterWithAnswer, key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"], kept: ["since", "to", "last answer"], fields: ["at", "url", "attempts", "status", "preview"],
+  row: (one, page) => [when(one.at), address(one), number(one.attempts), [one.status == null && one.reason ? "" : status(one), " ", el("span", {class: "soft"}, short(one.reason, 60)), repeated(one, page)].flat(), short(one.preview, 60)],
   moreFilters: true, filters: messages.filters, searchNote: messages.searchNote,
   bulk: [{text: "Retry", undone: "Retried", work: retry}, {text: "Delete", undone: "Deleted", work: discard, note: "The notice that follows can undo it."}],
   empty: () => empty("No dead letters.", "A message appears here when it runs out of retries. Retry it once its destination works."),
-  detail: (one, page) => [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)), facts({since: moment(one.at), attempts: number(one.attempts), "last answer": status(one), message: el("a", {href: at(page.fake, "messages", one.message)}, one.message), ...sentAgain(page.fake, one.message), id: el("span", {class: "mono"}, one.id)}),
+  detail: (one, page) => [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)), facts({since: moment(one.at), attempts: number(one.attempts), "last answer": status(one), message: el("a", {href: at(page.fake, "messages", one.message)}, one.message), "resent as": (page.page.resends[one.message] ?? []).map((id) => [el("a", {href: at(page.fake, "messages", id)}, id), " "]), id: el("span", {class: "mono"}, one.id)}),
     tools(act("Retry", `Retry ${one.id}`, () => retryOne(page.fake, one.id)), act("Delete…", `Delete ${one.id}`, undoable(page.fake, "Deleted the dead letter.", async () => { await discard(page.fake, [one.id]); location.hash = page.address(); }), {question: "Delete this dead letter?"})),
     adviceOn(page.fake, one.message), one.sent && one.sent.is_whole !== false && !one.sent.run ? publish(page.fake, {...one.sent, dlq_id: one.id}) : null,
     one.sent?.attempts.length ? [attemptSpans(one.sent), answerOf(one.sent.attempts.at(-1))] : null, head("Body"), code(laidOut(one.preview), "body")],
