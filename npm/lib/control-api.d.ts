@@ -33,6 +33,20 @@ export interface AttemptView {
   final: boolean
 }
 
+/**
+ * An event that became due during a move of the clock, with the item of a list that it is about;
+ * `row` is the number of the row that records it, 0 without one.
+ */
+export interface BecameDue {
+  at: string
+  kind: "delivery" | "callback" | "wait" | "sleep" | "schedule" | "expiry" | "other"
+  what: string
+  fake: string | null
+  list: string | null
+  item: string | null
+  row: number
+}
+
 /** The start time and the clock mode; by default those that the cloud was started with. */
 export interface Begin {
   now?: string
@@ -323,7 +337,7 @@ export interface MoveTo {
 
 /**
  * The clock after a move, the events that became due, each as a time and a label, and those of them
- * that are expiries of keys.
+ * that are expiries of keys. `events` has each with what it is about.
  */
 export interface Moved {
   now: string
@@ -333,6 +347,7 @@ export interface Moved {
   move: MoveData | null
   fired: string[]
   expired: string[]
+  events: BecameDue[]
 }
 
 /** A new isolated cloud; the environment variables contain its addresses and credentials. */

@@ -48,7 +48,7 @@ from ..workflow.model import read_step, run_record
 from .cron_words import cron_words
 from .failures import failure_of
 from .failures import failure_words as failure_words
-from .steps import cause_of, recorded_steps, step_of, step_sent, steps_of
+from .steps import cause_of, recorded_steps, result_of, step_of, step_sent, steps_of
 
 LONGEST_BODY = 100_000
 """Maximum number of characters of a body that is shown."""
@@ -275,7 +275,15 @@ def _message_row(message: Message) -> View:
         "preview": _beginning(message.body, message.settings.redaction, 200),
         "run": None if message.workflow is None else message.workflow.run_id,
         "step": str(step_of(message).get("stepName") or ""),
+        "result": result_of(step_of(message))[:_IN_EVENT],
     }
+
+
+def _input_in_row(engine: Any, message: Message) -> str:
+    """Return the beginning of the input of a message's run, which tells runs of one workflow apart."""
+    run = None if message.workflow is None else engine.workflow.runs.get(message.workflow.run_id)
+    started_with = b"" if run is None else _input_of_run(engine, run) or b""
+    return _beginning(started_with, message.settings.redaction, _IN_EVENT)
 
 
 def _filter(page_query: PageQuery) -> Callable[[Message], bool]:
@@ -342,6 +350,7 @@ def _messages(fake: Queue, page_query: PageQuery, *, kinds: Iterable[str]) -> Vi
             | {
                 "state": _state_with(message, message.dlq_id in kept),
                 "retries": retries.get(message.id, []),
+                "input": _input_in_row(engine, message),
             }
         ),
         text=_text_of,
@@ -489,24 +498,70 @@ def planned(engine: Any) -> dict[Timer, PlannedEvent]:
     events: dict[Timer, PlannedEvent] = {}
     for id, timer in engine.planning.timers.items():
         message = engine.data.messages[id]
-        what = f"{_doing(message) or 'delivery'}: {message.settings.method} {as_text(message.url)}"
-        events[timer] = PlannedEvent(_kind_of(message), "messages", id, what)
+        events[timer] = _event_of(engine, message, len(message.attempts))
     for id, timer in engine.schedules.timers.items():
-        schedule = engine.schedules.by_id[id]
-        when = cron_words(schedule.cron) or schedule.cron
-        what = f"schedule, {when}: {as_text(schedule.destination)}"
-        events[timer] = PlannedEvent("schedule", "schedules", id, what)
+        events[timer] = _run_of(engine.schedules.by_id[id])
     return events | {
         timer: PlannedEvent("other", "flow-control", key, timer.label)
         for key, timer in engine.flow_control.timers.items()
     }
 
 
-def _kind_of(message: Message) -> EventKind:
-    """Return the kind of a message's next event: a retry, the end of a sleep, or a delivery."""
-    if message.attempts:
+@_locked
+def became_due(
+    engine: Any, subject: str, at_us: int
+) -> tuple[PlannedEvent, tuple[str, int]] | None:
+    """Return what a timer that fired for a message or a schedule has done, and the attempt that it made,
+    as the id of its message and its number; None if the queue has no such message or schedule.
+    """
+    if (message := engine.data.messages.get(subject)) is not None:
+        tried = sum(attempt.at_us < at_us for attempt in message.attempts)
+        return _event_of(engine, message, tried), (message.public_id, tried + 1)
+    schedule = engine.schedules.by_id.get(subject)
+    return None if schedule is None else (_run_of(schedule), ("", 0))
+
+
+def _event_of(engine: Any, message: Message, tried: int) -> PlannedEvent:
+    """Return what happens when a message is due that was tried so many times: with the run and the step
+    of a workflow, otherwise with the beginning of its body.
+    """
+    step, doing = step_of(message), _doing(message, tried)
+    to = f"{message.settings.method} {as_text(message.url)}"
+    if message.workflow is None:
+        body = " ".join(_beginning(message.body, message.settings.redaction, _IN_EVENT).split())
+        what = f"{doing or 'delivery'}: {to} {body}".rstrip()
+    else:
+        name = str(step.get("stepName") or "")
+        after = f"{doing or 'after'} {name}" if name else doing or "first step"
+        started_with = " ".join(_input_in_row(engine, message).split())
+        of = f"{_end_of(message.workflow.run_id)} {started_with}".rstrip()
+        what = f"{after}, run {of}: {to}"
+    return PlannedEvent(_kind_of(message, tried), "messages", message.id, what)
+
+
+def _run_of(schedule: Any) -> PlannedEvent:
+    when, to = cron_words(schedule.cron) or schedule.cron, as_text(schedule.destination)
+    what = f"schedule {_end_of(schedule.id)}, {when}: {to}"
+    return PlannedEvent("schedule", "schedules", schedule.id, what)
+
+
+_IN_EVENT = 48
+"""Number of bytes of a body that name an event."""
+
+
+def _end_of(id: str) -> str:
+    """Return a short id, or the end of a long one, by which the generated ones differ."""
+    return id if len(id) <= _SHORT_ID else f"…{id[-6:]}"
+
+
+_SHORT_ID = 12
+
+
+def _kind_of(message: Message, tried: int) -> EventKind:
+    """Return the kind of a message's event: a retry, the end of a sleep, or a delivery."""
+    if tried:
         return "wait"
-    if _doing(message):
+    if _doing(message, tried):
         return "sleep"
     return "delivery" if message.kind == "message" else "callback"
 
@@ -724,6 +779,7 @@ def runs(engine: Any, page_query: PageQuery) -> View:
             **_run_row(engine, run, children),
             "steps": len(steps_of(engine, run)),
             "label": labels,
+            "last": _last_result(engine, run),
             "preview": _beginning(_input_of_run(engine, run) or b"", run.settings.redaction, 200),
         }
 
@@ -798,7 +854,10 @@ def _progress(engine: Any, run: Any) -> View:
         return {"now": cause_of(response) or _last_error(engine, run), "until": None}
     if run.completed_us is not None or next_message is None:
         return {"now": "", "until": None}
-    return {"now": _doing(next_message), "until": _at(next_message.due_us)}
+    return {
+        "now": _doing(next_message, len(next_message.attempts)),
+        "until": _at(next_message.due_us),
+    }
 
 
 def _last_error(engine: Any, run: Any) -> str:
@@ -808,14 +867,25 @@ def _last_error(engine: Any, run: Any) -> str:
     return "" if last is None else last["cause"] or f"the answer was {last['status']}"
 
 
-def _doing(message: Message) -> str:
-    """Return what a pending message does until it is due; empty if it only waits for its time."""
-    if message.attempts:
-        return f"retry {len(message.attempts)}"
+def _doing(message: Message, tried: int) -> str:
+    """Return what a pending message that was tried so many times does until it is due; empty if it only
+    waits for its time.
+    """
+    if tried:
+        return f"retry {tried}"
     step = step_of(message)
     if event := step.get("waitEventId"):
         return f"waits for {event}"
     return "sleeps" if "sleepFor" in step or step.get("stepType") == "SleepUntil" else ""
+
+
+def _last_result(engine: Any, run: Any) -> str:
+    """Return the last step of a run that has a result, with its beginning; empty without one."""
+    messages = (engine.data.messages.get(step.message_id) for step in reversed(run.steps))
+    for step in (step_of(message) for message in messages if message is not None):
+        if (name := step.get("stepName")) and (result := result_of(step)):
+            return f"{name} → {result[:_IN_EVENT]}"
+    return ""
 
 
 def _run_state(run: Any) -> str:

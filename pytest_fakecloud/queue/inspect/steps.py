@@ -114,9 +114,9 @@ def recorded_steps(
     record: Mapping[str, Any], parent: Mapping[str, Any] | None
 ) -> Iterator[RecordedStep]:
     """Yield the steps in the record of a run; those with a result come last."""
-    originals = {_number_of(step): _result_of(step) for step in _in_record(parent or {})}
+    originals = {_number_of(step): result_of(step) for step in _in_record(parent or {})}
     for step in sorted(_in_record(record), key=lambda step: "out" in step):
-        result, original = _result_of(step), originals.get(_number_of(step), "")
+        result, original = result_of(step), originals.get(_number_of(step), "")
         yield {
             "message": str(step.get("messageId") or ""),
             "name": str(step.get("stepName") or ""),
@@ -137,7 +137,7 @@ def _number_of(step: Mapping[str, Any]) -> tuple[str, str]:
     return repr(step.get("stepId")), repr(step.get("stepName"))
 
 
-def _result_of(step: Mapping[str, Any]) -> str:
+def result_of(step: Mapping[str, Any]) -> str:
     """Return the result of a step as text; that of a wait is sent in Base64."""
     out, kind = step.get("out"), step.get("stepType")
     if out is None:

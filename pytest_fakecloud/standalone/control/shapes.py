@@ -56,13 +56,28 @@ class ClockData(TypedDict):
     move: MoveData | None
 
 
+class BecameDue(TypedDict):
+    """An event that became due during a move of the clock, with the item of a list that it is about;
+    ``row`` is the number of the row that records it, 0 without one.
+    """
+
+    at: str
+    kind: EventKind
+    what: str
+    fake: str | None
+    list: str | None
+    item: str | None
+    row: int
+
+
 class Moved(ClockData):
     """The clock after a move, the events that became due, each as a time and a label, and those of them
-    that are expiries of keys.
+    that are expiries of keys. ``events`` has each with what it is about.
     """
 
     fired: list[str]
     expired: list[str]
+    events: list[BecameDue]
 
 
 class Moment(TypedDict):

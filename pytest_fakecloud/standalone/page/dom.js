@@ -45,7 +45,7 @@ export const valuesOf = (text) => /^\s*[[{"]/.test(text) ? text.replace(/\\*"(-?
 export const withoutSchemes = (text) => text.replace(/\bhttps?:\/\//g, "");
 export const bytes = (many) => many < 10000 ? `${Math.round(many)} B` : many < 1e7 ? `${(many / 1024).toFixed(1)} KiB` : `${(many / 1048576).toFixed(1)} MiB`;
 // Names a duration in a list by its two largest units.
-export const about = (us) => { const unit = [[8.64e10, 3.6e9], [3.6e9, 6e7], [6e7, 1e6]].find(([from]) => us >= from)?.[1] ?? 1; return span(Math.floor(us / unit) * unit); };
+export const about = (us) => { const unit = [[8.64e10, 3.6e9], [3.6e9, 6e7], [1e6, 1e6]].find(([from]) => us >= from)?.[1] ?? 1; return span(Math.floor(us / unit) * unit); };
 const isJson = (text) => { try { return /^\s*[[{]/.test(text) && Boolean(JSON.parse(text)); } catch { return false; } };
 // The question before JSON is replaced by what is none.
 export const breaksJson = (was, now, what) => isJson(was) && !isJson(now) ? `${what} was JSON, and is not any more.` : null;

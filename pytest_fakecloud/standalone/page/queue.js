@@ -1,6 +1,6 @@
 // Pages of a queue: messages, dead letters, schedules, workflow runs, queues, URL groups, flow control.
 
-import {about, act, both, code, copyButton, count, done, el, emptied, empty, facts, fine, form, head, isAhead, json, laidOut, link, micros, moment, move, number, own, pill, short, soft, span, table, title, tools, when, words} from "./dom.js";
+import {about, act, both, code, copyButton, count, done, el, emptied, empty, facts, fine, form, head, isAhead, json, laidOut, link, micros, moment, move, number, own, pill, short, soft, span, table, title, tools, valuesOf, when, words} from "./dom.js";
 import {ask, change, item, list, path, sendWell} from "./api.js";
 import {hasFailed, lasted, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
@@ -61,7 +61,7 @@ const messageColumns = ["message", "state", "to", "attempts", "last answer", "ne
 const address = ({method, url}) => el("bdi", {class: "address", title: `${method} ${url}`}, short(`${method} ${withoutScheme(url)}`, 90));
 // By which messages one was repeated, as links.
 const repeated = ({message, public_id: id, retries = []}, {fake, page: {resends}}) => [["resent", resends[message ?? id] ?? []], ["retried", retries]].flatMap(([how, ids]) => ids.map((id) => el("div", {class: "soft nowrap"}, `${how} as `, el("a", {href: at(fake, "messages", id), title: id}, endOf(id)))));
-const messageRow = (one, page) => [when(one.created), [state(one), repeated(one, page)].flat(), address(one), `${one.attempts} of ${one.most_attempts}`, status(one), next(one), short([one.label, one.run && `run ${endOf(one.run)}`, one.step || one.preview].filter(Boolean).join(" · "), 120)];
+const messageRow = (one, page) => [when(one.created), [state(one), repeated(one, page)].flat(), address(one), `${one.attempts} of ${one.most_attempts}`, status(one), next(one), short([one.label, one.run && `run ${endOf(one.run)}${one.step && one.input ? ` ${valuesOf(one.input)}` : ""}`, one.step ? `${one.step}${one.result && ` → ${valuesOf(one.result)}`}` : valuesOf(one.preview)].filter(Boolean).join(" · "), 140)];
 const endOf = (id) => id.length > 12 ? `…${id.slice(-6)}` : id;
 
 function messageDetail(one, page) {
@@ -163,8 +163,8 @@ const schedules = {
 // -- workflow runs --
 const doing = ({now, until}) => now ? `${now}${until ? ` until ${until.slice(5, 16).replace("T", " ")}` : ""}` : "";
 const runs = {
-  list: "runs", noun: "run", facet: "state", facetNames: {started: "running or waiting"}, item: runWithViolations, key: (one) => one.id, columns: ["workflow", "run", "state", "started", "took", "now, or result", "input", "steps"], kept: ["workflow", "run", "state", "started", "input"], fields: ["url", "id", "state", "created", null, "result", "preview", "steps"],
-  row: (one) => [address({method: "", url: one.url}), [el("span", {class: "mono nowrap", title: one.id}, endOf(one.id)), [one.parent && `rerun of ${endOf(one.parent)}`, one.children.length ? `rerun as ${one.children.map(endOf).join(", ")}` : ""].filter(Boolean).map((text) => [" ", el("span", {class: "soft nowrap"}, short(text, 40))])].flat(2), state(one), when(one.created), one.completed ? about(micros(one.completed) - micros(one.created)) : "", short(doing(one) || one.result, 40), short(one.preview, 36), number(one.steps)],
+  list: "runs", noun: "run", facet: "state", facetNames: {started: "running or waiting"}, item: runWithViolations, key: (one) => one.id, columns: ["workflow", "run", "state", "started", "took", "now, or result", "input", "steps"], kept: ["workflow", "run", "state", "now, or result", "input"], fields: ["url", "id", "state", "created", null, "result", "preview", "steps"],
+  row: (one) => [address({method: "", url: one.url}), [el("span", {class: "mono nowrap", title: one.id}, endOf(one.id)), [one.parent && `rerun of ${endOf(one.parent)}`, one.children.length ? `rerun as ${one.children.map(endOf).join(", ")}` : ""].filter(Boolean).map((text) => [" ", el("span", {class: "soft nowrap"}, short(text, 40))])].flat(2), state(one), when(one.created), one.completed ? about(micros(one.completed) - micros(one.created)) : "", short(valuesOf(doing(one) || one.result || one.last), 48), short(valuesOf(one.preview), 48), number(one.steps)],
   tools: (fake) => form("Start a run", "Start", [{name: "to", label: "workflow URL", note: "http://127.0.0.1:3000/api/workflow", wide: true, needed: true}, {name: "input", label: "input", kind: "area", wide: true}],
     async ({to, input}, inputs) => { const made = await trigger(fake, to, input); emptied(inputs, "input"); return done("Started ", el("a", {href: at(fake, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false, undo: undoOf(fake)}),
   empty: () => empty("No workflow runs yet.", "A run appears when your application triggers a workflow. Start one above with the URL of a workflow that you serve."),
@@ -217,7 +217,7 @@ function stepRow(step, records, fake, run) {
   const spans = step.spans.map(({kind, start, end, failed}) => ({kind, from: micros(start), to: micros(end), failed})), errors = step.errors.map((error) => [`Try ${error.number} at ${fine(error.at)}: ${error.status ?? "no answer"}`, failure(error.reason)]);
   const took = spans.reduce((sum, {from, to}) => sum + to - from, 0), beside = changed(record, 40);
   return {name: short(step.name, 120), key: `step ${step.message} ${step.name}`, failed: step.state === "failed", spans, depth: step.group ? 1 : 0, error: step.state === "done" ? "" : step.errors.at(-1)?.cause,
-    note: [step.event ? `waits for ${step.event}` : step.calls && step.calls !== step.name ? step.calls : "", took ? span(took) : "", step.tries > 1 ? `${step.tries} tries` : "", [input && !/^(Sleep|Wait)/.test(step.type) && short(input, 40), beside && step.state === "done" && !/^Sleep/.test(step.type) && `→ ${beside === text ? short(text, 60) : beside}`].filter(Boolean).join(" "), step.state === "pending" ? "pending" : ""].filter(Boolean).join(" · "),
+    note: [step.event ? `waits for ${step.event}` : step.calls && step.calls !== step.name ? step.calls : "", took ? span(took) : "", step.tries > 1 ? `${step.tries} tries` : "", [input && input !== text && !/^(Sleep|Wait)/.test(step.type) && short(valuesOf(input), 32), beside && step.state === "done" && !/^Sleep/.test(step.type) && `→ ${beside === text ? short(valuesOf(text), 40) : beside}`].filter(Boolean).join(" "), step.state === "pending" ? "pending" : ""].filter(Boolean).join(" · "),
     content: [facts({type: step.type, message: el("a", {href: at(fake, "messages", step.message)}, step.message), tries: `${step.tries} of ${step.retries + 1}`, calls: step.calls, answered, "waits for event": step.event, "wait ends": both(step.wait_ends)}),
       errors.map(([about_, reason]) => [el("h4", {class: "bad"}, about_), code(reason, `error of ${about_} of ${step.name}`)]), input ? [el("h4", {}, sent ? "Input" : isOfRun ? "Input, that of the run" : `Input, the result of ${before.name}`), code(laidOut(input), "input of the step")] : null,
       original ? [el("h4", {}, "Result in the original run"), code(laidOut(original), "result in the original run")] : null, text ? [el("h4", {}, "Result"), code(laidOut(text), "result of the step")] : null, step.state === "done" && !step.group ? rerunForm(step, step.type === "Wait" ? "" : text, fake, run, isOfRun ? null : before) : null]};
