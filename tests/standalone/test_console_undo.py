@@ -294,7 +294,7 @@ def test_json_is_not_replaced_by_what_is_none_without_a_question(page: Any, serv
     page.locator("dialog", has_text="was JSON, and is not any more").wait_for()
     page.click("dialog button:text-is('Cancel')")
     page.locator(
-        "form[aria-label='Edit the value'] .bad", has_text="Nothing was changed"
+        "form[aria-label='Edit the value'] .out .soft", has_text="Nothing was changed"
     ).wait_for()
     assert kv(server, "GET", "user") == '{"name": "ada"}'
     typed(page, "Edit the value", value='{"name": "bob"}')

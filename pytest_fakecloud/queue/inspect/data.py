@@ -532,7 +532,10 @@ def _event_of(engine: Any, message: Message, tried: int) -> PlannedEvent:
         what = f"{doing or 'delivery'}: {to} {body}".rstrip()
     else:
         name = str(step.get("stepName") or "")
-        after = f"{doing or 'after'} {name}" if name else doing or "first step"
+        if _kind_of(message, tried) == "sleep":
+            after = f"end of {name}"
+        else:
+            after = " ".join(filter(None, [doing, f"after {name}" if name else "first step"]))
         started_with = " ".join(_input_in_row(engine, message).split())
         of = f"{_end_of(message.workflow.run_id)} {started_with}".rstrip()
         what = f"{after}, run {of}: {to}"
@@ -876,7 +879,9 @@ def _doing(message: Message, tried: int) -> str:
     step = step_of(message)
     if event := step.get("waitEventId"):
         return f"waits for {event}"
-    return "sleeps" if "sleepFor" in step or step.get("stepType") == "SleepUntil" else ""
+    # Clients send null for what a step does not have.
+    is_asleep = step.get("sleepFor") is not None or step.get("stepType") == "SleepUntil"
+    return "sleeps" if is_asleep else ""
 
 
 def _last_result(engine: Any, run: Any) -> str:

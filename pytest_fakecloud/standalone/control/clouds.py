@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ...cloud.base import context_of, show_same
 from ...cloud.cloud import Cloud
-from ...cloud.fake import Fake, Snapshot
+from ...cloud.fake import Fake, Snapshot, core_of
 from ...cloud.services import data_module, find
 from ...core.calls import Event
 from ...core.errors import unknown_name
@@ -380,7 +380,9 @@ def described_changes(
     for change in changes:
         kind = "removed" if change.after is None else "changed"
         kind = "added" if change.before is None else kind
-        sums.setdefault(change.fake, {"added": 0, "changed": 0, "removed": 0})[kind] += 1
+        kind = "expired" if _has_expired(fakes.get(change.fake), change) else kind
+        counts = sums.setdefault(change.fake, {"added": 0, "changed": 0, "removed": 0})
+        counts[kind] = counts.get(kind, 0) + 1
     # Most removed items have expired.
     changes.sort(key=lambda change: change.after is None)
     return {
@@ -483,9 +485,22 @@ def _record_expired(cloud: Cloud, planned: Mapping[tuple[Fake, str], int]) -> li
     ]
 
 
+def _has_expired(fake: Fake | None, change: StateChange) -> bool:
+    """Return whether an item is gone from the data of now because its TTL has ended."""
+    if fake is None or change.before is None or change.after is not None:
+        return False
+    without_expired = getattr(data_module(fake.fixture), "without_expired", None)
+    if without_expired is None:
+        return False
+    before = {change.section: {change.item: change.before}}
+    return not without_expired(before, core_of(fake).clock.now_us())[change.section]
+
+
 def _with_added(fake: Fake | None, change: StateChange) -> shapes.ItemChange:
     """Return a change with what was added to the data of a fake, whose data of now is after it."""
     shown = shown_change(change)
+    if _has_expired(fake, change):
+        shown["expired"] = True
     added = getattr(data_module(fake.fixture), "added", None) if fake else None
     if added is not None and change.after is not None:
         shown["added"] = added(fake, change.section, change.before, change.after, change.item)
