@@ -40,7 +40,7 @@ from ...reporting.strings import readable
 from ..engine.url_groups import UrlGroup
 from ..errors import QueueError
 from ..fake import Queue
-from ..model import NOTHING_REDACTED, FlowKey, Message, OrderedQueue, Redaction
+from ..model import NOTHING_REDACTED, FlowKey, Message, OrderedQueue, PublishSettings, Redaction
 from ..views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView, record_of
 from ..wire import records
 from ..wire.values import as_text, flow_text, header_map, shown_headers, shown_text
@@ -402,11 +402,28 @@ def message(engine: Any, id: str, page_query: PageQuery) -> View:
 
 def _sent_again(message: Message) -> View:
     """Return the headers that publish a message again, and the names of those with a redacted value."""
-    forward, redaction = message.settings.forward, message.settings.redaction
     return {
         "publish_headers": _publish_headers(message),
-        "redacted_headers": [name for name, _ in forward if redaction.hides_header(name)],
+        "redacted_headers": _redacted(message.settings),
     }
+
+
+def _created_again(settings: PublishSettings) -> View:
+    """Return the headers, besides cron and id, that create a schedule again with its settings."""
+    own = {
+        "Upstash-Delay": settings.delay_us and f"{settings.delay_us // 1_000_000}s",
+        "Upstash-Queue-Name": settings.queue_name,
+    }
+    headers = {name: value for name, value in own.items() if value}
+    return {
+        "publish_headers": _headers_of(settings, settings.retries) | headers,
+        "redacted_headers": _redacted(settings),
+    }
+
+
+def _redacted(settings: PublishSettings) -> list[str]:
+    """Return the names of forwarded headers whose values are redacted."""
+    return [name for name, _ in settings.forward if settings.redaction.hides_header(name)]
 
 
 def _publish_headers(message: Message) -> dict[str, str]:
@@ -421,10 +438,15 @@ def _publish_headers(message: Message) -> dict[str, str]:
         settings = settings._replace(forward=forward, failure_callback_headers=())
         if settings.failure_callback == message.url:
             settings = settings._replace(failure_callback=None)
+    return _headers_of(settings, message.max_retries)
+
+
+def _headers_of(settings: PublishSettings, retries: int | None) -> dict[str, str]:
+    """Return the headers of a request with these settings and so many retries, None for the default."""
     own = {
         "Content-Type": settings.content_type,
         "Upstash-Method": None if settings.method == "POST" else settings.method,
-        "Upstash-Retries": str(message.max_retries),
+        "Upstash-Retries": None if retries is None else str(retries),
         "Upstash-Retry-Delay": settings.retry_delay,
         "Upstash-Timeout": settings.timeout_us and f"{settings.timeout_us / 1e6:g}s",
         "Upstash-Callback": settings.callback,
@@ -639,6 +661,7 @@ def schedules(engine: Any, page_query: PageQuery) -> View:
             "error": schedule.error,
             "last_run": _at(record.last_us),
             **_body(record.body, record.settings.redaction),
+            **_created_again(record.settings),
         }
 
     return page_of(

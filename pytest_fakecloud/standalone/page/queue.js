@@ -117,13 +117,12 @@ const callbacks = {
 };
 
 // -- dead letters --
-const retry = (fake, ids) => sendWell(fake, "POST", "/v2/dlq/retry" + several("dlqIds", ids));
+const retry = (fake, ids) => sendWell(fake, "POST", "/v2/dlq/retry" + several("dlqIds", ids)), discard = (fake, ids) => sendWell(fake, "DELETE", "/v2/dlq" + several("dlqIds", ids));
 async function retryOne(fake, id) {
   const {responses: [{messageId}]} = await retry(fake, [id]);
   location.hash = at(fake, "messages", messageId);
   undoOf(fake)(change.row, "Retried. This is the new message, whose state is below.");
 }
-const discard = (fake, ids) => sendWell(fake, "DELETE", "/v2/dlq" + several("dlqIds", ids));
 const letters = {
   list: "dead-letters", noun: "dead letter", item: letterWithAnswer, key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"], kept: ["since", "to", "last answer"], fields: ["at", "url", "attempts", "status", "preview"],
   row: (one, page) => [when(one.at), address(one), number(one.attempts), [one.status == null && one.reason ? "" : status(one), " ", el("span", {class: "soft"}, short(one.reason, 60)), repeated(one, page)].flat(), short(one.preview, 60)],
@@ -144,18 +143,20 @@ async function letterWithAnswer(fake, id) {
 
 // -- schedules --
 const nameOfSchedule = ({destination, cron}) => `${destination}, ${cron}`;
+// A form that creates a schedule, or overwrites `one` by the request that creates it with the same id.
+const scheduleForm = (fake, one) => { const {"Upstash-Retries": retries_, ...rest} = one?.publish_headers ?? {}; return form(one ? "Edit…" : "Create a schedule", one ? "Overwrite" : "Create", [{name: "to", label: "destination", note: "https://app.example/nightly", value: one?.destination, wide: true, needed: true}, {name: "cron", label: "cron", note: "0 3 * * *", value: one?.cron, needed: true}, {name: "id", label: "id", note: "generated", value: one?.id, fixed: Boolean(one)}, {name: "retries", label: "retries", kind: "number", value: retries_}, {name: "body", label: "body", kind: "area", value: one?.body, wide: true}, {name: "others", label: "other headers, as JSON", note: '{"Upstash-Timeout": "30s"}', value: one ? JSON.stringify({...rest, ...Object.fromEntries(one.redacted_headers.map((name) => [FORWARD + name, ""]))}) : undefined, wide: true}],
+  async ({to, cron, id, body: text, retries, others}, inputs) => { const more = others ? json(others, "The other headers") : {}, empty_ = Object.keys(more).filter((name) => more[name] === ""); if (empty_.length) throw new Error(`The queue redacts ${empty_.join(", ")}. Enter the value, or remove the header.`); const made = await sendWell(fake, "POST", `/v2/schedules/${target(to)}`, text, {...more, "Upstash-Cron": cron, ...retries && {"Upstash-Retries": retries}, ...id && {"Upstash-Schedule-Id": id}}); if (!one) emptied(inputs, "to", "cron", "id", "body"); return done(one ? "Overwrote " : "Created ", el("a", {href: at(fake, "schedules", made.scheduleId)}, nameOfSchedule({destination: to, cron})), "."); }, {open: false, undo: undoOf(fake), overwrites: one ? undefined : replaces(fake, "schedules", "id", "schedule")}); };
 const schedules = {
   list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["to", "state", "runs", "next run", "cron", "schedule"], kept: ["to", "state", "runs", "next run"], fields: ["destination", "paused", null, "next", "cron", "id"],
   row: (one) => [address({method: one.method ?? "", url: one.destination}), running(one), one.cron_words || one.cron, one.paused ? "none" : both(one.next[0]), one.cron, one.id],
-  tools: (fake) => form("Create a schedule", "Create", [{name: "to", label: "destination", note: "https://app.example/nightly", wide: true, needed: true}, {name: "cron", label: "cron", note: "0 3 * * *", needed: true}, {name: "id", label: "id", note: "generated"}, {name: "body", label: "body", kind: "area", wide: true}],
-    async ({to, cron, id, body: text}, inputs) => { const made = await sendWell(fake, "POST", `/v2/schedules/${target(to)}`, text, {"Upstash-Cron": cron, ...(id ? {"Upstash-Schedule-Id": id} : {})}); emptied(inputs, "to", "cron", "id", "body"); return done("Created ", el("a", {href: at(fake, "schedules", made.scheduleId)}, nameOfSchedule({destination: to, cron})), "."); }, {open: false, undo: undoOf(fake), overwrites: replaces(fake, "schedules", "id", "schedule")}),
+  tools: (fake) => scheduleForm(fake),
   empty: () => empty("No schedules yet.", "Create one above. A schedule publishes a message at each time of its cron expression, as the clock moves."),
   detail: (one, page) => {
     const where = `/v2/schedules/${encodeURIComponent(one.id)}`, {fake} = page;
     const name = nameOfSchedule(one);
     return [title(withoutScheme(name)), facts({state: running(one), id: el("span", {class: "mono"}, one.id), runs: one.cron_words, cron: el("span", {class: "mono"}, one.cron), to: one.destination, "last run": one.last_run ? moment(one.last_run) : "none yet", error: one.error && el("span", {class: "bad"}, one.error)}),
       tools(itsMessages(fake, "schedule", one.id), act("Run now", `Run ${name} now`, undoable(fake, ({messages: ids, error}) => error ?? ["Published ", ids.map((id) => [el("a", {href: at(fake, "messages", id)}, id), " "])].flat(2), () => recorded(fake, `run the schedule ${name} (${one.id})`, () => ask("POST", path(fake, `/schedules/${encodeURIComponent(one.id)}/run`), {})))), pausing(one, name, fake, where),
-        deletion("Delete…", "schedule", name, page, where)),
+        deletion("Delete…", "schedule", name, page, where)), one.is_whole ? scheduleForm(fake, one) : soft("Its body is longer than what is shown, so it cannot be edited here."),
       head("Next runs"), one.paused ? soft("None while it is paused.") : el("ul", {}, one.next.map((run) => el("li", {}, moment(run)))), head("Body"), ...body(one, "body")];
   },
 };
