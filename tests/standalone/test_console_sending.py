@@ -167,8 +167,12 @@ def test_a_workflow_is_rerun_from_a_step(
     page.locator(".detail pre[aria-label=result]", has_text="other+").wait_for()
     assert received[-1] == ["in", "other", "other+"]
     # The new run shows where its steps come from, and the runs link to each other.
-    inherited = page.locator("[aria-label='steps from the parent run'] tbody tr")
-    assert inherited.all_inner_texts() == ["step 1\tgoes on here\tin+ → other"]
+    compared = page.locator("[aria-label='compared runs'] tbody tr")
+    assert compared.all_inner_texts() == [
+        "input\tin\tin", "step 1 goes on here\tin+\tother", "step 2\tin++\tother+",
+        "result\tin++\tother+",
+    ]  # fmt: skip
+    assert compared.locator("mark").count() == 6
     child = page.url
     page.click(f".detail .facts a:text-is('{run_id}')")
     page.click(".facts div:has(dt:text-is('rerun as')) a")

@@ -214,6 +214,15 @@ def test_a_rerun_and_its_original_name_each_other_in_the_list_with_their_results
     wait_until(lambda: [run["state"] for run in listed()] == ["success", "success"])
     shown = [(run["id"], run["parent"], run["children"], run["result"]) for run in listed()]
     assert shown == [(made, run_id, [], "other+"), (run_id, None, [made], "in++")]
+    compared = server.ask("GET", f"/fakes/queue/lists/runs/{made}")[1]
+    parts = [(part["name"], part["then"], part["now"]) for part in compared["compared"]]
+    assert compared["compared_with"] == run_id
+    assert parts == [
+        ("input", "in", "in"), ("step 1", "in+", "other"), ("step 2", "in++", "other+"),
+        ("result", "in++", "other+"),
+    ]  # fmt: skip
+    assert [part["taken"] for part in compared["compared"]] == ["", "goes on here", "", ""]
+    assert [part["differs"] for part in compared["compared"]] == [False, True, True, True]
     messages = server.ask("GET", "/fakes/queue/lists/messages")[1]["items"]
     own = [view["step"] for view in messages if view["run"] == run_id]
     assert own == ["step 2", "step 1", ""]

@@ -48,7 +48,7 @@ from ..workflow.model import read_step, run_record
 from .cron_words import cron_words
 from .failures import failure_of
 from .failures import failure_words as failure_words
-from .steps import cause_of, recorded_steps, result_of, step_of, step_sent, steps_of
+from .steps import cause_of, compared, recorded_steps, result_of, step_of, step_sent, steps_of
 
 LONGEST_BODY = 100_000
 """Maximum number of characters of a body that is shown."""
@@ -927,7 +927,8 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
     The record is that of the service's API. It contains the outputs of the steps and the result, and
     ``recorded`` has these steps with their results as text.
     ``parent`` is the run that this one resumes, restarts or reruns, and ``children`` are the runs that
-    do so with this one.
+    do so with this one. ``compared`` are its input, steps and result beside those of ``compared_with``,
+    the parent, or without one the run of the same workflow before it.
     """
     workflow_run = engine.workflow.runs.get(id)
     if workflow_run is None:
@@ -936,6 +937,7 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
     given, redaction = _input_of_run(engine, workflow_run), workflow_run.settings.redaction
     record = run_record(engine, workflow_run)
     parent = engine.workflow.runs.get(workflow_run.parent_id or "")
+    before = parent or _run_before(engine, workflow_run)
     tried = [
         engine.data.messages[message_id]
         for message_id in workflow_run.message_ids
@@ -946,12 +948,37 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
         "input": None if given is None else _body(given, redaction)["body"],
         "record": record,
         "recorded": list(recorded_steps(record, parent and run_record(engine, parent))),
+        "compared_with": before and before.id,
+        "compared": []
+        if before is None
+        else list(
+            compared(
+                run_record(engine, before),
+                record,
+                (_shown_input(engine, before), _shown_input(engine, workflow_run)),
+                list(workflow_run.message_ids),
+            )
+        ),
         "input_is_whole": given is not None and _is_whole(given, redaction),
         **({} if first is None else _sent_again(first)),
         "steps": steps_of(engine, workflow_run),
         "messages": [_message_row(message) for message in tried],
         "dlq_id": _kept(engine, workflow_run.dlq_id),
     }
+
+
+def _run_before(engine: Any, run: Any) -> Any:
+    """Return the last run of the same workflow that was started before a run, or None."""
+    earlier = (
+        other
+        for other in engine.workflow.runs.values()
+        if other.url == run.url and other.number < run.number
+    )
+    return max(earlier, key=lambda other: other.number, default=None)
+
+
+def _shown_input(engine: Any, run: Any) -> str:
+    return shown_text((_input_of_run(engine, run) or b"")[:LONGEST_BODY], run.settings.redaction)
 
 
 # -- shapes of the control API, with fields besides those of a list's rows -------------------------

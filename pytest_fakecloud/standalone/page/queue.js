@@ -182,15 +182,12 @@ const runs = {
         copyButton(one.id, "Copy id", "Copy id"), copyButton(JSON.stringify(record, null, 2), "Copy as JSON", "Copy as JSON")),
       el("div", {class: "side-by-side"}, el("div", {}, head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input.")),
         el("div", {}, head(one.state === "failed" ? "Error" : "Result"), record.workflowRunResponse ? code(failure(record.workflowRunResponse), "result") : soft(one.completed ? "The run returned no result." : "The run has not ended."))),
-      one.parent ? inherited(one, fake) : null, head(count(one.steps.length, one.parent ? "further step" : "step")), one.steps.length ? spansElement("steps", one.steps.flatMap((step, at_) => [step.group && step.group !== one.steps[at_ - 1]?.group ? {name: `${number(one.steps.filter(({group}) => group === step.group).length)} in parallel`, spans: []} : [], stepRow(step, records, fake, one)].flat()), {start: micros(one.created)}) : soft("No step has begun yet."),
+      one.compared_with ? comparison(one, fake) : null, head(count(one.steps.length, one.parent ? "further step" : "step")), one.steps.length ? spansElement("steps", one.steps.flatMap((step, at_) => [step.group && step.group !== one.steps[at_ - 1]?.group ? {name: `${number(one.steps.filter(({group}) => group === step.group).length)} in parallel`, spans: []} : [], stepRow(step, records, fake, one)].flat()), {start: micros(one.created)}) : soft("No step has begun yet."),
     ].flat(2);
   },
 };
-// The steps that a run took over from its parent. Its own first message is the step from which it goes on, and may have another result.
-function inherited({recorded, messages: own_}, fake) {
-  const [first] = own_, steps = recorded.filter(({message, name, type}) => message && name && type !== "Initial" && (message === first?.id || !own_.some(({id}) => id === message)));
-  return steps.length ? [head(count(steps.length, "step") + " from the parent run"), table("steps from the parent run", ["step", "", "result"], steps, (step) => [step.name, step.message === first?.id ? "goes on here" : "reused", el("a", {href: at(fake, "messages", step.message)}, short(changed(step, 100), 200) || step.message)])] : null;
-}
+// The parts of a run beside those of its parent, or of the run of the same workflow before it. Cells that differ are marked.
+const comparison = ({compared_with: other, compared: parts, parent}, fake) => el("details", {class: "form", open: Boolean(parent), "data-key": "compared runs"}, el("summary", {}, parent ? "Compared with the parent run" : "Compared with the run before"), el("p", {}, el("a", {href: at(fake, "runs", other)}, other), `: ${count(parts.filter(({differs}) => differs).length, "difference")}.`), table("compared runs", ["step", "then", "now"], parts, ({name, message, taken, then, now, differs}) => [[message ? el("a", {href: at(fake, "messages", message)}, name) : name, taken ? el("span", {class: "soft"}, ` ${taken}`) : null].filter(Boolean), ...[then, now].map((value) => value === null ? el("span", {class: "soft"}, "–") : el(differs ? "mark" : "span", {}, short(valuesOf(value), 120)))]));
 // The result of a step, after that of the parent run if they differ.
 const changed = ({result = "", original}, most) => original ? `${short(original, most)} → ${short(result, most)}` : result;
 // The header keeps the queue from asking which client serves the URL, because only the client for JavaScript answers that.
