@@ -48,7 +48,7 @@ from ..workflow.model import read_step, run_record
 from .cron_words import cron_words
 from .failures import failure_of
 from .failures import failure_words as failure_words
-from .steps import cause_of, compared, recorded_steps, result_of, step_of, step_sent, steps_of
+from .steps import cause_of, compared, recorded_steps, result_in_row, step_of, step_sent, steps_of
 
 LONGEST_BODY = 100_000
 """Maximum number of characters of a body that is shown."""
@@ -275,7 +275,7 @@ def _message_row(message: Message) -> View:
         "preview": _beginning(message.body, message.settings.redaction, 200),
         "run": None if message.workflow is None else message.workflow.run_id,
         "step": str(step_of(message).get("stepName") or ""),
-        "result": result_of(step_of(message))[:_IN_EVENT],
+        "result": result_in_row(step_of(message), _IN_EVENT),
     }
 
 
@@ -911,8 +911,8 @@ def _last_result(engine: Any, run: Any) -> str:
     """Return the last step of a run that has a result, with its beginning; empty without one."""
     messages = (engine.data.messages.get(step.message_id) for step in reversed(run.steps))
     for step in (step_of(message) for message in messages if message is not None):
-        if (name := step.get("stepName")) and (result := result_of(step)):
-            return f"{name} → {result[:_IN_EVENT]}"
+        if (name := step.get("stepName")) and (result := result_in_row(step, _IN_EVENT)):
+            return f"{name} → {result}"
     return ""
 
 

@@ -170,7 +170,7 @@ def _parts_of(record: Mapping[str, Any], input: str) -> dict[tuple[str, str], tu
     for step in sorted(_in_record(record), key=lambda step: "out" in step):
         name, kind = str(step.get("stepName") or ""), str(step.get("stepType") or "")
         if name and kind != "Initial":
-            value = result_of(step) or ("waited" if kind.startswith(("Sleep", "Wait")) else "")
+            value = "waited" if kind.startswith("Sleep") else result_of(step)
             parts[_number_of(step)] = (name, str(step.get("messageId") or ""), value)
     if result := record.get("workflowRunResponse"):
         parts["", "result"] = ("result", "", cause_of(str(result)))
@@ -194,6 +194,12 @@ def result_of(step: Mapping[str, Any]) -> str:
     if kind == "Wait":
         return from_base64(str(out))
     return out if isinstance(out, str) else json.dumps(out, ensure_ascii=False)
+
+
+def result_in_row(step: Mapping[str, Any], most: int) -> str:
+    """Return the beginning of the result of a step; empty for a sleep, which has none."""
+    is_sleep = str(step.get("stepType")).startswith("Sleep")
+    return "" if is_sleep else result_of(step)[:most]
 
 
 def steps_of(engine: Any, run: WorkflowRun) -> list[StepView]:
