@@ -33,6 +33,20 @@ export interface AttemptView {
   final: boolean
 }
 
+/**
+ * An event that became due during a move of the clock, with the item of a list that it is about;
+ * `row` is the number of the row that records it, 0 without one.
+ */
+export interface BecameDue {
+  at: string
+  kind: "delivery" | "callback" | "wait" | "sleep" | "schedule" | "expiry" | "other"
+  what: string
+  fake: string | null
+  list: string | null
+  item: string | null
+  row: number
+}
+
 /** The start time and the clock mode; by default those that the cloud was started with. */
 export interface Begin {
   now?: string
@@ -54,7 +68,8 @@ export interface Change {
 /**
  * The number of items that differ, and 500 of them, removed ones last; an absent item is null.
  *
- * `sums` has how many of each fake were added, changed and removed. `not_compared` are fakes that
+ * `sums` has how many of each fake were added, changed and removed, and if there are any, how many
+ * have expired. `not_compared` are fakes that
  * are not in both, that have more than 20,000 items, or whose earlier data is not known.
  */
 export interface Changes {
@@ -231,7 +246,8 @@ export interface FirstCallData {
 
 /**
  * An item of a fake before and after; null where it is absent. `added` are the records that a
- * partition of a topic has got, at most 20, if `after` is its data of now.
+ * partition of a topic has got, at most 20, if `after` is its data of now. `expired` says that the
+ * TTL of a key has ended.
  */
 export interface ItemChange {
   fake: string
@@ -240,6 +256,7 @@ export interface ItemChange {
   before: Record<string, Json> | null
   after: Record<string, Json> | null
   added?: Record<string, Json>[]
+  expired?: boolean
 }
 
 /**
@@ -323,7 +340,7 @@ export interface MoveTo {
 
 /**
  * The clock after a move, the events that became due, each as a time and a label, and those of them
- * that are expiries of keys.
+ * that are expiries of keys. `events` has each with what it is about.
  */
 export interface Moved {
   now: string
@@ -333,6 +350,7 @@ export interface Moved {
   move: MoveData | null
   fired: string[]
   expired: string[]
+  events: BecameDue[]
 }
 
 /** A new isolated cloud; the environment variables contain its addresses and credentials. */
@@ -485,10 +503,16 @@ export interface Returned {
   value: Json
 }
 
-/** What a row changed; null with a note that says why that is not known. */
+/**
+ * What a row changed; null with a note that says why that is not known.
+ *
+ * `undo` are the items whose restore undoes the row alone; null with a reason in `why_no_undo`.
+ */
 export interface RowChanges {
   changes: ItemChange[] | null
   note: string
+  undo: Undo | null
+  why_no_undo: string
 }
 
 /**
@@ -633,6 +657,12 @@ export interface ToSendNew {
   headers?: Record<string, string>
   body?: Json
   again_of?: number
+}
+
+/** The items that a restore to just before a row puts back, and nothing else. */
+export interface Undo {
+  section: string
+  items: string[]
 }
 
 /** A method to call or a property to read, of the fake `object` or of the cloud (null). */

@@ -334,7 +334,7 @@ class Timekeeper:
         try:
             for timer in steps:
                 at_us = self.now_us()
-                fired.append(Fired(at_us, timer.label, timer.callback(timer.due_us)))
+                fired.append(Fired(at_us, timer.label, timer.callback(timer.due_us), timer.subject))
         except Exception:
             self._firing = None  # The callback has failed, and is not repeated.
             raise
@@ -562,6 +562,7 @@ class Timekeeper:
         label: str = "",
         async_callback: Callable[[int], Awaitable[object]] | None = None,
         begin: Begin | None = None,
+        subject: str = "",
     ) -> Timer:
         """Call ``callback(due_us)`` at a time, or soon if the time has passed.
 
@@ -569,7 +570,7 @@ class Timekeeper:
         asynchronous API await ``async_callback`` instead, and ``dispatch()`` uses ``begin`` if it
         can hand over work. Callbacks run without holding any lock of the clock.
         """
-        timer = Timer(due_us, callback, lane, label, async_callback, begin)
+        timer = Timer(due_us, callback, lane, label, async_callback, begin, subject)
         with self._lock:
             timer.sequence = next(self._timer_numbers)
             if due_us <= LAST_US:
@@ -822,7 +823,7 @@ async def drive(
                 result = await timer.async_callback(timer.due_us)
             else:
                 result = timer.callback(timer.due_us)
-            fired.append(Fired(at_us, timer.label, result))
+            fired.append(Fired(at_us, timer.label, result, timer.subject))
     except Exception:
         clock._firing = None
         raise

@@ -199,12 +199,14 @@ Begin = Callable[[int], Callable[[], object] | None]
 class Timer:
     """A callback that is due at a time of the clock.
 
-    ``due_us`` is the time in microseconds, ``label`` the name in reports, ``sequence`` the number
-    of the timer among the timers of its clock. ``cancel()`` is final and may be called repeatedly.
+    ``due_us`` is the time in microseconds, ``label`` the name in reports, ``subject`` the id of the
+    message, schedule or key that it is about, ``sequence`` the number of the timer among the timers of
+    its clock. ``cancel()`` is final and may be called repeatedly.
     """
 
     __slots__ = (
         "async_callback", "begin", "callback", "cancelled", "due_us", "label", "lane", "sequence",
+        "subject",
     )  # fmt: skip
 
     def __init__(
@@ -215,8 +217,10 @@ class Timer:
         label: str,
         async_callback: Callable[[int], Awaitable[object]] | None,
         begin: Begin | None,
+        subject: str = "",
     ) -> None:
         self.due_us = due_us
+        self.subject = subject
         self.callback = callback
         self.lane: Lane = lane
         self.label = label
@@ -266,11 +270,12 @@ def finished(work: Coroutine[Any, Any, T]) -> T:
 
 
 class Fired(NamedTuple):
-    """A timer that fired: its time, its label, and what its callback returned."""
+    """A timer that fired: its time, its label, what its callback returned, and the id of its subject."""
 
     at_us: int
     label: str
     result: Any
+    subject: str = ""
 
     @property
     def at(self) -> datetime:

@@ -81,9 +81,9 @@ export function changesTable(changes, addressOf = () => null, names = ["before",
     ...[...sections].map(([title, items]) => el("tbody", {}, el("tr", {}, el("th", {scope: "rowgroup", colspan: 3, class: "soft"}, title)), ...items.map((item) => stateRow(item, addressOf(item), names)))));
 }
 
-function stateRow({item, before, after, added = []}, href, [first, second]) {
+function stateRow({item, before, after, expired, added = []}, href, [first, second]) {
   const kind = before === null ? "trace-added" : after === null ? "trace-removed" : "trace-changed";
-  const fields = (value, other, name) => el("td", {"data-name": name}, value === null ? el("span", {class: "soft"}, name === first ? "–" : "removed") : other === null && name === second ? el("span", {class: "soft"}, "added") : null, value && fieldsOf(item, value, other, {changed: true}), value?.end > (other?.end ?? -1) ? added.map(({offset, key, value: text}) => el("p", {class: "soft"}, cutMiddle(`@${offset} ${key ?? ""} ${visible(text)}`))) : null);
+  const fields = (value, other, name) => el("td", {"data-name": name}, value === null ? el("span", {class: "soft"}, name === first ? "–" : expired ? "expired" : "removed") : other === null && name === second ? el("span", {class: "soft"}, "added") : null, value && fieldsOf(item, value, other, {changed: true}), value?.end > (other?.end ?? -1) ? added.map(({offset, key, value: text}) => el("p", {class: "soft"}, cutMiddle(`@${offset} ${key ?? ""} ${visible(text)}`))) : null);
   return el("tr", {class: kind}, el("th", {scope: "row", title: item}, href ? el("a", {href}, shortName(item)) : shortName(item)), fields(before, after, first), fields(after, before, second));
 }
 // Show the fields of an item and mark the parts that differ from `other`; `changed` omits the fields that do not.

@@ -683,7 +683,8 @@ def test_expiries_next_to_each_other_are_one_line(lists: Lists) -> None:
 
     def lines(query: str) -> list[tuple[int, str]]:
         due = ask(lists.app, "GET", f"/due?{query}")[1]
-        assert (due["count"], due["kinds"]) == (21, {"delivery": 1, "expiry": 20})
+        if "within" not in query:
+            assert (due["count"], due["kinds"]) == (21, {"delivery": 1, "expiry": 20})
         assert due["matching"] == len(due["due"])
         return [(line["count"], line["what"]) for line in due["due"]]
 
@@ -697,6 +698,9 @@ def test_expiries_next_to_each_other_are_one_line(lists: Lists) -> None:
     assert opened[2:5] == [later, (1, "expires: session:10"), (1, "expires: session:11")]
     assert lines("fold=yes&without=expiry,other") == [delivery]
     assert len(lines("within=5m")) == 5
+    # All numbers are those of the period.
+    soon = ask(lists.app, "GET", "/due?within=5m")[1]
+    assert (soon["count"], soon["kinds"], len(soon["moments"])) == (5, {"expiry": 5}, 5)
     # Two are not worth a line of their own.
     assert lines("fold=yes&within=2m") == [(1, "expires: session:00"), (1, "expires: session:01")]
     assert "is not a duration" in message(ask(lists.app, "GET", "/due?within=soon"), 400)
@@ -710,3 +714,31 @@ def test_a_move_of_the_clock_says_which_keys_expired(lists: Lists) -> None:
     moved = ask(lists.app, "POST", "/clock", {"action": "advance", "by": "1m"})[1]
     assert moved["expired"] == ["2026-01-01T00:01:00+00:00 key a expires"] == moved["fired"][-1:]
     assert len(moved["fired"]) > 1
+
+
+def test_what_a_move_made_due_is_named_with_its_row(lists: Lists) -> None:
+    lists.cloud.kv_server().execute("SET", "a", "1", "EX", 90)
+    lists.cloud.queue()
+    answer = {"url": "http://127.0.0.1:9", "answer": [500, 200, 200]}
+    ask(lists.app, "POST", "/fakes/queue/destinations", answer)
+    created = {"Upstash-Cron": "1 0 * * *", "Upstash-Schedule-Id": "nightly"}
+    delayed = {"Upstash-Delay": "30s", "Upstash-Retry-Delay": "1000"}
+    for target, headers, body in (
+        ("/v2/publish/http://127.0.0.1:9/", delayed, '{"to": "ada"}'),
+        ("/v2/schedules/http://127.0.0.1:9/", created, "report"),
+    ):
+        sent = {"method": "POST", "target": target, "headers": headers, "body": body}
+        ask(lists.app, "POST", "/fakes/queue/requests", sent)
+    moved = ask(lists.app, "POST", "/clock", {"action": "advance", "by": "2m"})[1]
+    assert [(event["kind"], event["what"]) for event in moved["events"]] == [
+        ("delivery", 'delivery: POST http://127.0.0.1:9/ {"to": "ada"}'),
+        ("wait", 'retry 1: POST http://127.0.0.1:9/ {"to": "ada"}'),
+        ("schedule", "schedule nightly, every day at 00:01: http://127.0.0.1:9/"),
+        ("delivery", "delivery: POST http://127.0.0.1:9/ report"),
+        ("expiry", "expired: a"),
+    ]
+    rows = {row["number"]: row for row in ask(lists.app, "GET", "/journal")[1]}
+    named = [(event["row"], event["item"]) for event in moved["events"]]
+    assert [rows[row]["attempt"] for row, _ in named if row][:3] == [1, 2, 1]
+    assert rows[named[0][0]]["subjects"][0]["name"] == named[0][1]
+    assert (named[2], rows[named[4][0]]["operation"]) == ((0, "nightly"), "expired")

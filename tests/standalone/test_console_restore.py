@@ -201,10 +201,14 @@ def test_a_fault_is_said_before_it_is_added(page: Any, server: Server) -> None:
 
 def test_expiries_and_schedules_in_words_are_among_what_is_due(page: Any, server: Server) -> None:
     kv(server, "SET", "session:9", "ada", "EX", "900")
-    sent(server, "queue", "/v2/schedules/http://127.0.0.1:9/report", Upstash_Cron="0 9 * * *")
+    named = {"Upstash_Cron": "0 9 * * *", "Upstash_Schedule_Id": "report"}
+    sent(server, "queue", "/v2/schedules/http://127.0.0.1:9/report", **named)
     at(page, "time", "td[data-name=event]")
     events = page.locator("td[data-name=event]").all_inner_texts()
-    assert events == ["expires: session:9", "schedule, every day at 09:00: 127.0.0.1:9/report"]
+    assert events == [
+        "expires: session:9",
+        "schedule report, every day at 09:00: 127.0.0.1:9/report",
+    ]
     page.click("td[data-name=event] a:text-is('expires: session:9')")
     page.locator(".detail h2", has_text="session:9").wait_for()
     at(page, "fake/queue/schedules", "table.rows")

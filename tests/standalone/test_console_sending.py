@@ -20,6 +20,10 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
 ]
 AGAIN = "Edit and send again"
+_IN_VIEW = """() => {
+  const {top, bottom} = document.querySelector(".sent-again h4").getBoundingClientRect();
+  return top >= 0 && bottom <= innerHeight ? "visible" : "hidden";
+}"""
 
 
 def opened(page: Any, text: str) -> None:
@@ -29,7 +33,7 @@ def opened(page: Any, text: str) -> None:
 
 
 def followed(page: Any, link: str, selector: str, text: str) -> None:
-    page.locator(f"form[aria-label='{AGAIN}'] .out a", has_text=link).click()
+    page.locator(".sent-again a", has_text=link).click()
     page.locator(selector, has_text=text).first.wait_for()
 
 
@@ -43,14 +47,14 @@ def test_every_kind_of_call_is_changed_and_sent_again(page: Any, server: Server)
         client.set("over the port", "1")
     opened(page, 'SET "over the port" 1')
     typed(page, AGAIN, commands='SET "over the port" 2\nINCR "over the port"')
-    page.locator(".out pre[aria-label=replies]", has_text='"OK"\n3').wait_for()
+    page.locator(".sent-again pre[aria-label=replies]", has_text='"OK"\n3').wait_for()
     typed(page, AGAIN, commands='LPUSH "over the port" 2')
-    page.locator(".out p.bad", has_text="with an error").wait_for()
+    page.locator(".sent-again p.bad", has_text="with an error").wait_for()
     vectors = [{"id": "v1", "vector": [1, 2]}]
     sent(server, "vector_index", "/upsert", vectors)
     opened(page, "upsert")
     typed(page, AGAIN, body='[{"id": "v2", "vector": [2, 1]}]')
-    page.locator(".out p.ok", has_text="Status 200").wait_for()
+    page.locator(".sent-again p.ok", has_text="Status 200").wait_for()
     assert [vector["id"] for vector in listed(server, "vector_index/lists/vectors")] == ["v1", "v2"]
     sent(server, "broker", "/produce", {"topic": "orders", "value": "tea", "partition": 0})
     opened(page, "produce")
@@ -102,11 +106,13 @@ def test_a_dead_letter_that_is_edited_and_sent_again_is_replaced_by_its_message(
     at(page, "fake/queue/dead-letters", "table.rows tbody tr")
     page.click("table.rows tbody tr")
     page.click(".detail summary:text-is('Edit and send again')")
-    typed(page, "Edit and send again", delay="10m")
+    typed(page, "Edit and send again", delay="10m", letter="delete")
     page.locator("#notice a[href*='/messages/']").wait_for()
-    page.click(".facts div:has(dt:text-is('sent again from')) a")
+    page.click(".facts div:has(dt:text-is('resent from')) a")
     page.wait_for_url(f"**/messages/{failed}")
-    page.locator(".facts div:has(dt:text-is('sent again as')) a").wait_for()
+    page.locator(".facts div:has(dt:text-is('resent as')) a").wait_for()
+    # Its state agrees with the list of dead letters.
+    page.locator("tr.chosen", has_text="failed").locator("a", has_text="…").wait_for()
     assert listed(server, "queue/lists/dead-letters") == []
 
 
@@ -137,12 +143,12 @@ def test_an_answer_and_the_place_of_a_reader_stay_while_rows_arrive(
     kv(server, "SET", "colour", "red")
     opened(page, "SET colour red")
     typed(page, AGAIN, body='["SET", "colour", "blue"]')
-    page.locator(".out p.ok", has_text="Status 200").wait_for()
+    page.locator(".sent-again p.ok", has_text="Status 200").wait_for()
     page.locator(".trace-pane").evaluate("(pane) => { pane.scrollTop = 40; }")
     kv(server, "GET", "colour")
     # The links of the row count the new ones.
     page.locator(".trace-links", has_text="key colour · 3 rows").wait_for()
-    assert page.is_visible(".out p.ok")
+    assert page.is_visible(".sent-again p.ok")
     assert page.locator(".trace-pane").evaluate("(pane) => pane.scrollTop") == 40
 
 
@@ -161,8 +167,12 @@ def test_a_workflow_is_rerun_from_a_step(
     page.locator(".detail pre[aria-label=result]", has_text="other+").wait_for()
     assert received[-1] == ["in", "other", "other+"]
     # The new run shows where its steps come from, and the runs link to each other.
-    inherited = page.locator("[aria-label='steps from the parent run'] tbody tr")
-    assert inherited.all_inner_texts() == ["step 1\tgoes on here\tin+ → other"]
+    compared = page.locator("[aria-label='compared runs'] tbody tr")
+    assert compared.all_inner_texts() == [
+        "input\tin\tin", "step 1 goes on here\tin+\tother", "step 2\tin++\tother+",
+        "result\tin++\tother+",
+    ]  # fmt: skip
+    assert compared.locator("mark").count() == 6
     child = page.url
     page.click(f".detail .facts a:text-is('{run_id}')")
     page.click(".facts div:has(dt:text-is('rerun as')) a")
@@ -190,9 +200,12 @@ def test_what_became_due_is_linked(page: Any, server: Server) -> None:
         sent(server, "queue", url, Upstash_Delay="1m", Upstash_Retries="0")
     page.click("[data-by='1h']")
     page.click("#notice a:text-is('3 events became due')")
-    holds(page, "document.querySelectorAll('.trace-row.trace-failed').length === 3")
-    shown = page.locator(".trace-row:not(.trace-context)").all_inner_texts()
-    assert [text.count("attempt 1") for text in shown] == [1, 1, 1]
+    shown = page.locator("[aria-label='events that became due'] tbody tr")
+    holds(page, "document.querySelectorAll('[data-name=row] a').length === 3")
+    for number in range(3):
+        shown.filter(has_text=f"delivery: POST 127.0.0.1:9/{number}").wait_for()
+    shown.last.locator("[data-name=row] a").click()
+    page.locator(".trace-pane h3", has_text="attempt 1").wait_for()
 
 
 def test_what_a_call_that_is_sent_again_changes_is_shown_in_place(
@@ -201,8 +214,12 @@ def test_what_a_call_that_is_sent_again_changes_is_shown_in_place(
     kv(server, "SET", "colour", "red")
     opened(page, "SET colour red")
     typed(page, AGAIN, body='["SET", "colour", "blue"]')
-    out = page.locator(f"form[aria-label='{AGAIN}'] .out")
+    out = page.locator(".sent-again")
     out.locator("p", has_text="SET colour blue → OK").wait_for()
+    # The data of the call that was sent first is folded below it.
+    page.locator("summary", has_text="which was sent first").wait_for()
+    assert page.locator(".row-changes:visible").count() == 1
+    assert page.evaluate(_IN_VIEW) == "visible"
     out.locator(".trace-state tr", has_text="blue").first.wait_for()
     text = out.locator(".row-changes").inner_text()
     assert "red" in text

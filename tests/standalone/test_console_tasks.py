@@ -112,7 +112,9 @@ def test_a_long_move_shows_its_progress_and_is_stopped(page: Any, server: Server
                 "2026-01-01T00:10:00+00:00 delivery of msg_1",
                 "2026-01-01T01:00:00+00:00 retry",
             ]
-            route.fulfill(json={**state["clock"], "fired": fired})
+            events = [{"kind": "wait", "what": line.split(" ", 1)[1], "row": 0} for line in fired]
+            moved = {"fired": fired, "expired": [], "events": events}
+            route.fulfill(json={**state["clock"], **moved})
         page.locator("#moving").wait_for(state="hidden")
         text = "Stopped at 2026-01-01 01:00:00 UTC, before 2026-01-01 04:00:00. "
         text += "2 events became due, the last: retry."

@@ -294,8 +294,37 @@ def test_json_is_not_replaced_by_what_is_none_without_a_question(page: Any, serv
     page.locator("dialog", has_text="was JSON, and is not any more").wait_for()
     page.click("dialog button:text-is('Cancel')")
     page.locator(
-        "form[aria-label='Edit the value'] .bad", has_text="Nothing was changed"
+        "form[aria-label='Edit the value'] .out .soft", has_text="Nothing was changed"
     ).wait_for()
     assert kv(server, "GET", "user") == '{"name": "ada"}'
     typed(page, "Edit the value", value='{"name": "bob"}')
     wait_until(lambda: kv(server, "GET", "user") == '{"name": "bob"}')
+
+
+def test_an_element_of_a_list_is_removed_and_put_back(page: Any, server: Server) -> None:
+    kv(server, "RPUSH", "letters", "a", "b", "a")
+    at(page, "fake/kv_server/keys/letters", ".detail h2")
+    page.click("button[aria-label='Remove 2']")
+    page.locator("#notice", has_text="Removed 2.").wait_for()
+    assert kv(server, "LRANGE", "letters", "0", "-1") == ["a", "b"]
+    page.click(UNDO)
+    wait_until(lambda: kv(server, "LRANGE", "letters", "0", "-1") == ["a", "b", "a"])
+
+
+def test_a_schedule_is_edited_and_its_other_settings_stay(page: Any, server: Server) -> None:
+    sent(
+        server, "queue", f"/v2/schedules/{URL}", "in", Upstash_Cron="0 9 * * *",
+        Upstash_Schedule_Id="report", Upstash_Retries="1", Upstash_Timeout="30s",
+        Upstash_Forward_X_Trace="7",
+    )  # fmt: skip
+    at(page, "fake/queue/schedules/report", ".detail h2")
+    page.click(".detail summary:text-is('Edit…')")
+    typed(page, "Edit…", cron="0 10 * * *", body="out")
+    page.locator("#notice", has_text="Overwrote").wait_for()
+    [schedule] = listed(server, "queue/lists/schedules")
+    assert (schedule["cron"], schedule["body"]) == ("0 10 * * *", "out")
+    headers = schedule["publish_headers"]
+    assert (headers["Upstash-Retries"], headers["Upstash-Timeout"]) == ("1", "30s")
+    assert headers["Upstash-Forward-X-Trace"] == "7"
+    page.click(UNDO)
+    wait_until(lambda: listed(server, "queue/lists/schedules")[0]["cron"] == "0 9 * * *")

@@ -70,6 +70,43 @@ def test_each_row_has_what_it_changed(server: Server) -> None:
     assert "no entry 99999" in message(server.ask("GET", "/journal/99999/changes"), 404)
 
 
+def test_each_row_has_what_undoes_it_alone_or_why_nothing_does(server: Server) -> None:
+    def undo(row: int) -> tuple[Any, str]:
+        found = server.ask("GET", f"/journal/{row}/changes")[1]
+        return found["undo"], found["why_no_undo"]
+
+    kv(server, "MSET", "a", "1", "b", "1")
+    flushed = kv(server, "FLUSHALL")
+    assert undo(flushed) == ({"section": "keys", "items": ["a", "b"]}, "")
+    # A restore is undone like a call: other keys that have changed since stay.
+    part = {"fake": "kv_server", "section": "keys", "items": ["a"]}
+    restored = server.ask("POST", f"/journal/{flushed}/restore", part)[1]["row"]
+    kv(server, "SET", "later", "1")
+    items, _ = undo(restored)
+    assert items == {"section": "keys", "items": ["a"]}
+    server.ask("POST", f"/journal/{restored}/restore", {"fake": "kv_server", **items})
+    assert server.call("kv_server", "execute", "KEYS", "*") == ["later"]
+    assert undo(kv(server, "PUBLISH", "news", "x")) == (
+        None, "This row changed no data. There is nothing to undo.",
+    )  # fmt: skip
+    produced = {"topic": "orders", "value": "tea", "partition": 1}
+    row = send(server, "broker", "/produce", produced)["row"]
+    assert undo(row)[1].endswith(
+        "cannot be put back alone: Restore broker takes back all that has changed in it since."
+    )
+
+
+def test_keys_that_have_expired_are_told_from_removed_ones(server: Server) -> None:
+    kv(server, "MSET", "a", "1", "b", "1")
+    kv(server, "EXPIRE", "a", "60")
+    after = kv(server, "GET", "a")
+    kv(server, "DEL", "b")
+    server.ask("POST", "/clock", {"action": "advance", "by": "2m"})
+    since = server.ask("GET", f"/journal/{after}/since?fake=kv_server")[1]
+    assert since["sums"] == {"kv_server": {"added": 0, "changed": 0, "removed": 1, "expired": 1}}
+    assert [change["item"] for change in since["changes"] if change.get("expired")] == ["a"]
+
+
 def test_a_delivery_has_what_it_changed_of_its_message(server: Server) -> None:
     send(server, "queue", "/v2/publish/http://127.0.0.1:9/x", **{"Upstash-Retries": "0"})
 

@@ -169,6 +169,31 @@ def test_a_request_names_the_row_that_it_sends_again(server: Server) -> None:
     assert found["data"]["again_of"] == first
 
 
+def test_a_message_that_is_sent_again_and_the_new_one_name_each_other(server: Server) -> None:
+    target, retries = "/v2/publish/http://127.0.0.1:9/hook", {"Upstash-Retries": "0"}
+    failed = json.loads(send(server, "queue", target, "in", **retries)["body"])["messageId"]
+
+    def listed(name: str) -> Any:
+        return server.ask("GET", f"/fakes/queue/lists/{name}")[1]
+
+    wait_until(lambda: listed("dead-letters")["items"])
+    delivery = next(row for row in server.ask("GET", "/journal")[1] if row["kind"] == "attempt")
+    body = {"target": target, "headers": retries, "again_of": delivery["number"]}
+    again = server.ask("POST", "/fakes/queue/requests", body)[1]
+    new = json.loads(again["body"])["messageId"]
+    assert listed("messages")["resends"] == listed("dead-letters")["resends"] == {failed: [new]}
+    assert listed(f"messages/{failed}")["resent_as"] == [new]
+    assert listed(f"messages/{new}")["resent_from"] == failed
+    # Both are dead letters until one is retried: then its message has only failed.
+    wait_until(lambda: len(listed("dead-letters")["items"]) == 2)
+    assert listed("messages")["facets"] == {"dead_lettered": 2}
+    letter = next(one for one in listed("dead-letters")["items"] if one["message"] == failed)
+    retried = json.loads(send(server, "queue", f"/v2/dlq/retry?dlqIds={letter['id']}")["body"])
+    wait_until(lambda: len(listed("dead-letters")["items"]) == 2)
+    states = {one["id"]: (one["state"], one["retries"]) for one in listed("messages")["items"]}
+    assert states[failed] == ("failed", [retried["responses"][0]["messageId"]])
+
+
 def test_a_rerun_and_its_original_name_each_other_in_the_list_with_their_results(
     server: Server, workflow: tuple[str, list[Any]]
 ) -> None:
@@ -189,6 +214,15 @@ def test_a_rerun_and_its_original_name_each_other_in_the_list_with_their_results
     wait_until(lambda: [run["state"] for run in listed()] == ["success", "success"])
     shown = [(run["id"], run["parent"], run["children"], run["result"]) for run in listed()]
     assert shown == [(made, run_id, [], "other+"), (run_id, None, [made], "in++")]
+    compared = server.ask("GET", f"/fakes/queue/lists/runs/{made}")[1]
+    parts = [(part["name"], part["then"], part["now"]) for part in compared["compared"]]
+    assert compared["compared_with"] == run_id
+    assert parts == [
+        ("input", "in", "in"), ("step 1", "in+", "other"), ("step 2", "in++", "other+"),
+        ("result", "in++", "other+"),
+    ]  # fmt: skip
+    assert [part["taken"] for part in compared["compared"]] == ["", "goes on here", "", ""]
+    assert [part["differs"] for part in compared["compared"]] == [False, True, True, True]
     messages = server.ask("GET", "/fakes/queue/lists/messages")[1]["items"]
     own = [view["step"] for view in messages if view["run"] == run_id]
     assert own == ["step 2", "step 1", ""]

@@ -59,6 +59,7 @@ class Planning:
             label=message.url,
             async_callback=partial(self._run_async, message_id),
             begin=partial(self._start, message_id),
+            subject=message_id,
         )
         # The number precedes the timer, so that timers are never compared.
         heapq.heappush(self._planned, (due_us, timer.sequence, message_id, timer))

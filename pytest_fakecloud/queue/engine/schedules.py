@@ -348,6 +348,7 @@ class Schedules:
                 partial(self._timer_fired, schedule.id),
                 lane=self._data.own_lane,
                 label=f"schedule {schedule.id}",
+                subject=schedule.id,
             )
 
     def replan(self, schedule: MessageSchedule) -> None:

@@ -40,7 +40,7 @@ from ...reporting.strings import readable
 from ..engine.url_groups import UrlGroup
 from ..errors import QueueError
 from ..fake import Queue
-from ..model import NOTHING_REDACTED, FlowKey, Message, OrderedQueue, Redaction
+from ..model import NOTHING_REDACTED, FlowKey, Message, OrderedQueue, PublishSettings, Redaction
 from ..views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView, record_of
 from ..wire import records
 from ..wire.values import as_text, flow_text, header_map, shown_headers, shown_text
@@ -48,7 +48,7 @@ from ..workflow.model import read_step, run_record
 from .cron_words import cron_words
 from .failures import failure_of
 from .failures import failure_words as failure_words
-from .steps import cause_of, recorded_steps, step_of, step_sent, steps_of
+from .steps import cause_of, compared, recorded_steps, result_in_row, step_of, step_sent, steps_of
 
 LONGEST_BODY = 100_000
 """Maximum number of characters of a body that is shown."""
@@ -275,7 +275,15 @@ def _message_row(message: Message) -> View:
         "preview": _beginning(message.body, message.settings.redaction, 200),
         "run": None if message.workflow is None else message.workflow.run_id,
         "step": str(step_of(message).get("stepName") or ""),
+        "result": result_in_row(step_of(message), _IN_EVENT),
     }
+
+
+def _input_in_row(engine: Any, message: Message) -> str:
+    """Return the beginning of the input of a message's run, which tells runs of one workflow apart."""
+    run = None if message.workflow is None else engine.workflow.runs.get(message.workflow.run_id)
+    started_with = b"" if run is None else _input_of_run(engine, run) or b""
+    return _beginning(started_with, message.settings.redaction, _IN_EVENT)
 
 
 def _filter(page_query: PageQuery) -> Callable[[Message], bool]:
@@ -327,16 +335,34 @@ def _messages(fake: Queue, page_query: PageQuery, *, kinds: Iterable[str]) -> Vi
     engine = core_of(fake).engine
     with engine.lock:
         messages = [message for message in engine.data.messages.values() if message.kind in kinds]
+        kept = {letter.id for letter in _dead_letters(engine)}
+    retries: dict[str, list[str]] = {}
+    for message in messages:
+        if message.retry_of:
+            retries.setdefault(message.retry_of, []).append(message.id)
     # Release the lock: a search in all bodies may take long, and a row needs only its own message.
     page = page_of(
         filter(_filter(page_query), messages),
         page_query,
         sort_key=lambda message: (-message.number,),
-        show=_message_row,
+        show=lambda message: (
+            _message_row(message)
+            | {
+                "state": _state_with(message, message.dlq_id in kept),
+                "retries": retries.get(message.id, []),
+                "input": _input_in_row(engine, message),
+            }
+        ),
         text=_text_of,
-        facet=("state", lambda message: STATE_NAMES[message.state]),
+        facet=("state", lambda message: _state_with(message, message.dlq_id in kept)),
     )
     return page | {"total": len(messages)}
+
+
+def _state_with(message: Message, has_letter: bool) -> str:
+    """Return the state of a message; ``failed`` if its dead letter was retried or deleted."""
+    state = STATE_NAMES[message.state]
+    return "failed" if state == "dead_lettered" and not has_letter else state
 
 
 @_locked
@@ -349,8 +375,10 @@ def message(engine: Any, id: str, page_query: PageQuery) -> View:
         )
     view = PublishedMessage(engine, id)
     settings = record.settings
+    dlq_id = _kept(engine, record.dlq_id if record.state == "FAILED" else None)
     return {
         **_message_row(record),
+        "state": _state_with(record, dlq_id is not None),
         **_body(record.body, settings.redaction),
         "timeline": view.timeline,
         "headers": shown_headers(settings.forward, settings.redaction),
@@ -365,7 +393,7 @@ def message(engine: Any, id: str, page_query: PageQuery) -> View:
         ],
         "settings": _settings(record),
         **_sent_again(record),
-        "dlq_id": _kept(engine, record.dlq_id if record.state == "FAILED" else None),
+        "dlq_id": dlq_id,
         "callbacks": [_message_row(record_of(callback)) for callback in view.callbacks],
         "retry_of": record.retry_of,
         "retries": [other.id for other in engine.data.messages.values() if other.retry_of == id],
@@ -374,11 +402,28 @@ def message(engine: Any, id: str, page_query: PageQuery) -> View:
 
 def _sent_again(message: Message) -> View:
     """Return the headers that publish a message again, and the names of those with a redacted value."""
-    forward, redaction = message.settings.forward, message.settings.redaction
     return {
         "publish_headers": _publish_headers(message),
-        "redacted_headers": [name for name, _ in forward if redaction.hides_header(name)],
+        "redacted_headers": _redacted(message.settings),
     }
+
+
+def _created_again(settings: PublishSettings) -> View:
+    """Return the headers, besides cron and id, that create a schedule again with its settings."""
+    own = {
+        "Upstash-Delay": settings.delay_us and f"{settings.delay_us // 1_000_000}s",
+        "Upstash-Queue-Name": settings.queue_name,
+    }
+    headers = {name: value for name, value in own.items() if value}
+    return {
+        "publish_headers": _headers_of(settings, settings.retries) | headers,
+        "redacted_headers": _redacted(settings),
+    }
+
+
+def _redacted(settings: PublishSettings) -> list[str]:
+    """Return the names of forwarded headers whose values are redacted."""
+    return [name for name, _ in settings.forward if settings.redaction.hides_header(name)]
 
 
 def _publish_headers(message: Message) -> dict[str, str]:
@@ -393,10 +438,15 @@ def _publish_headers(message: Message) -> dict[str, str]:
         settings = settings._replace(forward=forward, failure_callback_headers=())
         if settings.failure_callback == message.url:
             settings = settings._replace(failure_callback=None)
+    return _headers_of(settings, message.max_retries)
+
+
+def _headers_of(settings: PublishSettings, retries: int | None) -> dict[str, str]:
+    """Return the headers of a request with these settings and so many retries, None for the default."""
     own = {
         "Content-Type": settings.content_type,
         "Upstash-Method": None if settings.method == "POST" else settings.method,
-        "Upstash-Retries": str(message.max_retries),
+        "Upstash-Retries": None if retries is None else str(retries),
         "Upstash-Retry-Delay": settings.retry_delay,
         "Upstash-Timeout": settings.timeout_us and f"{settings.timeout_us / 1e6:g}s",
         "Upstash-Callback": settings.callback,
@@ -470,24 +520,73 @@ def planned(engine: Any) -> dict[Timer, PlannedEvent]:
     events: dict[Timer, PlannedEvent] = {}
     for id, timer in engine.planning.timers.items():
         message = engine.data.messages[id]
-        what = f"{_doing(message) or 'delivery'}: {message.settings.method} {as_text(message.url)}"
-        events[timer] = PlannedEvent(_kind_of(message), "messages", id, what)
+        events[timer] = _event_of(engine, message, len(message.attempts))
     for id, timer in engine.schedules.timers.items():
-        schedule = engine.schedules.by_id[id]
-        when = cron_words(schedule.cron) or schedule.cron
-        what = f"schedule, {when}: {as_text(schedule.destination)}"
-        events[timer] = PlannedEvent("schedule", "schedules", id, what)
+        events[timer] = _run_of(engine.schedules.by_id[id])
     return events | {
         timer: PlannedEvent("other", "flow-control", key, timer.label)
         for key, timer in engine.flow_control.timers.items()
     }
 
 
-def _kind_of(message: Message) -> EventKind:
-    """Return the kind of a message's next event: a retry, the end of a sleep, or a delivery."""
-    if message.attempts:
+@_locked
+def became_due(
+    engine: Any, subject: str, at_us: int
+) -> tuple[PlannedEvent, tuple[str, int]] | None:
+    """Return what a timer that fired for a message or a schedule has done, and the attempt that it made,
+    as the id of its message and its number; None if the queue has no such message or schedule.
+    """
+    if (message := engine.data.messages.get(subject)) is not None:
+        tried = sum(attempt.at_us < at_us for attempt in message.attempts)
+        return _event_of(engine, message, tried), (message.public_id, tried + 1)
+    schedule = engine.schedules.by_id.get(subject)
+    return None if schedule is None else (_run_of(schedule), ("", 0))
+
+
+def _event_of(engine: Any, message: Message, tried: int) -> PlannedEvent:
+    """Return what happens when a message is due that was tried so many times: with the run and the step
+    of a workflow, otherwise with the beginning of its body.
+    """
+    step, doing = step_of(message), _doing(message, tried)
+    to = f"{message.settings.method} {as_text(message.url)}"
+    if message.workflow is None:
+        body = " ".join(_beginning(message.body, message.settings.redaction, _IN_EVENT).split())
+        what = f"{doing or 'delivery'}: {to} {body}".rstrip()
+    else:
+        name = str(step.get("stepName") or "")
+        if _kind_of(message, tried) == "sleep":
+            after = f"end of {name}"
+        else:
+            after = " ".join(filter(None, [doing, f"after {name}" if name else "first step"]))
+        started_with = " ".join(_input_in_row(engine, message).split())
+        of = f"{_end_of(message.workflow.run_id)} {started_with}".rstrip()
+        what = f"{after}, run {of}: {to}"
+    return PlannedEvent(_kind_of(message, tried), "messages", message.id, what)
+
+
+def _run_of(schedule: Any) -> PlannedEvent:
+    when, to = cron_words(schedule.cron) or schedule.cron, as_text(schedule.destination)
+    what = f"schedule {_end_of(schedule.id)}, {when}: {to}"
+    return PlannedEvent("schedule", "schedules", schedule.id, what)
+
+
+_IN_EVENT = 48
+"""Number of bytes of a body that name an event."""
+
+
+def _end_of(id: str) -> str:
+    """Return a short id, or the end of a long one, by which the generated ones differ."""
+    return id if len(id) <= _SHORT_ID else f"…{id[-6:]}"
+
+
+_SHORT_ID = 12
+
+
+def _kind_of(message: Message, tried: int) -> EventKind:
+    """Return the kind of a message's event: a retry, the end of a sleep, or a delivery."""
+    if tried:
         return "wait"
-    if _doing(message):
+    if _doing(message, tried):
         return "sleep"
     return "delivery" if message.kind == "message" else "callback"
 
@@ -562,6 +661,7 @@ def schedules(engine: Any, page_query: PageQuery) -> View:
             "error": schedule.error,
             "last_run": _at(record.last_us),
             **_body(record.body, record.settings.redaction),
+            **_created_again(record.settings),
         }
 
     return page_of(
@@ -705,6 +805,7 @@ def runs(engine: Any, page_query: PageQuery) -> View:
             **_run_row(engine, run, children),
             "steps": len(steps_of(engine, run)),
             "label": labels,
+            "last": _last_result(engine, run),
             "preview": _beginning(_input_of_run(engine, run) or b"", run.settings.redaction, 200),
         }
 
@@ -779,7 +880,10 @@ def _progress(engine: Any, run: Any) -> View:
         return {"now": cause_of(response) or _last_error(engine, run), "until": None}
     if run.completed_us is not None or next_message is None:
         return {"now": "", "until": None}
-    return {"now": _doing(next_message), "until": _at(next_message.due_us)}
+    return {
+        "now": _doing(next_message, len(next_message.attempts)),
+        "until": _at(next_message.due_us),
+    }
 
 
 def _last_error(engine: Any, run: Any) -> str:
@@ -789,14 +893,27 @@ def _last_error(engine: Any, run: Any) -> str:
     return "" if last is None else last["cause"] or f"the answer was {last['status']}"
 
 
-def _doing(message: Message) -> str:
-    """Return what a pending message does until it is due; empty if it only waits for its time."""
-    if message.attempts:
-        return f"retry {len(message.attempts)}"
+def _doing(message: Message, tried: int) -> str:
+    """Return what a pending message that was tried so many times does until it is due; empty if it only
+    waits for its time.
+    """
+    if tried:
+        return f"retry {tried}"
     step = step_of(message)
     if event := step.get("waitEventId"):
         return f"waits for {event}"
-    return "sleeps" if "sleepFor" in step or step.get("stepType") == "SleepUntil" else ""
+    # Clients send null for what a step does not have.
+    is_asleep = step.get("sleepFor") is not None or step.get("stepType") == "SleepUntil"
+    return "sleeps" if is_asleep else ""
+
+
+def _last_result(engine: Any, run: Any) -> str:
+    """Return the last step of a run that has a result, with its beginning; empty without one."""
+    messages = (engine.data.messages.get(step.message_id) for step in reversed(run.steps))
+    for step in (step_of(message) for message in messages if message is not None):
+        if (name := step.get("stepName")) and (result := result_in_row(step, _IN_EVENT)):
+            return f"{name} → {result}"
+    return ""
 
 
 def _run_state(run: Any) -> str:
@@ -810,7 +927,8 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
     The record is that of the service's API. It contains the outputs of the steps and the result, and
     ``recorded`` has these steps with their results as text.
     ``parent`` is the run that this one resumes, restarts or reruns, and ``children`` are the runs that
-    do so with this one.
+    do so with this one. ``compared`` are its input, steps and result beside those of ``compared_with``,
+    the parent, or without one the run of the same workflow before it.
     """
     workflow_run = engine.workflow.runs.get(id)
     if workflow_run is None:
@@ -819,6 +937,7 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
     given, redaction = _input_of_run(engine, workflow_run), workflow_run.settings.redaction
     record = run_record(engine, workflow_run)
     parent = engine.workflow.runs.get(workflow_run.parent_id or "")
+    before = parent or _run_before(engine, workflow_run)
     tried = [
         engine.data.messages[message_id]
         for message_id in workflow_run.message_ids
@@ -829,12 +948,37 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
         "input": None if given is None else _body(given, redaction)["body"],
         "record": record,
         "recorded": list(recorded_steps(record, parent and run_record(engine, parent))),
+        "compared_with": before and before.id,
+        "compared": []
+        if before is None
+        else list(
+            compared(
+                run_record(engine, before),
+                record,
+                (_shown_input(engine, before), _shown_input(engine, workflow_run)),
+                list(workflow_run.message_ids),
+            )
+        ),
         "input_is_whole": given is not None and _is_whole(given, redaction),
         **({} if first is None else _sent_again(first)),
         "steps": steps_of(engine, workflow_run),
         "messages": [_message_row(message) for message in tried],
         "dlq_id": _kept(engine, workflow_run.dlq_id),
     }
+
+
+def _run_before(engine: Any, run: Any) -> Any:
+    """Return the last run of the same workflow that was started before a run, or None."""
+    earlier = (
+        other
+        for other in engine.workflow.runs.values()
+        if other.url == run.url and other.number < run.number
+    )
+    return max(earlier, key=lambda other: other.number, default=None)
+
+
+def _shown_input(engine: Any, run: Any) -> str:
+    return shown_text((_input_of_run(engine, run) or b"")[:LONGEST_BODY], run.settings.redaction)
 
 
 # -- shapes of the control API, with fields besides those of a list's rows -------------------------

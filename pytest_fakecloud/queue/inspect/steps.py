@@ -114,9 +114,9 @@ def recorded_steps(
     record: Mapping[str, Any], parent: Mapping[str, Any] | None
 ) -> Iterator[RecordedStep]:
     """Yield the steps in the record of a run; those with a result come last."""
-    originals = {_number_of(step): _result_of(step) for step in _in_record(parent or {})}
+    originals = {_number_of(step): result_of(step) for step in _in_record(parent or {})}
     for step in sorted(_in_record(record), key=lambda step: "out" in step):
-        result, original = _result_of(step), originals.get(_number_of(step), "")
+        result, original = result_of(step), originals.get(_number_of(step), "")
         yield {
             "message": str(step.get("messageId") or ""),
             "name": str(step.get("stepName") or ""),
@@ -128,6 +128,55 @@ def recorded_steps(
         }
 
 
+class ComparedPart(TypedDict):
+    """A part of two runs of a workflow: the input, a step or the result, ``then`` and ``now``; null if
+    a run does not have it. ``message`` has the result of a step, and ``taken`` says whether a rerun has
+    taken it over (``reused``), goes on from it (``goes on here``), or ran the step itself (empty).
+    """
+
+    name: str
+    message: str
+    taken: str
+    then: str | None
+    now: str | None
+    differs: bool
+
+
+def compared(
+    then: Mapping[str, Any], now: Mapping[str, Any], inputs: tuple[str, str], own: Sequence[str]
+) -> Iterator[ComparedPart]:
+    """Yield the parts of two runs from their records; ``own`` are the messages of the later one.
+
+    The results that a rerun has taken over are not among its messages.
+    """
+    old, new = (_parts_of(record, input) for record, input in zip((then, now), inputs, strict=True))
+    for key, (name, _, _) in {**old, **new}.items():
+        before, after = old.get(key), new.get(key)
+        message = "" if after is None else after[1]
+        taken = "reused" if message and message not in own else ""
+        yield {
+            "name": name,
+            "message": message,
+            "taken": "goes on here" if message and message in own[:1] else taken,
+            "then": None if before is None else before[2],
+            "now": None if after is None else after[2],
+            "differs": before is None or after is None or before[2] != after[2],
+        }
+
+
+def _parts_of(record: Mapping[str, Any], input: str) -> dict[tuple[str, str], tuple[str, str, str]]:
+    """Return the name, the message and the value of each part of a run, by what tells it apart."""
+    parts = {("", "input"): ("input", "", input)}
+    for step in sorted(_in_record(record), key=lambda step: "out" in step):
+        name, kind = str(step.get("stepName") or ""), str(step.get("stepType") or "")
+        if name and kind != "Initial":
+            value = "waited" if kind.startswith("Sleep") else result_of(step)
+            parts[_number_of(step)] = (name, str(step.get("messageId") or ""), value)
+    if result := record.get("workflowRunResponse"):
+        parts["", "result"] = ("result", "", cause_of(str(result)))
+    return parts
+
+
 def _in_record(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [step for group in record.get("steps", ()) for step in group["steps"]]
 
@@ -137,7 +186,7 @@ def _number_of(step: Mapping[str, Any]) -> tuple[str, str]:
     return repr(step.get("stepId")), repr(step.get("stepName"))
 
 
-def _result_of(step: Mapping[str, Any]) -> str:
+def result_of(step: Mapping[str, Any]) -> str:
     """Return the result of a step as text; that of a wait is sent in Base64."""
     out, kind = step.get("out"), step.get("stepType")
     if out is None:
@@ -145,6 +194,12 @@ def _result_of(step: Mapping[str, Any]) -> str:
     if kind == "Wait":
         return from_base64(str(out))
     return out if isinstance(out, str) else json.dumps(out, ensure_ascii=False)
+
+
+def result_in_row(step: Mapping[str, Any], most: int) -> str:
+    """Return the beginning of the result of a step; empty for a sleep, which has none."""
+    is_sleep = str(step.get("stepType")).startswith("Sleep")
+    return "" if is_sleep else result_of(step)[:most]
 
 
 def steps_of(engine: Any, run: WorkflowRun) -> list[StepView]:

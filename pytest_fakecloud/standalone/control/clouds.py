@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ...cloud.base import context_of, show_same
 from ...cloud.cloud import Cloud
-from ...cloud.fake import Fake, Snapshot
+from ...cloud.fake import Fake, Snapshot, core_of
 from ...cloud.services import data_module, find
 from ...core.calls import Event
 from ...core.errors import unknown_name
@@ -35,7 +35,7 @@ from ..failed_tests import FailedTests
 from ..saving import encoded_state, saved_state
 from ..state_file import checked_state, load_state
 from . import shapes
-from .due import Due, kinds_of, lines_of, moments_of
+from .due import Due, events_of_move, kinds_of, lines_of, moments_of
 from .endpoints import PREFIX, Part, Refused, compressed, contract, fake_named, fields
 
 if TYPE_CHECKING:
@@ -169,37 +169,41 @@ class CloudRoutes(Part):
         if action == "stop":
             if (move := context_of(self._cloud).clock.move) is not None:
                 move.stopped = True
-            return {**clock_view(self._cloud), "fired": [], "expired": []}
+            return {**clock_view(self._cloud), "fired": [], "expired": [], "events": []}
         planned = _expiries(self._cloud)
+        latest = max((entry.number for entry in self._cloud.journal.entries[-1:]), default=0)
         with contract(400):
             timers = getattr(self._cloud.clock, action)(*(body[name] for name in required)) or []
         fired = [f"{timer.at.isoformat()} {timer.label}" for timer in timers]
+        ended_keys = _record_expired(self._cloud, planned)
         expired = [
             f"{to_datetime(event.at_us).isoformat()} key {event.text} expires"
-            for event in _record_expired(self._cloud, planned)
+            for event in ended_keys
         ]
         return {
             **clock_view(self._cloud),
             "fired": sorted([*fired, *expired], key=lambda line: line.split()[0]),
             "expired": expired,
+            "events": events_of_move(self._cloud, timers, ended_keys, latest),
         }
 
     def get_due(self, request: Request) -> shapes.DueData:
         """Return all planned events and expiries of keys by time, and the next 200 of them in full.
 
-        ``?since=`` and ``?until=`` (microseconds since the Unix epoch), ``?within=`` (a duration from
-        now), ``?kind=`` and ``?without=`` (kinds, separated by commas) limit those in full. With
+        ``?within=`` (a duration from now) limits all of them, ``?since=`` and ``?until=`` (microseconds
+        since the Unix epoch), ``?kind=`` and ``?without=`` (kinds, separated by commas) limit those in
+        full. With
         ``?fold=yes``, expiries of keys next to each other are one line with their number;
         ``?open=`` has the times of the last events of those that are listed one by one, too.
         """
         kind = request.query("kind") or ""
         without = (request.query("without") or "").split(",")
         since_us, until_us = (whole_number(name, request.query(name)) for name in _SPAN)
+        events = _planned(self._cloud)
         if within := request.query("within"):
             with contract(400):
                 within_us = context_of(self._cloud).clock.now_us() + duration_us(within)
-            until_us = min(within_us, within_us if until_us is None else until_us)
-        events = _planned(self._cloud)
+            events = [planned for planned in events if planned.due_us <= within_us]
         matching = [
             planned
             for planned in events
@@ -376,7 +380,9 @@ def described_changes(
     for change in changes:
         kind = "removed" if change.after is None else "changed"
         kind = "added" if change.before is None else kind
-        sums.setdefault(change.fake, {"added": 0, "changed": 0, "removed": 0})[kind] += 1
+        kind = "expired" if _has_expired(fakes.get(change.fake), change) else kind
+        counts = sums.setdefault(change.fake, {"added": 0, "changed": 0, "removed": 0})
+        counts[kind] = counts.get(kind, 0) + 1
     # Most removed items have expired.
     changes.sort(key=lambda change: change.after is None)
     return {
@@ -479,9 +485,22 @@ def _record_expired(cloud: Cloud, planned: Mapping[tuple[Fake, str], int]) -> li
     ]
 
 
+def _has_expired(fake: Fake | None, change: StateChange) -> bool:
+    """Return whether an item is gone from the data of now because its TTL has ended."""
+    if fake is None or change.before is None or change.after is not None:
+        return False
+    without_expired = getattr(data_module(fake.fixture), "without_expired", None)
+    if without_expired is None:
+        return False
+    before = {change.section: {change.item: change.before}}
+    return not without_expired(before, core_of(fake).clock.now_us())[change.section]
+
+
 def _with_added(fake: Fake | None, change: StateChange) -> shapes.ItemChange:
     """Return a change with what was added to the data of a fake, whose data of now is after it."""
     shown = shown_change(change)
+    if _has_expired(fake, change):
+        shown["expired"] = True
     added = getattr(data_module(fake.fixture), "added", None) if fake else None
     if added is not None and change.after is not None:
         shown["added"] = added(fake, change.section, change.before, change.after, change.item)

@@ -47,6 +47,10 @@ from ..state_file import checked_state, stub
 from . import shapes
 from .advice import advice_of, expected_of
 from .endpoints import PREFIX, Part, Refused, compressed, contract, fields, named
+from .resends import repeated, with_resends
+
+_OF_MESSAGES = ("messages", "callbacks", "dead-letters")
+"""The lists of messages, which can be sent again."""
 
 
 class DataRoutes(Part):
@@ -117,12 +121,17 @@ class DataRoutes(Part):
         cursors of another page. Each list has its own filters. Pages of ``vectors`` with
         the filter ``points=all`` have the places of all vectors on a plane, each with whether it
         matches and with the value of the metadata field that the filter ``colour`` names. With ``/``
-        at its end, the path is that of the item whose id is empty.
+        at its end, the path is that of the item whose id is empty. Pages of messages and of dead letters
+        have ``resends``, the ids of messages that were sent again, each with those of the messages that
+        repeat it. The state of a message whose dead letter was retried or deleted is ``failed``.
         """
         if request.path.endswith("/"):
             return self.item(request)
         fake, listing = self._listing(request)
-        return listing.page(fake, _page_query(request, listing))
+        page = listing.page(fake, _page_query(request, listing))
+        if request.params["list"] in _OF_MESSAGES and find(fake.fixture).delivers:
+            page["resends"] = repeated(self._cloud, fake)
+        return page
 
     def item(self, request: Request) -> object:
         """Return one item of a list in full. The elements of a key's value are paged.
@@ -140,7 +149,10 @@ class DataRoutes(Part):
             )
         id = unquote(request.params.get("id", ""), errors="surrogateescape")
         try:
-            return listing.item(fake, id, _page_query(request, listing))
+            item = listing.item(fake, id, _page_query(request, listing))
+            if request.params["list"] in _OF_MESSAGES and find(fake.fixture).delivers:
+                item = with_resends(item, self._cloud, fake)
+            return item
         except NotFound as error:
             if request.query("absent") != "ok":
                 raise

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
-from ...core.timers import to_datetime
+from ...cloud.cloud import Cloud
+from ...cloud.services import data_module, find
+from ...core.calls import Event
+from ...core.timers import Fired, to_datetime
 from ...inspect.data import EventKind, PlannedEvent
 from . import shapes
 
@@ -59,6 +63,48 @@ def lines_of(
         yield _folded(run)
         if run[-1].due_us in opened_us:
             yield from map(_line, run)
+
+
+def events_of_move(
+    cloud: Cloud, fired: Sequence[Fired], expired: Sequence[Event], latest: int
+) -> list[shapes.BecameDue]:
+    """Return the timers that fired and the keys that expired in a move of the clock, by their times.
+
+    ``latest`` is the number of the last entry of the journal before the move.
+    """
+    rows = {
+        (str(entry.data.get("message_id")), entry.data.get("number")): entry.number
+        for entry in cloud.journal.entries
+        if entry.number > latest and isinstance(entry, Event) and entry.kind == "attempt"
+    }
+    events: list[tuple[int, shapes.BecameDue]] = []
+    for timer in fired:
+        name, event, attempt = _about(cloud, timer)
+        row = rows.get(attempt, 0)
+        events.append((timer.at_us, _became_due(timer.at_us, name, event, row)))
+    for key in expired:
+        event = PlannedEvent("expiry", "keys", key.text, f"expired: {key.text}")
+        events.append((key.at_us, _became_due(key.at_us, key.fake, event, key.number)))
+    return [event for _, event in sorted(events, key=itemgetter(0))]
+
+
+def _about(cloud: Cloud, timer: Fired) -> tuple[str | None, PlannedEvent, tuple[str, int]]:
+    """Return the fake of a timer that fired, what it did, and the attempt that it made, as its message
+    and its number.
+    """
+    for fake in cloud.fakes():
+        if timer.subject and find(fake.fixture).delivers:
+            found = data_module(fake.fixture).became_due(fake, timer.subject, timer.at_us)
+            if found is not None:
+                return fake.name, *found
+    return None, PlannedEvent("other", None, None, timer.label), ("", 0)
+
+
+def _became_due(at_us: int, fake: str | None, event: PlannedEvent, row: int) -> shapes.BecameDue:
+    return {
+        "at": to_datetime(at_us).isoformat(), "kind": event.kind, "what": event.what,
+        "fake": fake, "list": event.list, "item": event.item, "row": row,
+    }  # fmt: skip
 
 
 def _line(due: Due) -> shapes.Planned:

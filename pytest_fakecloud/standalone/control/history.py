@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, cast
@@ -77,18 +77,21 @@ class HistoryRoutes(Part):
         """Return the data that a row of the journal changed, before and after it.
 
         ``note`` says why that is not known: ``changes`` is then null. Data changes only by entries and
-        by the clock; what other requests of the control API change is no row.
+        by the clock; what other requests of the control API change is no row. ``undo`` has the items
+        with which ``POST /journal/{number}/restore`` undoes the row alone; ``why_no_undo`` says why it
+        cannot.
         """
-        changes, note = None, ""
+        number = self._number(request)
         try:
             with self.known() as rewinder:
-                item_changes = rewinder.changes(self._number(request))
-                changes = [shown_change(change) for change in item_changes]
+                item_changes = rewinder.changes(number)
         except Refused as error:
             if error.status == 404:
                 raise
-            note = error.message
-        return {"changes": changes, "note": note}
+            return {"changes": None, "note": error.message, "undo": None, "why_no_undo": ""}
+        changes = [shown_change(change) for change in item_changes]
+        undo, why_no_undo = _undo_of(item_changes)
+        return {"changes": changes, "note": "", "undo": undo, "why_no_undo": why_no_undo}
 
     def get_data(self, request: Request) -> shapes.DataBefore:
         """Return items of a fake as they were just before a row: ``?section=keys&items=["a","b"]``.
@@ -319,6 +322,27 @@ class _Past:
                 yield rewinder
         except Refused as error:
             raise NoTest(error.message) from error
+
+
+_MOST_UNDONE = 100
+"""Maximum number of items that are put back to undo a row."""
+
+
+def _undo_of(changes: Sequence[StateChange]) -> tuple[shapes.Undo | None, str]:
+    """Return the items whose restore undoes only these changes, or None and the reason."""
+    if not changes:
+        return None, "This row changed no data. There is nothing to undo."
+    sections = sorted({change.section for change in changes})
+    lone = sections[0] if len(sections) == 1 else ""
+    is_put_back = lone in ("keys", "default namespace") or lone.startswith("namespace ")
+    if is_put_back and len(changes) <= _MOST_UNDONE:
+        return {"section": lone, "items": [change.item for change in changes]}, ""
+    what = f"{len(changes)} items of {lone}" if is_put_back else ", ".join(sections)
+    fake = changes[0].fake
+    return None, (
+        f"{what[:1].upper()}{what[1:]} cannot be put back alone: "
+        f"Restore {fake} takes back all that has changed in it since."
+    )
 
 
 _MOST_PARTS = 1000

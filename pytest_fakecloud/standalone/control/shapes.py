@@ -56,13 +56,28 @@ class ClockData(TypedDict):
     move: MoveData | None
 
 
+class BecameDue(TypedDict):
+    """An event that became due during a move of the clock, with the item of a list that it is about;
+    ``row`` is the number of the row that records it, 0 without one.
+    """
+
+    at: str
+    kind: EventKind
+    what: str
+    fake: str | None
+    list: str | None
+    item: str | None
+    row: int
+
+
 class Moved(ClockData):
     """The clock after a move, the events that became due, each as a time and a label, and those of them
-    that are expiries of keys.
+    that are expiries of keys. ``events`` has each with what it is about.
     """
 
     fired: list[str]
     expired: list[str]
+    events: list[BecameDue]
 
 
 class Moment(TypedDict):
@@ -328,7 +343,8 @@ class SnapshotData(TypedDict):
 
 class ItemChange(TypedDict):
     """An item of a fake before and after; null where it is absent. ``added`` are the records that a
-    partition of a topic has got, at most 20, if ``after`` is its data of now.
+    partition of a topic has got, at most 20, if ``after`` is its data of now. ``expired`` says that the
+    TTL of a key has ended.
     """
 
     fake: str
@@ -337,6 +353,7 @@ class ItemChange(TypedDict):
     before: dict[str, Any] | None
     after: dict[str, Any] | None
     added: NotRequired[list[dict[str, Any]]]
+    expired: NotRequired[bool]
 
 
 class RestoredSnapshot(SnapshotData):
@@ -348,7 +365,8 @@ class RestoredSnapshot(SnapshotData):
 class Changes(TypedDict):
     """The number of items that differ, and 500 of them, removed ones last; an absent item is null.
 
-    ``sums`` has how many of each fake were added, changed and removed. ``not_compared`` are fakes that
+    ``sums`` has how many of each fake were added, changed and removed, and if there are any, how many
+    have expired. ``not_compared`` are fakes that
     are not in both, that have more than 20,000 items, or whose earlier data is not known.
     """
 
@@ -358,11 +376,23 @@ class Changes(TypedDict):
     not_compared: list[str]
 
 
+class Undo(TypedDict):
+    """The items that a restore to just before a row puts back, and nothing else."""
+
+    section: str
+    items: list[str]
+
+
 class RowChanges(TypedDict):
-    """What a row changed; null with a note that says why that is not known."""
+    """What a row changed; null with a note that says why that is not known.
+
+    ``undo`` are the items whose restore undoes the row alone; null with a reason in ``why_no_undo``.
+    """
 
     changes: list[ItemChange] | None
     note: str
+    undo: Undo | None
+    why_no_undo: str
 
 
 class DataBefore(TypedDict):

@@ -45,7 +45,7 @@ export const valuesOf = (text) => /^\s*[[{"]/.test(text) ? text.replace(/\\*"(-?
 export const withoutSchemes = (text) => text.replace(/\bhttps?:\/\//g, "");
 export const bytes = (many) => many < 10000 ? `${Math.round(many)} B` : many < 1e7 ? `${(many / 1024).toFixed(1)} KiB` : `${(many / 1048576).toFixed(1)} MiB`;
 // Names a duration in a list by its two largest units.
-export const about = (us) => { const unit = [[8.64e10, 3.6e9], [3.6e9, 6e7], [6e7, 1e6]].find(([from]) => us >= from)?.[1] ?? 1; return span(Math.floor(us / unit) * unit); };
+export const about = (us) => { const unit = [[8.64e10, 3.6e9], [3.6e9, 6e7], [1e6, 1e6]].find(([from]) => us >= from)?.[1] ?? 1; return span(Math.floor(us / unit) * unit); };
 const isJson = (text) => { try { return /^\s*[[{]/.test(text) && Boolean(JSON.parse(text)); } catch { return false; } };
 // The question before JSON is replaced by what is none.
 export const breaksJson = (was, now, what) => isJson(was) && !isJson(now) ? `${what} was JSON, and is not any more.` : null;
@@ -88,7 +88,7 @@ function cellElement(name, content) {
   return cell;
 }
 
-export const facts = (pairs) => el("dl", {class: "facts"}, Object.entries(pairs).filter(([, value]) => value != null && value !== "")
+export const facts = (pairs) => el("dl", {class: "facts"}, Object.entries(pairs).filter(([, value]) => value != null && value !== "" && !(Array.isArray(value) && !value.length))
   .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 
 // -- results of actions --
@@ -176,23 +176,23 @@ export function form(title, button, fields, work, {open = true, danger, overwrit
   const inputs = {}, out = el("div", {class: "out"});
   const parts = fields.map(({name, label, options, note, value, wide, kind, needed, list, fixed}) => {
     const id = `field${++made}`;
-    const input = options ? el("select", {id, name}, options.map((one) => el("option", {value: one.value ?? one}, one.label ?? (one || "any"))))
-      : kind === "area" ? el("textarea", {id, name, rows: Math.max(3, Math.min(24, String(value ?? "").split("\n").reduce((sum, line) => sum + 1 + Math.floor(line.length / 80), 0))), placeholder: note, required: needed, spellcheck: "false"})
-      : el("input", {id, name, type: kind || "text", placeholder: note, required: needed, autocomplete: "off", spellcheck: "false", readonly: fixed, list: list ? id + "list" : null, min: kind === "number" ? 0 : null});
+    const input = options ? el("select", {id, name, "data-key": `${title} ${name}`}, options.map((one) => el("option", {value: one.value ?? one}, one.label ?? (one || "any"))))
+      : kind === "area" ? el("textarea", {id, name, "data-key": `${title} ${name}`, rows: Math.max(3, Math.min(24, String(value ?? "").split("\n").reduce((sum, line) => sum + 1 + Math.floor(line.length / 80), 0))), placeholder: note, required: needed, spellcheck: "false"})
+      : el("input", {id, name, "data-key": `${title} ${name}`, type: kind || "text", placeholder: note, required: needed, autocomplete: "off", spellcheck: "false", readonly: fixed, list: list ? id + "list" : null, min: kind === "number" ? 0 : null});
     if (value !== undefined) input.value = value;
     inputs[name] = input;
     const known = list ? el("datalist", {id: id + "list"}) : null;
     if (known) input.addEventListener("focus", async () => known.replaceChildren(...(await list()).map((one) => el("option", {value: one}))));
     return el("div", {class: wide ? "field wide" : "field"}, el("label", {for: id}, label), input, known);
   });
-  const body = el("form", {class: "act", "aria-label": title, oninput: () => { if (edits) body.dataset.typed = "yes"; }, onsubmit: async (event) => {
+  const body = el("form", {class: "act", "aria-label": title, oninput: () => { body.dataset.typed = edits ? "yes" : ""; }, onsubmit: async (event) => {
     event.preventDefault();
     out.replaceChildren(); say("");
     const of = body.closest(".detail")?.querySelector("h2")?.textContent ?? title, before = change.number, values = Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, input.value]));
     try {
       const submit = body.querySelector("[type=submit]"), question = await onlyOnce(submit, async () => overwrites?.(values));
       // While the question is open, the form is not being sent: leaving it asks.
-      if (question && !(body.isConnected && await confirmed(question, button))) throw new Error("Nothing was changed.");
+      if (question && !(body.isConnected && await confirmed(question, button))) { out.replaceChildren(soft("Nothing was changed.")); return; }
       const shown = [await onlyOnce(submit, async () => work(values, inputs))].flat().filter((one) => one != null);
       body.dataset.typed = "no";
       out.replaceChildren(...shown, ...!copied || change.number === before ? [] : [copies({...change})]);
@@ -219,7 +219,7 @@ const keyOf = (one) => one.dataset.key || one.id || one.getAttribute("aria-label
 // Redraws a part of the page and keeps focus, open details and scroll positions.
 export function redraw(place, ...children) {
   const focused = place.contains(document.activeElement) && document.activeElement !== place ? keyOf(document.activeElement) : null;
-  const all = "a, button, summary, pre, input, select, [tabindex]";
+  const wasSent = document.activeElement.form?.dataset.typed === "no", all = "a, button, summary, pre, input, select, [tabindex]";
   const open = new Map([...place.querySelectorAll("details")].map((one) => [partName(one), one.open]));
   const scrolled = new Map([...place.querySelectorAll("pre, .wide-table")].map((one) => [keyOf(one), [one.scrollTop, one.scrollLeft]]));
   place.replaceChildren(...children.flat(4).filter((child) => child != null && child !== false));
@@ -229,7 +229,7 @@ export function redraw(place, ...children) {
   const same = [...place.querySelectorAll(all)].find((one) => keyOf(one) === focused);
   // What had the focus is gone: a reader goes on at the part that it was in, not at the start of the document.
   if (!same) place.tabIndex = -1;
-  (same ?? place).focus({preventScroll: true});
+  (same ?? place).focus({preventScroll: true}); if (wasSent && same?.form) same.form.dataset.typed = "no";
 }
 // The forms in the places of a selector with values that were not sent, and are not being sent.
 export const unsent = (places) => [...document.querySelectorAll(`:is(${places}) form[data-typed=yes]:not(:has([aria-busy=true]))`)];

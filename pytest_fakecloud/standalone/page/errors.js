@@ -1,6 +1,6 @@
 // Failed calls, grouped by what failed, each group with advice.
 
-import {count, el, link, number, own, short, table, when, words} from "./dom.js";
+import {count, el, link, number, own, pill, short, table, when, words} from "./dom.js";
 import {ask, query} from "./api.js";
 import {withoutScheme} from "./elements.js";
 import {entries} from "./journal.js";
@@ -30,11 +30,11 @@ const sendsScript = (row) => codeOf(row) === "NOSCRIPT" && /^EVALSHA/.test(row.o
 export const isExpected = (row) => Boolean(row.expected) || sendsScript(row);
 
 // The first groups are those of the newest rows. What was only tried in the console comes after them, expected errors come last. `all` is the address of all rows.
-const isTried = (group) => group.every(({actor}) => actor === "console");
+export const isInjected = (row) => row.faults.length > 0, isTried = (group) => group.every(({actor}) => actor === "console");
 export function errorsElement(rows, most = 50, all = link(["activity"], {status: "failed"})) {
-  const groups = [...Map.groupBy(rows, (row) => JSON.stringify([row.fake, row.kind, row.operation, codeOf(row), row.advice])).values()].sort((one, other) => isExpected(one[0]) - isExpected(other[0]) || isTried(one) - isTried(other) || other.at(-1).number - one.at(-1).number);
+  const groups = [...Map.groupBy(rows, (row) => JSON.stringify([row.fake, row.kind, row.operation, codeOf(row), row.advice, isInjected(row)])).values()].sort((one, other) => isExpected(one[0]) - isExpected(other[0]) || isInjected(one[0]) - isInjected(other[0]) || isTried(one) - isTried(other) || other.at(-1).number - one.at(-1).number);
   return el("div", {}, table("errors", ["what failed", "answer", "times", "last", "advice"], groups.slice(0, most), (group) => {
     const last = group.at(-1);
-    return [el("a", {href: link(["activity", last.number], {fake: last.fake, problems: "yes"})}, `${last.fake} · ${last.operation}${isTried(group) ? ", from here" : ""}`), el("span", {class: "bad"}, short(last.text.answer, 90)), number(group.length), when(new Date(last.at_us / 1000).toISOString()), adviceOf(last)];
+    return [el("a", {href: link(["activity", last.number], {fake: last.fake, problems: "yes"})}, `${last.fake} · ${last.operation}${isTried(group) ? ", from here" : ""}`), [isInjected(last) ? pill("injected", "wait") : null, " ", el("span", {class: isInjected(last) ? "" : "bad"}, short(last.text.answer, 90))], number(group.length), when(new Date(last.at_us / 1000).toISOString()), adviceOf(last)];
   }), groups.length > most ? el("p", {}, el("a", {href: all}, `${count(groups.length - most, "other kind")} of error${groups.length - most === 1 ? "" : "s"}`)) : null);
 }

@@ -1,17 +1,17 @@
 // The data of fakes over time: what a row changed, going back to just before it, and the versions of an item.
 
-import {act, attempt, confirmed, el, link, number, moment, own, redraw, say, short, soft, table, tools, when} from "./dom.js";
+import {KINDS, act, attempt, confirmed, el, link, number, moment, own, redraw, say, short, soft, table, tools, when} from "./dom.js";
 import {ask, change, path, query, sendWell} from "./api.js";
 import {changesTable, count, fieldsOf, fold} from "./elements.js";
 import {entries, journal} from "./journal.js";
 import {oneAtATime} from "./rows.js";
 
-// The list that shows the items of a section of the data, and what else its address needs.
+// The list that shows the items of a section of the data, and what else its address needs. What is gone has its history in Activity, that of a key at its address.
 const LISTS = {keys: "keys", messages: "messages", "dead letters": "dead-letters", schedules: "schedules", queues: "queues", "URL groups": "url-groups", "workflow runs": "runs", topics: "topics", groups: "groups"};
 function addressOf({fake, section, item, before, after}) {
   const list = own(LISTS, section), [, namespace] = /^namespace (.+)$/s.exec(section) ?? [], [, group] = /^group (.+)$/s.exec(section) ?? [];
   if (group !== undefined) return link(["fake", fake, "groups", group]);
-  if (after === null) return null;
+  if (after === null && list !== "keys") return own(KINDS, list ?? "") ? link(["activity"], {kind: KINDS[list], name: item, of: fake}) : null;
   if (section === "partitions") { const at = item.lastIndexOf("-"); return link(["fake", fake, "records"], {topic: item.slice(0, at), partition: item.slice(at + 1), offset: Math.min(before?.end ?? 0, after.end)}); }
   return list ? link(["fake", fake, list, item]) : section === "default namespace" || namespace !== undefined ? link(["fake", fake, "vectors", item], {namespace}) : null;
 }
@@ -24,10 +24,10 @@ export function changesSection({count: many, sums, changes, not_compared: missin
   const counts = Object.entries(sums).map(([fake, kinds]) => [fake, Object.entries(kinds).filter(([, some]) => some).map(([kind, some]) => `${number(some)} ${kind}`).join(", ")]).filter(([, text]) => text).map((pair) => pair.join(": "));
   const gone = changes.filter(({after}) => after === null), kept = changes.filter(({after}) => after !== null);
   return [el("p", {role: "status"}, many ? `${counts.join(" · ")}.` : missing.length ? "Nothing differs in the data that was compared." : "No data differs."), changes.length < many ? soft(`The first ${changes.length} of ${count(many, "change")}:`) : null,
-    missing.length ? soft(`Not compared, because they are not in both, have too many items, or their earlier data is not known: ${missing.join(", ")}.`) : null, kept.length ? changesTable(kept, addressOf, names) : null, gone.length ? fold(count(gone.length, "removed item"), changesTable(gone, undefined, names), !kept.length || gone.length <= 20) : null];
+    missing.length ? soft(`Not compared, because they are not in both, have too many items, or their earlier data is not known: ${missing.join(", ")}.`) : null, kept.length ? changesTable(kept, addressOf, names) : null, gone.length ? fold(count(gone.length, gone.every(({expired}) => expired) ? "expired item" : gone.some(({expired}) => expired) ? "removed or expired item" : "removed item"), changesTable(gone, addressOf, names), !kept.length || gone.length <= 20) : null];
 }
 // What a restore does, which undoes the changes since then.
-const undone = ({sums, changes, ...rest}) => ({...rest, sums: Object.fromEntries(Object.entries(sums).map(([fake, {added, changed, removed}]) => [fake, {added: removed, changed, removed: added}])), changes: changes.map((change) => ({...change, before: change.after, after: change.before}))});
+const undone = ({sums, changes, ...rest}) => ({...rest, sums: Object.fromEntries(Object.entries(sums).map(([fake, {added, changed, removed, expired = 0}]) => [fake, {added: removed + expired, changed, removed: added}])), changes: changes.map((change) => ({...change, expired: false, before: change.after, after: change.before}))});
 
 // The changes since just before a row: all of them, or those of what `part` names.
 const sinceOf = (row, {items, ...part} = {}) => `/journal/${row}/since${query({...part, items: items && JSON.stringify(items)})}`;
@@ -51,7 +51,7 @@ function sayWithUndo(text, row, part, {last = row, inverse} = {}) {
     await run();
     say("Undone.", "good");
     document.dispatchEvent(new Event("changed"));
-  })}, "Undo"), el("a", {href: link(["activity", row]), title: "The row of the change, which can undo it later"}, `#${row}`)].flat(), "good");
+  })}, "Undo"), el("a", {href: link(["activity", row]), title: "The row of the change, which says what can undo it later"}, `#${row}`)].flat(), "good");
   sessionStorage.setItem("undo", JSON.stringify({text: [text].flat().map((one) => one.textContent ?? one).join(""), row, part, last}));
 }
 // After a reload, the notice is there again, if the server still knows the row. The inverse of the change is lost with the page.
@@ -100,12 +100,12 @@ function undoFields({number: row, fake}, {section, item, before, after}) {
 const isPutBack = (section) => section === "keys" || section === "default namespace" || section.startsWith("namespace ");
 // What a row changed, before and after it, with buttons that go back to just before it.
 export function changesElement(row) {
-  const place = el("div", {class: "row-changes"}, soft("…"));
-  ask("GET", `/journal/${row.number}/changes`).then(({changes, note}) => {
-    const [first] = changes ?? [], alone = first && !isOfConsole(row) && isPutBack(first.section) && changes.every(({section}) => section === first.section) && changes.length <= 100;
-    place.replaceChildren(...[el("h4", {}, "Data before and after"), changes === null ? soft(note, " After the next call, the data is known again.") : changes.length ? changesTable(changes, addressOf) : soft("This row changed no data."),
-      el("div", {class: "tools"}, alone && changes.length === 1 ? undoFields(row, first) : null, el("span", {class: "soft"}, "Back to just before this:"),
-        alone ? restoreBefore(row.number, `Restore ${changes.length === 1 ? short(first.item, 24) : count(changes.length, "item")}…`, changes.length === 1 ? short(first.item, 60) : `All ${changes.length} items`, {fake: row.fake, section: first.section, items: changes.map(({item}) => item)}) : null,
+  const place = el("div", {class: "row-changes"}, soft("…")); ask("GET", `/journal/${row.number}/changes`).then(({changes, note, undo, why_no_undo: why}) => {
+    const [first] = changes ?? [];
+    place.replaceChildren(...[el("h4", {}, "Data before and after"), changes === null ? soft(note, " After the next call, the data is known again.") : changes.length ? changesTable(changes, addressOf) : null, why ? soft(why) : null,
+      undo ? el("div", {class: "tools"}, el("span", {class: "soft"}, "Undo only this:"), changes.length === 1 && !isOfConsole(row) ? undoFields(row, first) : null,
+        restoreBefore(row.number, `Restore ${changes.length === 1 ? short(first.item, 24) : count(changes.length, "item")}…`, changes.length === 1 ? short(first.item, 60) : `All ${changes.length} items`, {fake: row.fake, ...undo})) : null,
+      el("div", {class: "tools"}, el("span", {class: "soft"}, "Back to just before this:"),
         changes === null ? null : restoreBefore(row.number, `Restore ${row.fake}…`, row.fake, {fake: row.fake}), restoreBefore(row.number, changes === null ? "Restore the other fakes…" : "Restore all fakes…", "All fakes", {}))].filter(Boolean));
   }, (error) => place.replaceChildren(soft(error.message)));
   return place;

@@ -77,8 +77,7 @@ function newKey(fake, page) {
     return done("Added ", el("a", {href: page.address(encodeURIComponent(key), {})}, short(key, 60)), ".");
   }, {open: false, undo: (row, text) => offerUndo(fake, added.row, "keys", [added.key], text, {last: row}), overwrites: async ({key, type}) => await current(fake, encodeURIComponent(key)) && `The key ${key} exists. ${/string|json/.test(type) ? "Overwrite it" : "Add to it"}?`});
 }
-const lines = (text) => text.split("\n").filter(Boolean);
-const pairs = (text) => lines(text).flatMap((line) => { const at = line.search(/[\s:=]/); return at < 0 ? [line, ""] : [line.slice(0, at), line.slice(at + 1).trim()]; });
+const lines = (text) => text.split("\n").filter(Boolean), pairs = (text) => lines(text).flatMap((line) => { const at = line.search(/[\s:=]/); return at < 0 ? [line, ""] : [line.slice(0, at), line.slice(at + 1).trim()]; });
 
 // The command that makes a key with this value, or null if the whole value is not here.
 function remade({key, type, value, ttl_ms, is_whole: whole, elements: part}) {
@@ -125,13 +124,13 @@ function groups(one, page) {
         return done(`Claimed ${count(many, "entry")} for ${consumer}.`);
       }, {open: false, undo: (row, text) => offerUndo(fake, first, "keys", [one.key], text, {last: row})}) : null))];
 }
-const shownName = (name) => short(nameOf(name), 120);
-
+// Redis removes an element of a list by its value, so it gets one that no other has, if it is still the one that was shown.
+const shownName = (name) => short(nameOf(name), 120), REMOVE = "if redis.call('LINDEX', KEYS[1], ARGV[1]) ~= ARGV[2] then return redis.error_reply('ERR the list has changed, so nothing was removed') end redis.call('LSET', KEYS[1], ARGV[1], ARGV[3]) return redis.call('LREM', KEYS[1], 1, ARGV[3])";
 function elements(one, page) {
   const {fake} = page, key = wordOf(one.id), place = el("div"), state = {search: "", after: "", before: ""};
   const editors = {
     hash: {fields: ["field", "value"], put: (row) => ["HSET", key, row.field, row.value], drop: (row) => ["HDEL", key, row.field]},
-    list: {fields: ["value"], put: (row) => row.index === undefined ? ["RPUSH", key, row.value] : ["LSET", key, row.index, row.value]},
+    list: {fields: ["value"], put: (row) => row.index === undefined ? ["RPUSH", key, row.value] : ["LSET", key, row.index, row.value], drop: (row) => ["EVAL", REMOVE, 1, key, row.index, row.value, `removed ${Math.random()}`]},
     set: {fields: ["member"], put: (row) => ["SADD", key, row.member], drop: (row) => ["SREM", key, row.member]},
     zset: {fields: ["member", "score"], put: (row) => ["ZADD", key, row.score, row.member], drop: (row) => ["ZREM", key, row.member]},
     array: {fields: ["index", "value"], put: (row) => ["ARSET", key, row.index, row.value], drop: (row) => ["ARDEL", key, row.index]},
@@ -146,7 +145,7 @@ function elements(one, page) {
   function show(found) {
     const last = found.first + found.items.length - 1;
     redraw(place, el("p", {class: "soft", role: "status"}, found.items.length ? `${number(found.first)}–${number(last)} of ${number(found.matching)}` : "No element matches."),
-      table("elements", [...one.columns, editor.drop || one.type === "list" ? "" : null].filter((text) => text !== null), found.items, (row) => [...one.columns.map((column) => column === "id" && one.type === "stream" ? [row.id, el("br"), el("span", {class: "soft"}, new Date(Number(row.id.split("-")[0])).toISOString().slice(0, 19).replace("T", " "))] : row.hex?.[column] === undefined ? short(row[column], 500) : el("span", {title: "hexadecimal"}, short(cell(row, column), 500))),
+      table("elements", [...one.columns, editor.drop ? "" : null].filter((text) => text !== null), found.items, (row) => [...one.columns.map((column) => column === "id" && one.type === "stream" ? [row.id, el("br"), el("span", {class: "soft"}, new Date(Number(row.id.split("-")[0])).toISOString().slice(0, 19).replace("T", " "))] : row.hex?.[column] === undefined ? short(row[column], 500) : el("span", {title: "hexadecimal"}, short(cell(row, column), 500))),
         el("span", {class: "tools"}, editor.fields.includes("value") || one.type === "zset" ? el("button", {type: "button", "aria-label": `Edit ${name(row)}`, onclick: async () => { if (!isTyped(adding) || await confirmed("Discard what you have typed? It was not sent.", "Discard")) edit(row); }}, "Edit") : null,
           editor.drop ? act("Remove", `Remove ${name(row)}`, async () => { await run(fake, ...editor.drop(asBytes(row))); undoOfKey(fake, one.key, inverseOf(row, null))(change.row, `Removed ${short(name(row), 60)}.`); }) : null)]),
       found.previous || found.next ? tools([["← Previous", "before", found.previous], ["Next →", "after", found.next]].map(([text, which, cursor]) =>
@@ -165,7 +164,7 @@ function elements(one, page) {
     }
   }
   // The inverse of a change of one element, null where there is none before or after it. It leaves all other elements.
-  const inverseOf = (before, after) => !field || !before && !editor.drop ? undefined : async () => {
+  const inverseOf = (before, after) => !field || one.type === "list" && !(before && after) || !before && !editor.drop ? undefined : async () => {
     const known = before ?? after, now = await elementOf(cell(known, id), one.type === "list" ? after.value : known[id]), same = now && after ? one.type === "zset" ? Number(now.score) === Number(after.score) : cell(now, field) === cell(after, field) : !now && !after;
     // The last element took the key with it.
     if (!await current(fake, one.id)) return null;
@@ -235,7 +234,7 @@ function published(fake, channel) {
 }
 const messagesTable = (messages) => messages.length ? table("published messages", ["time", "channel", "message", "received by"], messages, ({row, words: [, to, text], at}) => [el("a", {href: link(["activity", row.number])}, withDay(new Date(row.at_us / 1000).toISOString())), short(to, 60), short(text ?? "", 300), row.data.words.length === 1 ? row.text.answer : short([row.response?.decoded].flat()[at]?.result ?? "")]) : soft("No message was published yet.");
 const publishForm = (fake, channel) => form("Publish", "Publish", [{name: "channel", label: "channel", value: channel, needed: true, list: async () => (await list(fake, "channels", {limit: 500})).items.filter(({kind}) => kind !== "pattern").map(({name}) => name)}, {name: "message", label: "message", wide: true}],
-  async ({channel: to, message}, inputs) => { const many = await run(fake, "PUBLISH", to, message); emptied(inputs, "message"); return done("Received by ", el("a", {href: link(["activity", change.row])}, count(many, "subscriber")), "."); }, {open: channel !== undefined, edits: false, copied: false, overwrites: ({message}) => message ? null : "Publish an empty message?"});
+  async ({channel: to, message}, inputs) => { const many = await run(fake, "PUBLISH", to, message); emptied(inputs, "message"); inputs.message.focus(); return done("Received by ", el("a", {href: link(["activity", change.row])}, count(many, "subscriber")), "."); }, {open: channel !== undefined, edits: false, copied: false, overwrites: ({message}) => message ? null : "Publish an empty message?"});
 const matchesGlob = (pattern) => new RegExp(`^${pattern.replace(/[.+^${}()|\\]/g, "\\$&").replaceAll("*", ".*").replaceAll("?", ".")}$`, "s");
 const channels = {
   list: "channels", noun: "channel", about: (one) => ["channel", one.name], facet: "kind", key: (one) => one.id, columns: ["channel", "kind", "subscribers"], fields: ["name", "kind", null],

@@ -130,7 +130,7 @@ export class ListPage {
 
   drawList(page) {
     // Calls can have named what no item matches any more.
-    const {spec, values: {search}} = this, kind = own(KINDS, spec.list), gone = search && !page.items.length ? [...new Set(entries.list.flatMap(({fake, subjects = []}) => fake === this.fake.name ? subjects.filter((one) => one.kind === kind && one.name?.toLowerCase().includes(search.toLowerCase())).map(({name}) => name) : []))].slice(-5) : [];
+    const {spec, values: {search}} = this, kind = own(KINDS, spec.list), gone = search && page.items.length === page.matching ? [...new Set(entries.list.flatMap(({fake, subjects = []}) => fake === this.fake.name ? subjects.filter((one) => one.kind === kind && one.name?.toLowerCase().includes(search.toLowerCase())).map(({name}) => name) : []))].filter((name) => page.items.every((one) => spec.key(one) !== name)).slice(-5) : [];
     const shape = JSON.stringify([page, gone, this.id, this.values.sort, [...this.chosen], spec.unsent && this.values, spec.version?.()]);
     if (shape === this.drawn.list) return;
     this.drawn.list = shape;
@@ -139,10 +139,10 @@ export class ListPage {
       : `${number(page.first)}–${number(last)} of ${page.matching === page.total ? whole : `${number(page.matching)} found in ${whole}`}`;
     if (page.folders) this.counted.textContent = `${count(page.folders.length, this.spec.folder)}, ${count(page.matching, spec.noun)} directly in the root${this.values.search ? ", of those found" : ""}`;
     this.drawFacets(page);
-    const lost = gone.length ? [el("p", {}, "It may be gone: ", gone.map((name, at) => [at ? ", " : "", el("a", {href: spec.gone ? this.address(encodeURIComponent(name)) : link(["activity"], {kind, name, of: this.fake.name})}, `the history of ${short(name, 60)}`)]))] : [];
+    const lost = gone.length ? [el("p", {class: "soft"}, page.items.length ? "Gone: " : "It may be gone: ", gone.map((name, at) => [at ? ", " : "", el("a", {href: spec.gone ? this.address(encodeURIComponent(name)) : link(["activity"], {kind, name, of: this.fake.name})}, `the history of ${short(name, 60)}`)]))] : [];
     const filtered = this.values.search || this.values[spec.facet] || page.total;
     redraw(this.bar, spec.bar?.(page, this), spec.bulk && page.items.length ? this.bulkTools(page) : null);
-    redraw(this.body, spec.above?.(page, this), page.items.length ? this.rows(page) : page.folders?.length ? null : filtered ? empty(`No ${spec.noun} matches.`, `Search looks at all ${whole}. Clear the search or the filter to see them.`, ...lost) : spec.empty(this),
+    redraw(this.body, spec.above?.(page, this), page.items.length ? [this.rows(page), ...lost] : page.folders?.length ? null : filtered ? empty(`No ${spec.noun} matches.`, `Search looks at all ${whole}. Clear the search or the filter to see them.`, ...lost) : spec.empty(this),
       page.previous || page.next ? this.pager(page) : null, spec.below?.(page, this));
     this.fit();
   }

@@ -17,15 +17,13 @@ export async function moved(body) {
   showClock(found);
   const isStopped = moving.until !== null && micros(found.now) < micros(moving.until), {fired, expired} = found;
   // Hundreds of keys may expire, among which the other events would not be found.
-  const gone = new Set(expired), events = fired.filter((line) => !gone.has(line)).map((line) => short(line.replace(/^\S+ /, ""), 80));
-  const rows = (text, status) => el("a", {href: link(["activity"], {from: micros(began) + 1, to: micros(found.now), status})}, text);
-  const linked = () => [events.length ? rows(`${count(events.length, "event")} became due`, gone.size ? "unexpired" : "") : null, events.length && gone.size ? ", " : null,
-    gone.size ? rows(`${count(expired.length, "key")} expired`, "expired") : null].filter(Boolean);
-  if (fired.length) moves.splice(0, moves.length, {now: found.now, linked, events}, ...moves.slice(0, MOST_MOVES - 1));
+  const events = found.events.filter(({kind}) => kind !== "expiry"), linked = () => [events.length ? el("a", {href: link(["time"], {moved: found.now})}, `${count(events.length, "event")} became due`) : null, events.length && expired.length ? ", " : null,
+    expired.length ? el("a", {href: link(["activity"], {from: micros(began) + 1, to: micros(found.now), status: "expired"})}, `${count(expired.length, "key")} expired`) : null].filter(Boolean);
   const [first] = fired.length ? await ask("GET", `/journal?after=${latest}&limit=1`) : [], since = first && `/journal/${first.number}`;
   // The clock does not go back, but the data does.
-  const back = first ? restoreButton("Restore all fakes…", "Restore all fakes to just before the move", `${since}/since`, () => ask("POST", `${since}/restore`, {}), "All fakes") : "";
+  const back = () => first ? restoreButton("Restore all fakes…", "Restore all fakes to just before the move", `${since}/since`, () => ask("POST", `${since}/restore`, {}), "All fakes") : "", clock = {freeze: "The clock is frozen at", resume: "The clock runs again, from"}[body.action] ?? "It is";
+  if (fired.length) moves.splice(0, moves.length, {now: found.now, linked, events, back}, ...moves.slice(0, MOST_MOVES - 1));
   // The notice of a stopped move stays, because where it ended was not chosen.
-  say([`${isStopped ? `Stopped at ${both(found.now)} UTC, before ${both(moving.until)}.` : `It is ${both(found.now)} UTC.`}${fired.length ? " " : ""}`, ...linked(), `${fired.length ? `${isStopped && events.length ? `, the last: ${events.at(-1)}` : ""}.` : isStopped ? " Nothing became due." : ""}`, back], isStopped ? "busy" : "good");
+  say([`${isStopped ? `Stopped at ${both(found.now)} UTC, before ${both(moving.until)}.` : `${clock} ${both(found.now)} UTC.`}${fired.length ? " " : ""}`, ...linked(), `${fired.length ? `${isStopped && events.length ? `, the last: ${short(events.at(-1).what, 80)}` : ""}.` : isStopped ? " Nothing became due." : ""}`, back()], isStopped ? "busy" : "good");
   return !isStopped;
 }

@@ -4,7 +4,7 @@ import {about, addresses, copyButton, count, el, link, micros, move, pageHead, p
 import {ask, path} from "./api.js";
 import {FORMATS} from "./connect.js";
 import {hasFailed} from "./elements.js";
-import {errorsElement, isExpected} from "./errors.js";
+import {errorsElement, isExpected, isInjected} from "./errors.js";
 import {entries, journal} from "./journal.js";
 
 // So many calls, and so many events and kinds of errors, that all parts are on the first screen.
@@ -53,9 +53,9 @@ export class OverviewPage {
       : el("p", {class: "soft"}, "Nothing is planned. Delays, retries, schedules and TTLs use the clock above: freeze it, or move it."));
   }
   failed(rows, violations, fakes) {
-    const letters = fakes.filter((fake) => fake.dead_letters), real = rows.filter((row) => !isExpected(row)), ignored = rows.length - real.length;
+    const letters = fakes.filter((fake) => fake.dead_letters), injected = rows.filter(isInjected).length, real = rows.filter((row) => !isExpected(row) && !isInjected(row)), ignored = rows.length - real.length - injected;
     return el("section", {class: "across", "aria-label": "What failed"}, el("h2", {}, el("a", {href: "#/problems"}, "What failed")), tools(violations ? el("a", {href: "#/problems"}, count(violations, "strict-mode violation")) : null, journal.older ? loading() : null,
       letters.map((fake) => el("a", {href: link(["fake", fake.name, "dead-letters"])}, `${count(fake.dead_letters, "dead letter")} of ${fake.name}`))),
-      real.length ? errorsElement(real, FEW, "#/problems") : violations || letters.length || journal.older ? null : el("p", {class: "soft"}, "Nothing failed. Try what your application does if something does: add a fault to a fake."), ignored ? el("p", {}, el("a", {href: link(["activity"], {status: "expected"})}, `${count(ignored, "error")} that clients expect`)) : null);
+      real.length ? errorsElement(real, FEW, "#/problems") : violations || letters.length || journal.older ? null : el("p", {class: "soft"}, "Nothing failed. Try what your application does if something does: add a fault to a fake."), injected ? el("p", {}, el("a", {href: link(["activity"], {status: "fault"})}, `${count(injected, "failure")} by injected faults`)) : null, ignored ? el("p", {}, el("a", {href: link(["activity"], {status: "expected"})}, `${count(ignored, "error")} that clients expect`)) : null);
   }
 }

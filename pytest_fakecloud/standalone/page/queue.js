@@ -1,11 +1,11 @@
 // Pages of a queue: messages, dead letters, schedules, workflow runs, queues, URL groups, flow control.
 
-import {about, act, both, code, copyButton, count, done, el, emptied, empty, facts, fine, form, head, isAhead, json, laidOut, link, micros, moment, move, number, own, pill, short, soft, span, table, title, tools, when, words} from "./dom.js";
+import {about, act, both, code, copyButton, count, done, el, emptied, empty, facts, fine, form, head, isAhead, json, laidOut, link, micros, moment, move, number, own, pill, short, soft, span, table, title, tools, valuesOf, when, words} from "./dom.js";
 import {ask, change, item, list, path, sendWell} from "./api.js";
 import {hasFailed, lasted, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
 import {recorded, undoOf, undoable, versionsElement} from "./history.js";
-import {entries, journal} from "./journal.js";
+import {entries} from "./journal.js";
 import {ListPage} from "./lists.js";
 
 const STATES = {delivered: "good", dead_lettered: "bad", cancelled: "", pending: "wait", in_flight: "wait", success: "good", failed: "bad", canceled: "", started: "wait"};
@@ -39,7 +39,7 @@ function publish(fake, again) {
     {name: "headers", label: "headers to forward, as JSON", note: '{"X-Trace": "7"}', value: asJson([...forwarded, ...redacted.map((name) => [name, ""])]), wide: true},
     own_("delay", "delay", {note: "10m"}), own_("retries", "retries", {kind: "number"}), own_("label", "label"), {name: "queue", label: "in queue", value: again?.settings.queue}, own_("callback", "callback URL"),
     {name: "others", label: "other headers of the queue, as JSON", note: '{"Upstash-Timeout": "30s"}', value: asJson(others), wide: true},
-    ...again?.dlq_id ? [{name: "letter", label: "the dead letter", options: [{value: "delete", label: "delete it"}, {value: "keep", label: "keep it"}]}] : []],
+    ...again?.dlq_id ? [{name: "letter", label: "the dead letter", options: [{value: "keep", label: "keep it, as when an application publishes again"}, {value: "delete", label: "delete it, once the message is published"}]}] : []],
   async ({to, body: text, headers: more, queue, others: rest, letter, ...fields}, inputs) => {
     const named = (typed, what, prefix = "") => Object.entries(typed ? json(typed, what) : {}).map(([name, value]) => [prefix + name, String(value)]);
     const missing = redacted.filter((name) => named(more, "The headers").some(([typed, value]) => typed === name && !value));
@@ -47,7 +47,7 @@ function publish(fake, again) {
     const given = [...named(rest, "The other headers"), ...Object.entries(OWN_FIELDS).map(([name, header]) => [header, fields[name]]).filter(([, value]) => value), ...named(more, "The headers", FORWARD)];
     const made = [await sendWell(fake, "POST", (queue ? `/v2/enqueue/${encodeURIComponent(queue)}/` : "/v2/publish/") + target(to), text, Object.fromEntries(given), again && lastAttempt(fake, again.public_id)?.number)].flat();
     first = change.row;
-    if (again) inputs.to.closest("details").open = false; else emptied(inputs, "body", "label", "delay");
+    if (again) inputs.to.closest("details").open = false; else { emptied(inputs, "body", "label", "delay"); inputs.body.focus(); }
     if (letter === "delete") await discard(fake, [again.dlq_id]);
     // The page of the new message shows whether it is delivered.
     if (again) location.hash = at(fake, "messages", made[0].messageId);
@@ -59,16 +59,18 @@ function publish(fake, again) {
 const messageColumns = ["message", "state", "to", "attempts", "last answer", "next attempt", "body"];
 // Lists show addresses without the scheme, so that the path is in sight.
 const address = ({method, url}) => el("bdi", {class: "address", title: `${method} ${url}`}, short(`${method} ${withoutScheme(url)}`, 90));
-const messageRow = (one) => [when(one.created), state(one), address(one), `${one.attempts} of ${one.most_attempts}`, status(one), next(one), short([one.label, one.run && `run ${endOf(one.run)}`, one.step || one.preview].filter(Boolean).join(" · "), 120)];
+// By which messages one was repeated, as links.
+const repeated = ({message, public_id: id, retries = []}, {fake, page: {resends}}) => [["resent", resends[message ?? id] ?? []], ["retried", retries]].flatMap(([how, ids]) => ids.map((id) => el("div", {class: "soft nowrap"}, `${how} as `, el("a", {href: at(fake, "messages", id), title: id}, endOf(id)))));
+const messageRow = (one, page) => [when(one.created), [state(one), repeated(one, page)].flat(), address(one), `${one.attempts} of ${one.most_attempts}`, status(one), next(one), short([one.label, one.run && `run ${endOf(one.run)}${one.step && one.input ? ` ${valuesOf(one.input)}` : ""}`, one.step ? `${one.step}${one.result && ` → ${valuesOf(one.result)}`}` : valuesOf(one.preview)].filter(Boolean).join(" · "), 140)];
 const endOf = (id) => id.length > 12 ? `…${id.slice(-6)}` : id;
 
 function messageDetail(one, page) {
   const {fake} = page, name = one.public_id, pending = one.state === "pending", toMessage = (id) => id && el("a", {href: at(fake, "messages", id)}, id);
   return [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)),
-    facts({state: state(one), id: el("span", {class: "mono"}, name), published: moment(one.created), "next attempt": one.next ? moment(one.next) : next(one), about: toMessage(one.about), "retry of": toMessage(one.retry_of), "retried as": one.retries.length ? one.retries.map(toMessage) : "", ...sentAgain(fake, name), run: one.run && el("a", {href: at(fake, "runs", one.run)}, one.run), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), ...linked(fake, one.settings)}),
+    facts({state: state(one), id: el("span", {class: "mono"}, name), published: moment(one.created), "next attempt": one.next ? moment(one.next) : next(one), about: toMessage(one.about), "retry of": toMessage(one.retry_of), "retried as": one.retries.map((id) => [toMessage(id), " "]), "resent as": one.resent_as.map((id) => [toMessage(id), " "]), "resent from": toMessage(one.resent_from), run: one.run && el("a", {href: at(fake, "runs", one.run)}, one.run), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), ...linked(fake, one.settings)}),
     tools(pending && one.next ? act("Deliver now", `Deliver ${name} now`, undoable(fake, "It is due now.", () => recorded(fake, `deliver ${name} now`, () => ask("POST", path(fake, `/messages/${encodeURIComponent(one.id)}/deliver`), {})))) : null,
       pending ? act("Cancel…", `Cancel ${name}`, undoable(fake, `Cancelled ${name}.`, () => sendWell(fake, "DELETE", `/v2/messages/${encodeURIComponent(name)}`)), {question: "Cancel this message? It will not be delivered."}) : null,
-      one.dlq_id ? act("Retry", `Retry ${name}`, () => retryOne(fake, one.dlq_id)) : one.state === "dead_lettered" ? soft("Its dead letter has ended, so it cannot be retried.") : null,
+      one.dlq_id ? act("Retry", `Retry ${name}`, () => retryOne(fake, one.dlq_id)) : one.state === "failed" ? soft("Its dead letter was retried or deleted, so it cannot be retried.") : null,
       copyButton(name, "Copy id", "Copy id"), copyButton(one.body, "Copy body", "Copy body")),
     one.state === "delivered" ? null : adviceOn(fake, name), one.is_whole === false || one.run ? null : publish(fake, one),
     head(count(one.attempts.length, "attempt")), one.attempts.length || one.next ? attemptSpans(one) : soft("Not attempted yet."),
@@ -79,14 +81,7 @@ function messageDetail(one, page) {
 const NAMED = {queue: "queues", "URL group": "url-groups", schedule: "schedules", "flow control": "flow-control"};
 const linked = (fake, given) => Object.fromEntries(Object.entries(given).map(([name, value]) => [name, own(NAMED, name) ? el("a", {href: at(fake, NAMED[name], value)}, value) : value]));
 // What to do about the last attempt of a message, if it has failed and Activity has its row.
-const isComplete = () => journal.loaded && !journal.older && entries.list.reduce((sum, row) => sum + (row.data?.again_of ? 1 : 0), 1);
 const lastAttempt = (fake, id) => entries.list.findLast((one) => one.kind === "attempt" && one.fake === fake.name && one.data.message_id === id);
-// The messages that were sent here again from a message, and the one that it was sent again from, by the rows of both.
-function sentAgain(fake, id) {
-  const made = (row) => row.subjects.filter(({kind}) => kind === "message").map(({name}) => name), from = (row) => entries.known.get(row.data.again_of)?.data.message_id, links = (ids) => ids.length ? ids.map((one) => el("a", {href: at(fake, "messages", one)}, one)) : "";
-  const rows = entries.list.filter((row) => row.peer === fake.name && row.data?.again_of);
-  return {"sent again as": links(rows.filter((row) => from(row) === id).flatMap(made)), "sent again from": links(rows.filter((row) => made(row).includes(id)).map(from).filter(Boolean))};
-}
 function adviceOn(fake, id) {
   const row = lastAttempt(fake, id), place = el("div");
   if (row && hasFailed(row)) Promise.all([import("./row.js"), import("./destinations.js")]).then(([{advice}, {destinationForms}]) => place.replaceChildren(...[advice(row, []), row.data.error === "UnstubbedDestinationError" ? destinationForms(fake, new URL(row.data.url).origin) : null].filter(Boolean)), () => {});
@@ -104,13 +99,12 @@ function attemptSpans(one) {
   if (one.next) rows.push({name: "Next attempt", note: both(one.next), spans: [...wait(micros(one.next), one.attempts.length + 1), {kind: "planned", from: micros(one.next), to: micros(one.next)}]});
   return spansElement("attempts", rows, {start: micros(one.created)});
 }
-const ended = (one) => one.exception ?? (one.status == null ? one.state : one.status);
-const answerOf = (one) => [one.faults.length ? el("p", {class: "fault"}, `Fault: ${one.faults.join(", ")}`) : null, one.exception ? code(one.exception, `error of attempt ${one.number}`) : null,
+const ended = (one) => one.exception ?? one.status ?? one.state, answerOf = (one) => [one.faults.length ? el("p", {class: "fault"}, `Fault: ${one.faults.join(", ")}`) : null, one.exception ? code(one.exception, `error of attempt ${one.number}`) : null,
   one.status == null ? null : [el("h4", {}, "Answer"), ...body(one, `answer to attempt ${one.number}`), headers(`headers of the answer to attempt ${one.number}`, one.headers)]];
 
 const messages = {
   list: "messages", noun: "message", facet: "state", hasItem: true, key: (one) => one.id, columns: messageColumns, kept: ["message", "state", "to", "body"], fields: ["created", "state", "url", "attempts", "status", "next", "preview"], row: messageRow, searchNote: "Search id, URL, label, body",
-  tools: (fake) => publish(fake), detail: messageDetail, version: isComplete,
+  tools: (fake) => publish(fake), detail: messageDetail,
   moreFilters: true, filters: [{name: "since", label: "published since (UTC)", type: "datetime-local"}, {name: "until", label: "published before (UTC)", type: "datetime-local"},
     {name: "status", label: "status of the last answer", note: "503 or 5xx"}, {name: "label", label: "label", note: "mail"}, {name: "url", label: "part of the URL", note: "/hook"},
     {name: "queue", label: "queue", list: "queues"}, {name: "group", label: "URL group", list: "url-groups"}, {name: "schedule", label: "schedule", list: "schedules"}, {name: "flow", label: "flow-control key", list: "flow-control"}],
@@ -123,20 +117,19 @@ const callbacks = {
 };
 
 // -- dead letters --
-const retry = (fake, ids) => sendWell(fake, "POST", "/v2/dlq/retry" + several("dlqIds", ids));
+const retry = (fake, ids) => sendWell(fake, "POST", "/v2/dlq/retry" + several("dlqIds", ids)), discard = (fake, ids) => sendWell(fake, "DELETE", "/v2/dlq" + several("dlqIds", ids));
 async function retryOne(fake, id) {
   const {responses: [{messageId}]} = await retry(fake, [id]);
   location.hash = at(fake, "messages", messageId);
   undoOf(fake)(change.row, "Retried. This is the new message, whose state is below.");
 }
-const discard = (fake, ids) => sendWell(fake, "DELETE", "/v2/dlq" + several("dlqIds", ids));
 const letters = {
-  list: "dead-letters", noun: "dead letter", item: letterWithAnswer, key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"], kept: ["since", "to", "last answer"], version: isComplete, fields: ["at", "url", "attempts", "status", "preview"],
-  row: (one) => [when(one.at), address(one), number(one.attempts), [one.status == null && one.reason ? "" : status(one), " ", el("span", {class: "soft"}, short(one.reason, 60))], short(one.preview, 60)],
+  list: "dead-letters", noun: "dead letter", item: letterWithAnswer, key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"], kept: ["since", "to", "last answer"], fields: ["at", "url", "attempts", "status", "preview"],
+  row: (one, page) => [when(one.at), address(one), number(one.attempts), [one.status == null && one.reason ? "" : status(one), " ", el("span", {class: "soft"}, short(one.reason, 60)), repeated(one, page)].flat(), short(one.preview, 60)],
   moreFilters: true, filters: messages.filters, searchNote: messages.searchNote,
   bulk: [{text: "Retry", undone: "Retried", work: retry}, {text: "Delete", undone: "Deleted", work: discard, note: "The notice that follows can undo it."}],
   empty: () => empty("No dead letters.", "A message appears here when it runs out of retries. Retry it once its destination works."),
-  detail: (one, page) => [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)), facts({since: moment(one.at), attempts: number(one.attempts), "last answer": status(one), message: el("a", {href: at(page.fake, "messages", one.message)}, one.message), ...sentAgain(page.fake, one.message), id: el("span", {class: "mono"}, one.id)}),
+  detail: (one, page) => [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)), facts({since: moment(one.at), attempts: number(one.attempts), "last answer": status(one), message: el("a", {href: at(page.fake, "messages", one.message)}, one.message), "resent as": (page.page.resends[one.message] ?? []).map((id) => [el("a", {href: at(page.fake, "messages", id)}, id), " "]), id: el("span", {class: "mono"}, one.id)}),
     tools(act("Retry", `Retry ${one.id}`, () => retryOne(page.fake, one.id)), act("Delete…", `Delete ${one.id}`, undoable(page.fake, "Deleted the dead letter.", async () => { await discard(page.fake, [one.id]); location.hash = page.address(); }), {question: "Delete this dead letter?"})),
     adviceOn(page.fake, one.message), one.sent && one.sent.is_whole !== false && !one.sent.run ? publish(page.fake, {...one.sent, dlq_id: one.id}) : null,
     one.sent?.attempts.length ? [attemptSpans(one.sent), answerOf(one.sent.attempts.at(-1))] : null, head("Body"), code(laidOut(one.preview), "body")],
@@ -150,18 +143,20 @@ async function letterWithAnswer(fake, id) {
 
 // -- schedules --
 const nameOfSchedule = ({destination, cron}) => `${destination}, ${cron}`;
+// A form that creates a schedule, or overwrites `one` by the request that creates it with the same id.
+const scheduleForm = (fake, one) => { const {"Upstash-Retries": retries_, ...rest} = one?.publish_headers ?? {}; return form(one ? "Edit…" : "Create a schedule", one ? "Overwrite" : "Create", [{name: "to", label: "destination", note: "https://app.example/nightly", value: one?.destination, wide: true, needed: true}, {name: "cron", label: "cron", note: "0 3 * * *", value: one?.cron, needed: true}, {name: "id", label: "id", note: "generated", value: one?.id, fixed: Boolean(one)}, {name: "retries", label: "retries", kind: "number", value: retries_}, {name: "body", label: "body", kind: "area", value: one?.body, wide: true}, {name: "others", label: "other headers, as JSON", note: '{"Upstash-Timeout": "30s"}', value: one ? JSON.stringify({...rest, ...Object.fromEntries(one.redacted_headers.map((name) => [FORWARD + name, ""]))}) : undefined, wide: true}],
+  async ({to, cron, id, body: text, retries, others}, inputs) => { const more = others ? json(others, "The other headers") : {}, empty_ = Object.keys(more).filter((name) => more[name] === ""); if (empty_.length) throw new Error(`The queue redacts ${empty_.join(", ")}. Enter the value, or remove the header.`); const made = await sendWell(fake, "POST", `/v2/schedules/${target(to)}`, text, {...more, "Upstash-Cron": cron, ...retries && {"Upstash-Retries": retries}, ...id && {"Upstash-Schedule-Id": id}}); if (!one) emptied(inputs, "to", "cron", "id", "body"); return done(one ? "Overwrote " : "Created ", el("a", {href: at(fake, "schedules", made.scheduleId)}, nameOfSchedule({destination: to, cron})), "."); }, {open: false, undo: undoOf(fake), overwrites: one ? undefined : replaces(fake, "schedules", "id", "schedule")}); };
 const schedules = {
   list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["to", "state", "runs", "next run", "cron", "schedule"], kept: ["to", "state", "runs", "next run"], fields: ["destination", "paused", null, "next", "cron", "id"],
   row: (one) => [address({method: one.method ?? "", url: one.destination}), running(one), one.cron_words || one.cron, one.paused ? "none" : both(one.next[0]), one.cron, one.id],
-  tools: (fake) => form("Create a schedule", "Create", [{name: "to", label: "destination", note: "https://app.example/nightly", wide: true, needed: true}, {name: "cron", label: "cron", note: "0 3 * * *", needed: true}, {name: "id", label: "id", note: "generated"}, {name: "body", label: "body", kind: "area", wide: true}],
-    async ({to, cron, id, body: text}, inputs) => { const made = await sendWell(fake, "POST", `/v2/schedules/${target(to)}`, text, {"Upstash-Cron": cron, ...(id ? {"Upstash-Schedule-Id": id} : {})}); emptied(inputs, "to", "cron", "id", "body"); return done("Created ", el("a", {href: at(fake, "schedules", made.scheduleId)}, nameOfSchedule({destination: to, cron})), "."); }, {open: false, undo: undoOf(fake), overwrites: replaces(fake, "schedules", "id", "schedule")}),
+  tools: (fake) => scheduleForm(fake),
   empty: () => empty("No schedules yet.", "Create one above. A schedule publishes a message at each time of its cron expression, as the clock moves."),
   detail: (one, page) => {
     const where = `/v2/schedules/${encodeURIComponent(one.id)}`, {fake} = page;
     const name = nameOfSchedule(one);
     return [title(withoutScheme(name)), facts({state: running(one), id: el("span", {class: "mono"}, one.id), runs: one.cron_words, cron: el("span", {class: "mono"}, one.cron), to: one.destination, "last run": one.last_run ? moment(one.last_run) : "none yet", error: one.error && el("span", {class: "bad"}, one.error)}),
       tools(itsMessages(fake, "schedule", one.id), act("Run now", `Run ${name} now`, undoable(fake, ({messages: ids, error}) => error ?? ["Published ", ids.map((id) => [el("a", {href: at(fake, "messages", id)}, id), " "])].flat(2), () => recorded(fake, `run the schedule ${name} (${one.id})`, () => ask("POST", path(fake, `/schedules/${encodeURIComponent(one.id)}/run`), {})))), pausing(one, name, fake, where),
-        deletion("Delete…", "schedule", name, page, where)),
+        deletion("Delete…", "schedule", name, page, where)), one.is_whole ? scheduleForm(fake, one) : soft("Its body is longer than what is shown, so it cannot be edited here."),
       head("Next runs"), one.paused ? soft("None while it is paused.") : el("ul", {}, one.next.map((run) => el("li", {}, moment(run)))), head("Body"), ...body(one, "body")];
   },
 };
@@ -170,7 +165,7 @@ const schedules = {
 const doing = ({now, until}) => now ? `${now}${until ? ` until ${until.slice(5, 16).replace("T", " ")}` : ""}` : "";
 const runs = {
   list: "runs", noun: "run", facet: "state", facetNames: {started: "running or waiting"}, item: runWithViolations, key: (one) => one.id, columns: ["workflow", "run", "state", "started", "took", "now, or result", "input", "steps"], kept: ["workflow", "run", "state", "started", "input"], fields: ["url", "id", "state", "created", null, "result", "preview", "steps"],
-  row: (one) => [address({method: "", url: one.url}), [el("span", {class: "mono nowrap", title: one.id}, endOf(one.id)), [one.parent && `rerun of ${endOf(one.parent)}`, one.children.length ? `rerun as ${one.children.map(endOf).join(", ")}` : ""].filter(Boolean).map((text) => [" ", el("span", {class: "soft nowrap"}, short(text, 40))])].flat(2), state(one), when(one.created), one.completed ? about(micros(one.completed) - micros(one.created)) : "", short(doing(one) || one.result, 40), short(one.preview, 36), number(one.steps)],
+  row: (one) => [address({method: "", url: one.url}), [el("span", {class: "mono nowrap", title: one.id}, endOf(one.id)), [one.parent && `rerun of ${endOf(one.parent)}`, one.children.length ? `rerun as ${one.children.map(endOf).join(", ")}` : ""].filter(Boolean).map((text) => [" ", el("span", {class: "soft nowrap"}, short(text, 40))])].flat(2), state(one), when(one.created), one.completed ? about(micros(one.completed) - micros(one.created)) : "", short(valuesOf(doing(one) || one.result || one.last), 48), short(valuesOf(one.preview), 48), number(one.steps)],
   tools: (fake) => form("Start a run", "Start", [{name: "to", label: "workflow URL", note: "http://127.0.0.1:3000/api/workflow", wide: true, needed: true}, {name: "input", label: "input", kind: "area", wide: true}],
     async ({to, input}, inputs) => { const made = await trigger(fake, to, input); emptied(inputs, "input"); return done("Started ", el("a", {href: at(fake, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false, undo: undoOf(fake)}),
   empty: () => empty("No workflow runs yet.", "A run appears when your application triggers a workflow. Start one above with the URL of a workflow that you serve."),
@@ -187,15 +182,12 @@ const runs = {
         copyButton(one.id, "Copy id", "Copy id"), copyButton(JSON.stringify(record, null, 2), "Copy as JSON", "Copy as JSON")),
       el("div", {class: "side-by-side"}, el("div", {}, head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input.")),
         el("div", {}, head(one.state === "failed" ? "Error" : "Result"), record.workflowRunResponse ? code(failure(record.workflowRunResponse), "result") : soft(one.completed ? "The run returned no result." : "The run has not ended."))),
-      one.parent ? inherited(one, fake) : null, head(count(one.steps.length, one.parent ? "further step" : "step")), one.steps.length ? spansElement("steps", one.steps.flatMap((step, at_) => [step.group && step.group !== one.steps[at_ - 1]?.group ? {name: `${number(one.steps.filter(({group}) => group === step.group).length)} in parallel`, spans: []} : [], stepRow(step, records, fake, one)].flat()), {start: micros(one.created)}) : soft("No step has begun yet."),
+      one.compared_with ? comparison(one, fake) : null, head(count(one.steps.length, one.parent ? "further step" : "step")), one.steps.length ? spansElement("steps", one.steps.flatMap((step, at_) => [step.group && step.group !== one.steps[at_ - 1]?.group ? {name: `${number(one.steps.filter(({group}) => group === step.group).length)} in parallel`, spans: []} : [], stepRow(step, records, fake, one)].flat()), {start: micros(one.created)}) : soft("No step has begun yet."),
     ].flat(2);
   },
 };
-// The steps that a run took over from its parent. Its own first message is the step from which it goes on, and may have another result.
-function inherited({recorded, messages: own_}, fake) {
-  const [first] = own_, steps = recorded.filter(({message, name, type}) => message && name && type !== "Initial" && (message === first?.id || !own_.some(({id}) => id === message)));
-  return steps.length ? [head(count(steps.length, "step") + " from the parent run"), table("steps from the parent run", ["step", "", "result"], steps, (step) => [step.name, step.message === first?.id ? "goes on here" : "reused", el("a", {href: at(fake, "messages", step.message)}, short(changed(step, 100), 200) || step.message)])] : null;
-}
+// The parts of a run beside those of its parent, or of the run of the same workflow before it. Cells that differ are marked.
+const comparison = ({compared_with: other, compared: parts, parent}, fake) => el("details", {class: "form", open: Boolean(parent), "data-key": "compared runs"}, el("summary", {}, parent ? "Compared with the parent run" : "Compared with the run before"), el("p", {}, el("a", {href: at(fake, "runs", other)}, other), `: ${count(parts.filter(({differs}) => differs).length, "difference")}.`), table("compared runs", ["step", "then", "now"], parts, ({name, message, taken, then, now, differs}) => [[message ? el("a", {href: at(fake, "messages", message)}, name) : name, taken ? el("span", {class: "soft"}, ` ${taken}`) : null].filter(Boolean), ...[then, now].map((value) => value === null ? el("span", {class: "soft"}, "–") : el(differs ? "mark" : "span", {}, short(valuesOf(value), 120)))]));
 // The result of a step, after that of the parent run if they differ.
 const changed = ({result = "", original}, most) => original ? `${short(original, most)} → ${short(result, most)}` : result;
 // The header keeps the queue from asking which client serves the URL, because only the client for JavaScript answers that.
@@ -223,7 +215,7 @@ function stepRow(step, records, fake, run) {
   const spans = step.spans.map(({kind, start, end, failed}) => ({kind, from: micros(start), to: micros(end), failed})), errors = step.errors.map((error) => [`Try ${error.number} at ${fine(error.at)}: ${error.status ?? "no answer"}`, failure(error.reason)]);
   const took = spans.reduce((sum, {from, to}) => sum + to - from, 0), beside = changed(record, 40);
   return {name: short(step.name, 120), key: `step ${step.message} ${step.name}`, failed: step.state === "failed", spans, depth: step.group ? 1 : 0, error: step.state === "done" ? "" : step.errors.at(-1)?.cause,
-    note: [step.event ? `waits for ${step.event}` : step.calls && step.calls !== step.name ? step.calls : "", took ? span(took) : "", step.tries > 1 ? `${step.tries} tries` : "", [input && !/^(Sleep|Wait)/.test(step.type) && short(input, 40), beside && step.state === "done" && !/^Sleep/.test(step.type) && `→ ${beside === text ? short(text, 60) : beside}`].filter(Boolean).join(" "), step.state === "pending" ? "pending" : ""].filter(Boolean).join(" · "),
+    note: [step.event ? `waits for ${step.event}` : step.calls && step.calls !== step.name ? step.calls : "", took ? span(took) : "", step.tries > 1 ? `${step.tries} tries` : "", [input && input !== text && !/^(Sleep|Wait)/.test(step.type) && short(valuesOf(input), 32), beside && step.state === "done" && !/^Sleep/.test(step.type) && `→ ${beside === text ? short(valuesOf(text), 40) : beside}`].filter(Boolean).join(" "), step.state === "pending" ? "pending" : ""].filter(Boolean).join(" · "),
     content: [facts({type: step.type, message: el("a", {href: at(fake, "messages", step.message)}, step.message), tries: `${step.tries} of ${step.retries + 1}`, calls: step.calls, answered, "waits for event": step.event, "wait ends": both(step.wait_ends)}),
       errors.map(([about_, reason]) => [el("h4", {class: "bad"}, about_), code(reason, `error of ${about_} of ${step.name}`)]), input ? [el("h4", {}, sent ? "Input" : isOfRun ? "Input, that of the run" : `Input, the result of ${before.name}`), code(laidOut(input), "input of the step")] : null,
       original ? [el("h4", {}, "Result in the original run"), code(laidOut(original), "result in the original run")] : null, text ? [el("h4", {}, "Result"), code(laidOut(text), "result of the step")] : null, step.state === "done" && !step.group ? rerunForm(step, step.type === "Wait" ? "" : text, fake, run, isOfRun ? null : before) : null]};

@@ -8,7 +8,13 @@ import {changesElement, isOfConsole} from "./history.js";
 import {entries} from "./journal.js";
 import {sendAgain} from "./sending.js";
 
-export const detailsOf = (row, fakes) => [row.done && hasFailed(row) ? advice(row, fakes) : null, openLinks(isOfConsole(row) ? {...row, subjects: []} : row), row.done && (row.kind !== "event" || isOfConsole(row)) ? changesElement(row) : null, againElement(row, fakes)].filter(Boolean);
+export function detailsOf(row, fakes) {
+  const changes = row.done && (row.kind !== "event" || isOfConsole(row)) ? changesElement(row) : null, result = el("section", {class: "sent-again", tabindex: -1, "aria-label": "what was sent again", hidden: true});
+  // The data of the row itself gives way to the result of what was sent again.
+  const show = (answer, parts) => { if (changes && result.hidden) { const old = fold(`Data before and after #${row.number}, which was sent first`, null); changes.before(old); old.append(changes); }
+    result.hidden = false; result.replaceChildren(...[el("h4", {}, "Sent again", answer.row ? [" as ", el("a", {href: link(["activity", answer.row])}, `#${answer.row}`)] : ""), ...parts].flat()); result.scrollIntoView({block: "start"}); result.focus({preventScroll: true}); };
+  return [result, row.done && hasFailed(row) ? advice(row, fakes) : null, openLinks(isOfConsole(row) ? {...row, subjects: []} : row), changes, againElement(row, fakes, show)].filter(Boolean);
+}
 
 // What to do about a failed row.
 export function advice(row, fakes) {
@@ -35,10 +41,10 @@ function openLinks({number, kind: what, status, subjects = [], data}) {
   return links.length ? el("div", {class: "tools"}, links.slice(0, FEW_LINKS), links.length > FEW_LINKS ? fold(`${links.length - FEW_LINKS} more`, tools(links.slice(FEW_LINKS))) : null) : null;
 }
 // What makes the call again, or the delivery: a form, and tests that begin with the data that was there before it.
-function againElement(row, fakes) {
+function againElement(row, fakes, show) {
   const isDelivery = row.kind === "attempt", fake = fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer)), place = el("div");
   if (!fake || !isDelivery && row.kind !== "call") return null;
-  ask("GET", `/journal/${row.number}/again`).then(({request, why_no_test: why}) => place.replaceChildren(...[sendAgain(row, fake, request), row.done && (why ? el("p", {class: "soft"}, why) : testCopies(row))].filter(Boolean)), ({message}) => { place.textContent = message; });
+  ask("GET", `/journal/${row.number}/again`).then(({request, why_no_test: why}) => place.replaceChildren(...[sendAgain(row, fake, request, show), row.done && (why ? el("p", {class: "soft"}, why) : testCopies(row))].filter(Boolean)), ({message}) => { place.textContent = message; });
   return place;
 }
 // The texts are written when one is asked for, because what was there before must be replayed.

@@ -1,6 +1,6 @@
 // Requests that are sent to a fake from the console, and recorded calls that are sent again.
 
-import {breaksJson, code, count, el, form, json, laidOut, link, short, soft, table} from "./dom.js";
+import {breaksJson, code, count, done, el, form, json, laidOut, link, short, soft, table} from "./dom.js";
 import {ask, path, send} from "./api.js";
 import {commandsOf} from "./copying.js";
 import {changesElement} from "./history.js";
@@ -32,12 +32,13 @@ export const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 const quoted = (word) => /^[^\s"'\\]+$/.test(word) ? word : JSON.stringify(word);
 
 // A form that sends a recorded call or delivery again, as it was or changed. What was not changed is sent as it was recorded.
-export function sendAgain(row, fake, request) {
+export function sendAgain(row, fake, request, show) {
+  const shown = (answer) => { show(answer, answerElements(fake, answer)); return done("Sent again: the result is at the top."); };
   const isDelivery = row.kind === "attempt", again = `/journal/${row.number}/again`, commands = isDelivery ? null : commandsOf(row)?.commands, options = {open: false, copied: false};
   if (commands) {
     const lines = commands.map((words) => words.map(quoted).join(" ")).join("\n");
     return form("Edit and send again", "Send again", [{name: "commands", label: "commands, one on each line", kind: "area", value: lines, wide: true, needed: true}],
-      async ({commands: typed}) => answerElements(fake, await ask("POST", again, typed === lines ? {} : {commands: typed.split("\n").filter((line) => line.trim()).map(split)})), options);
+      async ({commands: typed}) => shown(await ask("POST", again, typed === lines ? {} : {commands: typed.split("\n").filter((line) => line.trim()).map(split)})), options);
   }
   if (!request) return null;
   const sent = {...request, headers: JSON.stringify(request.headers)};
@@ -45,9 +46,9 @@ export function sendAgain(row, fake, request) {
     {name: "headers", label: "headers, as JSON; the credentials are added", value: sent.headers, wide: true}, {name: "body", label: sent.is_cut ? "body, of which only the beginning was recorded" : "body", kind: "area", value: sent.body, wide: true}],
   async ({method, target, headers, body}) => {
     const typed = {method, target, headers, body}, all = {...typed, headers: json(headers || "{}", "The headers")};
-    if (isDelivery) return answerElements(fake, await ask("POST", path(fake, "/requests"), {...all, again_of: row.number}));
+    if (isDelivery) return shown(await ask("POST", path(fake, "/requests"), {...all, again_of: row.number}));
     const changed = Object.keys(typed).filter((name) => typed[name] !== sent[name] || name === "body" && sent.is_cut).map((name) => [name, all[name]]);
-    return answerElements(fake, await ask("POST", again, Object.fromEntries(changed)));
+    return shown(await ask("POST", again, Object.fromEntries(changed)));
   }, {...options, overwrites: ({body}) => breaksJson(sent.body, body, "The body")});
 }
 // A form for any request. It is sent like a client's: it meets faults and is recorded.

@@ -3,7 +3,7 @@
 import {LivePage, about, act, attempt, both, choice, confirmed, copies, count, day, done, el, empty, form, go, json, isoOf, link, micros, move, number, own, pageHead, redraw, room, saveButton, short, soft, table, time, tools, unbroken, withoutSchemes, words} from "./dom.js";
 import {ask, askText, query} from "./api.js";
 import {destinationForms} from "./destinations.js";
-import {errorsElement, isExpected} from "./errors.js";
+import {errorsElement, isExpected, isInjected} from "./errors.js";
 import {changesSection, recorded, restoreButton, undoable} from "./history.js";
 import {hasFailed, lasted} from "./elements.js";
 import {columnsElement} from "./columns.js";
@@ -37,18 +37,19 @@ export function timePage() {
   const page = new LivePage("/due", ({now, count: many, kinds: counts, matching, moments, due}) => {
     const [from, to] = page.chosen ?? [], kinds = Object.keys(DUE_KINDS).filter((name) => counts[name] || name === page.values.kind), isWide = matchMedia(WIDE).matches, start = micros(now);
     if (to <= start) select(span("", ""), {replace: true});
-    planned.textContent = !many ? "Nothing is planned" : `${count(many, "event")} planned${due.length < matching ? `, the first ${due.length} of ${count(matching, "line")} below` : ""}`;
+    planned.textContent = `${many ? `${count(many, "event")} planned` : "Nothing is planned"}${page.values.within ? ` in the ${own(WITHIN, page.values.within)}` : ""}${due.length < matching ? `, the first ${due.length} of ${count(matching, "line")} below` : ""}`;
     redraw(moment, copies({method: "POST", path: "/clock", body: {action: "move_to", to: now}}, "this moment"));
     redraw(chosen, page.chosen && el("button", {type: "button", class: "trace-chip", "aria-label": "Show the next events again", onclick: () => select(span("", ""))}, `due in ${lasted(Math.max(0, from - start))}${to > from ? ` to ${lasted(to - start)}` : ""} ✕`));
     const items = moments.filter(({kind}) => isShown(kind)).map(({at_us: at, kind, count: value}) => ({at, kind, value}));
-    return [many ? el("div", {class: "due"}, el("div", {class: "filters"}, choice("time until", Object.keys(WITHIN), page.values.within ?? "", (within) => select({...span("", ""), within}), (name) => WITHIN[name]),
+    const became = moves.length ? [el("h2", {}, "Became due"), el("ul", {}, moves.map(({now: to, linked, events, back}) => el("li", {}, linked(), ` by the move to ${both(to)} `, back(), events.length ? el("details", {"data-key": `moved ${to} ${page.values.moved === to}`, open: page.values.moved === to}, el("summary", {}, shownDue(events[0]), events.length > 1 ? `, and ${number(events.length - 1)} more` : ""), table("events that became due", ["at", "event", "row"], events.slice(0, 200), (one) => [time(one.at), one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, shownDue(one)) : shownDue(one), one.row ? el("a", {href: link(["activity", one.row])}, `#${one.row}`) : ""])) : null)))] : null;
+    return [page.values.moved && became, many || page.values.within ? el("div", {class: "due"}, el("div", {class: "filters"}, choice("time until", Object.keys(WITHIN), page.values.within ?? "", (within) => select({...span("", ""), within}), (name) => WITHIN[name]),
       kinds.length > 1 || page.values.kind ? el("div", {class: "kinds", role: "group", "aria-label": "kinds of events"}, kinds.map((name) => kindElement(name, counts[name] ?? 0, kinds))) : null,
       el("details", {class: "over-time", open: isWide}, el("summary", {}, "Events over time"), columnsElement("events by due time", [{at: start, kind: "other", value: 0}, ...items], {kinds: DUE_KINDS, chosen: page.chosen, start, pixels: isWide ? BESIDE : room(), onselect: (...ends) => select(span(...ends))}))),
     el("div", {}, due.length ? table("due events", ["in", "at", "event", ""], due, (one) => row(one, now)) : soft(page.values.kind ? "No event of this kind is planned." : "No such event is planned.")))
       : empty("No timers.", "Delayed messages, retries, schedules, TTLs of keys and consumer sessions appear here with their due times.", "They use the clock above, not the wall clock."),
-      moves.length ? [el("h2", {}, "Became due"), el("ul", {}, moves.map(({now: to, linked, events}) => el("li", {}, linked(), ` by the move to ${both(to)}`, el("div", {class: "soft"}, withoutSchemes(events.slice(0, 9).join(" · ")), events.length > 9 ? " …" : ""))))] : null];
+      page.values.moved ? null : became];
   }, pageHead("Time", planned, chosen, form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { return await moved({action: "move_to", to: /^[-\d]+[ T][\d:.]+$/.test(to.trim()) ? `${to.trim().replace(" ", "T")}Z` : to}) ? done("Moved.") : null; }, {open: false, copied: false}), moment));
-  return Object.assign(page, {values: {}, without: [], version: () => moves[0]?.now, go: ({query: values}) => {
+  return Object.assign(page, {values: {}, without: [], version: () => [moves[0]?.now, page.values.moved], go: ({query: values}) => {
     const {from: since, to: until, kind, without = "", within, open} = values;
     Object.assign(page, {values, without: without.split(","), chosen: since && until ? [since, until].map(Number) : null, path: `/due${query({since, until, kind, without, within, open, fold: kind === "expiry" ? "" : "yes"})}`});
     return page.refresh();
@@ -117,11 +118,11 @@ const isAbout = (row, {url, path, message_id: id, run_id: run}) => row.subjects.
 const isYetToCome = ({kind}) => kind === "unused_fault" || kind === "unmet";
 const APPEAR = "Strict-mode violations appear here, such as a delivery to an address that nothing answers.";
 export const violationsPage = (state) => Object.assign(new LivePage("/violations", (found) => {
-  const causes = Map.groupBy(found.filter((one) => !isYetToCome(one)), causeOf), failures = entries.list.filter((row) => row.done && hasFailed(row)), expected = failures.filter(isExpected).length, failed = failures.length - expected;
+  const causes = Map.groupBy(found.filter((one) => !isYetToCome(one)), causeOf), failures = entries.list.filter((row) => row.done && hasFailed(row)), expected = failures.filter(isExpected).length, injected = failures.filter(isInjected).length, failed = failures.length - expected - injected;
   // The navigation counts the first two.
   const letters = state().fakes.filter((one) => one.dead_letters), many = [...causes.values()].flat().length, to = (text, status) => el("a", {href: link(["activity"], {status})}, text);
   const parts = [many ? count(many, "strict-mode violation") : null, ...letters.map((one) => el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)),
-    failures.length ? [to(count(failed, "failed call"), "failed"), journal.older ? " so far: older ones are being loaded" : ""] : null, expected ? to(`${count(expected, "error")} that clients expect`, "expected") : null].filter(Boolean);
+    failures.length ? [to(count(failed, "failed call"), "failed"), journal.older ? " so far: older ones are being loaded" : ""] : null, injected ? to(`${count(injected, "failure")} by injected faults`, "fault") : null, expected ? to(`${count(expected, "error")} that clients expect`, "expected") : null].filter(Boolean);
   return [parts.length ? el("p", {}, parts.flatMap((part, at) => at ? [" · ", part] : part)) : null, causes.size ? [...causes.values()].map(violation) : failures.length ? soft(`No violations. ${APPEAR}`) : empty("No violations.", APPEAR), failures.length ? [causes.size ? el("h2", {}, "Failed calls") : null, errorsElement(failures)] : null];
 }, pageHead("Problems")), {version: () => [entries.list.length, journal.older, state().fakes.map((one) => one.dead_letters), [...solved]]});
 // What was done about a cause, until the page is loaded again.
