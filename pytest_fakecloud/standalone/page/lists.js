@@ -35,7 +35,7 @@ function cutElement(text, others) {
 export class ListPage {
   constructor(fake, tab, spec) {
     Object.assign(this, {fake, tab, spec, turn: 0, chosen: new Set(), drawn: {}, isReload: isLoading()});
-    this.body = el("div", {class: "list-body"});
+    this.body = el("div", {class: "list-body"}); this.outside = el("p", {class: "banner", role: "status", hidden: true}, `The ${spec.noun} that is open is not among those that the search and the filters find.`);
     this.bar = el("div", {class: "tools"});
     this.counted = el("span", {class: "soft", role: "status", id: "count"}, "Loading…");
     this.clear = el("button", {type: "button", class: "clear", hidden: true, "aria-label": "Clear all filters", onclick: () => { this.search.value = ""; this.change(this.cleared()); this.search.focus(); }}, "Clear");
@@ -51,7 +51,7 @@ export class ListPage {
     if (spec.moreFilters) this.more = el("details", {class: "form filters"}, el("summary", {}, "Filters"), el("div", {class: "fields"}, this.fields.map(({input}) => el("label", {class: "field"}, input.getAttribute("aria-label"), input))));
     this.side = el("section", {class: "detail", "aria-label": "details", tabindex: -1, hidden: true});
     this.node = el("div", {class: "split"}, el("section", {class: "list", "aria-label": plural(spec.noun)},
-      tools(this.search, this.more ?? this.fields.map((field) => field.input), spec.tools?.(fake, this), this.bar, this.counted, saveButton(`${fake.name}-${tab}.json`, async () => JSON.stringify(await this.all(), null, 1), `Save these ${plural(spec.noun)} as JSON`, "↓ JSON"), this.clear, this.facets), this.body), border("width of the list", 50), this.side);
+      tools(this.search, this.more ?? this.fields.map((field) => field.input), spec.tools?.(fake, this), this.bar, this.counted, saveButton(`${fake.name}-${tab}.json`, async () => JSON.stringify(await this.all(), null, 1), `Save these ${plural(spec.noun)} as JSON`, "↓ JSON"), this.clear, this.facets), this.outside, this.body), border("width of the list", 50), this.side);
     this.stop = new AbortController();
     addEventListener("keydown", (event) => this.step(event), {signal: this.stop.signal});
   }
@@ -99,7 +99,7 @@ export class ListPage {
     const turn = ++this.turn, {id, spec} = this;
     if (spec.needs && !this.values[spec.needs]) { this.counted.textContent = ""; redraw(this.body, spec.empty(this)); return; }
     let page;
-    try { page = await list(this.fake, spec.list, {limit: LIMIT, ...spec.always, ...this.values, ...spec.unsent}); }
+    try { page = await list(this.fake, spec.list, {limit: LIMIT, ...spec.always, ...this.values, ...spec.unsent, around: id === undefined ? "" : spec.rawId ? id : decodeURIComponent(id)}); }
     catch (error) { if (turn === this.turn && error.status) { this.drawn.list = this.counted.textContent = ""; redraw(this.body, empty("Nothing is shown.", error.message)); } throw error; }
     if (turn !== this.turn) return;
     this.page = page;
@@ -110,6 +110,7 @@ export class ListPage {
     catch (error) { if (error.status !== 404) throw error; found = {gone: error.message}; }
     if (turn !== this.turn) return;
     this.drawItem(id, found);
+    this.outside.hidden = !found || found.gone || page.folders || page.items.some((one) => this.idOf(one) === id); if (this.opens) this.rowLink(id)?.closest("tr").scrollIntoView({block: "nearest"});
     // A reader goes on in the details that were opened, but not who moves along the list or types a search. After a reload, the keys move along the list.
     if (this.opens && !isTyping()) (this.isReload && this.rowLink(id) || this.side.querySelector("h2[tabindex]") || this.side).focus({preventScroll: true});
     this.opens = this.isReload = false;
@@ -119,7 +120,7 @@ export class ListPage {
     this.isReload = false;
     if (this.side.hidden) return;
     const isInside = this.side.contains(document.activeElement) || document.activeElement.contains(this.node);
-    this.side.hidden = true;
+    this.side.hidden = this.outside.hidden = true;
     this.node.classList.remove("chosen");
     this.drawn.item = "";
     // A form that is gone is no longer an edit in progress.
@@ -156,7 +157,7 @@ export class ListPage {
   rows(page) {
     // Beside the details there is room for the columns by which one selects, of which the content tells most rows apart, but not one that is the same in all.
     const {spec} = this, isBeside = this.id !== undefined, cells = page.items.map((one) => spec.row(one, this).map((cell) => isBeside && typeof cell === "string" ? valuesOf(cell) : cell)), isSame = (at) => at > 0 && cells.length > 2 && cells.every((row) => textOf(row[at]) === textOf(cells[0][at]));
-    const kept = spec.columns.filter((name, at) => !isSame(at) && (spec.kept ?? spec.columns.slice(0, 3)).includes(name) || spec.fields?.[at] === "preview"), aside = (at) => spec.columns[at] === kept.at(-1) ? "end" : kept.includes(spec.columns[at]) ? "" : "aside";
+    const kept = spec.columns.filter((name, at) => !isSame(at) && (spec.kept ?? spec.columns.slice(0, 3)).includes(name) || spec.fields?.[at] === "preview"), aside = (at) => spec.columns[at] === kept.at(-1) ? "end" : kept.includes(spec.columns[at]) ? "" : isSame(at) ? "aside same" : "aside";
     return el("div", {class: "wide-table"}, el("table", {class: "rows"}, el("thead", {}, el("tr", {}, spec.bulk ? el("td", {class: "check"}) : null, spec.columns.map((name, at) => this.headElement(name, spec.fields?.[at], aside(at))))),
       el("tbody", {}, page.items.map((one, row) => {
         const id = this.idOf(one), [first, ...rest] = cells[row].map((cell, at) => cutElement(cell, [cells[row - 1]?.[at], cells[row + 1]?.[at]]));
