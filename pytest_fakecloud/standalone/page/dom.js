@@ -92,26 +92,27 @@ export const facts = (pairs) => el("dl", {class: "facts"}, Object.entries(pairs)
 let fading = 0;
 // What the notice says while the clock moves, and until when it is moved.
 export const moving = {text: "", until: null};
-// While the clock moves, its notice takes the place of an empty one. A notice ends at the next action; pressing its own button is none.
+// While the clock moves, its notice takes the place of an empty one. A notice ends at the next action, and one that only says what was done when any control is pressed; pressing its own button is none.
 export function say(text, kind = "bad") {
   if (!text && moving.text) [text, kind] = [moving.text, "busy"];
   if (!text && $("notice").contains(document.activeElement)) return;
   // The banner of a lost connection says it already.
   if (text === NO_ANSWER && connection.lost) return;
   clearTimeout(fading);
-  const stays = [text].flat().some((part) => part instanceof HTMLButtonElement || part instanceof HTMLAnchorElement);
+  const stays = [text].flat().some((part) => part instanceof HTMLButtonElement || part instanceof HTMLAnchorElement), isInside = $("notice").contains(document.activeElement);
   sessionStorage.removeItem("undo");
   $("notice").dataset.kind = kind;
   $("notice").replaceChildren(...[text, text && el("button", {type: "button", class: "quiet", "aria-label": "Dismiss", onclick: dismiss}, "✕")].flat().filter(Boolean).flatMap(withCalls));
-  // The bar of the notice covers nothing: the parts of the page end above it.
+  // Whoever pressed what was in it goes on in the details or on the page, which end above its bar.
+  if (isInside) goOn();
   document.body.style.setProperty("--floating", `${text ? $("notice").offsetHeight : 0}px`);
   // What can be pressed stays longer, and as long as it is pointed at.
   const fade = () => { if ($("notice").matches(":hover, :focus-within")) fading = setTimeout(fade, 4000); else dismiss(); };
   if (kind === "good" && text) fading = setTimeout(fade, stays ? 20000 : 4000);
 }
-// One that only says what was done ends when another control is pressed.
 addEventListener("click", ({target}) => { if ($("notice").dataset.kind === "good" && target.closest("a, button, tr") && !$("notice").querySelector("a, button:not([aria-label=Dismiss])")) dismiss(); }, true);
-export function dismiss() { sessionStorage.removeItem("undo"); $("notice").replaceChildren(); document.body.style.removeProperty("--floating"); }
+const goOn = () => (document.querySelector(".detail:not([hidden])") ?? $("view")).focus({preventScroll: true});
+export function dismiss() { if ($("notice").contains(document.activeElement)) goOn(); sessionStorage.removeItem("undo"); $("notice").replaceChildren(); document.body.style.removeProperty("--floating"); }
 export async function attempt(work) { try { say(""); return await work(); } catch (error) { say(error.message); } }
 export async function copy(text, notice) { try { await navigator.clipboard.writeText(text); say(notice, "good"); } catch { prompt("Copy:", text); } }
 export const copyButton = (text, label, shown = "Copy") => el("button", {type: "button", class: "quiet", "aria-label": label, onclick: () => copy(typeof text === "function" ? text() : text, `${label.replace("Copy", "Copied")}.`)}, shown);
@@ -201,6 +202,7 @@ export function form(title, button, fields, work, {open = true, danger, overwrit
       else if (notice && body.closest(".detail, .violation")) say(notice, "good");
     }
     catch (error) { out.replaceChildren(el("p", {class: "bad", role: "alert"}, error.message)); }
+    if (document.activeElement === document.body) goOn();
     document.dispatchEvent(new Event("changed"));
   }}, el("div", {class: "fields"}, parts, el("button", {type: "submit", class: danger ? "danger" : "primary"}, button)), out);
   return el("details", {class: "form", open}, el("summary", {}, title), body);

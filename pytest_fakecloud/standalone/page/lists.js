@@ -55,7 +55,6 @@ export class ListPage {
     this.stop = new AbortController();
     addEventListener("keydown", (event) => this.step(event), {signal: this.stop.signal});
   }
-
   leave() { this.stop.abort(); clearTimeout(this.timer); }
   get base() { return ["fake", this.fake.name, this.tab]; }
   address(id, values = this.values) { return link(id === undefined ? this.base : [...this.base, {raw: id}], values); }
@@ -73,8 +72,9 @@ export class ListPage {
 
   async go(route) {
     if (route.raw[3] !== this.id) { this.opens = !this.steps; this.steps = false; }
-    this.id = route.raw[3];
-    this.values = route.query;
+    // The page with the item that was open stays when its details are closed, until other filters or another page are asked for.
+    const asked = JSON.stringify(route.query), [,,, id] = route.raw;
+    Object.assign(this, {id, values: route.query, near: id ?? (asked === this.asked ? this.near : undefined), asked});
     // What is being typed is not in the address yet.
     if (this.changes?.search === undefined) this.search.value = route.query.search ?? "";
     for (const {name, options, input} of this.fields) {
@@ -99,10 +99,10 @@ export class ListPage {
     const turn = ++this.turn, {id, spec} = this;
     if (spec.needs && !this.values[spec.needs]) { this.counted.textContent = ""; redraw(this.body, spec.empty(this)); return; }
     let page;
-    try { page = await list(this.fake, spec.list, {limit: LIMIT, ...spec.always, ...this.values, ...spec.unsent, around: id === undefined ? "" : spec.rawId ? id : decodeURIComponent(id)}); }
+    try { page = await list(this.fake, spec.list, {limit: LIMIT, ...spec.always, ...this.values, ...spec.unsent, around: spec.rawId ? this.near : this.near && decodeURIComponent(this.near)}); }
     catch (error) { if (turn === this.turn && error.status) { this.drawn.list = this.counted.textContent = ""; redraw(this.body, empty("Nothing is shown.", error.message)); } throw error; }
     if (turn !== this.turn) return;
-    this.page = page;
+    Object.assign(this, {page, near: page.items.some((one) => this.idOf(one) === this.near) ? this.near : id});
     this.drawList(page);
     if (id === undefined) { this.closeItem(); return; }
     let found;
@@ -184,7 +184,6 @@ export class ListPage {
     const at = (text, values) => values ? el("a", {class: "button", href: link(this.base, {...this.values, after: "", before: "", ...values}), onclick: () => scrollTo(0, 0)}, text) : el("span", {class: "button off"}, text);
     return el("nav", {class: "tools", "aria-label": "pages of the list"}, at("← Previous", page.previous && {before: page.previous}), at("Next →", page.next && {after: page.next}));
   }
-
   drawFacets(page) {
     if (!this.spec.facet || !page.facets) return;
     this.facets.hidden = Boolean(page.folders);
@@ -192,7 +191,6 @@ export class ListPage {
     redraw(this.facets, [["", all], ...Object.entries({...chosen && {[chosen]: 0}, ...page.facets})].map(([value, many]) => el("button", {type: "button", class: "facet", "aria-pressed": String(value === chosen), "data-key": `facet ${value}`,
       onclick: () => this.change({[this.spec.facet]: value})}, `${value ? own(this.spec.facetNames ?? {}, value) ?? words(value) : "all"} `, el("small", {}, number(many)))));
   }
-
   bulkTools(page) {
     const here = page.items.map(this.spec.key), every = here.every((id) => this.chosen.has(id));
     for (const id of this.chosen) if (!here.includes(id)) this.chosen.delete(id);
