@@ -15,6 +15,12 @@ export interface Advance {
   by: string | number
 }
 
+/** Where in the console advice is followed: a part of a `fake`, or a page of all if it is null. */
+export interface AdvicePlace {
+  place: string
+  fake: string | null
+}
+
 /**
  * An attempt to deliver a message; `waited` and `took` are in seconds, `took` is null until it
  * has ended.
@@ -521,8 +527,8 @@ export interface RowChanges {
  * `fake` is the name of the fake that recorded it; `done` is false until a call is answered.
  * `took_us` is the duration of a call or delivery on the cloud's clock. `advice` says what to do
  * about a failure, if its answer does not say that itself; of an `expected` error, which is ordinary
- * control flow of its client, why it is. `marks` and `read` are
- * set only in the report of a failed test.
+ * control flow of its client, why it is. `advice_at` is where the console helps. `marks` and
+ * `read` are set only in the report of a failed test.
  */
 export interface RowData {
   number: number
@@ -556,6 +562,7 @@ export interface RowData {
   response: ExchangeData | null
   data: Record<string, Json>
   advice?: string
+  advice_at?: AdvicePlace
   expected?: boolean
 }
 

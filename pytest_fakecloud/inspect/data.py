@@ -42,6 +42,7 @@ PAGING = {
     "search": "return only items that contain each of these words, ignoring case",
     "after": "the cursor `next` of another page",
     "before": "the cursor `previous` of another page",
+    "around": "the id of an item: return the page with it, unless the one that is asked for has it",
     "limit": f"maximum number of items, at most {LARGEST_PAGE}",
     "sort": "a field of the items to sort by, with a - before it in descending order",
 }
@@ -130,6 +131,7 @@ class PageQuery(NamedTuple):
     ``search`` are words that an item must contain, ignoring case. ``after`` and ``before`` are
     cursors; without either, the first page is returned. ``filters`` are the list's own, by name.
     ``sort`` is a field of the items, with ``-`` in descending order; empty for the list's own order.
+    ``around`` is the id of an item: if it matches but is not on that page, the page with it is returned.
     """
 
     search: str = ""
@@ -138,6 +140,7 @@ class PageQuery(NamedTuple):
     limit: int = PAGE
     filters: Mapping[str, str] = MappingProxyType({})
     sort: str = ""
+    around: str = ""
 
     def number(self, name: str) -> int | None:
         """Return a filter as an integer, or None; raise ``ContractError`` for another string."""
@@ -212,6 +215,7 @@ def page_of(
         row = show(item)
         return _with_excerpt(row, text(item), page_query.search) if page_query.search else row
 
+    id_of = values.get("id") or (lambda item: _id_of(show(item)))
     if facet is not None:
         name, value_of = facet
         page["facets"] = dict(sorted(Counter(map(value_of, matching)).items()))
@@ -226,6 +230,7 @@ def page_of(
             page_query,
             lambda numbered_item: (numbered_item[0],),
             lambda numbered_item: row_of(numbered_item[1]),
+            lambda numbered_item: id_of(numbered_item[1]),
         )
     if page_query.search:
         ranked = [(rank(text(item), page_query.search), item) for item in matching]
@@ -235,8 +240,9 @@ def page_of(
             page_query,
             lambda ranked_item: (ranked_item[0], *sort_key(ranked_item[1])),
             lambda ranked_item: row_of(ranked_item[1]),
+            lambda ranked_item: id_of(ranked_item[1]),
         )
-    return page | _part(sorted(matching, key=sort_key), page_query, sort_key, row_of)
+    return page | _part(sorted(matching, key=sort_key), page_query, sort_key, row_of, id_of)
 
 
 def contains(text: str, search: str) -> bool:
@@ -309,8 +315,19 @@ def _part(
     page_query: PageQuery,
     sort_key: Callable[[T], SortKey],
     show: Callable[[T], View],
+    id_of: Callable[[T], Any],
 ) -> View:
     start, end = _ends(items, page_query, sort_key)
+    if id := page_query.around:
+        on_page = any(id_of(item) == id for item in items[start:end])
+        at = (
+            None
+            if on_page
+            else next((i for i, item in enumerate(items) if id_of(item) == id), None)
+        )
+        if at is not None:
+            start = at - at % page_query.limit
+            end = min(len(items), start + page_query.limit)
     rows = items[start:end]
     if rows:
         first, last = sort_key(rows[0]), sort_key(rows[-1])
@@ -325,6 +342,11 @@ def _part(
         "previous": _cursor(first) if start else None,
         "next": _cursor(last) if end < len(items) else None,
     }
+
+
+def _id_of(row: View) -> Any:
+    """Return what names an item among those of its list."""
+    return next((row[name] for name in ("id", "name", "key") if name in row), None)
 
 
 def page_of_names(names: Iterable[str], page_query: PageQuery, show: Callable[[str], View]) -> View:

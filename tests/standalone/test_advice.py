@@ -64,6 +64,17 @@ def test_a_rejected_token_and_password_have_advice(server: Server) -> None:
         assert text.startswith(beginning)
 
 
+def test_advice_names_the_place_that_helps(server: Server) -> None:
+    fetch("POST", server.fake("kv_server")["url"], json=["GET", "a"])
+    rejected = max(one["number"] for one in server.ask("GET", "/journal")[1])
+    places = [row(server, number).get("advice_at") for number in (kv(server, "GET"), rejected)]
+    commands = {"place": "commands", "fake": "kv_server"}
+    assert places == [commands, {"place": "connect", "fake": None}]
+    assert "advice_at" not in row(
+        server, kv(server, "XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")
+    )
+
+
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [

@@ -87,6 +87,24 @@ def test_all_keys_are_in_the_pages(lists: Lists) -> None:
     assert [key for page in pages for key in ids(page, "key")] == sorted(kv.keys())
 
 
+def test_a_list_shows_the_page_of_an_item_unless_a_filter_leaves_it_out(lists: Lists) -> None:
+    kv = lists.cloud.kv_server()
+    kv.load({f"key:{number:02}": "x" for number in range(25)})
+    path = "kv_server/lists/keys"
+    for query, first in (
+        ({"around": "key%3A24"}, 21),
+        ({"around": "key%3A02", "sort": "-key"}, 21),
+        ({"around": "key%3A12", "search": "key:1"}, 1),
+        ({"around": "key%3A24", "search": "key:1"}, 1),
+        ({"around": "gone"}, 1),
+    ):  # fmt: skip
+        assert lists.get(path, limit=10, **query)["first"] == first, query
+    # The page that is asked for stays, if it has the item.
+    asked = lists.get(path, limit=10)
+    asked = lists.get(path, limit=7, after=asked["next"], around="key%3A11")
+    assert asked["first"] == 11
+
+
 def test_a_list_that_is_too_long_is_not_sorted(
     lists: Lists, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -347,6 +365,9 @@ def test_every_list_is_paged_sorted_searched_and_shows_its_items(full: Lists, fa
         assert list(map(id_of, items)) == list(map(id_of, whole["items"])), name
         for page in pages[1:]:
             full.get(path, limit=1, before=page["previous"], **query)
+        for id in filter(None, map(id_of, items)):
+            around = full.get(path, limit=1, around=str(id), **query)
+            assert list(map(id_of, around["items"])) == [id], name
         for field in whole["items"][0].keys() - {"vector", "dimension", "point"}:
             for order in (field, f"-{field}"):
                 assert full.get(path, sort=order, **query)["matching"] == whole["matching"], order

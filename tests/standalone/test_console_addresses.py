@@ -8,7 +8,7 @@ import pytest
 
 from .conftest import Server
 from .test_console import CHROMIUM, SEARCH, at, browser, holds, page, sent, window
-from .test_console_work import kv, press
+from .test_console_work import kv, press, typed
 
 __all__ = ["browser", "page", "window"]
 
@@ -57,6 +57,32 @@ def test_a_row_is_shown_while_the_rows_around_it_are_loading(page: Any, server: 
     page.locator(".trace-pane h3", has_text="SET k 0").wait_for()
     assert "1" in seen
     assert page.locator("text=is not kept").count() == 0
+
+
+def test_an_item_that_is_opened_by_its_address_is_in_the_list(page: Any, server: Server) -> None:
+    for number in range(120):
+        kv(server, "SET", f"key:{number:03}", "x")
+    page.goto("about:blank")
+    page.goto(f"{server.url}/#/fake/kv_server/keys/key%3A115")
+    chosen = page.locator("tr.chosen", has_text="key:115")
+    chosen.wait_for()
+    assert page.inner_text("#count") == "101–120 of 120 keys"
+    holds(page, "document.title.startsWith('key:115 · kv_server')")
+    box = chosen.bounding_box()
+    assert 100 < box["y"] < page.viewport_size["height"] - 40
+    at(page, "fake/kv_server/keys/key%3A115?search=key:00", ".banner:visible:text('not among')")
+    assert page.locator("tr.chosen").count() == 0
+
+
+def test_a_comparison_of_snapshots_is_in_the_address(page: Any, server: Server) -> None:
+    server.ask("POST", "/snapshots", {"id": "one"})
+    kv(server, "SET", "later", "1")
+    at(page, "snapshots", "select[name=since]")
+    typed(page, "Compare", since="one", until="")
+    page.locator(".trace-state", has_text="later").wait_for()
+    holds(page, "location.hash === '#/snapshots?since=one'")
+    page.reload()
+    page.locator(".trace-state", has_text="later").wait_for()
 
 
 def test_filters_of_time_and_lanes_are_in_the_address(page: Any, server: Server) -> None:

@@ -178,12 +178,12 @@ def test_what_may_still_happen_is_no_violation(page: Any, server: Server) -> Non
     url = fake(server, "vector_index")["url"]
     at(page, "overview", ".overview section")
     failed = page.locator("section[aria-label='What failed']")
-    assert "strict-mode violation" not in failed.inner_text()
+    assert "violation" not in failed.inner_text()
     headers = fake(server, "vector_index")["headers"]
     fetch("POST", f"{url}/none", headers=headers)
     count = server.ask("GET", "/state")[1]["violations"]
     assert count == 1
-    failed.locator("a", has_text="1 strict-mode violation").click()
+    failed.locator("a", has_text="1 violation").click()
     page.locator(".violation").wait_for()
     assert page.locator(".violation").count() == 1
 

@@ -7,84 +7,145 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from . import shapes
 
-_FAULT = "An injected fault answered. The tab Faults of the fake has those that are left."
-_NO_TOKEN = "The request has no token. Copy that of this fake from Connect."
-_WRONG_TOKEN = (
-    "No fake has the token or password that was sent. Copy that of this fake from Connect."
+Place = Literal["connect", "commands", "destinations", "faults", "flow-control"]
+"""Where advice leads: a page of the console, or a list of the fake."""
+
+
+class Advice(NamedTuple):
+    """What to do about a failed row, and where; the place is None if it is not in the console."""
+
+    text: str
+    place: Place | None = None
+
+
+_FAULT = Advice(
+    "An injected fault answered. The tab Faults of the fake has those that are left.", "faults"
 )
-_CODES: Mapping[str, str] = {
-    "WRONGTYPE": "The key holds a value of another type. Open the key, and its history.",
+_NO_TOKEN = Advice("The request has no token. Copy that of this fake from Connect.", "connect")
+_WRONG_TOKEN = Advice(
+    "No fake has the token or password that was sent. Copy that of this fake from Connect.",
+    "connect",
+)
+_NO_PATH = Advice(
+    "The fake has no such path. Compare it, and the base URL of the client, with Connect.",
+    "connect",
+)
+_HANDLER_FAILED = Advice(
+    "The handler failed: the log of your application says why. Mend it, then send it again."
+)
+_REJECTED = Advice(
+    "The handler did not accept the signature or the credentials. It needs the signing keys from "
+    "Connect.",
+    "connect",
+)
+_CODES: Mapping[str, Advice] = {
+    "WRONGTYPE": Advice("The key holds a value of another type. Open the key, and its history."),
     "WRONGPASS": _WRONG_TOKEN,
-    "NOAUTH": "The client sent no password. Copy REDIS_URL from Connect.",
-    "NOPERM": "The user or the read-only token may not run this command.",
-    "NOSCRIPT": "The script was not loaded into this fake, or it was reset. Use EVAL, or load it first.",
-    "NOGROUP": "Create the consumer group first: XGROUP CREATE with MKSTREAM makes the stream as well.",
-    "EXECABORT": "A command of the transaction was rejected before EXEC. The rows before say why.",
-    "CROSSSLOT": "The keys are in different slots. Give them one part in braces: {user:1}.",
-    "OOM": "The limit of the memory is reached. Delete keys, or set an eviction policy.",
-    "READONLY": "This client may only read: it has the read-only token, or talks to a replica.",
+    "NOAUTH": Advice("The client sent no password. Copy REDIS_URL from Connect.", "connect"),
+    "NOPERM": Advice("The user or the read-only token may not run this command."),
+    "NOSCRIPT": Advice(
+        "The script was not loaded into this fake, or it was reset. Use EVAL, or load it first."
+    ),
+    "NOGROUP": Advice(
+        "Create the consumer group first: XGROUP CREATE with MKSTREAM makes the stream as well."
+    ),
+    "EXECABORT": Advice(
+        "A command of the transaction was rejected before EXEC. The rows before say why."
+    ),
+    "CROSSSLOT": Advice("The keys are in different slots. Give them one part in braces: {user:1}."),
+    "OOM": Advice("The limit of the memory is reached. Delete keys, or set an eviction policy."),
+    "READONLY": Advice(
+        "This client may only read: it has the read-only token, or talks to a replica."
+    ),
 }
 """By the code at the beginning of an error of Redis."""
-_ERRORS: tuple[tuple[str, str], ...] = (
+_ERRORS: tuple[tuple[str, Advice], ...] = (
     (
         "wrong number of arguments",
-        "{operation} has too few or too many arguments. The command box shows which it takes.",
+        Advice(
+            "{operation} has too few or too many arguments. The command box shows which it takes.",
+            "commands",
+        ),
     ),
     (
         "unknown (sub)?command|Command is not available",
-        "The fake has no such command. Check its spelling, and whether the service has it.",
+        Advice("The fake has no such command. Check its spelling, and whether the service has it."),
     ),
     (
         "syntax error|unsupported option|unknown option",
-        "An option of {operation} is misspelled, lacks its value, or excludes another one. The command "
-        "box shows its syntax.",
+        Advice(
+            "An option of {operation} is misspelled, lacks its value, or excludes another one. The "
+            "command box shows its syntax.",
+            "commands",
+        ),
     ),
     (
         "not an integer|not a valid float|is not a float",
-        "A number was expected: look at the arguments, and at the value that the key holds.",
+        Advice(
+            "A number was expected: look at the arguments, and at the value that the key holds."
+        ),
     ),
 )
 """Errors of Redis with the code ERR, by a part of their message."""
-_STATUSES: Mapping[int, str] = {
-    404: "What the path names does not exist, or no longer does.",
-    405: "The path exists, but not with this method.",
-    413: "The request is larger than the limit of the fake.",
-    429: "A limit was reached: one of the settings, or an injected fault.",
+_STATUSES: Mapping[int, Advice] = {
+    404: Advice("What the path names does not exist, or no longer does."),
+    405: Advice("The path exists, but not with this method."),
+    413: Advice("The request is larger than the limit of the fake."),
+    429: Advice("A limit was reached: one of the settings, or an injected fault."),
 }
 """By the status of a call to a fake."""
-_NO_ANSWER: Mapping[str, str] = {
-    "ConnectionRefusedError": "Start your application, or forward the address to where it listens: "
-    "Destinations of the queue.",
-    "UnstubbedDestinationError": "Forward the address to your application, or let the queue answer it: "
-    "Destinations has both forms.",
-    "DestinationTimeoutError": "Your application took longer than the timeout of the message.",
-    "TimeoutError": "Your application took longer than the timeout of the message.",
-    "gaierror": "Check the name of the server in the URL, or forward the address: Destinations.",
+_NO_ANSWER: Mapping[str, Advice] = {
+    "ConnectionRefusedError": Advice(
+        "Start your application, or forward the address to where it listens: Destinations of the queue.",
+        "destinations",
+    ),
+    "UnstubbedDestinationError": Advice(
+        "Forward the address to your application, or let the queue answer it: Destinations has both "
+        "forms.",
+        "destinations",
+    ),
+    "DestinationTimeoutError": Advice(
+        "Your application took longer than the timeout of the message."
+    ),
+    "TimeoutError": Advice("Your application took longer than the timeout of the message."),
+    "gaierror": Advice(
+        "Check the name of the server in the URL, or forward the address: Destinations.",
+        "destinations",
+    ),
     **dict.fromkeys(
         ("RemoteDisconnected", "ConnectionResetError", "BrokenPipeError", "IncompleteRead"),
-        "Your application closed the connection. Its log says whether it has crashed or restarted.",
+        Advice(
+            "Your application closed the connection. Its log says whether it has crashed or restarted."
+        ),
     ),
     **dict.fromkeys(
         ("SSLError", "SSLCertVerificationError", "SSLZeroReturnError"),
-        "Check whether the address has https, and whether its certificate is valid.",
+        Advice("Check whether the address has https, and whether its certificate is valid."),
     ),
 }
 """By the name of the exception of a delivery without an answer."""
-_ANSWERS: Mapping[int, str] = {
-    400: "The handler rejected the message. Edit it, and send it again.",
-    401: "The handler did not accept the signature or the credentials. It needs the signing keys from "
-    "Connect.",
-    403: "The handler did not accept the signature or the credentials. It needs the signing keys from "
-    "Connect.",
-    404: "The application has no such path. Compare the URL of the message with its routes.",
-    405: "The application does not accept this method at the path. Compare it with its routes.",
-    413: "The body is too large for the application.",
-    422: "The handler rejected the body. Compare it with what it expects, edit it, and send it again.",
-    429: "The application limits its requests. Flow control makes the queue deliver more slowly.",
+_ANSWERS: Mapping[int, Advice] = {
+    400: Advice("The handler rejected the message. Edit it, and send it again."),
+    401: _REJECTED,
+    403: _REJECTED,
+    404: Advice(
+        "The application has no such path. Compare the URL of the message with its routes."
+    ),
+    405: Advice(
+        "The application does not accept this method at the path. Compare it with its routes."
+    ),
+    413: Advice("The body is too large for the application."),
+    422: Advice(
+        "The handler rejected the body. Compare it with what it expects, edit it, and send it again."
+    ),
+    429: Advice(
+        "The application limits its requests. Flow control makes the queue deliver more slowly.",
+        "flow-control",
+    ),
 }
 """By the status with which a destination answered."""
 
@@ -121,8 +182,8 @@ def expected_of(row: shapes.RowData, error: str) -> str:
     return next(reasons, "")
 
 
-def advice_of(row: shapes.RowData, error: str) -> str:
-    """Return what to do about a failed row, empty if there is nothing to say.
+def advice_of(row: shapes.RowData, error: str) -> Advice | None:
+    """Return what to do about a failed row, None if there is nothing to say.
 
     ``error`` is the error in the answer to a call, without the status.
     """
@@ -131,20 +192,18 @@ def advice_of(row: shapes.RowData, error: str) -> str:
     if row["kind"] == "attempt" and not row["ok"]:
         return _of_delivery(row["status"], row["data"].get("error"))
     if row["kind"] != "call":
-        return ""
+        return None
     if row["status"] == 401:
         return _of_token(row)
     code, _, message = (error or _error_of_item(row)).partition(" ")
     if code == "ERR":
-        advice = (text for part, text in _ERRORS if re.search(part, message))
-        return next(advice, "").format(operation=row["operation"])
+        advice = next((advice for part, advice in _ERRORS if re.search(part, message)), None)
+        return advice and advice._replace(text=advice.text.format(operation=row["operation"]))
     if code in _CODES:
         return _CODES[code]
     if row["status"] == 404 and row["operation"].startswith(_METHODS):
-        return (
-            "The fake has no such path. Compare it, and the base URL of the client, with Connect."
-        )
-    return _STATUSES.get(row["status"] or 0, "")
+        return _NO_PATH
+    return _STATUSES.get(row["status"] or 0)
 
 
 def _error_of_item(row: shapes.RowData) -> str:
@@ -163,23 +222,19 @@ _METHODS = ("GET ", "POST ", "PUT ", "PATCH ", "DELETE ")
 """The operation of a call to a path that a fake does not have is its method and its path."""
 
 
-def _of_delivery(status: int | None, error: str | None) -> str:
+def _of_delivery(status: int | None, error: str | None) -> Advice | None:
     if status is None:
-        return _NO_ANSWER.get(error or "", "")
-    if status >= 500:
-        return (
-            "The handler failed: the log of your application says why. Mend it, then send it again."
-        )
-    return _ANSWERS.get(status, "")
+        return _NO_ANSWER.get(error or "")
+    return _HANDLER_FAILED if status >= 500 else _ANSWERS.get(status)
 
 
-def _of_token(row: shapes.RowData) -> str:
+def _of_token(row: shapes.RowData) -> Advice:
     """Return what is wrong with the token of a rejected call; it can be in a header or in the path.
 
     A call over the protocol of Redis, which has no headers, has sent a password.
     """
     if owner := row["data"].get("token_of"):
-        return f"The token belongs to {owner}: each fake has its own."
+        return Advice(f"The token belongs to {owner}: each fake has its own.", "connect")
     request = row["request"]
     names = [name.lower() for name, _ in request["headers"]] if request else []
     has_token = not request or not names or "authorization" in names or "_token=" in request["line"]

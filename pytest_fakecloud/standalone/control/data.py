@@ -118,7 +118,8 @@ class DataRoutes(Part):
 
         ``?search=`` finds text, ``?sort=`` orders by a field (``-`` before it: descending),
         ``?limit=`` is at most 500, ``?after=`` and ``?before=`` take the ``next`` and ``previous``
-        cursors of another page. Each list has its own filters. Pages of ``vectors`` with
+        cursors of another page, and ``?around=`` the id of an item, of which the page is returned if it
+        matches. Each list has its own filters. Pages of ``vectors`` with
         the filter ``points=all`` have the places of all vectors on a plane, each with whether it
         matches and with the value of the metadata field that the filter ``colour`` names. With ``/``
         at its end, the path is that of the item whose id is empty. Pages of messages and of dead letters
@@ -340,11 +341,11 @@ def _page_query(request: Request, listing: Listing) -> PageQuery:
     limit = whole_number("limit", parameters.get("limit"))
     if limit is not None and not 1 <= limit <= LARGEST_PAGE:
         raise ContractError(f"limit must be from 1 to {LARGEST_PAGE}, got {limit}")
-    search, after, before, sort = (
-        parameters.get(name, "") for name in ("search", "after", "before", "sort")
+    search, after, before, sort, around = (
+        parameters.get(name, "") for name in ("search", "after", "before", "sort", "around")
     )
     filters = {name: parameters[name] for name in listing.filters if name in parameters}
-    return PageQuery(search, after, before, PAGE if limit is None else limit, filters, sort)
+    return PageQuery(search, after, before, PAGE if limit is None else limit, filters, sort, around)
 
 
 # -- the journal -----------------------------------------------------------------------------------
@@ -477,7 +478,10 @@ def _with_advice(source: RowSource, row: shapes.RowData) -> shapes.RowData:
     if row["done"] and (reason := expected_of(row, error)):
         row["advice"], row["expected"] = reason, True
     elif row["done"] and (advice := advice_of(row, error)):
-        row["advice"] = advice
+        row["advice"] = advice.text
+        if advice.place is not None:
+            fake = None if advice.place == "connect" else row["fake"]
+            row["advice_at"] = {"place": advice.place, "fake": fake}
     return row
 
 

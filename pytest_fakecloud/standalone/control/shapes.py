@@ -216,14 +216,21 @@ class RowFault(TypedDict):
     moment: str
 
 
+class AdvicePlace(TypedDict):
+    """Where in the console advice is followed: a part of a ``fake``, or a page of all if it is null."""
+
+    place: str
+    fake: str | None
+
+
 class RowData(TypedDict):
     """A call, a delivery or an event of the journal, as in the JSON of a test report.
 
     ``fake`` is the name of the fake that recorded it; ``done`` is false until a call is answered.
     ``took_us`` is the duration of a call or delivery on the cloud's clock. ``advice`` says what to do
     about a failure, if its answer does not say that itself; of an ``expected`` error, which is ordinary
-    control flow of its client, why it is. ``marks`` and ``read`` are
-    set only in the report of a failed test.
+    control flow of its client, why it is. ``advice_at`` is where the console helps. ``marks`` and
+    ``read`` are set only in the report of a failed test.
     """
 
     number: int
@@ -257,6 +264,7 @@ class RowData(TypedDict):
     response: ExchangeData | None
     data: dict[str, Any]
     advice: NotRequired[str]
+    advice_at: NotRequired[AdvicePlace]
     expected: NotRequired[bool]
 
 

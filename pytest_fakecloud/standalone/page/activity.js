@@ -8,7 +8,7 @@ import {isExpected} from "./errors.js";
 import {columnsElement} from "./columns.js";
 import {Trace, clockTime as time, isoDay} from "./trace.js";
 
-const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", expected: "Expected errors", fault: "Injected fault", open: "In progress", expired: "Expired keys", unexpired: "Without expired keys"};
+const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", expected: "Expected error", fault: "Injected fault", open: "In progress", expired: "Expiries", unexpired: "No expiries"};
 const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => row.done && hasFailed(row) && !isExpected(row) && !row.faults.length, expected: (row) => row.done && hasFailed(row) && isExpected(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done, expired: ({operation}) => operation === "expired", unexpired: ({operation}) => operation !== "expired"};
 
 // Rows with their causes, by the time of the first cause: an event may be recorded after calls that came later.
@@ -31,12 +31,12 @@ export class ActivityPage {
     this.over = el("button", {type: "button", onclick: () => { this.open(this.chart.hidden); this.drawChart(); this.trace.measure(); }}, "Over time");
     this.open(localStorage.getItem("calls over time") === "open");
     this.span = el("button", {type: "button", class: "trace-chip", hidden: true, onclick: () => this.between(null)});
-    this.nothing = el("div");
-    this.place = el("div", {hidden: true});
-    this.node = el("div", {class: "page activity"}, pageHead("Activity", saveButton("activity.json", () => JSON.stringify([...this.trace.matches].map(({row}) => row), null, 1), "Save the rows that are shown as JSON", "↓ JSON"), saveButton("activity.har", () => this.archive(), "Save the calls that are shown as HAR", "↓ HAR")), el("h2", {class: "skip"}, "Timeline"), this.nothing, this.place);
+    Object.assign(this, {nothing: el("div"), place: el("div", {hidden: true}), lost: el("div", {class: "lost"})});
+    this.node = el("div", {class: "page activity"}, pageHead("Activity"), el("h2", {class: "skip"}, "Timeline"), this.nothing, this.place, this.lost);
+    const saves = el("span", {class: "saves"}, saveButton("activity.json", () => JSON.stringify([...this.trace.matches].map(({row}) => row), null, 1), "Save the rows that are shown as JSON", "↓ JSON"), saveButton("activity.har", () => this.archive(), "Save the calls that are shown as HAR", "↓ HAR"));
     this.trace = new Trace(this.place, {
       newest: true, isExpected,
-      tools: [this.status, this.over, this.pause, this.span, this.chart],
+      tools: [this.status, this.over, this.pause, saves, this.span, this.chart],
       isWanted: (row) => (!this.chosen || row.at_us >= this.chosen[0] && row.at_us <= this.chosen[1]) && (!this.status.value || HAS_STATUS[this.status.value](row)),
       isFiltered: () => Boolean(this.chosen || this.status.value),
       onclear: () => { this.status.value = ""; this.between(null); },
@@ -52,10 +52,10 @@ export class ActivityPage {
       // The filters may be written into the address before the event of this change of it.
       onselect: (row) => { this.id = row ? String(row.number) : this.missing && String(this.missing.number); go(this.address(this.id), {replace: !row}); },
     });
-    this.trace.search.placeholder = "Search calls"; this.update = () => this.draw();
-    journal.listeners.add(this.update);
+    this.trace.search.placeholder = "Search calls";
+    journal.listeners.add(this.refresh = () => this.draw());
   }
-  leave() { journal.listeners.delete(this.update); clearTimeout(this.timer); clearTimeout(this.planned); this.trace.destroy(); }
+  leave() { journal.listeners.delete(this.refresh); clearTimeout(this.timer); clearTimeout(this.planned); this.trace.destroy(); }
 
   // The HTTP archive, of the rows that are shown. A call without a row of its own is in the next row of its fake.
   async archive() {
@@ -106,11 +106,11 @@ export class ActivityPage {
   async seek(number) {
     if (this.sought === number) return;
     this.sought = number;
-    const [next] = await ask("GET", `/journal?after=${Math.max(0, number - 1)}&limit=1`);
-    if (this.sought !== number) return;
+    const after = async (one) => (await ask("GET", `/journal?after=${one}&limit=1`))[0], next = await after(Math.max(0, number - 1));
     if (next?.number === number) entries.merge([next]);
-    const isKept = entries.known.has(number);
-    if (!isKept) this.missing = {number, next: next?.number === number ? null : next};
+    const isKept = entries.known.has(number), first = isKept ? null : await after(0);
+    if (this.sought !== number) return;
+    if (!isKept) this.missing = {number, next: next?.number === number ? null : next, first};
     if (!isKept && this.trace.number !== null) this.trace.select(null);
     if (this.paused && isKept) this.hold(false); else this.draw();
   }
@@ -119,11 +119,10 @@ export class ActivityPage {
     this.sought = null;
     if (this.missing && (this.missing.number !== number || entries.known.has(number))) { this.missing = null; this.draw(); }
   }
-  missingElement({number, next}) {
-    return el("p", {class: "banner", role: "status"}, `Row #${number} is not kept. `, next ? ["The next row that is kept is ", el("a", {href: link(["activity", next.number])}, `#${next.number}`), `, of ${isoDay(next.at_us)} ${time(next.at_us)} UTC.`] : "No later row is known.");
+  missingElement({number, next, first}) {
+    const kept = (row) => el("a", {href: link(["activity", row.number])}, `#${row.number}`), last = entries.list.at(-1);
+    return el("p", {class: "banner", role: "status"}, `Row #${number} is not kept. `, first && last ? ["Rows ", kept(first), " to ", kept(last), " are. ", next && next.number > first.number ? ["The next one is ", kept(next), ". "] : "", el("a", {href: link(["activity"])}, "Show all rows")] : "No row is known.");
   }
-  async refresh() { this.draw(); }
-
   hold(paused) { this.paused = paused ? entries.list : null; this.pause.setAttribute("aria-pressed", String(paused)); this.draw(); }
 
   // Show only the rows of a span of time [from, to], or all.
@@ -148,8 +147,9 @@ export class ActivityPage {
 
   draw() {
     const all = this.paused ?? entries.list, missed = entries.list.length - all.length;
-    this.pause.textContent = this.paused ? `Resume${missed > 0 ? `, ${number(missed)} new` : ""}` : "Pause";
-    redraw(this.nothing, this.missing ? this.missingElement(this.missing) : null, !journal.loaded ? el("p", {class: "soft", role: "status"}, "Loading…")
+    this.pause.replaceChildren(this.paused ? "Resume" : "Pause", this.paused && missed > 0 ? el("span", {class: "many", title: count(missed, "new row")}, number(missed)) : "");
+    redraw(this.lost, this.missing ? this.missingElement(this.missing) : null);
+    redraw(this.nothing, !journal.loaded ? el("p", {class: "soft", role: "status"}, "Loading…")
       : all.length ? journal.older ? el("p", {class: "soft", role: "status"}, "Loading older rows…") : this.dropped().map(({text}) => el("p", {class: "soft dropped"}, text))
       : empty("No requests yet.", el("p", {}, "Every request to a fake appears here as it is made. ", el("a", {href: "#/connect"}, "Connect your application"), " to begin.")));
     this.place.hidden = !all.length;

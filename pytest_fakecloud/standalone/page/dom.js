@@ -63,7 +63,6 @@ export const pill = (text, kind = "") => el("span", {class: `pill ${kind}`}, tex
 const withCalls = (text) => typeof text === "string" ? text.split(/\b((?:call|row) \d+)\b/).map((part) => /^(call|row) \d/.test(part) ? el("a", {href: link(["activity", part.split(" ")[1]])}, part) : part) : [text];
 export const soft = (...text) => el("p", {class: "soft"}, ...text.flatMap(withCalls));
 export const code = (text, label) => el("pre", {tabindex: 0, role: "group", "aria-label": label}, text);
-
 export const tools = (...parts) => el("div", {class: "tools"}, parts);
 // The first line of a page: its title, and what is done on it. A narrow screen shows the title in the navigation alone.
 export const pageHead = (text, ...parts) => el("div", {class: "tools head"}, el("h1", {}, text), parts);
@@ -73,7 +72,6 @@ export const emptied = (inputs, ...names) => { for (const name of names) inputs[
 export const head = (text) => el("h3", {}, text);
 export const shown = (cell) => typeof cell === "string" ? visible(cell) : cell;
 export const title = (text) => el("h2", {class: "mono", tabindex: -1}, shown(text));
-
 export const empty = (title, ...advice) => el("div", {class: "empty"}, el("h2", {}, title), ...advice.map((line) => line instanceof Node ? line : el("p", {}, line)));
 
 export function table(label, names, items, cells, rowAttributes = () => ({})) {
@@ -87,7 +85,6 @@ function cellElement(name, content) {
   cell.classList.toggle("whole", !/\S{17}/.test(cell.textContent));
   return cell;
 }
-
 export const facts = (pairs) => el("dl", {class: "facts"}, Object.entries(pairs).filter(([, value]) => value != null && value !== "" && !(Array.isArray(value) && !value.length))
   .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 
@@ -95,27 +92,30 @@ export const facts = (pairs) => el("dl", {class: "facts"}, Object.entries(pairs)
 let fading = 0;
 // What the notice says while the clock moves, and until when it is moved.
 export const moving = {text: "", until: null};
-// While the clock moves, its notice takes the place of an empty one. A notice ends at the next action; pressing its own button is none.
+// While the clock moves, its notice takes the place of an empty one. A notice ends at the next action, and one that only says what was done when any control is pressed; pressing its own button is none.
 export function say(text, kind = "bad") {
   if (!text && moving.text) [text, kind] = [moving.text, "busy"];
   if (!text && $("notice").contains(document.activeElement)) return;
   // The banner of a lost connection says it already.
   if (text === NO_ANSWER && connection.lost) return;
   clearTimeout(fading);
-  const stays = [text].flat().some((part) => part instanceof HTMLButtonElement || part instanceof HTMLAnchorElement);
+  const stays = [text].flat().some((part) => part instanceof HTMLButtonElement || part instanceof HTMLAnchorElement), isInside = $("notice").contains(document.activeElement);
   sessionStorage.removeItem("undo");
   $("notice").dataset.kind = kind;
   $("notice").replaceChildren(...[text, text && el("button", {type: "button", class: "quiet", "aria-label": "Dismiss", onclick: dismiss}, "✕")].flat().filter(Boolean).flatMap(withCalls));
-  // The bar of the notice covers nothing: the parts of the page end above it.
-  document.body.style.setProperty("--floating", `${text ? $("notice").offsetHeight + 16 : 0}px`);
+  // Whoever pressed what was in it goes on in the details or on the page, which end above its bar.
+  if (isInside) goOn();
+  document.body.style.setProperty("--floating", `${text ? $("notice").offsetHeight : 0}px`);
   // What can be pressed stays longer, and as long as it is pointed at.
   const fade = () => { if ($("notice").matches(":hover, :focus-within")) fading = setTimeout(fade, 4000); else dismiss(); };
   if (kind === "good" && text) fading = setTimeout(fade, stays ? 20000 : 4000);
 }
-export function dismiss() { sessionStorage.removeItem("undo"); $("notice").replaceChildren(); document.body.style.removeProperty("--floating"); }
+addEventListener("click", ({target}) => { if ($("notice").dataset.kind === "good" && target.closest("a, button, tr") && !$("notice").querySelector("a, button:not([aria-label=Dismiss])")) dismiss(); }, true);
+const goOn = () => (document.querySelector(".detail:not([hidden])") ?? $("view")).focus({preventScroll: true});
+export function dismiss() { if ($("notice").contains(document.activeElement)) goOn(); sessionStorage.removeItem("undo"); $("notice").replaceChildren(); document.body.style.removeProperty("--floating"); }
 export async function attempt(work) { try { say(""); return await work(); } catch (error) { say(error.message); } }
-export async function copy(text, notice = "Copied.") { try { await navigator.clipboard.writeText(text); say(notice, "good"); } catch { prompt("Copy:", text); } }
-export const copyButton = (text, label, shown = "Copy") => el("button", {type: "button", class: "quiet", "aria-label": label, onclick: () => copy(typeof text === "function" ? text() : text)}, shown);
+export async function copy(text, notice) { try { await navigator.clipboard.writeText(text); say(notice, "good"); } catch { prompt("Copy:", text); } }
+export const copyButton = (text, label, shown = "Copy") => el("button", {type: "button", class: "quiet", "aria-label": label, onclick: () => copy(typeof text === "function" ? text() : text, `${label.replace("Copy", "Copied")}.`)}, shown);
 
 // Buttons that copy what was made by hand as code of a test and as a request of the control API.
 export function copies({method, path, body}, what = "this") {
@@ -202,6 +202,7 @@ export function form(title, button, fields, work, {open = true, danger, overwrit
       else if (notice && body.closest(".detail, .violation")) say(notice, "good");
     }
     catch (error) { out.replaceChildren(el("p", {class: "bad", role: "alert"}, error.message)); }
+    if (document.activeElement === document.body) goOn();
     document.dispatchEvent(new Event("changed"));
   }}, el("div", {class: "fields"}, parts, el("button", {type: "submit", class: danger ? "danger" : "primary"}, button)), out);
   return el("details", {class: "form", open}, el("summary", {}, title), body);
@@ -291,18 +292,15 @@ export function showClock(found) {
   now.replaceChildren(el("span", {class: "date"}, day(clock.now)), " ", time(clock.now), el("small", {}, clock.mode === "frozen" ? " UTC, frozen" : " UTC"));
   now.dataset.mode = clock.mode;
   now.title = `${clock.mode === "frozen" ? "The clock is frozen: time passes only when you advance it." : "The clock runs."}${beside(clock.now).replace(" · now", "")}`;
-  $("freeze").textContent = clock.mode === "frozen" ? "Resume" : "Freeze";
-  $("freeze").dataset.mode = clock.mode;
+  Object.assign($("freeze"), {textContent: clock.mode === "frozen" ? "Resume" : "Freeze"}).dataset.mode = clock.mode;
   const next = nextOf(clock);
-  $("next").disabled = !next;
-  $("next").title = next ? `next due at ${next}` : "nothing is planned";
+  Object.assign($("next"), {disabled: !next, title: next ? `next due at ${next}` : "nothing is planned"});
   for (const one of document.querySelectorAll("#view time")) if (one.dataset.full) one.lastChild.textContent = beside(one.dateTime); else one.title = `${both(one.dateTime)} UTC${beside(one.dateTime)}`;
   showMove(clock);
 }
 // The progress of a move of the clock, which can be stopped; an answer comes within a moment to most moves.
 function showMove({now, move: found}) {
-  $("moving").hidden = !found;
-  if (!found) return;
+  if ($("moving").hidden = !found) return;
   const [from, until, at] = [found.since, found.until, now].map(micros), share = until > from ? (at - from) / (until - from) : 1;
   $("moving").querySelector("progress").value = share;
   $("moving").querySelector("span").textContent = `${Math.floor(100 * share)} %: ${both(now)} UTC, ${count(found.events, "event")}`;

@@ -11,9 +11,9 @@ const codeOf = (row) => /^(?:\d{3} )?([A-Z]{3,}) /.exec(row.text.answer)?.[1] ??
 const answerOf = ({data, peer, text}) => `${withoutScheme(data.url ?? peer)} answered ${text.answer}. `;
 export function adviceOf(row, isHere = false) {
   if (sendsScript(row)) return "The script was not loaded yet, so the client sent it afterwards.";
-  if (row.data.error === "UnstubbedDestinationError") return el("span", {}, row.advice, " ", el("a", {href: link(["fake", row.fake, "destinations"])}, "Destinations"));
   if (row.advice && codeOf(row) === "WRONGTYPE") return typeElement(row);
-  return (isHere && row.kind === "attempt" && !row.faults.length && row.status != null ? answerOf(row) : "") + (row.advice ?? "");
+  const {place, fake} = row.advice_at ?? {}, text = (isHere && row.kind === "attempt" && !row.faults.length && row.status != null ? answerOf(row) : "") + (row.advice ?? "");
+  return place ? el("span", {}, text, " ", el("a", {href: link(fake ? ["fake", fake, place] : [place])}, `${place[0].toUpperCase()}${place.slice(1).replace("-", " ")}${fake ? ` of ${fake}` : ""}`)) : text;
 }
 
 // The types that the keys of a call had before it, and commands that fit them. Each row is looked up once.

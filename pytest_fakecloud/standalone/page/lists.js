@@ -35,7 +35,7 @@ function cutElement(text, others) {
 export class ListPage {
   constructor(fake, tab, spec) {
     Object.assign(this, {fake, tab, spec, turn: 0, chosen: new Set(), drawn: {}, isReload: isLoading()});
-    this.body = el("div", {class: "list-body"});
+    this.body = el("div", {class: "list-body"}); this.outside = el("p", {class: "banner", role: "status", hidden: true}, `The ${spec.noun} that is open is not among those that the search and the filters find.`);
     this.bar = el("div", {class: "tools"});
     this.counted = el("span", {class: "soft", role: "status", id: "count"}, "Loading…");
     this.clear = el("button", {type: "button", class: "clear", hidden: true, "aria-label": "Clear all filters", onclick: () => { this.search.value = ""; this.change(this.cleared()); this.search.focus(); }}, "Clear");
@@ -51,11 +51,10 @@ export class ListPage {
     if (spec.moreFilters) this.more = el("details", {class: "form filters"}, el("summary", {}, "Filters"), el("div", {class: "fields"}, this.fields.map(({input}) => el("label", {class: "field"}, input.getAttribute("aria-label"), input))));
     this.side = el("section", {class: "detail", "aria-label": "details", tabindex: -1, hidden: true});
     this.node = el("div", {class: "split"}, el("section", {class: "list", "aria-label": plural(spec.noun)},
-      tools(this.search, this.more ?? this.fields.map((field) => field.input), spec.tools?.(fake, this), this.bar, this.counted, saveButton(`${fake.name}-${tab}.json`, async () => JSON.stringify(await this.all(), null, 1), `Save these ${plural(spec.noun)} as JSON`, "↓ JSON"), this.clear, this.facets), this.body), border("width of the list", 50), this.side);
+      tools(this.search, this.more ?? this.fields.map((field) => field.input), spec.tools?.(fake, this), this.bar, this.counted, saveButton(`${fake.name}-${tab}.json`, async () => JSON.stringify(await this.all(), null, 1), `Save these ${plural(spec.noun)} as JSON`, "↓ JSON"), this.clear, this.facets), this.outside, this.body), border("width of the list", 50), this.side);
     this.stop = new AbortController();
     addEventListener("keydown", (event) => this.step(event), {signal: this.stop.signal});
   }
-
   leave() { this.stop.abort(); clearTimeout(this.timer); }
   get base() { return ["fake", this.fake.name, this.tab]; }
   address(id, values = this.values) { return link(id === undefined ? this.base : [...this.base, {raw: id}], values); }
@@ -73,8 +72,9 @@ export class ListPage {
 
   async go(route) {
     if (route.raw[3] !== this.id) { this.opens = !this.steps; this.steps = false; }
-    this.id = route.raw[3];
-    this.values = route.query;
+    // The page with the item that was open stays when its details are closed, until other filters or another page are asked for.
+    const asked = JSON.stringify(route.query), [,,, id] = route.raw;
+    Object.assign(this, {id, values: route.query, near: id ?? (asked === this.asked ? this.near : undefined), asked});
     // What is being typed is not in the address yet.
     if (this.changes?.search === undefined) this.search.value = route.query.search ?? "";
     for (const {name, options, input} of this.fields) {
@@ -99,10 +99,10 @@ export class ListPage {
     const turn = ++this.turn, {id, spec} = this;
     if (spec.needs && !this.values[spec.needs]) { this.counted.textContent = ""; redraw(this.body, spec.empty(this)); return; }
     let page;
-    try { page = await list(this.fake, spec.list, {limit: LIMIT, ...spec.always, ...this.values, ...spec.unsent}); }
+    try { page = await list(this.fake, spec.list, {limit: LIMIT, ...spec.always, ...this.values, ...spec.unsent, around: spec.rawId ? this.near : this.near && decodeURIComponent(this.near)}); }
     catch (error) { if (turn === this.turn && error.status) { this.drawn.list = this.counted.textContent = ""; redraw(this.body, empty("Nothing is shown.", error.message)); } throw error; }
     if (turn !== this.turn) return;
-    this.page = page;
+    Object.assign(this, {page, near: page.items.some((one) => this.idOf(one) === this.near) ? this.near : id});
     this.drawList(page);
     if (id === undefined) { this.closeItem(); return; }
     let found;
@@ -110,6 +110,7 @@ export class ListPage {
     catch (error) { if (error.status !== 404) throw error; found = {gone: error.message}; }
     if (turn !== this.turn) return;
     this.drawItem(id, found);
+    this.outside.hidden = !found || found.gone || page.folders || page.items.some((one) => this.idOf(one) === id); if (this.opens) this.rowLink(id)?.closest("tr").scrollIntoView({block: "nearest"});
     // A reader goes on in the details that were opened, but not who moves along the list or types a search. After a reload, the keys move along the list.
     if (this.opens && !isTyping()) (this.isReload && this.rowLink(id) || this.side.querySelector("h2[tabindex]") || this.side).focus({preventScroll: true});
     this.opens = this.isReload = false;
@@ -119,7 +120,7 @@ export class ListPage {
     this.isReload = false;
     if (this.side.hidden) return;
     const isInside = this.side.contains(document.activeElement) || document.activeElement.contains(this.node);
-    this.side.hidden = true;
+    this.side.hidden = this.outside.hidden = true;
     this.node.classList.remove("chosen");
     this.drawn.item = "";
     // A form that is gone is no longer an edit in progress.
@@ -156,7 +157,7 @@ export class ListPage {
   rows(page) {
     // Beside the details there is room for the columns by which one selects, of which the content tells most rows apart, but not one that is the same in all.
     const {spec} = this, isBeside = this.id !== undefined, cells = page.items.map((one) => spec.row(one, this).map((cell) => isBeside && typeof cell === "string" ? valuesOf(cell) : cell)), isSame = (at) => at > 0 && cells.length > 2 && cells.every((row) => textOf(row[at]) === textOf(cells[0][at]));
-    const kept = spec.columns.filter((name, at) => !isSame(at) && (spec.kept ?? spec.columns.slice(0, 3)).includes(name) || spec.fields?.[at] === "preview"), aside = (at) => spec.columns[at] === kept.at(-1) ? "end" : kept.includes(spec.columns[at]) ? "" : "aside";
+    const kept = spec.columns.filter((name, at) => !isSame(at) && (spec.kept ?? spec.columns.slice(0, 3)).includes(name) || spec.fields?.[at] === "preview"), aside = (at) => spec.columns[at] === kept.at(-1) ? "end" : kept.includes(spec.columns[at]) ? "" : isSame(at) ? "aside same" : "aside";
     return el("div", {class: "wide-table"}, el("table", {class: "rows"}, el("thead", {}, el("tr", {}, spec.bulk ? el("td", {class: "check"}) : null, spec.columns.map((name, at) => this.headElement(name, spec.fields?.[at], aside(at))))),
       el("tbody", {}, page.items.map((one, row) => {
         const id = this.idOf(one), [first, ...rest] = cells[row].map((cell, at) => cutElement(cell, [cells[row - 1]?.[at], cells[row + 1]?.[at]]));
@@ -183,7 +184,6 @@ export class ListPage {
     const at = (text, values) => values ? el("a", {class: "button", href: link(this.base, {...this.values, after: "", before: "", ...values}), onclick: () => scrollTo(0, 0)}, text) : el("span", {class: "button off"}, text);
     return el("nav", {class: "tools", "aria-label": "pages of the list"}, at("← Previous", page.previous && {before: page.previous}), at("Next →", page.next && {after: page.next}));
   }
-
   drawFacets(page) {
     if (!this.spec.facet || !page.facets) return;
     this.facets.hidden = Boolean(page.folders);
@@ -191,7 +191,6 @@ export class ListPage {
     redraw(this.facets, [["", all], ...Object.entries({...chosen && {[chosen]: 0}, ...page.facets})].map(([value, many]) => el("button", {type: "button", class: "facet", "aria-pressed": String(value === chosen), "data-key": `facet ${value}`,
       onclick: () => this.change({[this.spec.facet]: value})}, `${value ? own(this.spec.facetNames ?? {}, value) ?? words(value) : "all"} `, el("small", {}, number(many)))));
   }
-
   bulkTools(page) {
     const here = page.items.map(this.spec.key), every = here.every((id) => this.chosen.has(id));
     for (const id of this.chosen) if (!here.includes(id)) this.chosen.delete(id);

@@ -1,6 +1,6 @@
 // The frame of the console: navigation, clock, and the page of the current address, kept up to date.
 
-import {$, attempt, clockButtons, confirmed, count, discard, dismiss, el, go, isTyping, link, number, opened, own, partName, product, read, redraw, say, showClock, showCurrent, soft, unsent} from "./dom.js";
+import {$, attempt, clockButtons, confirmed, count, discard, dismiss, el, go, isTyping, link, number, opened, own, partName, product, read, redraw, say, short, showClock, showCurrent, soft, unsent} from "./dom.js";
 import {NoToken, ask, connection, keep, signIn} from "./api.js";
 import {catchUp, entries, listen, startOver} from "./journal.js";
 import {oneAtATime} from "./rows.js";
@@ -22,8 +22,8 @@ const PAGES = {
 
 // -- navigation --
 function drawNav() {
-  const {parts} = read(), of = parts[0] === "fake" && state.fakes.find((fake) => fake.name === parts[1]), letters = state.fakes.reduce((sum, fake) => sum + fake.dead_letters, 0), problems = state.violations + letters, what = `${count(state.violations, "strict-mode violation")}, ${count(letters, "dead letter")}`, {kept} = state;
-  document.title = `${problems ? `(${number(problems)}) ` : ""}${of ? `${of.name} ${product(of)}` : own(PAGES, parts[0])?.title ?? ""} · fakecloud`; Object.assign($("problems"), {textContent: problems ? number(problems) : "", ariaLabel: `${count(problems, "problem")}: ${what}`});
+  const {parts} = read(), of = parts[0] === "fake" && state.fakes.find((fake) => fake.name === parts[1]), letters = state.fakes.reduce((sum, fake) => sum + fake.dead_letters, 0), problems = state.violations + letters, item = parts[of ? 3 : 1], what = `${count(state.violations, "violation")}, ${count(letters, "dead letter")}`, {kept} = state;
+  document.title = `${problems ? `(${number(problems)}) ` : ""}${item ? `${parts[0] === "activity" ? "#" : ""}${short(item, 60)} · ` : ""}${of ? `${of.name} ${product(of)}` : own(PAGES, parts[0])?.title ?? ""} · fakecloud`; Object.assign($("problems"), {textContent: problems ? number(problems) : "", ariaLabel: `${count(problems, "problem")}: ${what}`});
   const entry = (where, text, mark) => el("a", {href: link(where), "data-key": where.join("/"), "aria-current": where.every((part, at) => part === parts[at]) ? "page" : null}, text, mark ? el("span", {class: "many bad", title: where[0] === "problems" ? what : null}, String(mark)) : null);
   const badge = (fake, tab, many, text) => many ? el("a", {href: link(["fake", fake.name, tab]), class: "many bad", "data-key": `${fake.name} ${tab}`, "aria-label": `${count(many, tab.replace("-", " ").slice(0, -1))} of ${fake.name}`}, text) : null;
   const fakeEntry = (fake) => el("div", {class: "entry"}, entry(["fake", fake.name], [fake.name, el("small", {}, product(fake))]), badge(fake, "faults", fake.faults, count(fake.faults, "fault")), badge(fake, "dead-letters", fake.dead_letters, `${number(fake.dead_letters)} dead`));
@@ -74,7 +74,7 @@ async function show() {
   // While the code of this page is loaded, the first call goes to the address when the code is there.
   if (shown !== wanted) return;
   drawNav();
-  await settled(() => page.go(read()));
+  await settled(() => page.go?.(read()) ?? page.refresh());
   for (const part of $("view").querySelectorAll("details")) part.open = own(open, partName(part)) ?? part.open;
   // The timeline of Activity keeps its own place.
   if (another && scrolled && shown === wanted && !page.trace) scrollTo(0, scrolled);

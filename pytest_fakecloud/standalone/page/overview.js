@@ -22,7 +22,6 @@ export class OverviewPage {
     this.body = el("div", {class: "overview"});
     this.node = el("div", {class: "page"}, pageHead("Overview"), this.body);
   }
-  async go() { await this.refresh(); }
   async refresh() {
     const {fakes, violations} = this.state(), [due, env, ...lists] = await Promise.all([ask("GET", "/due?fold=yes"), this.env ?? ask("GET", "/env"), ...fakes.map((fake) => ask("GET", path(fake, "/lists")).catch(() => ({})))]);
     this.env = env;
@@ -54,7 +53,7 @@ export class OverviewPage {
   }
   failed(rows, violations, fakes) {
     const letters = fakes.filter((fake) => fake.dead_letters), injected = rows.filter(isInjected).length, real = rows.filter((row) => !isExpected(row) && !isInjected(row)), ignored = rows.length - real.length - injected;
-    return el("section", {class: "across", "aria-label": "What failed"}, el("h2", {}, el("a", {href: "#/problems"}, "What failed")), tools(violations ? el("a", {href: "#/problems"}, count(violations, "strict-mode violation")) : null, journal.older ? loading() : null,
+    return el("section", {class: "across", "aria-label": "What failed"}, el("h2", {}, el("a", {href: "#/problems"}, "What failed")), tools(violations ? el("a", {href: "#/problems"}, count(violations, "violation")) : null, journal.older ? loading() : null,
       letters.map((fake) => el("a", {href: link(["fake", fake.name, "dead-letters"])}, `${count(fake.dead_letters, "dead letter")} of ${fake.name}`))),
       real.length ? errorsElement(real, FEW, "#/problems") : violations || letters.length || journal.older ? null : el("p", {class: "soft"}, "Nothing failed. Try what your application does if something does: add a fault to a fake."), injected ? el("p", {}, el("a", {href: link(["activity"], {status: "fault"})}, `${count(injected, "failure")} by injected faults`)) : null, ignored ? el("p", {}, el("a", {href: link(["activity"], {status: "expected"})}, `${count(ignored, "error")} that clients expect`)) : null);
   }

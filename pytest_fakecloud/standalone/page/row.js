@@ -19,7 +19,7 @@ export function detailsOf(row, fakes) {
 // What to do about a failed row.
 export function advice(row, fakes) {
   const text = adviceOf(row, true), letter = row.kind === "attempt" && fakes.find(({name}) => name === row.fake), token = row.status === 401 && /^Bearer (.+)/.exec(fakes.find(({name}) => name === row.peer)?.headers.Authorization)?.[1];
-  return text ? el("div", {class: "banner"}, el("b", {}, "What to do: "), text, row.faults.length ? [" ", el("a", {href: link(["fake", row.fake, "faults"])}, `Faults of ${row.fake}`)] : null, letter ? retryElement(letter, row) : null, row.status === 401 ? tools(token ? copyButton(token, `Copy the token of ${row.peer}`, `Copy the token of ${row.peer}`) : null, el("a", {href: link(["connect"])}, "Connect")) : null) : null;
+  return text ? el("div", {class: "banner"}, el("b", {}, "What to do: "), text, letter ? retryElement(letter, row) : null, token ? tools(copyButton(token, `Copy the token of ${row.peer}`, `Copy the token of ${row.peer}`)) : null) : null;
 }
 // A link to the dead letter of a delivery, if its message is among them.
 function retryElement(fake, {subjects = []}) {

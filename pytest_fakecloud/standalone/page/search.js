@@ -36,7 +36,7 @@ function resultElement(href, name, about, search, kind = "", text = name) {
 // A group of results, those with whole words of the search first, and how many words its best one does not have.
 function groupElement(title, href, many, results, search) {
   const ranked = results.map((result) => ({result, rank: partial(result, search)})).sort((one, other) => one.rank - other.rank);
-  return {rank: ranked[0]?.rank, parts: [el("h2", {}, el("a", {href}, title), el("span", {class: "many"}, number(many))), el("ul", {class: "sentences"}, ranked.slice(0, HITS).map(({result}) => result))]};
+  return {rank: ranked[0]?.rank, parts: [el("h2", {}, el("a", {href}, title), el("span", {class: "many"}, number(many))), el("ul", {class: "sentences"}, ranked.slice(0, HITS).map(({result}) => result)), many > HITS ? el("a", {href, "aria-label": `Show all ${number(many)} of ${title}`}, `Show all ${number(many)}`) : null]};
 }
 // A text from shortly before the first word of a search on, with all its words marked.
 function marked(text, search) {

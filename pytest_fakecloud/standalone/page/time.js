@@ -79,7 +79,7 @@ export function snapshotsPage(state) {
   let compared = null;
   const again = oneAtATime(async () => { if (compared) compare.querySelector(".out").replaceChildren(...(await comparison(compared)).filter(Boolean)); });
   const compare = form("Compare", "Compare", [{name: "since", label: "changes since", options: []}, {name: "until", label: "until", options: []}],
-    (values) => comparison(compared = values), {edits: false}), [since, until] = compare.querySelectorAll("select");
+    (values) => { go(link(["snapshots"], values), {replace: true}); return comparison(compared = values); }, {edits: false}), [since, until] = compare.querySelectorAll("select");
   const fill = (select, options, chosen) => { const before = select.value; select.replaceChildren(...options.map(([value, text]) => el("option", {value}, text))); select.value = options.some(([value]) => value === before) ? before : chosen; };
   const take = form("Take a snapshot", "Take", [{name: "id", label: "name", note: "numbered"}], async ({id}) => { const made = await ask("POST", "/snapshots", id ? {id} : {}); await page.refresh(); return done(`Taken: ${made.id}.`); },
     {open: false, overwrites: async ({id}) => (await ask("GET", "/snapshots")).some((one) => one.id === id) && `Replace the snapshot “${id}”?`});
@@ -91,7 +91,11 @@ export function snapshotsPage(state) {
     const ids = found.map(({id}) => [id, id]);
     fill(since, ids, (found.at(-2) ?? found.at(-1))?.id); fill(until, [["", "now"], ...ids], "");
     return [found.length ? [table("snapshots", ["snapshot", "taken at", "", ""], found, (one) => [one.id, both(one.at), restoreButton("Restore…", `Restore ${one.id}`, at(one.id, "/changes"), () => ask("POST", at(one.id), {}), `“${one.id}”`), act("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one.id)))]), compare] : empty("No snapshots yet.", "Take one above before you change much data."), soft("A snapshot saves the data of all fakes in the server's memory. Restoring it does not change clock, faults or activity. Without one, each row of Activity goes back to just before it, too."), stateFile(state())];
-  }, pageHead("Snapshots", take)), {version: () => [state().kept, restored()]});
+  // The comparison that the address names is made after a reload.
+  }, pageHead("Snapshots", take)), {version: () => [state().kept, restored()], go: async ({query: {since: from, until: to = ""}}) => {
+    await page.refresh();
+    if (from && !(compared?.since === from && compared.until === to)) { compared = {since: since.value = from, until: until.value = to}; await again(); }
+  }});
   return page;
 }
 // -- isolated clouds --
@@ -116,12 +120,12 @@ const causeOf = ({kind, text, facts: {fake, url, message_id: id, run_id: run}}) 
 const isAbout = (row, {url, path, message_id: id, run_id: run}) => row.subjects.some(({name}) => name === id || name === run) || [url, path].some((one) => one && `${row.request?.line} ${row.request?.body}`.includes(one));
 // A fault that has not fired yet may still fire, and an answer may still be given; tabs of the fake show them.
 const isYetToCome = ({kind}) => kind === "unused_fault" || kind === "unmet";
-const APPEAR = "Strict-mode violations appear here, such as a delivery to an address that nothing answers.";
+const APPEAR = "What a test in strict mode would report appears here, such as a delivery to an address that nothing answers.";
 export const violationsPage = (state) => Object.assign(new LivePage("/violations", (found) => {
   const causes = Map.groupBy(found.filter((one) => !isYetToCome(one)), causeOf), failures = entries.list.filter((row) => row.done && hasFailed(row)), expected = failures.filter(isExpected).length, injected = failures.filter(isInjected).length, failed = failures.length - expected - injected;
   // The navigation counts the first two.
   const letters = state().fakes.filter((one) => one.dead_letters), many = [...causes.values()].flat().length, to = (text, status) => el("a", {href: link(["activity"], {status})}, text);
-  const parts = [many ? count(many, "strict-mode violation") : null, ...letters.map((one) => el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)),
+  const parts = [many ? count(many, "violation") : null, ...letters.map((one) => el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)),
     failures.length ? [to(count(failed, "failed call"), "failed"), journal.older ? " so far: older ones are being loaded" : ""] : null, injected ? to(`${count(injected, "failure")} by injected faults`, "fault") : null, expected ? to(`${count(expected, "error")} that clients expect`, "expected") : null].filter(Boolean);
   return [parts.length ? el("p", {}, parts.flatMap((part, at) => at ? [" · ", part] : part)) : null, causes.size ? [...causes.values()].map(violation) : failures.length ? soft(`No violations. ${APPEAR}`) : empty("No violations.", APPEAR), failures.length ? [causes.size ? el("h2", {}, "Failed calls") : null, errorsElement(failures)] : null];
 }, pageHead("Problems")), {version: () => [entries.list.length, journal.older, state().fakes.map((one) => one.dead_letters), [...solved]]});

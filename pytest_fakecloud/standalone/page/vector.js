@@ -46,7 +46,7 @@ function plot({points: shown, fields, query: last}, page) {
   const others = colour && shown.some(({value}) => groupOf(value) === names.length);
   return [fields.length ? tools(el("label", {}, "Colour by ", el("select", {"aria-label": "Colour by", onchange: ({target}) => page.change({colour: target.value})}, ["", ...fields].map((name) => el("option", {value: name, selected: name === colour}, name || "nothing")))),
     colour ? el("ul", {class: "span-legend"}, [...names, ...others ? ["other"] : []].map((name, at_) => el("li", {}, el("i", {class: `kind-${at_ === names.length ? "none" : ramp + at_}`}), name))) : null) : null,
-    svg("svg", {class: "picture", role: "img", viewBox: `0 0 ${wide} ${high}`, width: wide, height: high, "aria-label": `${count(many, "vector")}${many < shown.length ? ` of ${number(shown.length)}` : ""}, projected onto a plane${colour ? ` and coloured by ${colour}` : ""}${query ? `, and the last query, which found ${query.found.join(", ") || "nothing"}` : ""}`}, parts)];
+    svg("svg", {class: "picture", role: "img", viewBox: `0 0 ${wide} ${high}`, width: wide, height: high, "aria-label": `${count(many, "vector")}${many < shown.length ? ` of ${number(shown.length)}` : ""}, projected onto a plane${colour ? ` and coloured by ${colour}` : ""}${query ? `, and the last query, which found ${query.found.join(", ") || "nothing"}` : ""}`}, parts), soft(`Each dot is a vector. The axes are the two principal components, along which the vectors differ most: vectors whose dots are far apart differ.${query ? " Dots with a border are those that the last query found." : ""}`)];
 }
 
 const inside = (namespace) => namespace ? "/" + encodeURIComponent(namespace) : "";
@@ -63,7 +63,7 @@ const vectorLabel = (fake) => { const text = el("span", {}, "vector or text"); a
 // The fields of a query, which are in the address, with what they are at first. The list has none of them.
 const QUERY = {by: "vector", what: "", most: "5", where: ""}, queryOf = (values = {}) => JSON.stringify(Object.keys(QUERY).map((name) => values.what && values[name] || QUERY[name]));
 const query = (fake, page) => form("Query", "Query", [{name: "by", label: "by", options: ["vector", "text"]}, {name: "what", label: vectorLabel(fake), note: "0.1, 0.2, …", wide: true, needed: true},
-  {name: "most", label: "at most", kind: "number", value: QUERY.most}, {name: "where", label: "metadata filter", note: "that of the list"}],
+  {name: "most", label: "at most", kind: "number", value: QUERY.most}, {name: "where", label: "metadata filter; empty: the one above the list", note: "price < 10"}],
 async (typed) => {
   const {by, what, most, where} = typed, filter = where || page.values?.filter;
   page.asked = queryOf(typed);
