@@ -83,7 +83,7 @@ class CallFunctions:
 
     summary: Callable[[MaskedCall, Lookups], Summary | None]
     """The words of a request and its answer. None lets the row show the request as it is."""
-    accesses: Callable[[MaskedCall, Lookups], Iterable[DataAccess]]
+    accesses: Callable[[MaskedCall, Lookups], Iterable[DataAccess]] = _nothing
     """The data that a call read and wrote, whether it did something, and what it only `named()`, such as
     a channel. The page filters rows by these subjects.
     """
@@ -218,9 +218,7 @@ class ReportFunctions:
     """Its names in traces of OpenTelemetry."""
 
 
-_WITHOUT_REPORTS = ReportFunctions(
-    calls=CallFunctions(summary=_none, accesses=_nothing), sought=_nothing
-)
+_WITHOUT_REPORTS = ReportFunctions(calls=CallFunctions(summary=_none), sought=_nothing)
 
 
 def functions_of(service_name: str) -> ReportFunctions:

@@ -30,6 +30,7 @@ from ..core.frames import CodePlace, place_at
 from ..core.recorder import CallStack, SharedRecords
 from ..core.traces import TRACEPARENT, TraceParent, trace_parent
 from ..process.applications import ServedRequest
+from . import sources
 from .calls import contained, events_in, has_full_answer
 from .contract import functions_of
 from .failed_statement import application_places
@@ -48,7 +49,6 @@ from .model import (
     Place,
     ReportRow,
     ReportSubject,
-    RowSource,
 )
 from .strings import parts_of_url
 
@@ -128,7 +128,7 @@ def _nested(unnested_rows: Sequence[ReportRow], is_within: _IsWithin) -> list[Re
             while open_rows and open_rows[-1].ended < row.began:
                 open_rows.pop()
             outers = [
-                outer for outer in open_rows if outer.kind != "attempt" or is_within(outer, row)
+                outer for outer in open_rows if not outer.rules.is_sent or is_within(outer, row)
             ]
             around = outers[-1] if outers else None
         if around is not None:
@@ -187,7 +187,7 @@ class _Builder:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                source = RowSource(error=self._mask.text(describe_error(error)))
+                source = sources.UnshownSource(error=self._mask.text(describe_error(error)))
                 failed = replace(_row_for(entry), source=source, ok=False, same=entry.number)
                 entry_rows.append(failed)
         return entry_rows
@@ -205,7 +205,7 @@ class _Builder:
         is_streamed = call.outcome == "streamed" and (call.status or 400) < 400
         request = (masked.target, masked.request_body)
         row = replace(
-            _row_for(call), source=RowSource(call=masked), kind="call",
+            _row_for(call), source=sources.CallSource(call=masked), kind="call",
             actor=CLIENT if again_of is None else CONSOLE,
             operation=command or call.route or f"{call.method} {masked.path}",
             address=functions.address(masked),
@@ -228,8 +228,8 @@ class _Builder:
         row = replace(
             row, kind="attempt", actor=attempt.fake, faults=row.faults or delivery.faults,
             began=min(row.number, delivery.began), ended=row.ended or delivery.ended,
-            attempt=delivery.attempt or 0, source=RowSource(call=row.source.call, delivery=delivery),
-            address=delivery.url,
+            source=sources.AttemptSource(call=row.source.call, delivery=delivery),
+            attempt=delivery.attempt or 0, address=delivery.url,
         )  # fmt: skip
         accesses = functions_of(attempt.service).deliveries.accesses
         return self._accessing(row, accesses, row, delivery)
@@ -239,7 +239,7 @@ class _Builder:
         volatile = {*_VOLATILE, *functions_of(event.service).events.volatile}
         details = {name: value for name, value in masked.data.items() if name not in volatile}
         row = replace(
-            _row_for(event), source=RowSource(event=masked), operation=event.kind,
+            _row_for(event), source=sources.EventSource(event=masked), operation=event.kind,
             same=(masked.text, repr(details)),
         )  # fmt: skip
         if event.kind != "attempt":
@@ -249,7 +249,7 @@ class _Builder:
         delivery = Delivery.of(masked)
         row = replace(
             row, kind="attempt", attempt=delivery.attempt or 0, same=repr(details),
-            source=RowSource(delivery=delivery), faults=delivery.faults,
+            source=sources.AttemptSource(delivery=delivery), faults=delivery.faults,
             began=delivery.began, ended=delivery.ended,
             address=delivery.url, trace=self._sent_trace(delivery),
         )  # fmt: skip
@@ -272,7 +272,7 @@ class _Builder:
         words = details.pop("arguments", None) or []
         where = masked.data["where"]
         row = replace(
-            _row_for(action), source=RowSource(action=masked), kind="action", actor=TEST,
+            _row_for(action), source=sources.ActionSource(action=masked), kind="action", actor=TEST,
             operation=action.kind, where=where and Place(**where),
             same=(action.kind, repr(details), tuple(words)),
         )  # fmt: skip
@@ -355,7 +355,7 @@ def _served_rows(
         began(event) for event in events_in(entries) if event.data.get("alone") is False
     ]
     in_faults = [
-        (row.began, row.ended) for row in rows_of_entries if row.kind == "call" and row.ended
+        (row.began, row.ended) for row in rows_of_entries if row.rules.is_received and row.ended
     ]
     request_rows = []
     for request in served:
@@ -372,7 +372,7 @@ def _served_rows(
         request_rows.append(ReportRow(
             request.began, request.at_us, kind="request", actor=CLIENT, peer=APPLICATION,
             operation=masked.target, status=request.status, ok=ok,
-            source=RowSource(request=masked),
+            source=sources.RequestSource(request=masked),
             trace=trace_parent(dict(masked.headers).get(f"HTTP_{TRACEPARENT.upper()}")),
             outcome="answered" if request.status is not None else "",
             began=request.began, ended=request.ended if is_alone else 0,

@@ -297,10 +297,9 @@ class _Writer:
 
     def _lines_below(self, texts: Sequence[str], indent: str) -> list[str]:
         return [
-            line
-            for paragraph in texts
-            for line in _wrapped(indent + paragraph, f"{indent}  ", self._width, LINES_OF_A_TEXT)
-        ]
+            line for text in texts
+            for line in _wrapped(indent + text, f"{indent}  ", self._width, LINES_OF_A_TEXT)
+        ]  # fmt: skip
 
     def _first_lines(self, parts: Sequence[str], indent: str) -> list[str]:
         """Return the head of a row and its other parts, such as the answer: in one line if they fit."""

@@ -180,7 +180,7 @@ export class Trace {
     for (const [index, row] of this.report.rows.entries()) {
       const cause = byNumber.get(row.cause);
       // Requests and attempts start a new colour, which the calls below them share.
-      const starts = row.kind === "request" || row.kind === "attempt";
+      const starts = row.rules.surrounds;
       let one = known.get(row);
       if (!one) known.set(row, one = {row, toName: laneName(row.peer), failed: failedItems(row)});
       const fromName = row.actor === "application" && cause ? cause.toName : one.actorName ??= laneName(row.actor), label = numbered ? index + 1 : row.number;
@@ -462,7 +462,7 @@ export class Trace {
       ...(row.findings ?? []).map((index) => this.findingElement(index, row)),
       row.text.note ? el("pre", {class: "trace-bad", tabindex: 0, "aria-label": "Note"}, row.text.note) : null,
       ...(row.text.lines ?? []).map((line) => el("p", {class: "soft trace-pre"}, line)),
-      row.where ? sourceOf(row.where) : row.kind === "call" && this.rows.some((other) => other.row.kind === "call" && other.row.where) ? el("p", {class: "soft"}, "The line that made this call is not known.") : null,
+      row.where ? sourceOf(row.where) : row.rules.is_received && this.rows.some((other) => other.row.rules.is_received && other.row.where) ? el("p", {class: "soft"}, "The line that made this call is not known.") : null,
       this.links,
       // The whole request comes after what is about this row.
       ...(this.options.details?.(one, this) ?? []), this.waterfall,
@@ -493,8 +493,8 @@ export class Trace {
     const cause = this.byNumber.get(row.cause), chips = [...related].sort(([, rows], [, others]) => (others > 1) - (rows > 1)).map(([subject, rows]) => rows > 1 ? el("button", {type: "button", class: "trace-chip", title: subject.name, onclick: () => this.filter({subject})}, `${nameOf(subject)} · ${rows} rows`) : el("p", {class: "soft", title: subject.name}, `${nameOf(subject)}: only in this row`));
     const items = [
       // Another client may have called meanwhile, so that only the cause of an event is known.
-      cause && [el("dt", {}, row.kind === "event" ? "Caused by" : "During"), el("dd", {}, this.goToRow(cause))],
-      effects.length && [el("dt", {}, effects.every((other) => other.row.kind === "event") ? "Effects" : "During it"), el("dd", {}, ...effects.slice(0, 50).flatMap((other) =>
+      cause && [el("dt", {}, row.rules.is_inside ? "Caused by" : "During"), el("dd", {}, this.goToRow(cause))],
+      effects.length && [el("dt", {}, effects.every((other) => other.row.rules.is_inside) ? "Effects" : "During it"), el("dd", {}, ...effects.slice(0, 50).flatMap((other) =>
         [this.goToRow(other), el("br")]), effects.length > 50 ? `… ${effects.length - 50} more` : null)],
       row.trace && [el("dt", {}, "Trace"), el("dd", {class: "trace-mono"}, row.trace)],
       related.size && !isRestore(row) && [el("dt", {}, "Follow"), el("dd", {}, chips.slice(0, MOST_CHIPS), chips.length > MOST_CHIPS ? fold(`${chips.length - MOST_CHIPS} more`, chips.slice(MOST_CHIPS)) : null)],
@@ -549,7 +549,7 @@ export function sourceOf(where) {
 }
 
 // A restore, and another change without a call, has its data as a table before and after it.
-const isRestore = ({kind, operation}) => kind === "event" && (operation === "restored" || operation === "changed");
+const isRestore = ({rules, operation}) => rules.is_inside && (operation === "restored" || operation === "changed");
 const laneName = (end) => /^https?:\/\/[^/?#]+/.exec(end)?.[0] ?? end;
 
 // -- the waterfall of a request --
@@ -566,7 +566,7 @@ function requestRows(chosen, rows, byNumber) {
   for (const entry of rows) for (const message of messagesOf(entry.row)) { if (about.has(message)) about.get(message).push(entry); else about.set(message, [entry]); }
   const path = new Set([chosen]), followed = new Set(messagesOf(chosen.row));
   for (let up = chosen; up;) {
-    const publisher = up.row.kind === "attempt" || up.row.kind === "event" ? messagesOf(up.row).map((message) => about.get(message)[0]).find((entry) => entry.index < up.index) : null;
+    const publisher = up.row.rules.is_sent || up.row.rules.is_inside ? messagesOf(up.row).map((message) => about.get(message)[0]).find((entry) => entry.index < up.index) : null;
     up = byNumber.get(up.row.cause) ?? publisher;
     if (!up || path.has(up)) break;
     path.add(up);
@@ -591,9 +591,9 @@ function requestRows(chosen, rows, byNumber) {
 function waterfallRows(all) {
   const ends = new Map();
   return all.map((entry) => {
-    const {row} = entry, {at_us: from, took_us: took} = row, kind = (row.data?.delivery ?? row.data)?.message_kind?.endsWith("callback") ? "callback" : row.kind === "attempt" ? "delivery" : row.kind === "action" ? "event" : row.kind;
+    const {row} = entry, {at_us: from, took_us: took} = row, kind = row.rules.bar;
     const [message] = messagesOf(row), before = ends.get(message), to = from + (took ?? 0), spans = [{kind, from, to, failed: !row.ok || entry.failed > 0}];
-    if (row.kind === "attempt" && before < from) spans.unshift({kind: row.attempt > 1 ? "wait" : "sleep", from: before, to: from});
+    if (row.rules.is_sent && before < from) spans.unshift({kind: row.attempt > 1 ? "wait" : "sleep", from: before, to: from});
     for (const name of messagesOf(row)) ends.set(name, to);
     return {entry, spans, note: [row.text.answer, took > 0 ? lasted(took) : ""].filter(Boolean).join(" · ").slice(0, 60)};
   });

@@ -61,7 +61,7 @@ export class ActivityPage {
   async archive() {
     const text = await askText("GET", "/archive"), {matches, rows} = this.trace;
     if (matches.size === rows.length) return text;
-    const found = JSON.parse(text), calls = Map.groupBy(rows.filter(({row}) => row.kind !== "event").sort((one, other) => one.row.number - other.row.number), ({row}) => row.fake);
+    const found = JSON.parse(text), calls = Map.groupBy(rows.filter(({row}) => !row.rules.is_inside).sort((one, other) => one.row.number - other.row.number), ({row}) => row.fake);
     found.log.entries = found.log.entries.filter(({_number, _fake}) => matches.has(calls.get(_fake)?.find(({row}) => row.number >= _number)));
     return JSON.stringify(found, null, 1);
   }
@@ -140,7 +140,7 @@ export class ActivityPage {
   // The calls that the filters and the selected span leave, so that a finer span can be selected within it.
   drawChart() {
     if (this.chart.hidden && this.trace.rows.length > FEW) return;
-    const calls = [...this.trace.matches ?? []].map(({row}) => row).filter(({kind}) => kind !== "event").map((row) => ({at: row.at_us, kind: HAS_STATUS.failed(row) ? "failed" : "ok"}));
+    const calls = [...this.trace.matches ?? []].map(({row}) => row).filter(({rules}) => !rules.is_inside).map((row) => ({at: row.at_us, kind: HAS_STATUS.failed(row) ? "failed" : "ok"}));
     redraw(this.chart, columnsElement("calls", calls, {noun: "call", isClock: true, pixels: room(), onselect: (from, to) => this.between([from, to])}));
   }
 

@@ -13,7 +13,7 @@ export function adviceOf(row, isHere = false) {
   if (sendsScript(row)) return "The script was not loaded yet, so the client sent it afterwards.";
   if (row.data.error === "UnstubbedDestinationError") return el("span", {}, row.advice, " ", el("a", {href: link(["fake", row.fake, "destinations"])}, "Destinations"));
   if (row.advice && codeOf(row) === "WRONGTYPE") return typeElement(row);
-  return (isHere && row.kind === "attempt" && !row.faults.length && row.status != null ? answerOf(row) : "") + (row.advice ?? "");
+  return (isHere && row.rules.is_sent && !row.faults.length && row.status != null ? answerOf(row) : "") + (row.advice ?? "");
 }
 
 // The types that the keys of a call had before it, and commands that fit them. Each row is looked up once.

@@ -80,7 +80,7 @@ const NAMED = {queue: "queues", "URL group": "url-groups", schedule: "schedules"
 const linked = (fake, given) => Object.fromEntries(Object.entries(given).map(([name, value]) => [name, own(NAMED, name) ? el("a", {href: at(fake, NAMED[name], value)}, value) : value]));
 // What to do about the last attempt of a message, if it has failed and Activity has its row.
 const isComplete = () => journal.loaded && !journal.older && entries.list.reduce((sum, row) => sum + (row.data?.again_of ? 1 : 0), 1);
-const lastAttempt = (fake, id) => entries.list.findLast((one) => one.kind === "attempt" && one.fake === fake.name && one.data.message_id === id);
+const lastAttempt = (fake, id) => entries.list.findLast((one) => one.rules.is_sent && one.fake === fake.name && one.data.message_id === id);
 // The messages that were sent here again from a message, and the one that it was sent again from, by the rows of both.
 function sentAgain(fake, id) {
   const made = (row) => row.subjects.filter(({kind}) => kind === "message").map(({name}) => name), from = (row) => entries.known.get(row.data.again_of)?.data.message_id, links = (ids) => ids.length ? ids.map((one) => el("a", {href: at(fake, "messages", one)}, one)) : "";

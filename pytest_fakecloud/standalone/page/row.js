@@ -8,11 +8,11 @@ import {changesElement, isOfConsole} from "./history.js";
 import {entries} from "./journal.js";
 import {sendAgain} from "./sending.js";
 
-export const detailsOf = (row, fakes) => [row.done && hasFailed(row) ? advice(row, fakes) : null, openLinks(isOfConsole(row) ? {...row, subjects: []} : row), row.done && (row.kind !== "event" || isOfConsole(row)) ? changesElement(row) : null, againElement(row, fakes)].filter(Boolean);
+export const detailsOf = (row, fakes) => [row.done && hasFailed(row) ? advice(row, fakes) : null, openLinks(isOfConsole(row) ? {...row, subjects: []} : row), row.done && (!row.rules.is_inside || isOfConsole(row)) ? changesElement(row) : null, againElement(row, fakes)].filter(Boolean);
 
 // What to do about a failed row.
 export function advice(row, fakes) {
-  const text = adviceOf(row, true), letter = row.kind === "attempt" && fakes.find(({name}) => name === row.fake), token = row.status === 401 && /^Bearer (.+)/.exec(fakes.find(({name}) => name === row.peer)?.headers.Authorization)?.[1];
+  const text = adviceOf(row, true), letter = row.rules.is_sent && fakes.find(({name}) => name === row.fake), token = row.status === 401 && /^Bearer (.+)/.exec(fakes.find(({name}) => name === row.peer)?.headers.Authorization)?.[1];
   return text ? el("div", {class: "banner"}, el("b", {}, "What to do: "), text, row.faults.length ? [" ", el("a", {href: link(["fake", row.fake, "faults"])}, `Faults of ${row.fake}`)] : null, letter ? retryElement(letter, row) : null, row.status === 401 ? tools(token ? copyButton(token, `Copy the token of ${row.peer}`, `Copy the token of ${row.peer}`) : null, el("a", {href: link(["connect"])}, "Connect")) : null) : null;
 }
 // A link to the dead letter of a delivery, if its message is among them.
@@ -36,8 +36,8 @@ function openLinks({number, kind: what, status, subjects = [], data}) {
 }
 // What makes the call again, or the delivery: a form, and tests that begin with the data that was there before it.
 function againElement(row, fakes) {
-  const isDelivery = row.kind === "attempt", fake = fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer)), place = el("div");
-  if (!fake || !isDelivery && row.kind !== "call") return null;
+  const isDelivery = row.rules.is_sent, fake = fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer)), place = el("div");
+  if (!fake || !isDelivery && !row.rules.is_received) return null;
   ask("GET", `/journal/${row.number}/again`).then(({request, why_no_test: why}) => place.replaceChildren(...[sendAgain(row, fake, request), row.done && (why ? el("p", {class: "soft"}, why) : testCopies(row))].filter(Boolean)), ({message}) => { place.textContent = message; });
   return place;
 }
@@ -48,5 +48,5 @@ function testCopies(row) {
     shown.replaceChildren(why ? el("p", {class: "soft"}, why) : code(text, `the test with ${language}`));
     if (text) await copy(text, `Copied, as shown. ${language === "pytest" ? "" : "It uses the helper of the guide."}`);
   })}, language);
-  return el("div", {}, tools(el("span", {class: "soft"}, "Copy as a test with"), ["pytest", "Vitest", ...row.kind === "attempt" ? [] : ["Go"]].map(copyIn)), shown);
+  return el("div", {}, tools(el("span", {class: "soft"}, "Copy as a test with"), ["pytest", "Vitest", ...row.rules.is_sent ? [] : ["Go"]].map(copyIn)), shown);
 }
