@@ -124,7 +124,10 @@ def file_name(name: str) -> str:
     return f"{cleaned[:130]}-{digest}"
 
 
-_SCRIPTS = ("elements.js", "spans.js", "copying.js", "trace.js", "page.js")
+_SCRIPTS = (
+    "elements.js", "spans.js", "copying.js", "facts.js", "drawing.js", "waterfall.js", "pane.js",
+    "trace.js", "page.js",
+)  # fmt: skip
 """The modules of a page, each after those that it imports."""
 
 

@@ -6,7 +6,8 @@ import {entries, journal} from "./journal.js";
 import {hasFailed, showChip} from "./elements.js";
 import {isExpected} from "./errors.js";
 import {columnsElement} from "./columns.js";
-import {Trace, clockTime as time, isoDay} from "./trace.js";
+import {clockTime as time, isoDay} from "./facts.js";
+import {Trace} from "./trace.js";
 
 const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", expected: "Expected errors", fault: "Injected fault", open: "In progress", expired: "Expired keys", unexpired: "Without expired keys"};
 const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => row.done && hasFailed(row) && !isExpected(row), expected: (row) => row.done && hasFailed(row) && isExpected(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done, expired: ({operation}) => operation === "expired", unexpired: ({operation}) => operation !== "expired"};
