@@ -11,11 +11,12 @@ function returns for it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-from ..cloud.services import imported, named
+from ..cloud.services import SERVICES, imported, named
 from ..core.calls import Arguments, Call, Entry, Event
 from .model import (
     DataAccess,
@@ -230,3 +231,9 @@ def functions_of(service_name: str) -> ReportFunctions:
         return _WITHOUT_REPORTS
     functions: ReportFunctions = imported(service.report)
     return functions
+
+
+def functions_in_use() -> dict[str, ReportFunctions]:
+    """Return the functions of the services that a report of this process has asked for something."""
+    return {name: functions_of(name) for name, service in SERVICES.items()
+            if service.report.partition(":")[0] in sys.modules}  # fmt: skip

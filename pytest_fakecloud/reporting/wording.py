@@ -6,16 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import PurePath
 
-from ..cloud.services import SERVICES
 from ..core.calls import Action
 from ..core.characters import visible
 from ..core.errors import counted, describe_error, listed
 from ..core.statements import handler_at, source_at
 from .calls import MALFORMED
-from .contract import functions_of
+from .contract import functions_in_use
 from .lookups import Lookups
 from .model import Finding, MaskedAction, Place, Repeated, ReportRow, Sentences, Summary, Values
 from .read_data import LastCall, ReadData, unwritten_text
@@ -202,12 +200,10 @@ def violation(finding: Finding, lookups: Lookups) -> str:
     return "\n".join([f"{first} ({times} times)" if times > 1 else first, *rest])
 
 
-@cache
 def sentences() -> Sentences:
-    """Return the sentence of each kind of finding."""
-    return sentences_of_all(
-        {"reporting": _SENTENCES, **{name: functions_of(name).sentences for name in SERVICES}}
-    )
+    """Return the sentence of each kind of finding, of the services that are in use."""
+    of_services = {name: functions.sentences for name, functions in functions_in_use().items()}
+    return sentences_of_all({"reporting": _SENTENCES, **of_services})
 
 
 def sentences_of_all(sentences_by_owner: Mapping[str, Sentences]) -> Sentences:
