@@ -6,7 +6,7 @@ Rows are data; `wording` describes them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from operator import attrgetter
 from pathlib import Path
@@ -101,18 +101,12 @@ def ordered_accesses(rows: Sequence[ReportRow]) -> list[OrderedAccess]:
 
 
 def _nested(unnested_rows: Sequence[ReportRow], is_within: _IsWithin) -> list[ReportRow]:
-    """Return the rows in order, each with its cause, its depth and the row in which it is nested.
-
-    An event directly follows its first cause, even if other entries were recorded before; the row of
-    the cause also has its accesses.
+    """Return the rows in order, each with its cause, its depth and the row in which it is nested. An
+    event directly follows its first cause, even if other entries were recorded before.
     """
     by_number = {row.number: row for row in unnested_rows}
     causes = {row.number: cause for row in unnested_rows
               if (cause := by_number.get(_first_cause(row.source.event)))}  # fmt: skip
-    accesses_of_events: defaultdict[int, list[DataAccess]] = defaultdict(list)
-    for row in unnested_rows:
-        if row.number in causes:
-            accesses_of_events[causes[row.number].number] += row.accesses
 
     def position(row: ReportRow) -> tuple[int, int]:
         return causes.get(row.number, row).began, row.began
@@ -120,28 +114,39 @@ def _nested(unnested_rows: Sequence[ReportRow], is_within: _IsWithin) -> list[Re
     nested: dict[int, ReportRow] = {}
     # Those whose consequences may follow, each nested in the one before.
     open_rows: list[ReportRow] = []
-    for row in sorted(unnested_rows, key=position):
-        if row.number in causes:
-            around: ReportRow | None = nested[causes[row.number].number]
-            row = replace(row, follows=causes[row.number].number)
+    for row in sorted(_with_effects(unnested_rows, causes), key=position):
+        around: ReportRow | None = None
+        if cause := causes.get(row.number):
+            around = nested[cause.number]
+            row = replace(row, follows=cause.number)
         else:
             while open_rows and open_rows[-1].ended < row.began:
                 open_rows.pop()
-            outers = [
-                outer for outer in open_rows if not outer.rules.is_sent or is_within(outer, row)
-            ]
-            around = outers[-1] if outers else None
-        if around is not None:
-            # A nested call is made by the receiver of the outer request, except that a fault's
-            # function makes its calls as the test.
-            actor = around.peer if row.actor == CLIENT and around.rules.surrounds else row.actor
-            row = replace(row, depth=around.depth + 1, cause=around.number, actor=actor)
-        if row.number in accesses_of_events:
-            row = replace(row, accesses=(*row.accesses, *accesses_of_events[row.number]))
-        nested[row.number] = row
+            for outer in open_rows:
+                around = outer if not outer.rules.is_sent or is_within(outer, row) else around
+        nested[row.number] = row = row if around is None else _inside(row, around)
         if row.ended > row.began:
             open_rows.append(row)
     return list(nested.values())
+
+
+def _inside(row: ReportRow, around: ReportRow) -> ReportRow:
+    # The receiver of a request or a delivery makes the calls in it. Those of a fault's function, which
+    # are in a call, are made by the test.
+    actor = around.peer if row.actor == CLIENT and around.rules.surrounds else row.actor
+    return replace(row, depth=around.depth + 1, cause=around.number, actor=actor)
+
+
+def _with_effects(
+    rows: Iterable[ReportRow], causes: Mapping[int, ReportRow]
+) -> Iterator[ReportRow]:
+    """Yield rows with the accesses of the events that they caused."""
+    effects: defaultdict[int, list[DataAccess]] = defaultdict(list)
+    for row in rows:
+        if row.number in causes:
+            effects[causes[row.number].number] += row.accesses
+    for row in rows:
+        yield replace(row, accesses=(*row.accesses, *effects[row.number]))
 
 
 def _first_cause(event: Event | None) -> int:

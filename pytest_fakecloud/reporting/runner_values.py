@@ -88,19 +88,15 @@ class _RowValues:
             _nodes(value, nodes)
         returned, written = self._last_with(set(nodes))
         waiting = list(values)
-        while waiting:
-            value = waiting.pop(0)
+        for value in waiting:
             node = _nodes(value, [])
-            exchange = returned.get(node)
-            if node in _COMMON:
-                exchange = exchange if exchange is not None and exchange[0] == self._last else None
-            else:
-                exchange = exchange or written.get(node)
-                if exchange is None:
-                    parts = list(value.values()) if isinstance(value, dict) else value
-                    waiting += map(_parsed, parts) if isinstance(parts, list) else ()
-            if exchange is not None:
+            is_common = node in _COMMON
+            exchange = returned.get(node) or (None if is_common else written.get(node))
+            if exchange is not None and (not is_common or exchange[0] == self._last):
                 yield from self._data_of(*exchange)
+            elif not is_common:
+                parts = list(value.values()) if isinstance(value, dict) else value
+                waiting += map(_parsed, parts) if isinstance(parts, list) else ()
 
     def _last_with(self, nodes: set[Hashable]) -> tuple[_Exchanges, _Exchanges]:
         """Return the last row that returned each of these values, and the last that wrote it."""
