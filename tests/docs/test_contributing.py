@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from contextlib import nullcontext
 from importlib import import_module
 from inspect import getsource, ismodule
@@ -13,6 +14,7 @@ from typing import Any, get_args
 
 import pytest
 
+from pytest_fakecloud.cloud.services import SERVICES, services_by_word
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import KVEngine
@@ -166,6 +168,39 @@ def define(owner: Any, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     exec(source, vars(module), defined)
     for name, method in defined.items():
         monkeypatch.setattr(owner, name, method, raising=False)
+
+
+# -- a service -------------------------------------------------------------------------------------
+
+
+def lists_of_services() -> Iterator[tuple[str, str]]:
+    """Yield the constants that contain the names of at least three services, each with its file."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+                nodes = ast.walk(statement.value)
+                texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
+                target = getattr(statement, "target", None) or statement.targets[0]  # type: ignore[union-attr]
+                if any(
+                    len(texts.intersection(names)) > 2 for names in (SERVICES, services_by_word())
+                ):
+                    yield ast.unparse(target), path.relative_to(PACKAGE).as_posix()
+    for path in sorted(PACKAGE.rglob("*.js")):
+        script = path.read_text(encoding="utf-8")
+        for name, value in re.findall(r"(?ms)^(?:export )?const (\w+) = (.*?);$", script):
+            if len({*SERVICES}.intersection(re.findall(r"\w+", value))) > 2:
+                yield name, path.name
+
+
+def test_the_recipe_for_a_service_names_all_lists_of_services() -> None:
+    section = recipes().partition("\n## Add a service\n")[2].partition("\n## ")[0]
+    listed = {*lists_of_services()}
+    assert ("MATCHERS", "faults.js") in listed
+    assert {
+        (name, file)
+        for name, file in listed
+        if f"`{name}`" not in section or f"`{file}`" not in section
+    } == set()
 
 
 # -- a kind of row ---------------------------------------------------------------------------------
