@@ -33,16 +33,16 @@ class RowGroup:
         return self.rows[0]
 
 
-def merged(rows: Sequence[ReportRow], marked: Collection[int]) -> list[RowGroup]:
+def merged(rows: Sequence[ReportRow], apart: Collection[int]) -> list[RowGroup]:
     """Return a group for each row; an event is in the group of the call or the event that caused it.
-    Marked rows have groups of their own.
+    The rows with the numbers ``apart`` have groups of their own.
     """
     groups: list[RowGroup] = []
     positions: dict[int, int] = {}
     for row in rows:
         at = positions.get(row.follows)
         event = row.source.event
-        if at is not None and row.number not in marked and event is not None:
+        if at is not None and row.number not in apart and event is not None:
             groups[at] = replace(groups[at], effects=(*groups[at].effects, event))
             continue
         positions[row.number] = len(groups)
