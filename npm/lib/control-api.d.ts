@@ -537,6 +537,7 @@ export interface RowData {
   at: string
   at_us: number
   kind: string
+  rules: RowRules
   fake: string
   actor: string
   peer: string
@@ -572,6 +573,18 @@ export interface RowFault {
   description: string
   function: string
   moment: string
+}
+
+/**
+ * What the kind of a row decides: its `bar` in a waterfall, whether a fake received it, sent it or
+ * did it inside, and whether its receiver made the calls in it.
+ */
+export interface RowRules {
+  bar: string
+  is_received: boolean
+  is_sent: boolean
+  is_inside: boolean
+  surrounds: boolean
 }
 
 /** A key, a message or another thing that a row refers to. */

@@ -113,7 +113,7 @@ class _Trace:
         self._publishers: dict[tuple[str, str], int] = {}
         """The first call about each message, which published it, by the names of queue and message."""
         for row in report.rows:
-            if row.kind == "call":
+            if row.rules.is_received:
                 for subject in row.subjects:
                     if subject.kind.name == "message":
                         self._publishers.setdefault((row.peer, subject.name), row.number)

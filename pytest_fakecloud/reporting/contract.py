@@ -11,11 +11,12 @@ function returns for it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-from ..cloud.services import imported, named
+from ..cloud.services import SERVICES, imported, named
 from ..core.calls import Arguments, Call, Entry, Event
 from .model import (
     DataAccess,
@@ -83,7 +84,7 @@ class CallFunctions:
 
     summary: Callable[[MaskedCall, Lookups], Summary | None]
     """The words of a request and its answer. None lets the row show the request as it is."""
-    accesses: Callable[[MaskedCall, Lookups], Iterable[DataAccess]]
+    accesses: Callable[[MaskedCall, Lookups], Iterable[DataAccess]] = _nothing
     """The data that a call read and wrote, whether it did something, and what it only `named()`, such as
     a channel. The page filters rows by these subjects.
     """
@@ -218,9 +219,7 @@ class ReportFunctions:
     """Its names in traces of OpenTelemetry."""
 
 
-_WITHOUT_REPORTS = ReportFunctions(
-    calls=CallFunctions(summary=_none, accesses=_nothing), sought=_nothing
-)
+_WITHOUT_REPORTS = ReportFunctions(calls=CallFunctions(summary=_none), sought=_nothing)
 
 
 def functions_of(service_name: str) -> ReportFunctions:
@@ -232,3 +231,9 @@ def functions_of(service_name: str) -> ReportFunctions:
         return _WITHOUT_REPORTS
     functions: ReportFunctions = imported(service.report)
     return functions
+
+
+def functions_in_use() -> dict[str, ReportFunctions]:
+    """Return the functions of the services that a report of this process has asked for something."""
+    return {name: functions_of(name) for name, service in SERVICES.items()
+            if service.report.partition(":")[0] in sys.modules}  # fmt: skip

@@ -33,16 +33,16 @@ class RowGroup:
         return self.rows[0]
 
 
-def merged(rows: Sequence[ReportRow], marked: Collection[int]) -> list[RowGroup]:
+def merged(rows: Sequence[ReportRow], apart: Collection[int]) -> list[RowGroup]:
     """Return a group for each row; an event is in the group of the call or the event that caused it.
-    Marked rows have groups of their own.
+    The rows with the numbers ``apart`` have groups of their own.
     """
     groups: list[RowGroup] = []
     positions: dict[int, int] = {}
     for row in rows:
         at = positions.get(row.follows)
         event = row.source.event
-        if at is not None and row.number not in marked and event is not None:
+        if at is not None and row.number not in apart and event is not None:
             groups[at] = replace(groups[at], effects=(*groups[at].effects, event))
             continue
         positions[row.number] = len(groups)
@@ -78,14 +78,10 @@ def folded(unfolded: Sequence[RowGroup]) -> list[RowGroup]:
 def _key(block: Sequence[RowGroup]) -> list[tuple[object, ...]]:
     """Return what is equal in blocks that can be folded."""
     return [
-        (
-            _SAME(group.row),
-            group.row.depth - block[0].row.depth,
-            repr([event.data for event in group.effects]),
-            len(group.rows),
-        )
+        (_SAME(group.row), group.row.depth - block[0].row.depth,
+         repr([event.data for event in group.effects]), len(group.rows))
         for group in block
-    ]
+    ]  # fmt: skip
 
 
 def alike(groups: Iterable[RowGroup | str], apart: Collection[int]) -> list[RowGroup | str]:
@@ -140,7 +136,7 @@ def without_unlisted(
 
 
 def _summary(rows: Sequence[ReportRow], library: str) -> str:
-    calls = counted(len(rows), "call" if all(row.kind == "call" for row in rows) else "row")
+    calls = counted(len(rows), "call" if all(row.rules.is_received for row in rows) else "row")
     if library:
         return f"{library}: {calls}"
     names = Counter(f"{row.peer} {row.operation}" for row in rows)

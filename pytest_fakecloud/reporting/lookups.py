@@ -112,12 +112,9 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry]) -> Lookups:
         names=_merged(lookups.names for lookups in contributed),
         grouped_calls=_merged(lookups.grouped_calls for lookups in contributed),
         without_row=frozenset().union(*(lookups.without_row for lookups in contributed)),
-        details=_merged(lookups.details for lookups in contributed),
-        attempts=attempts,
-        services={type(lookups): lookups for lookups in contributed},
-        mask=mask,
-        errors=errors,
-    )
+        details=_merged(lookups.details for lookups in contributed), attempts=attempts,
+        services={type(lookups): lookups for lookups in contributed}, mask=mask, errors=errors,
+    )  # fmt: skip
 
 
 def _merged(mappings: Iterable[Mapping[_Key, _Value]]) -> dict[_Key, _Value]:
@@ -126,11 +123,8 @@ def _merged(mappings: Iterable[Mapping[_Key, _Value]]) -> dict[_Key, _Value]:
 
 def exchanges_of(cloud: BaseCloud) -> dict[int, Exchanged]:
     """Return what recent delivery attempts sent and received, by the number at which each began."""
-    return {
-        number: exchanged
-        for fake in cloud.fakes()
-        for number, exchanged in functions_of(fake.service).deliveries.exchanges(fake)
-    }
+    return {number: exchanged for fake in cloud.fakes()
+            for number, exchanged in functions_of(fake.service).deliveries.exchanges(fake)}  # fmt: skip
 
 
 def records_of(cloud: BaseCloud) -> SharedRecords:

@@ -39,12 +39,9 @@ def marks_of_rows(
     touched.update(row.number for row in effects if row.follows in touched)
     reached.update(row.number for row in effects if row.follows in reached)
     return Marks(
-        touched=frozenset(touched),
-        linked=frozenset(reached - touched),
-        refused=refused,
-        writers=frozenset(_writers(accesses, read_data)),
-        undone=_undone(accesses, read_data),
-    )
+        touched=frozenset(touched), linked=frozenset(reached - touched), refused=refused,
+        writers=frozenset(_writers(accesses, read_data)), undone=_undone(accesses, read_data),
+    )  # fmt: skip
 
 
 def _writers(accesses: Iterable[OrderedAccess], read_data: ReadData) -> Iterator[int]:
@@ -53,10 +50,8 @@ def _writers(accesses: Iterable[OrderedAccess], read_data: ReadData) -> Iterator
     for ordered in accesses if read_data.read_values else ():
         subject, part = ordered.access.subject, ordered.access.part
         is_effective = ordered.access.writes and ordered.access.succeeded is not False
-        is_read = any(
-            sought.subject.kind.has_value and sought.covers(ordered.access)
-            for sought in read_data.sought
-        )
+        is_read = any(sought.subject.kind.has_value and sought.covers(ordered.access)
+                      for sought in read_data.sought)  # fmt: skip
         until = read_data.read_until(ordered.access)
         is_before = ordered.order < until or (
             ordered.order == until and not ordered.access.returns_value

@@ -62,10 +62,8 @@ class Mask(SecretMask):
         return MaskedAction(masked)
 
     def _details(self, event: Event) -> dict[str, Any]:
-        return {
-            key: self.headers(content or ()) if key == "sent_headers" else self.value(content)
-            for key, content in event.data.items()
-        }
+        return {key: self.headers(content or ()) if key == "sent_headers" else self.value(content)
+                for key, content in event.data.items()}  # fmt: skip
 
     def finding(self, finding: Finding) -> Finding:
         subjects = tuple(map(self.subject, finding.subjects))

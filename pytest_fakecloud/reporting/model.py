@@ -8,14 +8,18 @@ pending work have words as their value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Literal, NamedTuple, NewType, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NewType, TypeAlias, get_args
 
 from ..core.calls import Action, Call, Event, began
 from ..core.traces import TraceParent
 from ..process.applications import ServedRequest
+
+if TYPE_CHECKING:
+    from .contract import ExchangedValues
+    from .lookups import Lookups
 
 APPLICATION = "application"
 CLIENT = "client"
@@ -49,10 +53,20 @@ of the test on a fake.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindRules:
-    """What a report does with the rows of a kind, beside what it reads in their `RowSource`."""
+    """What reports, the console and traces do with the rows of a kind; pages read it in ``rules`` of a
+    row. What a row shows, its `RowSource` says.
+    """
 
+    bar: str
+    """Its bar in a waterfall, a name in ``SPAN_KINDS`` of ``spans.js``."""
+    is_received: bool = False
+    """A client sends it to a fake: it is counted as a call, publishes messages, and the page says if the
+    line that made it is not known.
+    """
     is_sent: bool = False
     """A fake sends it: the row shows the sender, its span is that of a client, and it has an address."""
+    is_inside: bool = False
+    """It happens inside a fake, as an effect of the row around it, and is no call."""
     is_of_test: bool = False
     """The test makes it itself: its row shows no receiver, and no line of code of its own."""
     surrounds: bool = False
@@ -67,13 +81,16 @@ class KindRules:
     """Minimum number of equal ones in succession that become one row."""
 
 
+Messages: TypeAlias = tuple[dict[str, Any] | None, dict[str, Any] | None]
+"""The request and the response of a row, as JSON."""
+Accesses: TypeAlias = "Sequence[DataAccess]"
 KINDS: Mapping[Kind, KindRules] = {
-    "call": KindRules(is_span=True, shares_line=True),
+    "call": KindRules(bar="call", is_received=True, is_span=True, shares_line=True),
     # Attempts of one message are a row, whatever their number.
-    "attempt": KindRules(is_sent=True, surrounds=True, is_span=True, folds_from=1),
-    "request": KindRules(surrounds=True, result_is_read=True, is_span=True),
-    "event": KindRules(),
-    "action": KindRules(is_of_test=True),
+    "attempt": KindRules(bar="delivery", is_sent=True, surrounds=True, is_span=True, folds_from=1),
+    "request": KindRules(bar="request", surrounds=True, result_is_read=True, is_span=True),
+    "event": KindRules(bar="event", is_inside=True),
+    "action": KindRules(bar="event", is_of_test=True),
 }
 
 
@@ -179,9 +196,8 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowSource:
-    """What a row was made from: one of these by its kind, or only ``error`` if an entry cannot be shown.
-    An attempt that a fake of the cloud received has ``delivery`` and ``call``: its words are those of
-    both, its request and response those of the call.
+    """What a row was made from, and what it shows: each kind of row has a class of its own in `sources`,
+    which has one of these. An attempt that a fake of the cloud received has ``delivery`` and ``call``.
     """
 
     call: MaskedCall | None = None
@@ -190,7 +206,25 @@ class RowSource:
     event: MaskedEvent | None = None
     action: MaskedAction | None = None
     error: str = ""
-    """Why the entry cannot be shown."""
+    """Why an entry cannot be shown."""
+
+    def words(self, row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
+        """Return the description of a row; ``last`` is the last of equal ones."""
+        return Summary(row.operation)
+
+    def messages(self, row: ReportRow, lookups: Lookups) -> Messages:
+        """Return the JSON of the request and the response."""
+        return None, None
+
+    def data(self) -> Mapping[str, Any]:
+        """Return further facts, which the detail pane of a page shows."""
+        return {}
+
+    def values(
+        self, row: ReportRow, accesses: Accesses, lookups: Lookups
+    ) -> Iterable[ExchangedValues]:
+        """Yield what it sent and got back, given what the row accessed."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +298,13 @@ class ReportRow:
     @property
     def rules(self) -> KindRules:
         return KINDS[self.kind]
+
+    @property
+    def bar(self) -> str:
+        """The kind of its bar in a waterfall."""
+        delivery = self.source.delivery
+        is_callback = delivery is not None and delivery.kind.endswith("callback")
+        return "callback" if is_callback else self.rules.bar
 
     @property
     def arguments(self) -> Sequence[str]:
@@ -340,15 +381,10 @@ class Sought:
 
     def has(self, subject: ReportSubject) -> bool:
         sought = self.subject
-        return (
-            sought.includes(subject)
-            or subject.includes(sought)
-            or (
-                bool(self.pattern)
-                and (sought.kind, sought.fake) == (subject.kind, subject.fake)
-                and fnmatchcase(subject.name, self.pattern)
-            )
-        )
+        if sought.includes(subject) or subject.includes(sought):
+            return True
+        is_same_kind = (sought.kind, sought.fake) == (subject.kind, subject.fake)
+        return is_same_kind and bool(self.pattern) and fnmatchcase(subject.name, self.pattern)
 
     def covers(self, access: DataAccess) -> bool:
         return self.has(access.subject) and (not self.part or access.part in ("", self.part))

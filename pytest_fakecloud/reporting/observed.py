@@ -48,11 +48,8 @@ class ObservedTest:
     def entries(self) -> list[Entry]:
         # Leave out calls before a restored snapshot, which do not explain the current data.
         rewound = {fake.name: core_of(fake).rewound for fake in self.fakes}
-        return [
-            _as_known(entry)
-            for entry in self.cloud.journal.entries
-            if entry.number > rewound.get(entry.fake, 0)
-        ]
+        return [_as_known(entry) for entry in self.cloud.journal.entries
+                if entry.number > rewound.get(entry.fake, 0)]  # fmt: skip
 
     @cached_property
     def calls(self) -> list[Call]:

@@ -41,7 +41,7 @@ class States {
     const nothing = CREDENTIALS.has(one.row.operation) ? "This row changed credentials, which are not shown."
       : `This row${nested ? " and the rows below it" : ""} changed no data.`;
     return [fold(changes.length ? `State: ${count(changes.length, "change")}${nested ? " by this row and the rows below it" : ""}` : "State",
-      [changes.length ? changesTable(changes) : one.row.kind === "event" ? null : el("p", {class: "soft"}, nothing), ...rest, ...note], true)];
+      [changes.length ? changesTable(changes) : one.row.rules.is_inside ? null : el("p", {class: "soft"}, nothing), ...rest, ...note], true)];
   }
 }
 // Copy an object whose names come from data. The copy inherits nothing, so that every name is free.

@@ -124,7 +124,10 @@ def file_name(name: str) -> str:
     return f"{cleaned[:130]}-{digest}"
 
 
-_SCRIPTS = ("elements.js", "spans.js", "copying.js", "trace.js", "page.js")
+_SCRIPTS = (
+    "elements.js", "spans.js", "copying.js", "facts.js", "drawing.js", "waterfall.js", "pane.js",
+    "trace.js", "page.js",
+)  # fmt: skip
 """The modules of a page, each after those that it imports."""
 
 
@@ -168,7 +171,7 @@ def _header(data: Mapping[str, Any]) -> Iterator[str]:
             items = "".join(f'<li class="hint">{html.escape(visible(text))}</li>' for text in texts)
             yield f"<section><h2>{title}</h2><ul>{items}</ul></section>"
     yield from _findings("Violations", data["violations"], links)
-    yield from _findings("Findings", data["findings"], links, marked=True)
+    yield from _findings("Findings", data["findings"], links, numbered=True)
     yield from _findings("Unfinished", waiting, links)
     yield from _findings("Failed", failed, links)
     if log := data.get("log"):
@@ -227,8 +230,8 @@ def _failure(text: str) -> Iterator[str]:
         yield f"<pre>{html.escape(text)}</pre>"
         return
     # The failing line and the lines of the error are bold.
-    marked = re.sub(r"(?m)^((?:&gt;|E).*)$", r"<b>\1</b>", html.escape("\n".join(excerpt)))
-    yield f'<pre class="assertion" tabindex="0">{marked}</pre>'
+    bold = re.sub(r"(?m)^((?:&gt;|E).*)$", r"<b>\1</b>", html.escape("\n".join(excerpt)))
+    yield f'<pre class="assertion" tabindex="0">{bold}</pre>'
     if len(excerpt) < len(lines):
         traceback = f'<pre tabindex="0">{html.escape(text)}</pre>'
         yield f"<details><summary>Whole traceback</summary>{traceback}</details>"
@@ -253,17 +256,17 @@ def _assertion_of(lines: Sequence[str]) -> list[str]:
 
 
 def _findings(
-    title: str, findings: Sequence[Mapping[str, Any]], links: _Links, *, marked: bool = False
+    title: str, findings: Sequence[Mapping[str, Any]], links: _Links, *, numbered: bool = False
 ) -> Iterator[str]:
-    """Yield a list of findings, each with links to its rows; the timeline numbers ``marked`` ones."""
+    """Yield a list of findings, each with links to its rows; the timeline numbers ``numbered`` ones."""
     if not findings:
         return
-    note = " <small>marked ▲ in the timeline</small>" if marked and links else ""
+    note = " <small>marked ▲ in the timeline</small>" if numbered and links else ""
     yield f"<section><h2>{title}{note}</h2><ul>"
     for index, finding in enumerate(findings, 1):
         shown_rows = [links[number] for number in finding["rows"] if number in links]
         first, _, rest = finding["text"].partition("\n")
-        mark = f"<b>▲{index}</b> " if marked and shown_rows else ""
+        mark = f"<b>▲{index}</b> " if numbered and shown_rows else ""
         text = mark + html.escape(first)
         if shown_rows:
             others = [short for _, short in shown_rows[1:_MOST_LINKS]]

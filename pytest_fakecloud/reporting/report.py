@@ -99,27 +99,18 @@ def report_of(
     found_violations = collected("the violations cannot be shown", errors, violations, cloud)
     shared, closed = context_of(cloud), context_of(cloud).closed_fakes.values()
     return Report(
-        now_us=shared.clock.now_us(),
-        clock=shared.clock.mode,
-        seed=cloud.seed,
-        test=test,
+        now_us=shared.clock.now_us(), clock=shared.clock.mode, seed=cloud.seed, test=test,
         failure=mask.text(failure),
         fakes=[
             *(ReportedFake(fake.name, fake.service, fake.url) for fake in shared.fakes),
             *(ReportedFake(fake.name, fake.service, fake.url, True) for fake in closed),
         ],
-        rows=report_rows,
-        findings=findings,
-        unfinished=list(map(mask.finding, pending)),
+        rows=report_rows, findings=findings, unfinished=list(map(mask.finding, pending)),
         violations=list(map(mask.finding, found_violations)),
-        errors=list(dict.fromkeys(map(mask.text, errors))),
-        hints=list(map(mask.text, hints)),
-        log=mask.text(log),
-        lookups=lookups,
-        read_data=read_data,
-        marks=marks,
+        errors=list(dict.fromkeys(map(mask.text, errors))), hints=list(map(mask.text, hints)),
+        log=mask.text(log), lookups=lookups, read_data=read_data, marks=marks,
         listed=selected(report_rows, marks, evidence),
-    )
+    )  # fmt: skip
 
 
 def _lookups(cloud: BaseCloud) -> Lookups:

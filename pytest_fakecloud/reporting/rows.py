@@ -6,7 +6,7 @@ Rows are data; `wording` describes them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from operator import attrgetter
 from pathlib import Path
@@ -30,6 +30,7 @@ from ..core.frames import CodePlace, place_at
 from ..core.recorder import CallStack, SharedRecords
 from ..core.traces import TRACEPARENT, TraceParent, trace_parent
 from ..process.applications import ServedRequest
+from . import sources
 from .calls import contained, events_in, has_full_answer
 from .contract import functions_of
 from .failed_statement import application_places
@@ -48,7 +49,6 @@ from .model import (
     Place,
     ReportRow,
     ReportSubject,
-    RowSource,
 )
 from .strings import parts_of_url
 
@@ -101,18 +101,12 @@ def ordered_accesses(rows: Sequence[ReportRow]) -> list[OrderedAccess]:
 
 
 def _nested(unnested_rows: Sequence[ReportRow], is_within: _IsWithin) -> list[ReportRow]:
-    """Return the rows in order, each with its cause, its depth and the row in which it is nested.
-
-    An event directly follows its first cause, even if other entries were recorded before; the row of
-    the cause also has its accesses.
+    """Return the rows in order, each with its cause, its depth and the row in which it is nested. An
+    event directly follows its first cause, even if other entries were recorded before.
     """
     by_number = {row.number: row for row in unnested_rows}
     causes = {row.number: cause for row in unnested_rows
               if (cause := by_number.get(_first_cause(row.source.event)))}  # fmt: skip
-    accesses_of_events: defaultdict[int, list[DataAccess]] = defaultdict(list)
-    for row in unnested_rows:
-        if row.number in causes:
-            accesses_of_events[causes[row.number].number] += row.accesses
 
     def position(row: ReportRow) -> tuple[int, int]:
         return causes.get(row.number, row).began, row.began
@@ -120,28 +114,39 @@ def _nested(unnested_rows: Sequence[ReportRow], is_within: _IsWithin) -> list[Re
     nested: dict[int, ReportRow] = {}
     # Those whose consequences may follow, each nested in the one before.
     open_rows: list[ReportRow] = []
-    for row in sorted(unnested_rows, key=position):
-        if row.number in causes:
-            around: ReportRow | None = nested[causes[row.number].number]
-            row = replace(row, follows=causes[row.number].number)
+    for row in sorted(_with_effects(unnested_rows, causes), key=position):
+        around: ReportRow | None = None
+        if cause := causes.get(row.number):
+            around = nested[cause.number]
+            row = replace(row, follows=cause.number)
         else:
             while open_rows and open_rows[-1].ended < row.began:
                 open_rows.pop()
-            outers = [
-                outer for outer in open_rows if outer.kind != "attempt" or is_within(outer, row)
-            ]
-            around = outers[-1] if outers else None
-        if around is not None:
-            # A nested call is made by the receiver of the outer request, except that a fault's
-            # function makes its calls as the test.
-            actor = around.peer if row.actor == CLIENT and around.rules.surrounds else row.actor
-            row = replace(row, depth=around.depth + 1, cause=around.number, actor=actor)
-        if row.number in accesses_of_events:
-            row = replace(row, accesses=(*row.accesses, *accesses_of_events[row.number]))
-        nested[row.number] = row
+            for outer in open_rows:
+                around = outer if not outer.rules.is_sent or is_within(outer, row) else around
+        nested[row.number] = row = row if around is None else _inside(row, around)
         if row.ended > row.began:
             open_rows.append(row)
     return list(nested.values())
+
+
+def _inside(row: ReportRow, around: ReportRow) -> ReportRow:
+    # The receiver of a request or a delivery makes the calls in it. Those of a fault's function, which
+    # are in a call, are made by the test.
+    actor = around.peer if row.actor == CLIENT and around.rules.surrounds else row.actor
+    return replace(row, depth=around.depth + 1, cause=around.number, actor=actor)
+
+
+def _with_effects(
+    rows: Iterable[ReportRow], causes: Mapping[int, ReportRow]
+) -> Iterator[ReportRow]:
+    """Yield rows with the accesses of the events that they caused."""
+    effects: defaultdict[int, list[DataAccess]] = defaultdict(list)
+    for row in rows:
+        if row.number in causes:
+            effects[causes[row.number].number] += row.accesses
+    for row in rows:
+        yield replace(row, accesses=(*row.accesses, *effects[row.number]))
 
 
 def _first_cause(event: Event | None) -> int:
@@ -187,7 +192,7 @@ class _Builder:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                source = RowSource(error=self._mask.text(describe_error(error)))
+                source = sources.UnshownSource(error=self._mask.text(describe_error(error)))
                 failed = replace(_row_for(entry), source=source, ok=False, same=entry.number)
                 entry_rows.append(failed)
         return entry_rows
@@ -205,7 +210,7 @@ class _Builder:
         is_streamed = call.outcome == "streamed" and (call.status or 400) < 400
         request = (masked.target, masked.request_body)
         row = replace(
-            _row_for(call), source=RowSource(call=masked), kind="call",
+            _row_for(call), source=sources.CallSource(call=masked), kind="call",
             actor=CLIENT if again_of is None else CONSOLE,
             operation=command or call.route or f"{call.method} {masked.path}",
             address=functions.address(masked),
@@ -228,8 +233,8 @@ class _Builder:
         row = replace(
             row, kind="attempt", actor=attempt.fake, faults=row.faults or delivery.faults,
             began=min(row.number, delivery.began), ended=row.ended or delivery.ended,
-            attempt=delivery.attempt or 0, source=RowSource(call=row.source.call, delivery=delivery),
-            address=delivery.url,
+            source=sources.AttemptSource(call=row.source.call, delivery=delivery),
+            attempt=delivery.attempt or 0, address=delivery.url,
         )  # fmt: skip
         accesses = functions_of(attempt.service).deliveries.accesses
         return self._accessing(row, accesses, row, delivery)
@@ -239,7 +244,7 @@ class _Builder:
         volatile = {*_VOLATILE, *functions_of(event.service).events.volatile}
         details = {name: value for name, value in masked.data.items() if name not in volatile}
         row = replace(
-            _row_for(event), source=RowSource(event=masked), operation=event.kind,
+            _row_for(event), source=sources.EventSource(event=masked), operation=event.kind,
             same=(masked.text, repr(details)),
         )  # fmt: skip
         if event.kind != "attempt":
@@ -249,7 +254,7 @@ class _Builder:
         delivery = Delivery.of(masked)
         row = replace(
             row, kind="attempt", attempt=delivery.attempt or 0, same=repr(details),
-            source=RowSource(delivery=delivery), faults=delivery.faults,
+            source=sources.AttemptSource(delivery=delivery), faults=delivery.faults,
             began=delivery.began, ended=delivery.ended,
             address=delivery.url, trace=self._sent_trace(delivery),
         )  # fmt: skip
@@ -272,7 +277,7 @@ class _Builder:
         words = details.pop("arguments", None) or []
         where = masked.data["where"]
         row = replace(
-            _row_for(action), source=RowSource(action=masked), kind="action", actor=TEST,
+            _row_for(action), source=sources.ActionSource(action=masked), kind="action", actor=TEST,
             operation=action.kind, where=where and Place(**where),
             same=(action.kind, repr(details), tuple(words)),
         )  # fmt: skip
@@ -355,7 +360,7 @@ def _served_rows(
         began(event) for event in events_in(entries) if event.data.get("alone") is False
     ]
     in_faults = [
-        (row.began, row.ended) for row in rows_of_entries if row.kind == "call" and row.ended
+        (row.began, row.ended) for row in rows_of_entries if row.rules.is_received and row.ended
     ]
     request_rows = []
     for request in served:
@@ -372,7 +377,7 @@ def _served_rows(
         request_rows.append(ReportRow(
             request.began, request.at_us, kind="request", actor=CLIENT, peer=APPLICATION,
             operation=masked.target, status=request.status, ok=ok,
-            source=RowSource(request=masked),
+            source=sources.RequestSource(request=masked),
             trace=trace_parent(dict(masked.headers).get(f"HTTP_{TRACEPARENT.upper()}")),
             outcome="answered" if request.status is not None else "",
             began=request.began, ended=request.ended if is_alone else 0,

@@ -10,11 +10,9 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
-from .calls import contained, has_full_answer
-from .contract import ExchangedValues, functions_of
+from .contract import ExchangedValues
 from .lookups import Lookups
 from .model import JournalNumber, OrderedAccess, ReportRow, Sought
-from .strings import decoded, parsed
 
 _COMMON = frozenset({None, (bool, True), (bool, False), 0, 1, "", "OK", (list,), (dict,)})
 """Values, as `_nodes()` adds them, that calls return whatever data they are about."""
@@ -90,26 +88,23 @@ class _RowValues:
             _nodes(value, nodes)
         returned, written = self._last_with(set(nodes))
         waiting = list(values)
-        while waiting:
-            value = waiting.pop(0)
+        for value in waiting:
             node = _nodes(value, [])
-            exchange = returned.get(node)
-            if node in _COMMON:
-                exchange = exchange if exchange is not None and exchange[0] == self._last else None
-            else:
-                exchange = exchange or written.get(node)
-                if exchange is None:
-                    parts = list(value.values()) if isinstance(value, dict) else value
-                    waiting += map(_parsed, parts) if isinstance(parts, list) else ()
-            if exchange is not None:
+            is_common = node in _COMMON
+            exchange = returned.get(node) or (None if is_common else written.get(node))
+            if exchange is not None and (not is_common or exchange[0] == self._last):
                 yield from self._data_of(*exchange)
+            elif not is_common:
+                parts = list(value.values()) if isinstance(value, dict) else value
+                waiting += map(_parsed, parts) if isinstance(parts, list) else ()
 
     def _last_with(self, nodes: set[Hashable]) -> tuple[_Exchanges, _Exchanges]:
         """Return the last row that returned each of these values, and the last that wrote it."""
         returned: _Exchanges = {}
         written: _Exchanges = {}
         for row in self._rows:
-            for exchange in self._exchanges(row):
+            accesses = [ordered.access for ordered in self._accesses[row.number]]
+            for exchange in row.source.values(row, accesses, self._lookups):
                 for own, last in ((exchange.returned, returned), (exchange.sent, written)):
                     own_nodes: list[Hashable] = []
                     with suppress(RecursionError):
@@ -126,33 +121,6 @@ class _RowValues:
         for access in [access for access in accesses if not access.writes] or accesses:
             part = access.part if access.subject.kind.has_value else ""
             yield Compared(Sought(access.subject, part), until, number)
-
-    def _exchanges(self, row: ReportRow) -> Iterator[ExchangedValues]:
-        call, action = row.source.call, row.source.action
-        accesses = [ordered.access for ordered in self._accesses[row.number]]
-        commands_of = functions_of(row.service).protocol.commands
-        if commands_of is not None and call is not None:
-            exchanges: list[ExchangedValues] = []
-            failed, lookups = f"commands of {row.peer} cannot be compared", self._lookups
-            with contained(failed, lookups.errors, call=call):
-                exchanges += commands_of(call, lookups)
-            yield from exchanges
-        elif call is not None:
-            returned = _content(call.response_body) if has_full_answer(call) else ()
-            yield ExchangedValues(_content(call.request_body), returned, accesses)
-        elif action is not None:
-            positional, named = action.call or ((), {})
-            yield ExchangedValues([*positional, *named.values()], (), accesses)
-        elif attempt := self._lookups.attempts.get(row.began):
-            returned = _content(attempt.response_body)
-            yield ExchangedValues(_content(attempt.body), returned, accesses)
-
-
-def _content(body: bytes) -> list[object]:
-    """Return a body as it is, and decoded."""
-    value = parsed(body)
-    text = body.decode("utf-8", "replace") if value is None else value
-    return [text, decoded(text)]
 
 
 def _parsed(value: object) -> object:

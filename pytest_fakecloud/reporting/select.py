@@ -90,9 +90,9 @@ def selected(
     else:
         # Without a touched row, nothing tells the rows apart that were not refused.
         listed.update(numbers[-LAST:] if marks.touched else numbers[-MOST_ROWS:])
-        for marked in (marks.touched, marks.linked, marks.refused):
-            most = _REFUSED if marked is marks.refused else _OF_KIND
-            listed.update([number for number in numbers if number in marked][-most:])
+        for with_mark in (marks.touched, marks.linked, marks.refused):
+            most = _REFUSED if with_mark is marks.refused else _OF_KIND
+            listed.update([number for number in numbers if number in with_mark][-most:])
         listed.update([*_short_gaps(numbers, listed)])
     return frozenset(_with_causes(rows, listed))
 

@@ -38,10 +38,8 @@ def map_strings(value: Any, change: Callable[[str], str], *, names: bool = True)
     if isinstance(value, list | tuple):
         return [map_strings(item, change, names=names) for item in value]
     if isinstance(value, Mapping):
-        return {
-            map_strings(name, change) if names else name: map_strings(item, change, names=names)
-            for name, item in value.items()
-        }
+        return {map_strings(name, change) if names else name: map_strings(item, change, names=names)
+                for name, item in value.items()}  # fmt: skip
     return value
 
 

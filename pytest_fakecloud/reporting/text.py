@@ -35,12 +35,12 @@ _INDENT = 4
 
 
 class TextLine(NamedTuple):
-    """One line of a report; ``marked`` if it touches what the statement read, or states or proves a
+    """One line of a report; ``highlighted`` if it touches what the statement read, or states or proves a
     finding.
     """
 
     text: str
-    marked: bool = False
+    highlighted: bool = False
 
 
 def section(cloud: BaseCloud, *, width: int = WIDTH) -> str:
@@ -59,7 +59,7 @@ def lines_of(report: Report, *, link: str = "", width: int = WIDTH) -> list[Text
     ``link`` is the path of the page, ``width`` the width of the terminal in columns.
     """
     lines = _Writer(report, max(40, min(width, WIDEST))).lines(link)
-    return [TextLine(visible(line.text), line.marked) for line in lines]
+    return [TextLine(visible(line.text), line.highlighted) for line in lines]
 
 
 def wrapped(hint: str, width: int) -> list[str]:
@@ -148,7 +148,7 @@ class _Writer:
         failed = [finding for finding in unfinished if finding.failed]
         waiting = [finding for finding in unfinished if finding not in failed]
         blocks = [
-            *self._listed("Findings:", self._report.findings, marked=True),
+            *self._listed("Findings:", self._report.findings, highlighted=True),
             *self._listed("Failed:", failed),
             *self._listed("Unfinished:", waiting),
         ]
@@ -183,14 +183,14 @@ class _Writer:
             yield TextLine(f"timeline: {link}")
 
     def _listed(
-        self, title: str, findings: Sequence[Finding], *, marked: bool = False
+        self, title: str, findings: Sequence[Finding], *, highlighted: bool = False
     ) -> Iterator[list[TextLine]]:
-        """Yield the lines of each finding; the rows of ``marked`` findings have their numbers."""
-        numbered = set(chain(*self._finding_numbers.values())) if marked else set()
+        """Yield the lines of each finding; the rows of ``highlighted`` findings have their numbers."""
+        numbered = set(chain(*self._finding_numbers.values())) if highlighted else set()
         for number, finding in enumerate(findings, 1):
             label = f"[{number}] " if number in numbered else ""
             text = f"{'-' if number > 1 else title} {label}{sentence(finding, self._lookups)}"
-            yield [TextLine(line, marked) for line in _wrapped(text, "  ", self._width)]
+            yield [TextLine(line, highlighted) for line in _wrapped(text, "  ", self._width)]
 
     def _timeline(self, today: date) -> Iterator[TextLine]:
         """Yield the rows as lines; the dates are omitted if all rows are on the clock's current day."""
@@ -200,10 +200,10 @@ class _Writer:
             if block.rows and (at := to_datetime(block.rows[0].at_us)).date() != day:
                 day = at.date()
                 yield TextLine(f"-- {day} --")
-            marked = self._is_marked(block.rows)
+            highlighted = self._is_highlighted(block.rows)
             indent = _indent_of(block.rows[0]) if block.rows else ""
             for text in self._with_sources(block.lines, block.sources, indent):
-                yield TextLine(text, marked)
+                yield TextLine(text, highlighted)
             yield from map(TextLine, block.note)
 
     def _blocks(self) -> list[_Block]:
@@ -234,7 +234,7 @@ class _Writer:
         sources = [*before.sources, *block.sources]
         return before._replace(rows=rows, lines=[f"{lead}{texts}"], sources=sources)
 
-    def _is_marked(self, rows: Sequence[ReportRow]) -> bool:
+    def _is_highlighted(self, rows: Sequence[ReportRow]) -> bool:
         touched = self._report.marks.touched
         return any(row.number in touched or self._finding_numbers.get(row.number) for row in rows)
 
@@ -297,10 +297,9 @@ class _Writer:
 
     def _lines_below(self, texts: Sequence[str], indent: str) -> list[str]:
         return [
-            line
-            for paragraph in texts
-            for line in _wrapped(indent + paragraph, f"{indent}  ", self._width, LINES_OF_A_TEXT)
-        ]
+            line for text in texts
+            for line in _wrapped(indent + text, f"{indent}  ", self._width, LINES_OF_A_TEXT)
+        ]  # fmt: skip
 
     def _first_lines(self, parts: Sequence[str], indent: str) -> list[str]:
         """Return the head of a row and its other parts, such as the answer: in one line if they fit."""

@@ -4,174 +4,37 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import PurePath
 
-from ..cloud.services import SERVICES
-from ..core.calls import CREATED, Action, Call
+from ..core.calls import Action
 from ..core.characters import visible
 from ..core.errors import counted, describe_error, listed
 from ..core.statements import handler_at, source_at
-from ..process.applications import ServedRequest
-from .calls import MALFORMED, contained, error_of
-from .contract import functions_of
+from .calls import MALFORMED
+from .contract import functions_in_use
 from .lookups import Lookups
-from .model import (
-    Finding,
-    MaskedAction,
-    MaskedCall,
-    MaskedEvent,
-    Place,
-    Repeated,
-    ReportRow,
-    Sentences,
-    Summary,
-    Values,
-)
+from .model import Finding, MaskedAction, Place, Repeated, ReportRow, Sentences, Summary, Values
 from .read_data import LastCall, ReadData, unwritten_text
 from .report import Report
-from .strings import EXCERPT, compact, phrase_of, readable, shortened
-
-
-def summarise(call: Call, lookups: Lookups) -> Summary | None:
-    """Return the description of a call; None if its service has none or its body is malformed.
-
-    The story of an exploration has the words of raw calls.
-    """
-    errors: list[str] = []
-    with contained("cannot be described", errors, call=call):
-        return functions_of(call.service).calls.summary(MaskedCall(call), lookups)
-    return replace(_raw(call), remarks=errors) if errors else None
-
-
-def _of_service(
-    summary: Callable[..., Summary | None], default: Summary, *arguments: object
-) -> Summary:
-    """Return the words of a service, or the default; an error of the service is a remark."""
-    words, errors = None, list[str]()
-    with contained("cannot be described", errors):
-        words = summary(*arguments)
-    words = words or default
-    return replace(words, remarks=[*words.remarks, *errors])
-
-
-def _raw(call: Call) -> Summary:
-    """Return a request as it is."""
-    kind = call.request_headers.get("Content-Type") or ""
-    body = shortened(readable(call.request_body, kind), EXCERPT)
-    return Summary(f"{call.method} {call.target} {body}".strip())
+from .sources import action_words, created_words
+from .strings import compact, shortened
 
 
 def describe(row: ReportRow, lookups: Lookups, last: ReportRow | None = None) -> Summary:
     """Return the description of a row; ``last`` is the last of several that are folded into it."""
-    words = _described(row, last or row, lookups)
+    words = row.source.words(row, last or row, lookups)
 
     def mask(text: str) -> str:
         return visible(lookups.mask.text(lookups.with_short_ids(text))) if text else text
 
     return Summary(
-        mask(words.what),
-        mask(words.answer),
-        below=tuple(map(mask, words.below)),
+        mask(words.what), mask(words.answer), below=tuple(map(mask, words.below)),
         script=words.script and words.script._replace(source=mask(words.script.source)),
-        remarks=tuple(map(mask, words.remarks)),
-        note=mask(words.note),
+        remarks=tuple(map(mask, words.remarks)), note=mask(words.note),
         repeated=words.repeated and Repeated(mask(words.repeated.end), words.repeated.shown_by),
-    )
-
-
-def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
-    source = row.source
-    if source.error:
-        return Summary(f"this entry cannot be shown: {source.error}")
-    if source.delivery is not None:
-        received = None if source.call is None else _call(source.call, lookups)
-        summary = functions_of(source.delivery.event.service).deliveries.summary
-        default = received or Summary(source.delivery.url or row.operation)
-        return _of_service(summary, default, row, last, lookups, received)
-    if source.call is not None:
-        return _call(source.call, lookups)
-    if source.request is not None:
-        return _request(source.request)
-    if source.action is not None:
-        return _action(source.action, row.arguments, last.source.action, lookups)
-    if source.event is not None:
-        return _event(source.event, lookups)
-    return Summary(row.operation)
-
-
-def _call(call: MaskedCall, lookups: Lookups) -> Summary:
-    summary = summarise(call, lookups) or _raw(call)
-    note = "" if call.violation == "bug" else call.note
-    answer, errors = "", list[str]()
-    with contained("the answer cannot be described", errors, call=call):
-        answer = _answer(call, summary)
-    return replace(summary, answer=answer, note=note, remarks=[*summary.remarks, *errors])
-
-
-def _request(request: ServedRequest) -> Summary:
-    is_form = request.body_type.startswith("multipart/")
-    body = "" if is_form else shortened(readable(request.body, request.body_type), 120)
-    number = f" {request.instance}" if request.instance > 1 else ""
-    what = " ".join(filter(None, [request.target, body, f"({request.framework}{number})"]))
-    answer = "" if request.status is None else str(request.status)
-    return Summary(what, answer, note=request.raised)
-
-
-def _event(event: MaskedEvent, lookups: Lookups) -> Summary:
-    summary, default = functions_of(event.service).events.summary, f"{event.kind}: {event.text}"
-    words = _of_service(summary, Summary(default), event, lookups)
-    return replace(words, note=str(event.data.get("note") or ""))
-
-
-def _answer(call: Call, summary: Summary) -> str:
-    if call.status is None:
-        return call.outcome
-    ending = {"answered": "", "lost": "answer lost"}.get(call.outcome, call.outcome)
-    status, wrong = error_of(call)
-    if status or wrong:
-        return " ".join(filter(None, [status, ending, shortened(wrong, EXCERPT)]))
-    if summary.answer:
-        return f"{summary.answer} ({call.status} {ending})" if ending else summary.answer
-    kind = call.response_headers.get("Content-Type", "")
-    body = shortened(readable(call.response_body, kind), EXCERPT)
-    return " ".join(filter(None, [str(call.status), ending, body]))
-
-
-def status_line(call: Call) -> str:
-    """Return the status line of a response, or the outcome of a call without a response."""
-    if call.status is None:
-        return call.outcome
-    ending = "" if call.outcome == "answered" else f" ({call.outcome})"
-    return f"{call.status} {phrase_of(call.status)}".strip() + ending
-
-
-def _action(
-    action: MaskedAction, arguments: Sequence[str], last: MaskedAction | None, lookups: Lookups
-) -> Summary:
-    argument_list = ", ".join(arguments)
-    verb = {"add_fault": "added", "remove_fault": "removed"}.get(action.kind)
-    if verb:
-        limits = f" ({argument_list})" if argument_list else ""
-        return Summary(f"{action.fake} fault {verb}: {action.data['fault']}{limits}")
-    if action.kind == "clear_faults":
-        return Summary(f"{action.fake} faults cleared")
-    result = _created(action, lookups, last)
-    owner, _, name = action.kind.rpartition(".")
-    what = f"{action.kind}({argument_list})"
-    if owner not in ("", "faults"):
-        what = f"{owner}({''.join(arguments[:1])}).{name}({', '.join(arguments[1:])})"
-    default = Summary(f"{action.fake}.{what}{result}")
-    return _of_service(functions_of(action.service).actions.summary, default, action, lookups)
-
-
-def _created(action: MaskedAction, lookups: Lookups, last: MaskedAction | None = None) -> str:
-    """Return the ID of what an action created, or of the first and the last of equal ones."""
-    ids = dict.fromkeys(own_action.data.get(CREATED) for own_action in (action, last or action))
-    result = " … ".join(lookups.short(created_id) for created_id in ids if created_id)
-    return f" -> {result}" if result else ""
+    )  # fmt: skip
 
 
 def describe_together(rows: Sequence[ReportRow], varies: int, lookups: Lookups) -> Summary:
@@ -184,10 +47,10 @@ def describe_together(rows: Sequence[ReportRow], varies: int, lookups: Lookups) 
                  for at, argument in enumerate(first.arguments)]  # fmt: skip
     template = MaskedAction(Action(0, 0, first.service, first.peer, first.operation, ""))
     texts = [
-        row.arguments[varies].removeprefix(prefix) + _created(row.source.action, lookups)
+        row.arguments[varies].removeprefix(prefix) + created_words(row.source.action, lookups)
         for row in rows if row.source.action is not None
     ]  # fmt: skip
-    what = f"{_action(template, arguments, template, lookups).what}: {'; '.join(texts)}"
+    what = f"{action_words(template, arguments, template, lookups).what}: {'; '.join(texts)}"
     return Summary(visible(lookups.mask.text(lookups.with_short_ids(what))))
 
 
@@ -337,12 +200,10 @@ def violation(finding: Finding, lookups: Lookups) -> str:
     return "\n".join([f"{first} ({times} times)" if times > 1 else first, *rest])
 
 
-@cache
 def sentences() -> Sentences:
-    """Return the sentence of each kind of finding."""
-    return sentences_of_all(
-        {"reporting": _SENTENCES, **{name: functions_of(name).sentences for name in SERVICES}}
-    )
+    """Return the sentence of each kind of finding, of the services that are in use."""
+    of_services = {name: functions.sentences for name, functions in functions_in_use().items()}
+    return sentences_of_all({"reporting": _SENTENCES, **of_services})
 
 
 def sentences_of_all(sentences_by_owner: Mapping[str, Sentences]) -> Sentences:

@@ -387,7 +387,10 @@ _PAGE = (
     *(f"{word}.js" for word in services_by_word()),
 )  # fmt: skip
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
-_SHARED = ("copying.js", "elements.js", "spans.js", "trace.css", "trace.js")
+_SHARED = (
+    "copying.js", "drawing.js", "elements.js", "facts.js", "pane.js", "spans.js", "trace.css",
+    "trace.js", "waterfall.js",
+)  # fmt: skip
 FILES: Mapping[str, tuple[str, str]] = {
     **{name: ("pytest_fakecloud.standalone", f"page/{name}") for name in _PAGE},
     # The console reuses the timeline of test reports.

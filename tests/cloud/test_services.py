@@ -22,31 +22,54 @@ from ..harness import Run, run
 __all__ = ["run"]
 
 TOY = '''
-"""A service of two endpoints: it stores notes."""
+"""A service of two endpoints: it stores the last three notes until they are taken."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from pytest_fakecloud.core.calls import Call
+from pytest_fakecloud.cloud.actions import look
+from pytest_fakecloud.core.calls import Arguments, Call
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.errors import ServiceError
+from pytest_fakecloud.core.matching import Field
 from pytest_fakecloud.core.settings import FakeConfig, setting, text
+from pytest_fakecloud.core.signals import Signal
 from pytest_fakecloud.cloud.fake import Fake, Snapshot
 from pytest_fakecloud.http.app import App, Instruments, Request
 from pytest_fakecloud.http.routing import Route
 from pytest_fakecloud.reporting.calls import has_full_answer, success_of
-from pytest_fakecloud.reporting.contract import CallFunctions, ReportFunctions
+from pytest_fakecloud.reporting.contract import CallFunctions, EventFunctions, ReportFunctions
 from pytest_fakecloud.reporting.lookups import Lookups
 from pytest_fakecloud.reporting.model import (
     DataAccess,
+    MaskedCall,
+    MaskedEvent,
     ReportSubject,
+    Sought,
     SubjectKind,
     Summary,
 )
 
 
 class Notes:
-    def __init__(self) -> None:
+    def __init__(self, clock: Timekeeper, add_event: Callable[..., object]) -> None:
         self.notes: list[str] = []
+        self._clock, self._add_event, self.signal = clock, add_event, Signal()
+
+    def add(self, note: str, call: Call) -> None:
+        self.notes.append(note)
+        if len(self.notes) > 3:
+            oldest = self.notes.pop(0)
+            self._add_event("drop", f"dropped {oldest}", caused_by=call, note=oldest)
+        self.signal.notify()
+
+    def take(self, wait_us: int) -> str | None:
+        """Wait for a note."""
+
+        def poll() -> str | None:
+            return self.notes.pop(0) if self.notes else None
+
+        return self._clock.wait(self.signal, poll, self._clock.now_us() + wait_us)
 
     def snapshot(self) -> Any:
         return list(self.notes)
@@ -57,6 +80,8 @@ class Notes:
 
 class NotesApp(App):
     service = "toy"
+    event_kinds = frozenset({"drop"})
+    event_fields = {"note": Field()}
 
     def __init__(self, instruments: Instruments, engine: Notes) -> None:
         super().__init__(instruments)
@@ -64,14 +89,20 @@ class NotesApp(App):
 
     @classmethod
     def routes(cls) -> list[Route]:
-        return [Route("POST", "/notes", "add", cls.add)]
+        return [
+            Route("POST", "/notes", "add", cls.add),
+            Route("POST", "/notes/take", "take", cls.take, lingers=True),
+        ]
 
     def authenticate(self, request: Request) -> object:
         return None
 
     def add(self, request: Request) -> object:
-        self.engine.notes.append(request.body.decode())
+        self.engine.add(request.body.decode(), request.call)
         return {"notes": len(self.engine.notes)}
+
+    def take(self, request: Request) -> object:
+        return {"note": self.engine.take(int(request.body) * 1000)}
 
 
 class ToyConfig(FakeConfig):
@@ -86,7 +117,8 @@ class Toy(Fake):
     _config_class = ToyConfig
 
     def _make_app(self) -> NotesApp:
-        self._engine = Notes()
+        self._engine = Notes(self._time, self._recorder.add_event)
+        self._exits.callback(self._engine.signal.close)
         if self._config.first:
             self._engine.notes.append(self._config.first)
         return NotesApp(self._instruments, self._engine)
@@ -95,6 +127,7 @@ class Toy(Fake):
     def env(self) -> dict[str, str]:
         return {"TOY_URL": self.url}
 
+    @look
     def notes(self) -> list[str]:
         """The notes it holds."""
         return list(self._engine.notes)
@@ -103,18 +136,37 @@ class Toy(Fake):
 LIST = SubjectKind("list", has_value=True, links_accesses=True)
 
 
-def accesses(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
+def accesses(call: MaskedCall, lookups: Lookups) -> Iterator[DataAccess]:
     notes = ReportSubject(LIST, "notes", call.fake)
-    yield DataAccess(notes, writes=True, succeeded=success_of(call))
+    yield DataAccess(notes, writes=True, succeeded=success_of(call), returns_value=call.route == "take")
 
 
-def summary(call: Call, lookups: Lookups) -> Summary | None:
-    return Summary(f"add {call.request_body.decode()}", "added" if has_full_answer(call) else "")
+def summary(call: MaskedCall, lookups: Lookups) -> Summary | None:
+    if not call.route:
+        return None
+    done = {"add": "added", "take": call.response_body.decode()}
+    return Summary(
+        f"{call.route} {call.request_body.decode()}",
+        done[call.route] if has_full_answer(call) else "",
+    )
+
+
+def dropped(event: MaskedEvent, lookups: Lookups) -> Iterator[DataAccess]:
+    yield DataAccess(ReportSubject(LIST, "notes", event.fake), writes=True)
+
+
+def effect(event: MaskedEvent, call: MaskedCall | None, lookups: Lookups) -> str:
+    return f"dropped {event.data['note']}"
+
+
+def sought(fake: "Toy", method: str, arguments: Arguments) -> Iterator[Sought]:
+    yield Sought(ReportSubject(LIST, "notes", fake.name))
 
 
 REPORT = ReportFunctions(
     calls=CallFunctions(summary=summary, accesses=accesses),
-    sought=lambda fake, method, arguments: (),
+    events=EventFunctions(accesses=dropped, effect=effect),
+    sought=sought,
 )
 
 
@@ -210,8 +262,11 @@ def test_marker_strictness_and_report_know_it(
             httpx.get(f"{toy.url}/nope")
 
         def test_report(toy):
-            httpx.post(f"{toy.url}/notes", content="x")
-            assert 0
+            httpx.post(f"{toy.url}/notes/take", content="10")
+            for note in "xyz!":
+                httpx.post(f"{toy.url}/notes", content=note)
+            httpx.post(f"{toy.url}/notes/take", content="10")
+            assert toy.notes() == ["x", "y"]
         """
     )
     result.assert_outcomes(passed=1, failed=2, errors=1)
@@ -221,7 +276,11 @@ def test_marker_strictness_and_report_know_it(
             "*with 1 strict-mode violation",
             "*[[]unrouted] *GET /nope*",
             "*toy http://*",
+            "The failing statement used toy.notes()*",
+            '> * toy take 10 <-- {"note":null}',
             "> * toy add x <-- added",
+            "> * toy add ! <-- added  dropped x",
+            '> * toy take 10 <-- {"note":"y"} <== read',
         ]
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from contextlib import nullcontext
 from importlib import import_module
 from inspect import getsource, ismodule
@@ -13,6 +14,7 @@ from typing import Any, get_args
 
 import pytest
 
+from pytest_fakecloud.cloud.services import SERVICES, services_by_word
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import KVEngine
@@ -168,44 +170,83 @@ def define(owner: Any, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(owner, name, method, raising=False)
 
 
+# -- a service -------------------------------------------------------------------------------------
+
+
+def lists_of_services() -> Iterator[tuple[str, str]]:
+    """Yield the constants that contain the names of at least three services, each with its file."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+                nodes = ast.walk(statement.value)
+                texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
+                target = getattr(statement, "target", None) or statement.targets[0]  # type: ignore[union-attr]
+                if any(
+                    len(texts.intersection(names)) > 2 for names in (SERVICES, services_by_word())
+                ):
+                    yield ast.unparse(target), path.relative_to(PACKAGE).as_posix()
+    for path in sorted(PACKAGE.rglob("*.js")):
+        script = path.read_text(encoding="utf-8")
+        for name, value in re.findall(r"(?ms)^(?:export )?const (\w+) = (.*?);$", script):
+            if len({*SERVICES}.intersection(re.findall(r"\w+", value))) > 2:
+                yield name, path.name
+
+
+def test_the_recipe_for_a_service_names_all_lists_of_services() -> None:
+    section = recipes().partition("\n## Add a service\n")[2].partition("\n## ")[0]
+    listed = {*lists_of_services()}
+    assert ("MATCHERS", "faults.js") in listed
+    assert {
+        (name, file)
+        for name, file in listed
+        if f"`{name}`" not in section or f"`{file}`" not in section
+    } == set()
+
+
 # -- a kind of row ---------------------------------------------------------------------------------
 
 
-def decides_by_kind(function: ast.AST) -> bool:
-    """Return whether a function compares the kind of a row, or reads several members of its source."""
-    members: set[str] = set()
-    for node in ast.walk(function):
-        if isinstance(node, ast.Compare):
-            compared = ast.unparse(node.left)
-            if re.search(r"\brow(\.kind|\['kind'\])$", compared):
-                return True
-        if isinstance(node, ast.Attribute) and node.attr in RowSource.__slots__:
-            owner = ast.unparse(node.value)
-            members |= {node.attr} if re.search(r"\bsource$", owner) else set()
-    return len(members) > 1
+MADE = ("reporting/model.py", "reporting/sources.py")
+"""The modules in which a kind is defined."""
 
 
-def test_the_recipe_for_a_kind_of_row_names_what_decides_by_kind() -> None:
-    table = recipes().partition("\n**A kind of row**")[2].partition("\n\n`reporting/rows.py`")[0]
-    functions: set[tuple[str, str]] = set()
-    scripts: set[str] = set()
-    for place in re.findall(r"^\| (`.*?) \|", table, re.M):
-        names, _, path = place.partition(" of ")
-        functions |= {(path.strip("`"), name) for name in re.findall(r"`(\w+)\(\)`", names)}
-        scripts |= set(re.findall(r"`(?:reporting/)?(\w+\.js)`", place))
-    made = [PACKAGE / "reporting/rows.py", PACKAGE / "reporting/model.py"]
-    folders = ("reporting", "standalone", "pytest_run", "last_pass", "hints")
-    paths = [path for folder in folders for path in (PACKAGE / folder).rglob("*")]
-    assert functions == {
-        (path.relative_to(PACKAGE).as_posix(), node.name)
-        for path in paths
-        if path.suffix == ".py" and path not in made
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef) and decides_by_kind(node)
-    }
-    compares = re.compile(rf'\bkind\}}?\)? (=> kind )?[!=]== "({"|".join(get_args(Kind))})"')
-    assert scripts == {
+def readers_of_sources() -> dict[str, set[str]]:
+    """Return the functions outside these modules that read each member of the source of a row."""
+    readers: dict[str, set[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        name = path.relative_to(PACKAGE).as_posix()
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if name in MADE or not isinstance(function, ast.FunctionDef):
+                continue
+            for node in ast.walk(function):
+                if not isinstance(node, ast.Attribute) or node.attr not in RowSource.__slots__:
+                    continue
+                if re.search(r"\bsource$", ast.unparse(node.value)):
+                    readers.setdefault(node.attr, set()).add(f"{function.name} {name}")
+    return readers
+
+
+def test_the_recipe_for_a_kind_of_row_names_all_that_reads_a_source() -> None:
+    section = recipes().partition("\n**A kind of row**")[2].partition("\n\n`reporting/rows.py`")[0]
+    readers: dict[str, set[str]] = {}
+    for member, places in re.findall(r"^\| `(\w+)` \| (.*?) \|$", section, re.M):
+        for functions, path in re.findall(r"((?:`\w+\(\)`,? )+)of `([\w/]+\.py)`", places):
+            found = {f"{name} {path}" for name in re.findall(r"`(\w+)\(\)`", functions)}
+            readers.setdefault(member, set()).update(found)
+    assert readers == readers_of_sources()
+
+
+def test_nothing_compares_the_kind_of_a_row() -> None:
+    """What it decides is in its rules and in its source."""
+    kinds = "|".join(get_args(Kind))
+    in_python = re.compile(rf"""\brow(\.kind|\["kind"\]) (not )?(==|!=|in) [("{{]+({kinds})\b""")
+    in_scripts = re.compile(rf'\bkind\}}?\)? (=> kind )?[!=]== "({kinds})"')
+    compared = {
         path.name
-        for path in paths
-        if path.suffix == ".js" and compares.search(path.read_text(encoding="utf-8"))
+        for pattern, ending in ((in_python, "*.py"), (in_scripts, "*.js"))
+        for path in PACKAGE.rglob(ending)
+        if pattern.search(path.read_text(encoding="utf-8"))
     }
+    assert compared == set()
+    assert in_python.search('if row["kind"] not in ("call", "attempt"):')
+    assert in_scripts.search('rows.filter(({kind}) => kind !== "event")')

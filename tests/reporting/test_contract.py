@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields, replace
 from inspect import signature
 from operator import attrgetter
 from pathlib import Path
+from textwrap import dedent
 
 import httpx
 import pytest
@@ -71,9 +74,27 @@ def test_a_kind_of_two_services_is_no_finding_without_a_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(wording, "_SENTENCES", {"expired": "{key} expired"})
-    sentences.cache_clear()
+    functions_of("kv_server")
     with pytest.raises(ValueError, match="findings of the kind 'expired'"):
         sentence(Finding("expired", "kv", values={"key": "a"}), Lookups())
+
+
+def test_a_sentence_loads_no_service_that_is_not_in_use() -> None:
+    """The vector index imports numpy."""
+    script = """
+        import sys
+        from pytest_fakecloud.reporting.contract import functions_of
+        from pytest_fakecloud.reporting.lookups import Lookups
+        from pytest_fakecloud.reporting.model import Finding
+        from pytest_fakecloud.reporting.wording import sentence
+
+        functions_of("kv_server")
+        print(sentence(Finding("expired", "kv", values={"key": "a", "at": "noon"}), Lookups()))
+        print("numpy" in sys.modules)
+    """
+    command = [sys.executable, "-c", dedent(script)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "kv: a expired at noon\nFalse\n"
 
 
 def kinds_of_findings() -> Iterator[tuple[str, str]]:
@@ -89,6 +110,7 @@ def kinds_of_findings() -> Iterator[tuple[str, str]]:
 def test_each_kind_of_finding_has_a_sentence() -> None:
     kinds = dict(kinds_of_findings())
     assert len(kinds) > 20
+    assert [*map(functions_of, SERVICES)]
     missing = {kind: module for kind, module in kinds.items() if kind not in sentences()}
     assert not missing, f"add these kinds to SENTENCES of the wording: {missing}"
 

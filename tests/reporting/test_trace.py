@@ -6,12 +6,14 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting.model import KINDS, Kind
 from pytest_fakecloud.reporting.page import document, exception_line
 
 from .test_page import FAILURE as CHECKOUT
@@ -36,10 +38,11 @@ def subject(name: str, kind: str = "key", fake: str = "kv") -> dict[str, Any]:
     return {"kind": kind, "name": name, "fake": fake}
 
 
-def row(number: int, what: str = "GET k", **more: Any) -> dict[str, Any]:
+def row(number: int, what: str = "GET k", *, kind: Kind = "call", **more: Any) -> dict[str, Any]:
     text = {"what": what, "answer": "OK", "lines": [], "note": "", **more.pop("text", {})}
     return {
-        "number": number, "at_us": NOON, "kind": "call", "actor": "client", "peer": "kv",
+        "number": number, "at_us": NOON, "kind": kind, "actor": "client", "peer": "kv",
+        "rules": asdict(KINDS[kind]),
         "ok": True, "depth": 0, "cause": 0, "findings": [], "faults": [], "subjects": [],
         "where": None, "status": 200, "outcome": "answered", "attempt": 0, "data": {},
         "request": {"line": "POST /", "headers": [["Authorization", "***"], ["Host", "x"]],

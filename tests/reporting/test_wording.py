@@ -17,7 +17,7 @@ from upstash_workflow.flask import Serve
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.kv.report import wording
 from pytest_fakecloud.process.applications import ServedRequest
-from pytest_fakecloud.queue.report.lookups import named
+from pytest_fakecloud.queue.report.lookups import message_name
 from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.strings import scalar, shortened
@@ -441,5 +441,7 @@ def test_the_steps_of_a_workflow_run(cloud: Cloud) -> None:
     [failed] = [row for row in rows if row.words.answer.startswith("500")]
     assert failed.row.source.delivery is not None
     lookups = lookups_of(cloud, list(cloud.journal.entries))
-    assert named(failed.row.source.delivery.data["message_id"], lookups).endswith('(step "charge")')
+    assert message_name(failed.row.source.delivery.data["message_id"], lookups).endswith(
+        '(step "charge")'
+    )
     assert failed.row.attempt == 1

@@ -1050,7 +1050,8 @@ def test_ten_thousand_entries_are_in_reach_and_few_in_the_page(page: Any, server
         """async () => {
             const {entries, journal} = await import("/console/journal.js");
             entries.cover(Array.from({length: 10000}, (_, index) => ({
-                number: index + 1, began: index + 1, at_us: 1767225600000000 + index, kind: "call",
+                number: index + 1, began: index + 1, at_us: 1767225600000000 + index,
+                kind: "call", rules: {is_received: true},
                 fake: "kv_server", actor: "client", peer: "kv_server", ok: true, done: true,
                 depth: 0, cause: 0, faults: [], findings: [],
                 subjects: [{kind: "key", name: `key:${index + 1}`, fake: "kv_server"}],

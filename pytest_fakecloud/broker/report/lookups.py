@@ -27,9 +27,6 @@ def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> BrokerLoo
     calls = calls_in(entries, "broker")
     return BrokerLookups(
         names=abbreviated_names({str(call.facts.get("instance")) for call in calls}),
-        end_offsets={
-            (broker.name, topic.name): topic.end_offsets
-            for broker in brokers
-            for topic in broker.topics()
-        },
-    )
+        end_offsets={(broker.name, topic.name): topic.end_offsets
+                     for broker in brokers for topic in broker.topics()},
+    )  # fmt: skip

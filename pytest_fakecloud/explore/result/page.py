@@ -105,7 +105,7 @@ class _TrialPage:
 
     def _row(self, row: dict[str, Any], line: Line | None) -> dict[str, Any]:
         numbers = {name: self.number(row[name]) for name in _NUMBERS}
-        if line is None or row["kind"] != "call":
+        if line is None or not row["rules"]["is_received"]:
             return {**row, **numbers}
         note = self.mask.text(line.words) if line.words else row["text"]["note"]
         return {

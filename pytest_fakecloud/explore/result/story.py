@@ -16,7 +16,7 @@ from ...kv.report.connections import gathered
 from ...kv.table import kinds
 from ...reporting.calls import error_of
 from ...reporting.lookups import Lookups
-from ...reporting.wording import summarise
+from ...reporting.sources import summarise
 from ..judge.anomalies import AnomalyError
 from ..values.disturbances import PAUSES, Disturbance, with_role
 from ..values.names import StrandName

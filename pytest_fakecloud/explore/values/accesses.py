@@ -14,8 +14,8 @@ from ...kv.table import kinds
 from ...kv.table.synopsis import BoundLine
 from ...queue.rest.app import PUBLISHING
 from ...reporting.lookups import Lookups
+from ...reporting.sources import summarise
 from ...reporting.strings import parsed
-from ...reporting.wording import summarise
 from .names import StrandName
 
 MESSAGES = frozenset({*PUBLISHING, "produce"})

@@ -7,20 +7,13 @@ from . import accesses, background, calls, connections, findings, lookups, wordi
 
 FUNCTIONS = contract.ReportFunctions(
     calls=contract.CallFunctions(
-        summary=wording.summary,
-        accesses=accesses.of_call,
-        clients=("redis", "upstash_redis", "valkey"),
-        may_wait=calls.may_wait,
-        rejection=connections.rejection,
+        summary=wording.summary, accesses=accesses.of_call, may_wait=calls.may_wait,
+        rejection=connections.rejection, clients=("redis", "upstash_redis", "valkey"),
     ),
     protocol=contract.CommandFunctions(
-        command=calls.single_command,
-        commands=accesses.commands,
-        hides_body=calls.hides_words,
-        shown_facts=calls.shown_facts,
-        decoded_answer=calls.decoded_answer,
-        connection_exchange=connections.exchange,
-        connection_error=connections.error_of,
+        command=calls.single_command, commands=accesses.commands, hides_body=calls.hides_words,
+        shown_facts=calls.shown_facts, decoded_answer=calls.decoded_answer,
+        connection_exchange=connections.exchange, connection_error=connections.error_of,
     ),
     events=contract.EventFunctions(accesses=accesses.of_event),
     actions=contract.ActionFunctions(accesses=accesses.of_action),
@@ -30,4 +23,4 @@ FUNCTIONS = contract.ReportFunctions(
     findings=findings.FINDINGS,
     sentences=wording.SENTENCES,
     spans=contract.SpanNames("db", "redis", [("db.operation.name", "command")]),
-)
+)  # fmt: skip

@@ -146,11 +146,9 @@ def _missed_expires(test: ObservedTest, fake: ServerOrDatabase) -> dict[str, Com
             if sets and (call.number, *command.words) not in executed:
                 missed[command.key] = command
     return {
-        key: command
-        for key, command in missed.items()
-        if has_no_ttl(fake, key)
+        key: command for key, command in missed.items() if has_no_ttl(fake, key)
         and (key not in later or later[key].entry.number <= command.entry.number)
-    }
+    }  # fmt: skip
 
 
 def lock_of_another(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_line
 from ..fake import Queue
 from ..rest.app import PUBLISHING_OR_SCHEDULING
 from .accesses import MESSAGE, of_call
-from .lookups import named
+from .lookups import message_name
 
 
 def _only_message(call: Call) -> tuple[Mapping[str, Any], str]:
@@ -96,7 +96,7 @@ FINDINGS = (wrong_signature, unlikely_duration)
 def unfinished(queue: Queue, lookups: Lookups) -> Iterator[Finding]:
     """Yield findings about messages and schedules that wait, and dead letters."""
     core_of(queue).clock.settle()
-    engine, name = core_of(queue).engine, partial(named, lookups=lookups)
+    engine, name = core_of(queue).engine, partial(message_name, lookups=lookups)
     for line in unfinished_lines(engine, name):
         yield Finding("message_waits", values={"line": line})
     for line in dead_letter_lines(engine, name):

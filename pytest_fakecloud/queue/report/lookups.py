@@ -63,7 +63,7 @@ def exchanges(queue: Queue) -> Iterator[tuple[int, Exchanged]]:
         yield number, Exchanged(sent.headers, sent.body, outcome.headers, outcome.body)
 
 
-def named(message_id: object, lookups: Lookups) -> str:
+def message_name(message_id: object, lookups: Lookups) -> str:
     """Return the short form of a message's ID, with the step that its deliveries execute, if any."""
     steps = lookups.of(QueueLookups).steps.get(str(message_id), ())
     names = listed([f"step {compact(step['stepName'])}" for step in steps])

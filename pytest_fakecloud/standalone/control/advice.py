@@ -168,7 +168,7 @@ _EXPECTED: tuple[tuple[str, tuple[str, ...], str], ...] = (
 
 def expected_of(row: shapes.RowData, error: str) -> str:
     """Return why the error of a call is ordinary control flow of its client; empty for a failure."""
-    if row["kind"] != "call" or row["faults"]:
+    if not row["rules"]["is_received"] or row["faults"]:
         return ""
     is_lookup = row["request"] is not None and row["request"]["line"].startswith("GET ")
     if row["status"] == 404 and is_lookup and not row["operation"].startswith(_METHODS):
@@ -189,9 +189,9 @@ def advice_of(row: shapes.RowData, error: str) -> Advice | None:
     """
     if row["faults"]:
         return _FAULT
-    if row["kind"] == "attempt" and not row["ok"]:
+    if row["rules"]["is_sent"] and not row["ok"]:
         return _of_delivery(row["status"], row["data"].get("error"))
-    if row["kind"] != "call":
+    if not row["rules"]["is_received"]:
         return None
     if row["status"] == 401:
         return _of_token(row)

@@ -134,7 +134,7 @@ class HistoryRoutes(Part):
 
     def _exchange(self, request: Request) -> RecordedExchange:
         row = row_numbered(self._cloud, self._number(request))
-        if row["kind"] not in ("call", "attempt"):
+        if not (row["rules"]["is_received"] or row["rules"]["is_sent"]):
             raise Refused(404, f"row {row['number']} is neither a call nor a delivery")
         fake = fake_named(self._cloud, fake_of(row))
         return RecordedExchange(row, fake.fixture, fake.url, fake.headers)

@@ -207,6 +207,18 @@ class RowSubject(TypedDict):
     fake: str
 
 
+class RowRules(TypedDict):
+    """What the kind of a row decides: its ``bar`` in a waterfall, whether a fake received it, sent it or
+    did it inside, and whether its receiver made the calls in it.
+    """
+
+    bar: str
+    is_received: bool
+    is_sent: bool
+    is_inside: bool
+    surrounds: bool
+
+
 class RowFault(TypedDict):
     """An injected fault that affected a row."""
 
@@ -239,6 +251,7 @@ class RowData(TypedDict):
     at: str
     at_us: int
     kind: str
+    rules: RowRules
     fake: str
     actor: str
     peer: str

@@ -144,7 +144,7 @@ class Past(Protocol):
 
 def fake_of(row: Row) -> str:
     """Return the name of the fake that a row called, or that made the delivery."""
-    name: str = row["fake"] if row["kind"] == "attempt" else row["peer"]
+    name: str = row["fake"] if row["rules"]["is_sent"] else row["peer"]
     return name
 
 
@@ -211,7 +211,7 @@ class RecordedExchange:
 
     @property
     def is_delivery(self) -> bool:
-        return bool(self.row["kind"] == "attempt")
+        return bool(self.row["rules"]["is_sent"])
 
     @property
     def words(self) -> list[list[str]]:

@@ -6,7 +6,8 @@ import {entries, journal} from "./journal.js";
 import {hasFailed, showChip} from "./elements.js";
 import {isExpected} from "./errors.js";
 import {columnsElement} from "./columns.js";
-import {Trace, clockTime as time, isoDay} from "./trace.js";
+import {clockTime as time, isoDay} from "./facts.js";
+import {Trace} from "./trace.js";
 
 const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", expected: "Expected error", fault: "Injected fault", open: "In progress", expired: "Expiries", unexpired: "No expiries"};
 const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => row.done && hasFailed(row) && !isExpected(row) && !row.faults.length, expected: (row) => row.done && hasFailed(row) && isExpected(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done, expired: ({operation}) => operation === "expired", unexpired: ({operation}) => operation !== "expired"};
@@ -61,7 +62,7 @@ export class ActivityPage {
   async archive() {
     const text = await askText("GET", "/archive"), {matches, rows} = this.trace;
     if (matches.size === rows.length) return text;
-    const found = JSON.parse(text), calls = Map.groupBy(rows.filter(({row}) => row.kind !== "event").sort((one, other) => one.row.number - other.row.number), ({row}) => row.fake);
+    const found = JSON.parse(text), calls = Map.groupBy(rows.filter(({row}) => !row.rules.is_inside).sort((one, other) => one.row.number - other.row.number), ({row}) => row.fake);
     found.log.entries = found.log.entries.filter(({_number, _fake}) => matches.has(calls.get(_fake)?.find(({row}) => row.number >= _number)));
     return JSON.stringify(found, null, 1);
   }
@@ -139,7 +140,7 @@ export class ActivityPage {
   // The calls that the filters and the selected span leave, so that a finer span can be selected within it.
   drawChart() {
     if (this.chart.hidden && this.trace.rows.length > FEW) return;
-    const calls = [...this.trace.matches ?? []].map(({row}) => row).filter(({kind}) => kind !== "event").map((row) => ({at: row.at_us, kind: HAS_STATUS.failed(row) ? "failed" : "ok"}));
+    const calls = [...this.trace.matches ?? []].map(({row}) => row).filter(({rules}) => !rules.is_inside).map((row) => ({at: row.at_us, kind: HAS_STATUS.failed(row) ? "failed" : "ok"}));
     redraw(this.chart, columnsElement("calls", calls, {noun: "call", isClock: true, pixels: room(), onselect: (from, to) => this.between([from, to])}));
   }
 

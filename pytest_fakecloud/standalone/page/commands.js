@@ -141,7 +141,7 @@ class CommandBox {
     try {
       const {latest} = await ask("GET", "/state"), [target, body] = asRequest(argv), answer = await send(this.fake, "POST", target, body, {"Upstash-Encoding": "base64"});
       rows.push(answer.row);
-      const row = (await ask("GET", `/journal?after=${latest}`)).findLast((one) => one.fake === this.fake.name && one.kind === "call");
+      const row = (await ask("GET", `/journal?after=${latest}`)).findLast((one) => one.fake === this.fake.name && one.rules.is_received);
       for (const {description} of row?.faults ?? []) parts.push(el("p", {class: "fault"}, `Injected fault: ${description}`));
       if (answer.broken) parts.push(el("p", {class: "bad"}, `The connection was broken: ${words(answer.broken)}.`));
       else {

@@ -12,7 +12,7 @@ const answerOf = ({data, peer, text}) => `${withoutScheme(data.url ?? peer)} ans
 export function adviceOf(row, isHere = false) {
   if (sendsScript(row)) return "The script was not loaded yet, so the client sent it afterwards.";
   if (row.advice && codeOf(row) === "WRONGTYPE") return typeElement(row);
-  const {place, fake} = row.advice_at ?? {}, text = (isHere && row.kind === "attempt" && !row.faults.length && row.status != null ? answerOf(row) : "") + (row.advice ?? "");
+  const {place, fake} = row.advice_at ?? {}, text = (isHere && row.rules.is_sent && !row.faults.length && row.status != null ? answerOf(row) : "") + (row.advice ?? "");
   return place ? el("span", {}, text, " ", el("a", {href: link(fake ? ["fake", fake, place] : [place])}, `${place[0].toUpperCase()}${place.slice(1).replace("-", " ")}${fake ? ` of ${fake}` : ""}`)) : text;
 }
 

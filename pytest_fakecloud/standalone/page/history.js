@@ -17,7 +17,7 @@ function addressOf({fake, section, item, before, after}) {
 }
 
 // Whether a row is that of a restore, or of another change without a call.
-export const isOfConsole = (row) => row?.kind === "event" && /^(restored|changed)$/.test(row.operation);
+export const isOfConsole = (row) => row?.rules.is_inside && /^(restored|changed)$/.test(row.operation);
 // -- changes, and restores that undo them --
 // The changes between two times, as the control API returns them, counted and as tables.
 export function changesSection({count: many, sums, changes, not_compared: missing}, names = ["before", "after"]) {

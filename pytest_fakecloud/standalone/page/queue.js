@@ -81,7 +81,7 @@ function messageDetail(one, page) {
 const NAMED = {queue: "queues", "URL group": "url-groups", schedule: "schedules", "flow control": "flow-control"};
 const linked = (fake, given) => Object.fromEntries(Object.entries(given).map(([name, value]) => [name, own(NAMED, name) ? el("a", {href: at(fake, NAMED[name], value)}, value) : value]));
 // What to do about the last attempt of a message, if it has failed and Activity has its row.
-const lastAttempt = (fake, id) => entries.list.findLast((one) => one.kind === "attempt" && one.fake === fake.name && one.data.message_id === id);
+const lastAttempt = (fake, id) => entries.list.findLast((one) => one.rules.is_sent && one.fake === fake.name && one.data.message_id === id);
 function adviceOn(fake, id) {
   const row = lastAttempt(fake, id), place = el("div");
   if (row && hasFailed(row)) Promise.all([import("./row.js"), import("./destinations.js")]).then(([{advice}, {destinationForms}]) => place.replaceChildren(...[advice(row, []), row.data.error === "UnstubbedDestinationError" ? destinationForms(fake, new URL(row.data.url).origin) : null].filter(Boolean)), () => {});

@@ -9,7 +9,7 @@ import {entries} from "./journal.js";
 import {sendAgain} from "./sending.js";
 
 export function detailsOf(row, fakes) {
-  const changes = row.done && (row.kind !== "event" || isOfConsole(row)) ? changesElement(row) : null, result = el("section", {class: "sent-again", tabindex: -1, "aria-label": "what was sent again", hidden: true});
+  const changes = row.done && (!row.rules.is_inside || isOfConsole(row)) ? changesElement(row) : null, result = el("section", {class: "sent-again", tabindex: -1, "aria-label": "what was sent again", hidden: true});
   // The data of the row itself gives way to the result of what was sent again.
   const show = (answer, parts) => { if (changes && result.hidden) { const old = fold(`Data before and after #${row.number}, which was sent first`, null); changes.before(old); old.append(changes); }
     result.hidden = false; result.replaceChildren(...[el("h4", {}, "Sent again", answer.row ? [" as ", el("a", {href: link(["activity", answer.row])}, `#${answer.row}`)] : ""), ...parts].flat()); result.scrollIntoView({block: "start"}); result.focus({preventScroll: true}); };
@@ -18,7 +18,7 @@ export function detailsOf(row, fakes) {
 
 // What to do about a failed row.
 export function advice(row, fakes) {
-  const text = adviceOf(row, true), letter = row.kind === "attempt" && fakes.find(({name}) => name === row.fake), token = row.status === 401 && /^Bearer (.+)/.exec(fakes.find(({name}) => name === row.peer)?.headers.Authorization)?.[1];
+  const text = adviceOf(row, true), letter = row.rules.is_sent && fakes.find(({name}) => name === row.fake), token = row.status === 401 && /^Bearer (.+)/.exec(fakes.find(({name}) => name === row.peer)?.headers.Authorization)?.[1];
   return text ? el("div", {class: "banner"}, el("b", {}, "What to do: "), text, letter ? retryElement(letter, row) : null, token ? tools(copyButton(token, `Copy the token of ${row.peer}`, `Copy the token of ${row.peer}`)) : null) : null;
 }
 // A link to the dead letter of a delivery, if its message is among them.
@@ -42,8 +42,8 @@ function openLinks({number, kind: what, status, subjects = [], data}) {
 }
 // What makes the call again, or the delivery: a form, and tests that begin with the data that was there before it.
 function againElement(row, fakes, show) {
-  const isDelivery = row.kind === "attempt", fake = fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer)), place = el("div");
-  if (!fake || !isDelivery && row.kind !== "call") return null;
+  const isDelivery = row.rules.is_sent, fake = fakes.find(({name}) => name === (isDelivery ? row.fake : row.peer)), place = el("div");
+  if (!fake || !isDelivery && !row.rules.is_received) return null;
   ask("GET", `/journal/${row.number}/again`).then(({request, why_no_test: why}) => place.replaceChildren(...[sendAgain(row, fake, request, show), row.done && (why ? el("p", {class: "soft"}, why) : testCopies(row))].filter(Boolean)), ({message}) => { place.textContent = message; });
   return place;
 }
@@ -54,5 +54,5 @@ function testCopies(row) {
     shown.replaceChildren(why ? el("p", {class: "soft"}, why) : code(text, `the test with ${language}`));
     if (text) await copy(text, `Copied, as shown. ${language === "pytest" ? "" : "It uses the helper of the guide."}`);
   })}, language);
-  return el("div", {}, tools(el("span", {class: "soft"}, "Copy as a test with"), ["pytest", "Vitest", ...row.kind === "attempt" ? [] : ["Go"]].map(copyIn)), shown);
+  return el("div", {}, tools(el("span", {class: "soft"}, "Copy as a test with"), ["pytest", "Vitest", ...row.rules.is_sent ? [] : ["Go"]].map(copyIn)), shown);
 }

@@ -34,7 +34,7 @@ const quoted = (word) => /^[^\s"'\\]+$/.test(word) ? word : JSON.stringify(word)
 // A form that sends a recorded call or delivery again, as it was or changed. What was not changed is sent as it was recorded.
 export function sendAgain(row, fake, request, show) {
   const shown = (answer) => { show(answer, answerElements(fake, answer)); return done("Sent again: the result is at the top."); };
-  const isDelivery = row.kind === "attempt", again = `/journal/${row.number}/again`, commands = isDelivery ? null : commandsOf(row)?.commands, options = {open: false, copied: false};
+  const isDelivery = row.rules.is_sent, again = `/journal/${row.number}/again`, commands = isDelivery ? null : commandsOf(row)?.commands, options = {open: false, copied: false};
   if (commands) {
     const lines = commands.map((words) => words.map(quoted).join(" ")).join("\n");
     return form("Edit and send again", "Send again", [{name: "commands", label: "commands, one on each line", kind: "area", value: lines, wide: true, needed: true}],

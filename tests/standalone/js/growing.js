@@ -5,7 +5,7 @@ async (seed) => {
     const names = ["kv", "queue"], fakes = names.map((name) => ({name, url: "http://127.0.0.1:1"}));
     const made = (number, rows, done) => {
         const cause = random(3) ? null : rows.at(-1 - random(3)), depth = cause ? cause.depth + 1 : 0;
-        return {number, at_us: 1e15 + number * random(2e6), kind: ["call", "request", "attempt"][random(3)],
+        return {number, at_us: 1e15 + number * random(2e6), rules: {surrounds: random(3) > 0},
             actor: cause ? "application" : "client", peer: ["kv", "queue", "https://app.example"][random(3)],
             ok: random(4) > 0, done, depth, cause: cause?.number ?? 0, data: {}, subjects: [], faults: [], marks: [],
             text: {what: `GET ${"word ".repeat(random(60))}`, answer: done ? "OK" : "", lines: [], note: ""}};
