@@ -78,12 +78,11 @@ class Exploration:
     ``last_new_state`` the number of the schedule that reached the last new one. ``calls`` maps each
     client to its calls in the trial in which it made most, ``points`` to the points at which
     disturbances were possible; ``kinds`` maps each kind of them to the number of times it was applied.
-    ``untried`` are the kinds that were never
-    possible, ``unreached`` those that the budget did not allow. ``reads`` is what the promise read,
-    ``unwritten`` the keys of it that no trial wrote. Each of ``writes`` was left out in a trial of its
-    own; the promise did not notice ``unnoticed``. ``inputs`` is the number of drawn inputs.
-    ``anomalies`` are those that trials showed. ``notes`` describe unexplored code, ``seconds`` is
-    wall-clock time, ``str()`` a summary.
+    ``untried`` are the kinds that were never possible, ``unreached`` those that the budget did not
+    allow. ``reads`` is what the promise read, ``unwritten`` the keys of it that no trial wrote. Each of
+    ``writes`` was left out in a trial of its own; the promise did not notice ``unnoticed``. ``inputs``
+    is the number of drawn inputs. ``anomalies`` are those that trials showed. ``notes`` describe
+    unexplored code, ``seconds`` is wall-clock time, ``str()`` a summary.
     """
 
     def __init__(self, tally: Tally, kinds_to_name: Sequence[str], trust: Trust) -> None:
