@@ -124,17 +124,15 @@ def file_name(name: str) -> str:
     return f"{cleaned[:130]}-{digest}"
 
 
-_SCRIPTS = (
-    "elements.js", "spans.js", "copying.js", "facts.js", "drawing.js", "waterfall.js", "pane.js",
-    "trace.js", "page.js",
-)  # fmt: skip
+_SCRIPTS = "elements spans copying facts drawing waterfall pane trace page".split()
 """The modules of a page, each after those that it imports."""
 
 
 def document(data: Mapping[str, Any]) -> str:
     """Return the HTML document of a report in its JSON form (`docs/reference/report.schema.json`)."""
     # The page has all modules in one script, which needs no import.
-    script = re.sub(r"(?m)^import .*\n", "", "".join(asset(__file__, name) for name in _SCRIPTS))
+    modules = "".join(asset(__file__, f"{name}.js") for name in _SCRIPTS)
+    script = re.sub(r"(?m)^import .*\n", "", modules)
     report = json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=shown)
     # A "<" in the data must not end the element that contains it.
     escaped = printable(report).replace("<", "\\u003c")

@@ -191,7 +191,7 @@ def test_the_messages_of_a_missing_callback_include_the_wanted_one(
 
 def test_a_walk_over_a_stack_that_raises_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     host = SimpleNamespace(thread=SimpleNamespace(ident=threading.get_ident()))
-    strands: Any = [SimpleNamespace(title="worker", state="waiting", host=host)]
+    strands: Any = [SimpleNamespace(name="worker", state="waiting", host=host)]
     with monkeypatch.context() as patch:
         patch.setattr(stacks, "_describe_wait", raises)
         said = describe_stuck(strands)

@@ -144,8 +144,8 @@ def _commits_own_offsets(
     commits: list[tuple[int, list[int]]] = []
     for call in _calls_of(test, fake):
         positions = [*received_by(call), *_committed_positions(call)]
-        offsets = [other.offset for other in positions
-                   if other[:2] == position[:2] and group_of(call) == group]  # fmt: skip
+        is_of_group = group_of(call) == group
+        offsets = [own.offset for own in positions if is_of_group and own[:2] == position[:2]]
         received += offsets if call.route == "consume" else ()
         commits += [
             (offset, list(received)) for offset in offsets if call.route == "commit" and received

@@ -162,9 +162,11 @@ def _expected_names(test: ObservedTest, query: _ExecutedQuery) -> set[str]:
         sides = [set(_strings_in(side)) for side in (test.compared.left, test.compared.right)]
     hits = [_names_of(hit["id"], hit.get("data"), hit.get("metadata")) for hit in query.hits]
     return {
-        name for actual, other in zip(sides, sides[::-1], strict=True)
-        if all(actual & names for names in hits) for name in other - actual
-    }  # fmt: skip
+        name
+        for actual, other in zip(sides, sides[::-1], strict=True)
+        if all(actual & names for names in hits)
+        for name in other - actual
+    }
 
 
 def _rejected_ids(
@@ -237,10 +239,11 @@ def lacks_records(test: ObservedTest, fake: VectorIndex) -> Iterator[Finding]:
     if settings.recall < 1 or settings.filter_budget is not None or settings.shuffle_ties:
         return  # queries can lack other records, too
     delayed = [
-        (query, writes) for query in _queries(test, fake)
+        (query, writes)
+        for query in _queries(test, fake)
         if not query.call.route.startswith("resumable-query")
         and (writes := _delayed_writes(test, fake, query)).keys() - set(query.ids)
-    ]  # fmt: skip
+    ]
     for query, writes in delayed[-_MOST_REPEATED:]:
         with suppress(ServiceError):
             if missing := _missing_ids(test, fake, query, writes):
@@ -268,8 +271,8 @@ def _delayed_writes(test: ObservedTest, fake: VectorIndex, query: _ExecutedQuery
         for item in items_of(call.request_body)
     }
     only_time = delay_us is not None and not is_held
-    return {record_id: call.number for record_id, call in writes.items()
-            if not only_time or call.at_us + (delay_us or 0) > query.call.at_us}  # fmt: skip
+    since_us = query.call.at_us - (delay_us or 0) if only_time else -1
+    return {item: call.number for item, call in writes.items() if call.at_us > since_us}
 
 
 def _missing_ids(
