@@ -124,7 +124,7 @@ def file_name(name: str) -> str:
     return f"{cleaned[:130]}-{digest}"
 
 
-_SCRIPTS = "elements spans copying facts drawing waterfall pane trace page".split()
+_SCRIPTS = "elements", "spans", "copying", "facts", "drawing", "waterfall", "pane", "trace", "page"
 """The modules of a page, each after those that it imports."""
 
 
