@@ -702,10 +702,12 @@ export interface Version {
 /**
  * An item over time, null while it did not exist, and the names of the parts of its value.
  *
- * `repeats` are runs of at least three equal increments by the same request.
+ * `repeats` are runs of at least three equal increments by the same request. `is_put_back` says
+ * whether items of the section can be put back alone.
  */
 export interface Versions {
   versions: Version[]
+  is_put_back: boolean
   parts: string[]
   repeats: Repeat[]
 }

@@ -401,12 +401,17 @@ def next_expiry(fake: KVServer) -> int | None:
     return min((at_ms * 1000 for _, at_ms in deadlines), default=None)
 
 
+def can_put_back(section: str) -> bool:
+    """Return whether ``put_back()`` takes items of a section of the state."""
+    return section == "keys"
+
+
 def put_back(fake: KVServer, other: KVServer, section: str, items: Iterable[str]) -> None:
     """Give keys the values and the TTLs that they have in another server; delete those it lacks.
 
     A key whose TTL has ended since gets none, because it would expire at once.
     """
-    if section != "keys":
+    if not can_put_back(section):
         raise ContractError(f"only keys can be put back alone, not {section}")
     source = cast("KVEngine", core_of(other).engine)
     with source.lock:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from ...cloud.cloud import Cloud
 from ...cloud.fake import Fake
+from ...cloud.services import data_module
 from ...core.calls import Call
 from ...core.timers import to_datetime
 from ...http.messages import Request
@@ -90,7 +91,7 @@ class HistoryRoutes(Part):
                 raise
             return {"changes": None, "note": error.message, "undo": None, "why_no_undo": ""}
         changes = [shown_change(change) for change in item_changes]
-        undo, why_no_undo = _undo_of(item_changes)
+        undo, why_no_undo = self._undo_of(item_changes)
         return {"changes": changes, "note": "", "undo": undo, "why_no_undo": why_no_undo}
 
     def get_data(self, request: Request) -> shapes.DataBefore:
@@ -228,7 +229,8 @@ class HistoryRoutes(Part):
         one. ``number`` is 0 for what was there first, and for a change without a row. ``parts`` are
         the names of the fields of its value, of a list the ``first`` and the ``last`` element; with
         ``?part=`` the versions are those of this part alone. ``repeats`` are runs of equal increments
-        by the same request, which can be shown as one.
+        by the same request, which can be shown as one. ``is_put_back`` says whether items of the
+        section can be put back alone.
         """
         fake = named(self._cloud, request)
         section, item = request.query("section") or "", request.query("item") or ""
@@ -239,6 +241,7 @@ class HistoryRoutes(Part):
             versions = _versions_of_part(versions, part)
         return {
             "parts": parts[:_MOST_PARTS],
+            "is_put_back": _is_put_back(fake, section),
             "repeats": [
                 {"first": repeat.first, "last": repeat.last, "by": repeat.by}
                 for repeat in repeats(versions, self._requests().get)
@@ -278,6 +281,21 @@ class HistoryRoutes(Part):
         if error is not None and not (skips_unknown and known):
             raise error
         return known, unknown
+
+    def _undo_of(self, changes: Sequence[StateChange]) -> tuple[shapes.Undo | None, str]:
+        """Return the items whose restore undoes only these changes, or None and the reason."""
+        if not changes:
+            return None, "This row changed no data. There is nothing to undo."
+        fake, section = fake_named(self._cloud, changes[0].fake), changes[0].section
+        sections = sorted({change.section for change in changes})
+        is_put_back = len(sections) == 1 and _is_put_back(fake, section)
+        if is_put_back and len(changes) <= _MOST_UNDONE:
+            return {"section": section, "items": [change.item for change in changes]}, ""
+        what = f"{len(changes)} items of {section}" if is_put_back else ", ".join(sections)
+        return None, (
+            f"{what[:1].upper()}{what[1:]} cannot be put back alone: "
+            f"Restore {fake.name} takes back all that has changed in it since."
+        )
 
     def _fakes(self, name: str | None) -> list[Fake]:
         return list(self._cloud.fakes()) if not name else [fake_named(self._cloud, name)]
@@ -328,21 +346,10 @@ _MOST_UNDONE = 100
 """Maximum number of items that are put back to undo a row."""
 
 
-def _undo_of(changes: Sequence[StateChange]) -> tuple[shapes.Undo | None, str]:
-    """Return the items whose restore undoes only these changes, or None and the reason."""
-    if not changes:
-        return None, "This row changed no data. There is nothing to undo."
-    sections = sorted({change.section for change in changes})
-    lone = sections[0] if len(sections) == 1 else ""
-    is_put_back = lone in ("keys", "default namespace") or lone.startswith("namespace ")
-    if is_put_back and len(changes) <= _MOST_UNDONE:
-        return {"section": lone, "items": [change.item for change in changes]}, ""
-    what = f"{len(changes)} items of {lone}" if is_put_back else ", ".join(sections)
-    fake = changes[0].fake
-    return None, (
-        f"{what[:1].upper()}{what[1:]} cannot be put back alone: "
-        f"Restore {fake} takes back all that has changed in it since."
-    )
+def _is_put_back(fake: Fake, section: str) -> bool:
+    """Return whether single items of a section can be put back."""
+    can_put_back = getattr(data_module(fake.fixture), "can_put_back", None)
+    return can_put_back is not None and bool(can_put_back(section))
 
 
 _MOST_PARTS = 1000

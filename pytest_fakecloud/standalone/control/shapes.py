@@ -491,10 +491,12 @@ class _Repeat(TypedDict):
 class Versions(TypedDict):
     """An item over time, null while it did not exist, and the names of the parts of its value.
 
-    ``repeats`` are runs of at least three equal increments by the same request.
+    ``repeats`` are runs of at least three equal increments by the same request. ``is_put_back`` says
+    whether items of the section can be put back alone.
     """
 
     versions: list[_Version]
+    is_put_back: bool
     parts: list[str]
     repeats: list[_Repeat]
 

@@ -96,8 +96,6 @@ function undoFields({number: row, fake}, {section, item, before, after}) {
     return el("div", {id: "question", class: "preview"}, el("p", {}, el("b", {}, `Undo #${row}?`), " Other fields stay as they are."), changesTable([{fake, section, item, before: only(now), after: only(old)}], undefined, ["now", "restored"]));
   }}) : null;
 }
-// The sections whose items can be put back alone.
-const isPutBack = (section) => section === "keys" || section === "default namespace" || section.startsWith("namespace ");
 // What a row changed, before and after it, with buttons that go back to just before it.
 export function changesElement(row) {
   const place = el("div", {class: "row-changes"}, soft("…")); ask("GET", `/journal/${row.number}/changes`).then(({changes, note, undo, why_no_undo: why}) => {
@@ -125,12 +123,12 @@ function historyOf(fake, section, item, changesOf) {
     const history = opened = {name, unfolded: new Set(), parts: () => [el("p", {class: "soft", role: "status"}, "Loading…")], draw: () => { redraw(history.place, history.parts()); comeBack(history); }};
     history.read = oneAtATime(async () => {
       try {
-        const {versions, parts, repeats} = await ask("GET", path(fake, `/versions${query({section, item, part: history.part})}`));
+        const {versions, parts, repeats, is_put_back: isPutBack} = await ask("GET", path(fake, `/versions${query({section, item, part: history.part})}`));
         // The row of the newest may not have arrived yet.
         const newest = versions.at(-1)?.number, arrived = () => { if (!entries.known.has(newest)) return; journal.listeners.delete(arrived); history.draw(); };
         if (newest && !entries.known.has(newest)) journal.listeners.add(arrived);
         const choice_ = parts.length ? tools(el("label", {}, "Field ", el("select", {"aria-label": "field of the history", onchange: ({target}) => { history.part = target.value; history.read(); }}, ["", ...parts].map((name) => el("option", {value: name, selected: name === (history.part ?? "")}, name || "all"))))) : null;
-        history.parts = () => [choice_, ...versions.length ? versionsTable(fake, section, item, versions, changesOf, repeats) : [soft("None was recorded. ", el("a", {href: `#/activity?search=${encodeURIComponent(item)}`}, "Calls that name it"))]];
+        history.parts = () => [choice_, ...versions.length ? versionsTable(fake, section, item, versions, changesOf, repeats, isPutBack) : [soft("None was recorded. ", el("a", {href: `#/activity?search=${encodeURIComponent(item)}`}, "Calls that name it"))]];
       } catch (error) { history.parts = () => [soft(error.message, " In Activity shows its calls.")]; }
       history.draw();
     });
@@ -148,7 +146,7 @@ const againButton = (fake, key, {number}) => number ? act("Bring it back", `Brin
 }) : "";
 // The newest versions first, each with the value before it, and a button that gives the item this version again. A run of equal
 // increments is one line until it is opened, from the value before the first to that after the last.
-function versionsTable(fake, section, item, versions, changesOf, repeats) {
+function versionsTable(fake, section, item, versions, changesOf, repeats, isPutBack) {
   const {unfolded, part} = opened, name = short(item, 60), items = {fake: fake.name, section, items: [item]};
   const all = versions.map((version, index) => { const before = versions[index - 1]?.fields ?? null, next = versions[index + 1], expired = expiryOf(version, before); return {...version, index, at: expired ?? version.at, expired, before, next: next?.number, expires: next && expiryOf(next, version.fields)}; }).reverse();
   const [last, kept] = all, isGone = last.fields === null, rowOf = ({number: row}) => entries.known.get(row);
@@ -164,7 +162,7 @@ function versionsTable(fake, section, item, versions, changesOf, repeats) {
   const who = (row) => row && el("span", {class: "soft"}, ` · ${isOfConsole(row) ? "console" : row.actor}`);
   const value = (fields, other) => fields === null ? el("span", {class: "soft"}, "–") : fieldsOf(item, fields, other, {changed: other !== null});
   const back = (version) => section === "keys" && version.expires ? againButton(fake, item, version)
-    : version.next && isPutBack(section) ? restoreButton(isGone && version.index === kept.index ? "Bring it back…" : part ? "Restore the whole key…" : "Restore…", `Restore ${name} as of ${version.at.slice(0, 19).replace("T", " ")}`, sinceOf(version.next, items), () => ask("POST", `/journal/${version.next}/restore`, items), name, items)
+    : version.next && isPutBack ? restoreButton(isGone && version.index === kept.index ? "Bring it back…" : part ? "Restore the whole key…" : "Restore…", `Restore ${name} as of ${version.at.slice(0, 19).replace("T", " ")}`, sinceOf(version.next, items), () => ask("POST", `/journal/${version.next}/restore`, items), name, items)
       : version.index === last.index ? el("span", {class: "pill"}, "now") : "";
   const undo = ({number: row, before, fields: after, isFolded}) => row && !part && !isFolded ? undoFields({number: row, fake: fake.name}, {section, item, before, after}) : null;
   const after = ({fields, before, expired}) => fields === null ? el("span", {class: "soft"}, expired ? "expired" : "gone") : value(fields, before);

@@ -107,6 +107,11 @@ def namespace_in(section: str) -> str | None:
     return {"namespace": namespace, "default": ""}.get(kind)
 
 
+def can_put_back(section: str) -> bool:
+    """Return whether ``put_back()`` takes items of a section of the state."""
+    return namespace_in(section) is not None
+
+
 def put_back(fake: VectorIndex, other: VectorIndex, section: str, items: Sequence[str]) -> None:
     """Give vectors the values that they have in another index; delete those it lacks."""
     namespace = namespace_in(section)
