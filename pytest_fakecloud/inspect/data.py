@@ -318,15 +318,11 @@ def _part(
     id_of: Callable[[T], Any],
 ) -> View:
     start, end = _ends(items, page_query, sort_key)
-    if id := page_query.around:
-        on_page = any(id_of(item) == id for item in items[start:end])
-        at = (
-            None
-            if on_page
-            else next((i for i, item in enumerate(items) if id_of(item) == id), None)
-        )
-        if at is not None:
-            start = at - at % page_query.limit
+    if page_query.around:
+        places = (at for at, item in enumerate(items) if id_of(item) == page_query.around)
+        place = next(places, None)
+        if place is not None and not start <= place < end:
+            start = place - place % page_query.limit
             end = min(len(items), start + page_query.limit)
     rows = items[start:end]
     if rows:
