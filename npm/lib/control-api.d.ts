@@ -13,6 +13,7 @@ export interface Error {
 export interface Advance {
   action: "advance"
   by: string | number
+  undoable?: boolean
 }
 
 /** Where in the console advice is followed: a part of a `fake`, or a page of all if it is null. */
@@ -83,6 +84,15 @@ export interface Changes {
   sums: Record<string, Record<string, number>>
   changes: ItemChange[]
   not_compared: string[]
+}
+
+/** What has changed since a move of the clock, and the time before it. */
+export interface ChangesSinceMove {
+  count: number
+  sums: Record<string, Record<string, number>>
+  changes: ItemChange[]
+  not_compared: string[]
+  clock: string
 }
 
 /**
@@ -330,6 +340,7 @@ export interface Moment {
 
 export interface Move {
   action: "freeze" | "resume" | "advance_to_next" | "stop"
+  undoable?: boolean
 }
 
 /** A move of the clock in progress, and the number of events that became due so far. */
@@ -342,11 +353,13 @@ export interface MoveData {
 export interface MoveTo {
   action: "move_to"
   to: string
+  undoable?: boolean
 }
 
 /**
  * The clock after a move, the events that became due, each as a time and a label, and those of them
- * that are expiries of keys. `events` has each with what it is about.
+ * that are expiries of keys. `events` has each with what it is about. `undoable` says whether
+ * `POST /clock/undo` undoes the move.
  */
 export interface Moved {
   now: string
@@ -357,6 +370,7 @@ export interface Moved {
   fired: string[]
   expired: string[]
   events: BecameDue[]
+  undoable: boolean
 }
 
 /** A new isolated cloud; the environment variables contain its addresses and credentials. */
@@ -685,6 +699,16 @@ export interface Undo {
   items: string[]
 }
 
+/** The clock after a move was undone, and the first row that records it. */
+export interface UndoneMove {
+  now: string
+  mode: "running" | "frozen"
+  next_due: string | null
+  next_expiry: string | null
+  move: MoveData | null
+  row: number
+}
+
 /** A method to call or a property to read, of the fake `object` or of the cloud (null). */
 export interface Use {
   name: string
@@ -790,6 +814,10 @@ export interface Control {
   (method: "POST", path: `/clouds/${string}/failed`, body: FailedTest): Promise<KeptCloud>
   /** Return a URL that signs one browser in to the console of an isolated cloud. */
   (method: "POST", path: `/clouds/${string}/codes`, body?: Record<string, Json>): Promise<ConsoleAddress>
+  /** Return what has changed since the last move of the clock that can be undone, and the time of */
+  (method: "GET", path: "/clock/undo"): Promise<ChangesSinceMove>
+  /** Put the clock and all data back to just before the last move that was `undoable`. */
+  (method: "POST", path: "/clock/undo", body?: Record<string, Json>): Promise<UndoneMove>
   /** Remove violations, `{"texts": [their texts]}`, and return the others. */
   (method: "POST", path: "/violations/dismiss", body: Dismissed): Promise<ViolationData[]>
   /** Restore a snapshot. */

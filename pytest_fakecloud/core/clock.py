@@ -482,9 +482,10 @@ class Timekeeper:
     def rewind(self, now: Instant | None = None, mode: Mode | None = None) -> None:
         """Return to the clock's initial mode and time, or once to the given ones.
 
-        Called between two tests that use the same cloud; nothing else moves time back. Timers stay
-        planned; their owners replace them. Raises ``ContractError`` during an advance, for another
-        start if the clock cannot be moved, and for a running mode if the process's time follows it.
+        Called between two tests that use the same cloud, and before data of an earlier time is restored;
+        nothing else moves time back. Timers stay planned; their owners replace them. Raises
+        ``ContractError`` during an advance, for another start if the clock cannot be moved, and for a
+        running mode if the process's time follows it.
         """
         start_us, frozen = self._start_us, self._starts_frozen
         if now is not None or mode is not None:

@@ -345,7 +345,7 @@ def _table_with(parts: tuple[type[Part], ...]) -> RouteTable:
     return RouteTable([*ControlApp.routes(), *(route for part in parts for route in part.routes())])
 
 
-_RESTORES = frozenset({"restore_before", "restore_snapshot"})
+_RESTORES = frozenset({"restore_before", "restore_snapshot", "undo_move"})
 """Routes that restore data: the data before it is copied, so that the restore can be undone."""
 _WITHOUT_CHANGE = frozenset(
     {"send", "send_again", "copy_request", "session", "code", "cloud_code", "move_clock"}

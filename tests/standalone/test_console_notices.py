@@ -73,13 +73,16 @@ def test_the_notice_of_a_move_stays_with_its_link(page: Any, server: Server) -> 
     notice.locator("a").wait_for()
     moves = page.locator("h2:text-is('Became due') + ul li")
     moves.filter(has_text="1 event became due by the move to 2026-01-01 01:00:00").wait_for()
-    # The data can go back to just before the move.
+    # The clock goes back with the data.
     kv(server, "SET", "b", "1")
-    notice.locator("button:text-is('Restore all fakes…')").click()
-    page.locator("#question", has_text="Restore all fakes to just before the move?").wait_for()
+    notice.locator("button:text-is('Undo the move…')").click()
+    page.locator("#question", has_text="The clock goes back to 2026-01-01 00:00:00").wait_for()
     page.click("dialog button.danger")
-    page.locator("#notice", has_text="All fakes are restored.").wait_for()
+    page.locator("#notice", has_text="All data and the clock are restored.").wait_for()
     assert kv(server, "MGET", "a", "b") == ["1", None]
+    assert server.ask("GET", "/clock")[1]["now"] < "2026-01-01T00:10"
+    moves.wait_for(state="detached")
+    page.locator("td[data-name=event]").first.wait_for()
     page.click("#notice button[aria-label=Dismiss]")
     assert page.inner_text("#notice") == ""
     page.reload()

@@ -634,3 +634,39 @@ def test_keys_that_a_restore_would_let_expire_are_not_promised(server: Server) -
             assert sorted(keys) == wanted
     put_back = f'/journal/{row}/since?as_restored=yes&fake=kv_server&section=keys&items=["short"]'
     assert len(server.ask("GET", put_back)[1]["changes"]) == 1
+
+
+@pytest.mark.parametrize("mode", ["freeze", "resume"])
+def test_a_move_of_the_clock_is_undone_with_all_that_it_caused(server: Server, mode: str) -> None:
+    state = {"destinations": {"https://shop.example/hook": 200}}
+    server.ask("POST", "/load", {"state": state})
+    server.ask("POST", "/clock", {"action": mode})
+    kv(server, "SET", "short", "1", "EX", "50")
+    kv(server, "SET", "stock", "5")
+    server.call("queue", "publish", "https://shop.example/hook", delay="1m")
+    messages = server.ask("GET", "/fakes/queue/lists/messages")[1]["items"]
+    began, due = server.ask("GET", "/clock")[1], server.ask("GET", "/due")[1]["count"]
+    body = {"action": "advance", "by": "8d", "undoable": True}
+    moved = server.ask("POST", "/clock", body)[1]
+    assert [event["kind"] for event in moved["events"]] == ["expiry", "delivery"]
+    kv(server, "INCR", "stock")
+    _, found = server.ask("GET", "/clock/undo")
+    assert {"short", "stock"} <= {change["item"] for change in found["changes"]}
+    status, undone = server.ask("POST", "/clock/undo")
+    assert (status, undone["mode"]) == (200, began["mode"])
+    assert undone["now"][:15] == began["now"][:15]
+    assert server.ask("GET", "/due")[1]["count"] == due
+    assert server.ask("GET", "/fakes/queue/lists/messages")[1]["items"] == messages
+    assert kv(server, "GET", "short") > moved["events"][0]["row"]
+    # All that was recorded keeps its changes, and later rows have theirs.
+    row = kv(server, "INCR", "stock")
+    assert values(server, row) == {"keys: stock": ("5", "6")}
+    assert versions(server, "kv_server", "keys", "stock")[-1]["number"] == row
+    # It happens once, and the data of the later time can be restored.
+    assert server.ask("POST", "/clock/undo")[0] == 409
+    again = server.ask("POST", "/clock", {"action": "advance", "by": "2m"})[1]
+    assert [event["what"] for event in again["events"]] == [
+        event["what"] for event in moved["events"]
+    ]
+    server.ask("POST", f"/journal/{undone['row']}/restore", {})
+    assert values(server, kv(server, "INCR", "stock")) == {"keys: stock": ("6", "7")}

@@ -18,6 +18,7 @@ from ...cloud.cloud import Cloud
 from ...cloud.fake import Fake, Snapshot, core_of
 from ...cloud.services import data_module, find
 from ...core.calls import Event
+from ...core.clock import Mode
 from ...core.errors import unknown_name
 from ...core.timers import duration_us, to_datetime
 from ...http.messages import Answer, Request
@@ -120,12 +121,22 @@ class _Kept(NamedTuple):
     at: str
 
 
+class _BeforeMove(NamedTuple):
+    """The clock and the data just before a move."""
+
+    now_us: int
+    mode: Mode
+    kept: _Kept
+
+
 class CloudRoutes(Part):
     """Endpoints of the clock, the seed, the snapshots that the server keeps, and loading."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
         self._snapshots: dict[str, _Kept] = {}
+        self._before_move: _BeforeMove | None = None
+        """What the last move that can be undone goes back to."""
         self._numbers = itertools.count(1)
 
     @classmethod
@@ -134,6 +145,8 @@ class CloudRoutes(Part):
         return [
             cls.route("GET", f"{PREFIX}/clock", "clock", cls.get_clock),
             cls.route("POST", f"{PREFIX}/clock", "move_clock", cls.move_clock),
+            cls.route("GET", f"{PREFIX}/clock/undo", "move_changes", cls.get_move_changes),
+            cls.route("POST", f"{PREFIX}/clock/undo", "undo_move", cls.undo_move),
             cls.route("GET", f"{PREFIX}/due", "due", cls.get_due),
             cls.route("GET", f"{PREFIX}/seed", "seed", cls.get_seed),
             cls.route("PUT", f"{PREFIX}/seed", "set_seed", cls.set_seed),
@@ -157,23 +170,29 @@ class CloudRoutes(Part):
         ``{"action": "freeze"|"resume"|"advance"|"move_to"|"advance_to_next"|"stop"}``, with ``"by"``
         (a duration) for ``advance`` or ``"to"`` (a time) for ``move_to``. ``stop`` ends the move of
         another request after the event in progress; that request returns the time that was reached.
+        With ``"undoable": true``, the clock and all data before the move are kept for
+        ``POST /clock/undo``, unless a fake has more than 20,000 items.
         """
         body = fields(request)
         action = body.get("action")
         if not isinstance(action, str) or action not in _MOVES:
             raise Refused(422, unknown_name("action", action, _MOVES))
         required = _MOVES[action]
-        if body.keys() != {"action", *required}:
+        if body.keys() - {"undoable"} != {"action", *required}:
             form = {"action": action, **dict.fromkeys(required, "…")}
             raise Refused(422, f"pass {json.dumps(form, ensure_ascii=False)}, got {body!r}")
         if action == "stop":
             if (move := context_of(self._cloud).clock.move) is not None:
                 move.stopped = True
-            return {**clock_view(self._cloud), "fired": [], "expired": [], "events": []}
+            clock = clock_view(self._cloud)
+            return {**clock, "fired": [], "expired": [], "events": [], "undoable": False}
+        keeps = body.get("undoable") is True and action not in ("freeze", "resume")
+        before = self._kept_before_move() if keeps else None
         planned = _expiries(self._cloud)
         latest = max((entry.number for entry in self._cloud.journal.entries[-1:]), default=0)
         with contract(400):
             timers = getattr(self._cloud.clock, action)(*(body[name] for name in required)) or []
+        self._before_move = before or self._before_move
         fired = [f"{timer.at.isoformat()} {timer.label}" for timer in timers]
         ended_keys = _record_expired(self._cloud, planned)
         expired = [
@@ -185,7 +204,48 @@ class CloudRoutes(Part):
             "fired": sorted([*fired, *expired], key=lambda line: line.split()[0]),
             "expired": expired,
             "events": events_of_move(self._cloud, timers, ended_keys, latest),
+            "undoable": before is not None,
         }
+
+    def _kept_before_move(self) -> _BeforeMove | None:
+        """Return the clock and the data; None if there is too much data to keep it for each move."""
+        states = states_of(self._cloud)
+        if None in states.values():
+            return None
+        clock = context_of(self._cloud).clock
+        at = self._cloud.clock.now().isoformat()
+        return _BeforeMove(clock.now_us(), clock.mode, _Kept(self._cloud.snapshot(), states, at))
+
+    def _move_to_undo(self) -> _BeforeMove:
+        if self._before_move is None:
+            raise Refused(
+                409, 'no move of the clock can be undone: pass "undoable": true to a move'
+            )
+        return self._before_move
+
+    def get_move_changes(self, request: Request) -> shapes.ChangesSinceMove:
+        """Return what has changed since the last move of the clock that can be undone, and the time of
+        the ``clock`` before it.
+        """
+        kept = self._move_to_undo().kept
+        return {**described_changes(kept.states, states_of(self._cloud)), "clock": kept.at}
+
+    def undo_move(self, request: Request) -> shapes.UndoneMove:
+        """Put the clock and all data back to just before the last move that was ``undoable``.
+
+        Later changes of the data are lost, too. The journal keeps its entries. ``row`` is the number of
+        the first row that records it, of which each fake that changed has one; 0 if no data differed.
+        """
+        before = self._move_to_undo()
+        changed = changed_by_restore(states_of(self._cloud), before.kept.states)
+        # First the clock: what the data plans is due after its time.
+        with contract(409):
+            context_of(self._cloud).clock.rewind(to_datetime(before.now_us), before.mode)
+        self._cloud.restore(before.kept.saved)
+        self._before_move = None
+        moment = f"just before the clock moved from {before.kept.at}"
+        row = record_restore(self._cloud.fakes(), "", moment, changed)
+        return {**clock_view(self._cloud), "row": row}
 
     def get_due(self, request: Request) -> shapes.DueData:
         """Return all planned events and expiries of keys by time, and the next 200 of them in full.

@@ -72,12 +72,20 @@ class BecameDue(TypedDict):
 
 class Moved(ClockData):
     """The clock after a move, the events that became due, each as a time and a label, and those of them
-    that are expiries of keys. ``events`` has each with what it is about.
+    that are expiries of keys. ``events`` has each with what it is about. ``undoable`` says whether
+    ``POST /clock/undo`` undoes the move.
     """
 
     fired: list[str]
     expired: list[str]
     events: list[BecameDue]
+    undoable: bool
+
+
+class UndoneMove(ClockData):
+    """The clock after a move was undone, and the first row that records it."""
+
+    row: int
 
 
 class Moment(TypedDict):
@@ -397,6 +405,12 @@ class Changes(TypedDict):
     not_compared: list[str]
 
 
+class ChangesSinceMove(Changes):
+    """What has changed since a move of the clock, and the time before it."""
+
+    clock: str
+
+
 class Undo(TypedDict):
     """The items that a restore to just before a row puts back, and nothing else."""
 
@@ -567,16 +581,19 @@ Raised = TypedDict("Raised", {"raise": FailureData})
 
 class _Move(TypedDict):
     action: Literal["freeze", "resume", "advance_to_next", "stop"]
+    undoable: NotRequired[bool]
 
 
 class _Advance(TypedDict):
     action: Literal["advance"]
     by: str | float
+    undoable: NotRequired[bool]
 
 
 class _MoveTo(TypedDict):
     action: Literal["move_to"]
     to: str
+    undoable: NotRequired[bool]
 
 
 ClockMove = _Move | _Advance | _MoveTo

@@ -1,6 +1,6 @@
 // The data of fakes over time: what a row changed, going back to just before it, and the versions of an item.
 
-import {KINDS, act, attempt, confirmed, el, link, number, moment, own, redraw, say, short, soft, table, tools, when} from "./dom.js";
+import {KINDS, act, attempt, both, confirmed, el, link, number, moment, own, redraw, say, short, soft, table, tools, when} from "./dom.js";
 import {ask, change, path, query, sendWell} from "./api.js";
 import {changesTable, count, fieldsOf, fold} from "./elements.js";
 import {entries, journal} from "./journal.js";
@@ -72,8 +72,8 @@ export async function recorded(fake, what, work) { const {row} = await ask("POST
 export function restoreButton(text, label, changes, restore, what, part = {}) {
   return act(text, label, async () => { const {row} = await restore(); sayWithUndo(`${what} ${what.startsWith("All") ? "are" : "is"} restored.`, row, part); }, {soft: true, question: async () => {
     const found = await ask("GET", `${changes}${changes.includes("?") ? "&" : "?"}as_restored=yes`);
-    if (!found.count && !found.not_compared.length) throw new Error("Nothing has changed since then, so there is nothing to restore.");
-    return preview(label, " The clock stays, so what was due since then happens at once. You can undo it.", found);
+    if (!found.count && !found.not_compared.length && !found.clock) throw new Error("Nothing has changed since then, so there is nothing to restore.");
+    return preview(label, found.clock ? ` The clock goes back to ${both(found.clock)} UTC, and all data to what it was then.` : " The clock stays, so what was due since then happens at once. You can undo it.", found);
   }});
 }
 // A button that restores to just before a row: all fakes, or what `part` names.

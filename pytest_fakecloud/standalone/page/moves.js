@@ -11,18 +11,18 @@ export async function moved(body) {
   moving.text = `Moving the clock${body.to ? ` to ${both(body.to) || body.to} UTC` : ""}…`;
   const looking = setInterval(() => ask("GET", "/state").then((state) => showClock(state.clock), () => {}), 500);
   const began = clockNow();
-  let found, latest;
+  let found;
   moving.until = null;
-  try { ({latest} = await ask("GET", "/state")); say(moving.text, "busy"); found = await ask("POST", "/clock", body); } finally { clearInterval(looking); moving.text = ""; say(""); }
+  try { say(moving.text, "busy"); found = await ask("POST", "/clock", {...body, undoable: true}); } finally { clearInterval(looking); moving.text = ""; say(""); }
   showClock(found);
   const isStopped = moving.until !== null && micros(found.now) < micros(moving.until), {fired, expired} = found;
   // Hundreds of keys may expire, among which the other events would not be found.
   const events = found.events.filter(({kind}) => kind !== "expiry"), linked = () => [events.length ? el("a", {href: link(["time"], {moved: found.now})}, `${count(events.length, "event")} became due`) : null, events.length && expired.length ? ", " : null,
     expired.length ? el("a", {href: link(["activity"], {from: micros(began) + 1, to: micros(found.now), status: "expired"})}, `${count(expired.length, "key")} expired`) : null].filter(Boolean);
-  const [first] = fired.length ? await ask("GET", `/journal?after=${latest}&limit=1`) : [], since = first && `/journal/${first.number}`;
-  // The clock does not go back, but the data does.
-  const back = () => first ? restoreButton("Restore all fakes…", "Restore all fakes to just before the move", `${since}/since`, () => ask("POST", `${since}/restore`, {}), "All fakes") : "", clock = {freeze: "The clock is frozen at", resume: "The clock runs again, from"}[body.action] ?? "It is";
-  if (fired.length) moves.splice(0, moves.length, {now: found.now, linked, events, back}, ...moves.slice(0, MOST_MOVES - 1));
+  // Only the last move can be undone.
+  const undo = async () => { showClock(await ask("POST", "/clock/undo")); moves.splice(0, moves.length, ...moves.filter(({now}) => now !== found.now)); return {}; };
+  const back = () => found.undoable ? restoreButton("Undo the move…", "Undo the move of the clock", "/clock/undo", undo, "All data and the clock") : "", clock = {freeze: "The clock is frozen at", resume: "The clock runs again, from"}[body.action] ?? "It is";
+  moves.splice(0, moves.length, ...[fired.length ? {now: found.now, linked, events, back} : null, ...moves.map((move) => found.undoable ? {...move, back: () => ""} : move)].filter(Boolean).slice(0, MOST_MOVES));
   // The notice of a stopped move stays, because where it ended was not chosen.
   say([`${isStopped ? `Stopped at ${both(found.now)} UTC, before ${both(moving.until)}.` : `${clock} ${both(found.now)} UTC.`}${fired.length ? " " : ""}`, ...linked(), `${fired.length ? `${isStopped && events.length ? `, the last: ${short(events.at(-1).what, 80)}` : ""}.` : isStopped ? " Nothing became due." : ""}`, back()], isStopped ? "busy" : "good");
   return !isStopped;
