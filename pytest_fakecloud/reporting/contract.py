@@ -11,12 +11,11 @@ function returns for it.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-from ..cloud.services import SERVICES, imported, named
+from ..cloud.services import imported, named
 from ..core.calls import Arguments, Call, Entry, Event
 from .model import (
     DataAccess,
@@ -222,6 +221,10 @@ class ReportFunctions:
 _WITHOUT_REPORTS = ReportFunctions(calls=CallFunctions(summary=_none), sought=_nothing)
 
 
+IN_USE: dict[str, ReportFunctions] = {}
+"""The functions of the services that a report of this process has asked for something."""
+
+
 def functions_of(service_name: str) -> ReportFunctions:
     """Return the functions of a service, given by fixture or ``word``, which are imported once a report
     is made; functions that return nothing for a service without reports.
@@ -229,11 +232,6 @@ def functions_of(service_name: str) -> ReportFunctions:
     service = named(service_name)
     if service is None or not service.report:
         return _WITHOUT_REPORTS
-    functions: ReportFunctions = imported(service.report)
-    return functions
-
-
-def functions_in_use() -> dict[str, ReportFunctions]:
-    """Return the functions of the services that a report of this process has asked for something."""
-    return {name: functions_of(name) for name, service in SERVICES.items()
-            if service.report.partition(":")[0] in sys.modules}  # fmt: skip
+    if service.fixture not in IN_USE:
+        IN_USE[service.fixture] = imported(service.report)
+    return IN_USE[service.fixture]

@@ -13,7 +13,7 @@ from ..core.characters import visible
 from ..core.errors import counted, describe_error, listed
 from ..core.statements import handler_at, source_at
 from .calls import MALFORMED
-from .contract import functions_in_use
+from .contract import IN_USE
 from .lookups import Lookups
 from .model import Finding, MaskedAction, Place, Repeated, ReportRow, Sentences, Summary, Values
 from .read_data import LastCall, ReadData, unwritten_text
@@ -202,7 +202,7 @@ def violation(finding: Finding, lookups: Lookups) -> str:
 
 def sentences() -> Sentences:
     """Return the sentence of each kind of finding, of the services that are in use."""
-    of_services = {name: functions.sentences for name, functions in functions_in_use().items()}
+    of_services = {name: functions.sentences for name, functions in IN_USE.items()}
     return sentences_of_all({"reporting": _SENTENCES, **of_services})
 
 
