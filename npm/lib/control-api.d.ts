@@ -86,14 +86,14 @@ export interface Changes {
 }
 
 /**
- * The time of a cloud, ISO 8601 with an offset; when the next event is due; when the next key with a
- * TTL expires, which is no event of the clock; a move in progress.
+ * The time of a cloud, ISO 8601 with an offset; when the clock's next event is due; the next of all
+ * events, among which are expiries of keys; a move in progress.
  */
 export interface ClockData {
   now: string
   mode: "running" | "frozen"
   next_due: string | null
-  next_expiry: string | null
+  next: NextEvent | null
   move: MoveData | null
 }
 
@@ -339,6 +339,16 @@ export interface MoveData {
   events: number
 }
 
+/**
+ * What a move of the clock to a time makes due: the number of events of each kind, and the question
+ * to ask before it, if keys expire or if it goes further than an hour.
+ */
+export interface MovePreview {
+  to: string
+  kinds: Record<string, number>
+  question: string | null
+}
+
 export interface MoveTo {
   action: "move_to"
   to: string
@@ -352,7 +362,7 @@ export interface Moved {
   now: string
   mode: "running" | "frozen"
   next_due: string | null
-  next_expiry: string | null
+  next: NextEvent | null
   move: MoveData | null
   fired: string[]
   expired: string[]
@@ -376,6 +386,13 @@ export interface NewDestination {
 export interface NewFake {
   fixture: string
   settings?: Record<string, Json>
+}
+
+/** The event that is due next. */
+export interface NextEvent {
+  at: string
+  kind: "delivery" | "callback" | "wait" | "sleep" | "schedule" | "expiry" | "other"
+  what: string
 }
 
 /** A planned event, or `count` expiries of keys next to each other, the last at `until`. */
@@ -477,7 +494,7 @@ export interface ResetData {
   now: string
   mode: "running" | "frozen"
   next_due: string | null
-  next_expiry: string | null
+  next: NextEvent | null
   move: MoveData | null
   row: number | null
 }
@@ -790,6 +807,8 @@ export interface Control {
   (method: "POST", path: `/clouds/${string}/failed`, body: FailedTest): Promise<KeptCloud>
   /** Return a URL that signs one browser in to the console of an isolated cloud. */
   (method: "POST", path: `/clouds/${string}/codes`, body?: Record<string, Json>): Promise<ConsoleAddress>
+  /** Return what a move of the clock would make due. */
+  (method: "GET", path: "/clock/preview"): Promise<MovePreview>
   /** Remove violations, `{"texts": [their texts]}`, and return the others. */
   (method: "POST", path: "/violations/dismiss", body: Dismissed): Promise<ViolationData[]>
   /** Restore a snapshot. */

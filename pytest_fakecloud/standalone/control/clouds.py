@@ -9,33 +9,33 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ...cloud.base import context_of, show_same
 from ...cloud.cloud import Cloud
 from ...cloud.fake import Fake, Snapshot, core_of
-from ...cloud.services import data_module, find
+from ...cloud.services import data_module
 from ...core.calls import Event
 from ...core.errors import unknown_name
-from ...core.timers import duration_us, to_datetime
+from ...core.timers import duration_us, instant_us, to_datetime
 from ...http.messages import Answer, Request
 from ...http.routing import Route
-from ...inspect.data import (
-    PlannedEvent,
-    State,
-    StateChange,
-    changes_of,
-    compared,
-    state_of,
-    whole_number,
-)
+from ...inspect.data import State, StateChange, changes_of, compared, state_of, whole_number
 from ..failed_tests import FailedTests
 from ..saving import encoded_state, saved_state
 from ..state_file import checked_state, load_state
 from . import shapes
-from .due import Due, events_of_move, kinds_of, lines_of, moments_of
+from .due import (
+    events_of_move,
+    kinds_of,
+    lines_of,
+    moments_of,
+    next_event,
+    planned_events,
+    question_of_move,
+)
 from .endpoints import PREFIX, Part, Refused, compressed, contract, fake_named, fields
 
 if TYPE_CHECKING:
@@ -88,20 +88,18 @@ Opener: TypeAlias = "Callable[[Mapping[str, Any]], AbstractContextManager[Contro
 def clock_view(cloud: Cloud) -> shapes.ClockData:
     """Return the time and the mode of a cloud's clock, what is due next, and its move."""
     clock, due, move = cloud.clock, cloud.clock.next_due(), context_of(cloud).clock.move
-    expiry_us = min(
-        (
-            at_us
-            for fake in cloud.fakes()
-            if (next_expiry := getattr(data_module(fake.fixture), "next_expiry", None)) is not None
-            and (at_us := next_expiry(fake)) is not None
-        ),
-        default=None,
-    )
+    following = next_event(cloud)
     return {
         "now": clock.now().isoformat(),
         "mode": clock.mode,
         "next_due": None if due is None else due.isoformat(),
-        "next_expiry": None if expiry_us is None else to_datetime(expiry_us).isoformat(),
+        "next": None
+        if following is None
+        else {
+            "at": to_datetime(following.due_us).isoformat(),
+            "kind": following.event.kind,
+            "what": following.event.what,
+        },
         "move": None
         if move is None
         else {
@@ -134,6 +132,7 @@ class CloudRoutes(Part):
         return [
             cls.route("GET", f"{PREFIX}/clock", "clock", cls.get_clock),
             cls.route("POST", f"{PREFIX}/clock", "move_clock", cls.move_clock),
+            cls.route("GET", f"{PREFIX}/clock/preview", "preview_move", cls.preview_move),
             cls.route("GET", f"{PREFIX}/due", "due", cls.get_due),
             cls.route("GET", f"{PREFIX}/seed", "seed", cls.get_seed),
             cls.route("PUT", f"{PREFIX}/seed", "set_seed", cls.set_seed),
@@ -187,6 +186,30 @@ class CloudRoutes(Part):
             "events": events_of_move(self._cloud, timers, ended_keys, latest),
         }
 
+    def preview_move(self, request: Request) -> shapes.MovePreview:
+        """Return what a move of the clock would make due.
+
+        ``?by=`` is a duration, ``?to=`` a time. Without them, the move goes to the next event, also if
+        it is the expiry of a key.
+        """
+        timekeeper, by, to = context_of(self._cloud).clock, request.query("by"), request.query("to")
+        now_us, events = timekeeper.now_us(), planned_events(self._cloud)
+        with contract(400):
+            if by is not None:
+                until_us = now_us + duration_us(by)
+            elif to is not None:
+                until_us = max(now_us, instant_us(to))
+            elif events:
+                until_us = events[0].due_us
+            else:
+                raise Refused(409, "nothing is planned")
+        due = [event for event in events if event.due_us <= until_us]
+        return {
+            "to": to_datetime(until_us).isoformat(),
+            "kinds": kinds_of(due),
+            "question": question_of_move(due, now_us, until_us),
+        }
+
     def get_due(self, request: Request) -> shapes.DueData:
         """Return all planned events and expiries of keys by time, and the next 200 of them in full.
 
@@ -199,7 +222,7 @@ class CloudRoutes(Part):
         kind = request.query("kind") or ""
         without = (request.query("without") or "").split(",")
         since_us, until_us = (whole_number(name, request.query(name)) for name in _SPAN)
-        events = _planned(self._cloud)
+        events = planned_events(self._cloud)
         if within := request.query("within"):
             with contract(400):
                 within_us = context_of(self._cloud).clock.now_us() + duration_us(within)
@@ -440,26 +463,6 @@ def number_of_first(events: Iterable[Event]) -> int:
 
 
 _MOST_IN_EVENT = 100
-
-
-def _planned(cloud: Cloud) -> list[Due]:
-    """Return all planned events and expiries of keys, by time."""
-    about = {
-        timer: (fake.name, event)
-        for fake in cloud.fakes()
-        if find(fake.fixture).delivers
-        for timer, event in data_module(fake.fixture).planned(fake).items()
-    }
-    _, timers = context_of(cloud).clock.planned()
-    events = [
-        Due(timer.due_us, *about.get(timer, (None, PlannedEvent("other", None, None, timer.label))))
-        for timer in timers
-    ]
-    # Keys expire without a timer.
-    for fake in cloud.fakes():
-        if (expiries := getattr(data_module(fake.fixture), "expiries", None)) is not None:
-            events += [Due(due_us, fake.name, event) for due_us, event in expiries(fake)]
-    return sorted(events, key=attrgetter("due_us"))
 
 
 def _expiries(cloud: Cloud) -> dict[tuple[Fake, str], int]:

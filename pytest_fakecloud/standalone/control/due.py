@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
+from ...cloud.base import context_of
 from ...cloud.cloud import Cloud
 from ...cloud.services import data_module, find
 from ...core.calls import Event
-from ...core.timers import Fired, to_datetime
+from ...core.timers import Fired, Timer, to_datetime
 from ...inspect.data import EventKind, PlannedEvent
 from . import shapes
 
 _MOST_MOMENTS = 500
+_HOUR = 3_600_000_000
+_UNITS = (("d", 24 * _HOUR), ("h", _HOUR), ("m", 60_000_000), ("s", 1_000_000))
+"""Units of durations, in microseconds."""
 _FEWEST_FOLDED = 3
 """Number of expiries next to each other from which they are one line."""
 
@@ -26,6 +30,73 @@ class Due(NamedTuple):
     due_us: int
     fake: str | None
     event: PlannedEvent
+
+
+def planned_events(cloud: Cloud) -> list[Due]:
+    """Return all planned events and expiries of keys, by time."""
+    about = {
+        timer: (fake.name, event)
+        for fake in cloud.fakes()
+        if find(fake.fixture).delivers
+        for timer, event in data_module(fake.fixture).planned(fake).items()
+    }
+    _, timers = context_of(cloud).clock.planned()
+    events = [
+        Due(timer.due_us, *about.get(timer, (None, PlannedEvent("other", None, None, timer.label))))
+        for timer in timers
+    ]
+    # Keys expire without a timer.
+    for fake in cloud.fakes():
+        if (expiries := getattr(data_module(fake.fixture), "expiries", None)) is not None:
+            events += [Due(due_us, fake.name, event) for due_us, event in expiries(fake)]
+    return sorted(events, key=attrgetter("due_us"))
+
+
+def next_event(cloud: Cloud) -> Due | None:
+    """Return the first of ``planned_events()``, or None without one."""
+    _, timers = context_of(cloud).clock.planned(most=1)
+    first = [Due(timer.due_us, *_about(cloud, timer)[:2]) for timer in timers]
+    for fake in cloud.fakes():
+        next_expiry = getattr(data_module(fake.fixture), "next_expiry", None)
+        if next_expiry is not None and (expiry := next_expiry(fake)) is not None:
+            due_us, event = expiry
+            first.append(Due(due_us, fake.name, event))
+    return min(first, key=attrgetter("due_us"), default=None)
+
+
+def question_of_move(due: Sequence[Due], now_us: int, until_us: int) -> str | None:
+    """Return the question before a move of the clock by which events become due.
+
+    None if no key expires, and the move goes not further than an hour or nothing becomes due.
+    """
+    expiries = [event for event in due if event.event.kind == "expiry"]
+    others = [event for event in due if event.event.kind != "expiry"]
+    if not expiries and (not others or until_us - now_us <= _HOUR):
+        return None
+    effects = []
+    if len(expiries) == 1:
+        effects.append(f"1 key {_line(expiries[0])['what']}.")
+    elif expiries:
+        effects.append(f"{_folded(expiries)['what']}.")
+    if others:
+        many = "1 event becomes" if len(others) == 1 else f"{len(others):,} events become"
+        first = "" if len(others) == 1 else "the first is "
+        effects.append(f"{many} due: {first}{others[0].event.what}.")
+    if expiries:
+        effects.append("No restore brings back what has expired.")
+    at = f"{to_datetime(until_us):%Y-%m-%d %H:%M:%S} UTC"
+    return f"Move the clock by {_rough(until_us - now_us)}, to {at}? {' '.join(effects)}"
+
+
+def _rough(us: int) -> str:
+    """Return a duration in its two largest units, such as ``6 d 22 h``."""
+    first = next((at for at, (_, size) in enumerate(_UNITS) if us >= size), len(_UNITS) - 1)
+    words: list[str] = []
+    for name, size in _UNITS[first : first + 2]:
+        count, us = divmod(us, size)
+        if count or not words:
+            words.append(f"{count} {name}")
+    return " ".join(words)
 
 
 def moments_of(events: Sequence[Due]) -> list[shapes.Moment]:
@@ -88,13 +159,14 @@ def events_of_move(
     return [event for _, event in sorted(events, key=itemgetter(0))]
 
 
-def _about(cloud: Cloud, timer: Fired) -> tuple[str | None, PlannedEvent, tuple[str, int]]:
-    """Return the fake of a timer that fired, what it did, and the attempt that it made, as its message
-    and its number.
+def _about(cloud: Cloud, timer: Fired | Timer) -> tuple[str | None, PlannedEvent, tuple[str, int]]:
+    """Return the fake of a timer, what it does or did, and the attempt that it makes, as its message and
+    its number.
     """
+    at_us = timer.at_us if isinstance(timer, Fired) else timer.due_us
     for fake in cloud.fakes():
         if timer.subject and find(fake.fixture).delivers:
-            found = data_module(fake.fixture).became_due(fake, timer.subject, timer.at_us)
+            found = data_module(fake.fixture).became_due(fake, timer.subject, at_us)
             if found is not None:
                 return fake.name, *found
     return None, PlannedEvent("other", None, None, timer.label), ("", 0)

@@ -44,16 +44,34 @@ class MoveData(TypedDict):
     events: int
 
 
+class NextEvent(TypedDict):
+    """The event that is due next."""
+
+    at: str
+    kind: EventKind
+    what: str
+
+
 class ClockData(TypedDict):
-    """The time of a cloud, ISO 8601 with an offset; when the next event is due; when the next key with a
-    TTL expires, which is no event of the clock; a move in progress.
+    """The time of a cloud, ISO 8601 with an offset; when the clock's next event is due; the next of all
+    events, among which are expiries of keys; a move in progress.
     """
 
     now: str
     mode: Mode
     next_due: str | None
-    next_expiry: str | None
+    next: NextEvent | None
     move: MoveData | None
+
+
+class MovePreview(TypedDict):
+    """What a move of the clock to a time makes due: the number of events of each kind, and the question
+    to ask before it, if keys expire or if it goes further than an hour.
+    """
+
+    to: str
+    kinds: dict[EventKind, int]
+    question: str | None
 
 
 class BecameDue(TypedDict):
