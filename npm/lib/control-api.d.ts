@@ -45,7 +45,7 @@ export interface AttemptView {
  */
 export interface BecameDue {
   at: string
-  kind: "delivery" | "callback" | "wait" | "sleep" | "schedule" | "expiry" | "other"
+  kind: "delivery" | "callback" | "wait" | "sleep" | "schedule" | "expiry" | "removal" | "other"
   what: string
   fake: string | null
   list: string | null
@@ -324,7 +324,7 @@ export interface MessageView {
 /** The number of planned events of a kind that are due at a time. */
 export interface Moment {
   at_us: number
-  kind: "delivery" | "callback" | "wait" | "sleep" | "schedule" | "expiry" | "other"
+  kind: "delivery" | "callback" | "wait" | "sleep" | "schedule" | "expiry" | "removal" | "other"
   count: number
 }
 
@@ -391,7 +391,7 @@ export interface NewFake {
 /** The event that is due next. */
 export interface NextEvent {
   at: string
-  kind: "delivery" | "callback" | "wait" | "sleep" | "schedule" | "expiry" | "other"
+  kind: "delivery" | "callback" | "wait" | "sleep" | "schedule" | "expiry" | "removal" | "other"
   what: string
 }
 
@@ -400,7 +400,7 @@ export interface Planned {
   at: string
   until: string
   count: number
-  kind: "delivery" | "callback" | "wait" | "sleep" | "schedule" | "expiry" | "other"
+  kind: "delivery" | "callback" | "wait" | "sleep" | "schedule" | "expiry" | "removal" | "other"
   what: string
   fake: string | null
   list: string | null

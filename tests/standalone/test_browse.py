@@ -692,6 +692,37 @@ def test_a_move_that_expires_keys_or_goes_far_has_a_question(lists: Lists) -> No
     assert ask(lists.app, "GET", "/clock/preview?by=soon")[0] == 400
 
 
+def test_removals_by_age_are_among_what_is_due(lists: Lists) -> None:
+    queue, broker = lists.cloud.queue(), lists.cloud.broker(topics={"orders": 1})
+    broker.commit("billing", "orders", 0, 0)
+    request: dict[str, Any] = {"method": "POST", "target": "/v2/publish/https://app.example/x"}
+    for _ in range(2):
+        request["headers"] = {"Upstash-Retries": "0"}
+        ask(lists.app, "POST", "/fakes/queue/requests", request)
+    queue.clock.advance("1s")
+    kept, deleted = queue.dead_letters()
+    deleted.delete()
+    offsets, removal = ask(lists.app, "GET", "/due?kind=removal")[1]["due"]
+    assert (offsets["list"], offsets["item"]) == ("groups", "billing")
+    assert offsets["what"] == "removal of the offsets of the group billing by their age"
+    assert (removal["list"], removal["item"], removal["at"][:10]) == (
+        "dead-letters", kept.id, "2026-01-08",
+    )  # fmt: skip
+    what = "removal of a dead letter by its age: POST https://app.example/x"
+    assert ask(lists.app, "GET", "/clock")[1]["next"]["what"] == offsets["what"]
+    question = ask(lists.app, "GET", "/clock/preview?by=7d")[1]["question"]
+    assert "2 removals become due: the first is removal of the offsets" in question
+    moved = ask(lists.app, "POST", "/clock", {"action": "advance", "by": "7d"})[1]
+    assert [event["what"] for event in moved["events"] if event["kind"] == "removal"] == [what]
+    assert moved["expired"] == []
+    assert any(line.endswith(what) for line in moved["fired"])
+    ends = []
+    for letter in (kept, deleted):
+        message = ask(lists.app, "GET", f"/fakes/queue/lists/messages/{letter.message.id}")[1]
+        ends.append((message["state"], message["letter_expired_at"]))
+    assert ends == [("failed", removal["at"]), ("failed", None)]
+
+
 def test_the_lag_over_time_keeps_its_highest_and_its_last_value(lists: Lists) -> None:
     broker = lists.cloud.broker(topics={"orders": 1})
     for number in range(1200):

@@ -22,12 +22,21 @@ from ...core.errors import unknown_name
 from ...core.timers import duration_us, instant_us, to_datetime
 from ...http.messages import Answer, Request
 from ...http.routing import Route
-from ...inspect.data import State, StateChange, changes_of, compared, state_of, whole_number
+from ...inspect.data import (
+    PlannedEvent,
+    State,
+    StateChange,
+    changes_of,
+    compared,
+    state_of,
+    whole_number,
+)
 from ..failed_tests import FailedTests
 from ..saving import encoded_state, saved_state
 from ..state_file import checked_state, load_state
 from . import shapes
 from .due import (
+    Due,
     events_of_move,
     kinds_of,
     lines_of,
@@ -174,16 +183,21 @@ class CloudRoutes(Part):
         with contract(400):
             timers = getattr(self._cloud.clock, action)(*(body[name] for name in required)) or []
         fired = [f"{timer.at.isoformat()} {timer.label}" for timer in timers]
-        ended_keys = _record_expired(self._cloud, planned)
+        ended = _expired(self._cloud, planned)
+        ended_keys = _record_expired(self._cloud, ended)
+        removed = [due for due in ended if due.event.kind == "removal"]
         expired = [
             f"{to_datetime(event.at_us).isoformat()} key {event.text} expires"
             for event in ended_keys
         ]
+        removals = [
+            f"{to_datetime(due_us).isoformat()} {event.what}" for due_us, _, event in removed
+        ]
         return {
             **clock_view(self._cloud),
-            "fired": sorted([*fired, *expired], key=lambda line: line.split()[0]),
+            "fired": sorted([*fired, *expired, *removals], key=lambda line: line.split()[0]),
             "expired": expired,
-            "events": events_of_move(self._cloud, timers, ended_keys, latest),
+            "events": events_of_move(self._cloud, timers, ended_keys, removed, latest),
         }
 
     def preview_move(self, request: Request) -> shapes.MovePreview:
@@ -465,26 +479,37 @@ def number_of_first(events: Iterable[Event]) -> int:
 _MOST_IN_EVENT = 100
 
 
-def _expiries(cloud: Cloud) -> dict[tuple[Fake, str], int]:
-    """Return when each key with a TTL expires."""
+def _expiries(cloud: Cloud) -> dict[tuple[Fake, PlannedEvent], int]:
+    """Return when each key with a TTL expires, and when each dead letter is removed by its age."""
     return {
-        (fake, event.item or ""): due_us
+        (fake, event): due_us
         for fake in cloud.fakes()
         if (expiries := getattr(data_module(fake.fixture), "expiries", None)) is not None
         for due_us, event in expiries(fake)
     }
 
 
-def _record_expired(cloud: Cloud, planned: Mapping[tuple[Fake, str], int]) -> list[Event]:
-    """Record an event for each key of ``planned`` that has expired since, in the order of their times.
+def _expired(cloud: Cloud, planned: Mapping[tuple[Fake, PlannedEvent], int]) -> list[Due]:
+    """Return the events of ``planned`` that have happened since, in the order of their times.
 
-    A key that a call deleted meanwhile, before its time, is one of them.
+    An item that a call deleted meanwhile, before its time, is one of them.
     """
     now_us, left = context_of(cloud).clock.now_us(), _expiries(cloud)
     return [
-        fake._recorder.add_event("expired", key, at_us=due_us, changed={"keys": [key]})
-        for (fake, key), due_us in sorted(planned.items(), key=itemgetter(1))
-        if due_us <= now_us and (fake, key) not in left
+        Due(due_us, fake.name, event)
+        for (fake, event), due_us in sorted(planned.items(), key=itemgetter(1))
+        if due_us <= now_us and (fake, event) not in left
+    ]
+
+
+def _record_expired(cloud: Cloud, expired: Iterable[Due]) -> list[Event]:
+    """Record an event for each key that has expired."""
+    return [
+        fake_named(cloud, str(name))._recorder.add_event(
+            "expired", str(key), at_us=due_us, changed={"keys": [key]}
+        )
+        for due_us, name, (kind, _, key, _) in expired
+        if kind == "expiry"
     ]
 
 

@@ -20,6 +20,8 @@ _MOST_MOMENTS = 500
 _HOUR = 3_600_000_000
 _UNITS = (("d", 24 * _HOUR), ("h", _HOUR), ("m", 60_000_000), ("s", 1_000_000))
 """Units of durations, in microseconds."""
+_LOSSES: frozenset[EventKind] = frozenset({"expiry", "removal"})
+"""Kinds of events by which data is lost."""
 _FEWEST_FOLDED = 3
 """Number of expiries next to each other from which they are one line."""
 
@@ -34,28 +36,37 @@ class Due(NamedTuple):
 
 def planned_events(cloud: Cloud) -> list[Due]:
     """Return all planned events and expiries of keys, by time."""
-    about = {
-        timer: (fake.name, event)
-        for fake in cloud.fakes()
-        if find(fake.fixture).delivers
-        for timer, event in data_module(fake.fixture).planned(fake).items()
-    }
+    known = _events_of_timers(cloud)
     _, timers = context_of(cloud).clock.planned()
-    events = [
-        Due(timer.due_us, *about.get(timer, (None, PlannedEvent("other", None, None, timer.label))))
-        for timer in timers
-    ]
-    # Keys expire without a timer.
+    events = [Due(timer.due_us, *known.get(timer, _unknown(timer.label))) for timer in timers]
+    # Keys and dead letters expire without a timer.
     for fake in cloud.fakes():
         if (expiries := getattr(data_module(fake.fixture), "expiries", None)) is not None:
             events += [Due(due_us, fake.name, event) for due_us, event in expiries(fake)]
     return sorted(events, key=attrgetter("due_us"))
 
 
+def _events_of_timers(cloud: Cloud) -> dict[Timer, tuple[str | None, PlannedEvent]]:
+    """Return what the timers do that fakes know of, with the fake of each."""
+    return {
+        timer: (fake.name, event)
+        for fake in cloud.fakes()
+        if (planned := getattr(data_module(fake.fixture), "planned", None)) is not None
+        for timer, event in planned(fake).items()
+    }
+
+
+def _unknown(label: str) -> tuple[str | None, PlannedEvent]:
+    """Return the event of a timer of which only its label is known."""
+    return None, PlannedEvent("other", None, None, label)
+
+
 def next_event(cloud: Cloud) -> Due | None:
     """Return the first of ``planned_events()``, or None without one."""
     _, timers = context_of(cloud).clock.planned(most=1)
-    first = [Due(timer.due_us, *_about(cloud, timer)[:2]) for timer in timers]
+    # The events of all messages take long to read.
+    known = {} if any(timer.subject for timer in timers) else _events_of_timers(cloud)
+    first = [Due(timer.due_us, *known.get(timer, _about(cloud, timer)[:2])) for timer in timers]
     for fake in cloud.fakes():
         next_expiry = getattr(data_module(fake.fixture), "next_expiry", None)
         if next_expiry is not None and (expiry := next_expiry(fake)) is not None:
@@ -67,22 +78,24 @@ def next_event(cloud: Cloud) -> Due | None:
 def question_of_move(due: Sequence[Due], now_us: int, until_us: int) -> str | None:
     """Return the question before a move of the clock by which events become due.
 
-    None if no key expires, and the move goes not further than an hour or nothing becomes due.
+    None if it loses no data, and goes not further than an hour or makes nothing due.
     """
     expiries = [event for event in due if event.event.kind == "expiry"]
-    others = [event for event in due if event.event.kind != "expiry"]
-    if not expiries and (not others or until_us - now_us <= _HOUR):
+    removals = [event for event in due if event.event.kind == "removal"]
+    others = [event for event in due if event.event.kind not in _LOSSES]
+    if not expiries and not removals and (not others or until_us - now_us <= _HOUR):
         return None
     effects = []
     if len(expiries) == 1:
         effects.append(f"1 key {_line(expiries[0])['what']}.")
     elif expiries:
         effects.append(f"{_folded(expiries)['what']}.")
-    if others:
-        many = "1 event becomes" if len(others) == 1 else f"{len(others):,} events become"
-        first = "" if len(others) == 1 else "the first is "
-        effects.append(f"{many} due: {first}{others[0].event.what}.")
-    if expiries:
+    for events, noun in ((others, "event"), (removals, "removal")):
+        if events:
+            many = f"1 {noun} becomes" if len(events) == 1 else f"{len(events):,} {noun}s become"
+            first = "" if len(events) == 1 else "the first is "
+            effects.append(f"{many} due: {first}{events[0].event.what}.")
+    if expiries or removals:
         effects.append("No restore brings back what has expired.")
     at = f"{to_datetime(until_us):%Y-%m-%d %H:%M:%S} UTC"
     return f"Move the clock by {_rough(until_us - now_us)}, to {at}? {' '.join(effects)}"
@@ -137,9 +150,14 @@ def lines_of(
 
 
 def events_of_move(
-    cloud: Cloud, fired: Sequence[Fired], expired: Sequence[Event], latest: int
+    cloud: Cloud,
+    fired: Sequence[Fired],
+    expired: Sequence[Event],
+    removed: Sequence[Due],
+    latest: int,
 ) -> list[shapes.BecameDue]:
-    """Return the timers that fired and the keys that expired in a move of the clock, by their times.
+    """Return the timers that fired, the keys that expired and the items that were removed by their age
+    in a move of the clock, by their times.
 
     ``latest`` is the number of the last entry of the journal before the move.
     """
@@ -156,6 +174,8 @@ def events_of_move(
     for key in expired:
         event = PlannedEvent("expiry", "keys", key.text, f"expired: {key.text}")
         events.append((key.at_us, _became_due(key.at_us, key.fake, event, key.number)))
+    for due_us, fake, event in removed:
+        events.append((due_us, _became_due(due_us, fake, event, 0)))
     return [event for _, event in sorted(events, key=itemgetter(0))]
 
 
@@ -169,7 +189,7 @@ def _about(cloud: Cloud, timer: Fired | Timer) -> tuple[str | None, PlannedEvent
             found = data_module(fake.fixture).became_due(fake, timer.subject, at_us)
             if found is not None:
                 return fake.name, *found
-    return None, PlannedEvent("other", None, None, timer.label), ("", 0)
+    return *_unknown(timer.label), ("", 0)
 
 
 def _became_due(at_us: int, fake: str | None, event: PlannedEvent, row: int) -> shapes.BecameDue:
