@@ -254,7 +254,9 @@ def test_a_topic_shows_the_lag_of_its_groups_and_takes_records(page: Any, server
     for partition in (0, 0, 0, 1):
         record = {"topic": "orders", "value": "tea", "partition": partition}
         sent(server, "broker", "/produce", record)
+    at(page, "fake/broker/topics/orders", "p:has-text('No consumer group has offsets of this')")
     server.call("broker", "commit", "billing", "orders", 0, 1)
+    page.locator("th", has_text="lag of billing").wait_for()
     at(page, "fake/broker/topics/orders", ".detail [aria-label=partitions]")
     table = page.locator(".detail [aria-label=partitions]")
     assert table.locator("th").last.inner_text().lower() == "lag of billing"
