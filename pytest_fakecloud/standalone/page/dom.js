@@ -292,7 +292,7 @@ export function showClock(found) {
   now.title = `${clock.mode === "frozen" ? "The clock is frozen: time passes only when you advance it." : "The clock runs."}${beside(clock.now).replace(" · now", "")}`;
   Object.assign($("freeze"), {textContent: clock.mode === "frozen" ? "Resume" : "Freeze"}).dataset.mode = clock.mode;
   const {next} = clock;
-  Object.assign($("next"), {disabled: !next, textContent: next ? `Next due: ${about(micros(next.at) - micros(clock.now))}` : "Next due", title: next ? `${short(withoutSchemes(next.what))}, due at ${both(next.at)} UTC` : "nothing is planned"});
+  $("next").replaceChildren("Next due", next ? el("span", {class: "date"}, `: ${about(Math.max(0, micros(next.at) - micros(clock.now)))}`) : ""); Object.assign($("next"), {disabled: !next, title: next ? `${short(withoutSchemes(next.what))}, due at ${both(next.at)} UTC` : "nothing is planned"});
   for (const one of document.querySelectorAll("#view time")) if (one.dataset.full) one.lastChild.textContent = beside(one.dateTime); else one.title = `${both(one.dateTime)} UTC${beside(one.dateTime)}`;
   showMove(clock);
 }
