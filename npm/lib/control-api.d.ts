@@ -77,12 +77,15 @@ export interface Change {
  * `sums` has how many of each fake were added, changed and removed, and if there are any, how many
  * have expired. `not_compared` are fakes that
  * are not in both, that have more than 20,000 items, or whose earlier data is not known.
+ * `not_restored` has how many items of each section a restore would not bring back, because their
+ * time has ended.
  */
 export interface Changes {
   count: number
   sums: Record<string, Record<string, number>>
   changes: ItemChange[]
   not_compared: string[]
+  not_restored: Record<string, number>
 }
 
 /**

@@ -681,13 +681,13 @@ def test_a_move_that_expires_keys_or_goes_far_has_a_question(lists: Lists) -> No
     assert preview() == (
         "01-01T00:01",
         "Move the clock by 1 m 30 s, to 2026-01-01 00:01:30 UTC? 1 key expires: session:0. "
-        "No restore brings back what has expired.",
+        "No restore brings back keys whose TTL has ended.",
     )
     assert preview("?by=7d1h") == (
         "01-08T01:00",
-        "Move the clock by 7 d 1 h, to 2026-01-08 01:00:00 UTC? 3 keys expire: session:…. "
+        "Move the clock by 7 d 1 h, to 2026-01-08 01:00:00 UTC? 3 keys expire: session:… "
         "3 events become due: the first is delivery: POST https://app.example/x. "
-        "No restore brings back what has expired.",
+        "No restore brings back keys whose TTL has ended.",
     )
     assert ask(lists.app, "GET", "/clock/preview?by=soon")[0] == 400
 

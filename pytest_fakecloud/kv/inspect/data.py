@@ -244,9 +244,9 @@ def words_as_sent(call: Call) -> list[str]:
     return [sent.decode("utf-8", "surrogateescape") for sent in words_of(call)]
 
 
-def without_expired(state: State, now_us: int) -> State:
+def without_expired(fake: KVServer, state: State) -> State:
     """Return a state without the keys whose TTL has ended: a restore lets them expire at once."""
-    now = shown_time(now_us)
+    now = shown_time(core_of(fake).clock.now_us())
     return {
         section: {
             name: fields

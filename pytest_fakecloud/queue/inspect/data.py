@@ -538,6 +538,15 @@ def planned(engine: Any) -> dict[Timer, PlannedEvent]:
 
 
 @_locked
+def without_expired(engine: Any, state: State) -> State:
+    """Return a state without the dead letters that are too old now: a restore does not keep them."""
+    oldest_ms = (engine.data.clock.now_us() - engine.data.limits.retention_us) // 1000
+    letters = state["dead letters"]
+    kept = {id: letter for id, letter in letters.items() if int(id.split("-")[0]) > oldest_ms}
+    return {**state, "dead letters": kept}
+
+
+@_locked
 def expiries(engine: Any) -> list[tuple[int, PlannedEvent]]:
     """Return when dead letters are removed by their age, in microseconds."""
     return [_removal(engine, letter) for letter in engine.dead_letters.all()]

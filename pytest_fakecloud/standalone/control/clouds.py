@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ...cloud.base import context_of, show_same
 from ...cloud.cloud import Cloud
-from ...cloud.fake import Fake, Snapshot, core_of
+from ...cloud.fake import Fake, Snapshot
 from ...cloud.services import data_module
 from ...core.calls import Event
 from ...core.errors import unknown_name
@@ -325,15 +325,17 @@ class CloudRoutes(Part):
     def get_changes(self, request: Request) -> shapes.Changes:
         """Return what changed since a snapshot, up to now or up to the snapshot ``?until=``.
 
-        ``?as_restored=yes`` leaves out keys that expire at once when the snapshot is restored.
+        ``?as_restored=yes`` leaves out keys that expire at once when the snapshot is restored, and dead
+        letters that are too old by now: ``not_restored`` has their number.
         """
         before = self._snapshots[self._known(request.segment("id"))].states
-        if request.query("as_restored") == "yes":
-            before = as_restored(self._cloud, before)
         until = request.query("until")
         if until:
             return described_changes(before, self._snapshots[self._known(until)].states)
-        return described_changes(before, states_of(self._cloud), now=self._cloud.fakes())
+        now = states_of(self._cloud)
+        restored = as_restored(self._cloud, before) if is_restore(request) else before
+        changes = described_changes(restored, now, now=self._cloud.fakes())
+        return {**changes, "not_restored": not_restored(before, restored, now)}
 
     def get_saved(self, request: Request) -> Answer:
         """Return the whole state as the content of a state file: data, destinations, faults, clock.
@@ -383,14 +385,17 @@ def states_of(cloud: Cloud) -> States:
     }
 
 
+def is_restore(request: Request) -> bool:
+    return request.query("as_restored") == "yes"
+
+
 def as_restored(cloud: Cloud, states: States) -> States:
     """Return the data that a restore of these states leaves: what is due by now happens at once."""
-    now_us = context_of(cloud).clock.now_us()
     restored = dict(states)
     for fake in cloud.fakes():
         without_expired = getattr(data_module(fake.fixture), "without_expired", None)
         if without_expired and (state := states.get(fake.name)) is not None:
-            restored[fake.name] = without_expired(state, now_us)
+            restored[fake.name] = without_expired(fake, state)
     return restored
 
 
@@ -429,7 +434,21 @@ def described_changes(
             _with_added(fakes.get(change.fake), change) for change in changes[:_MOST_CHANGES]
         ],
         "not_compared": not_compared,
+        "not_restored": {},
     }
+
+
+def not_restored(before: States, restored: States, after: States) -> dict[str, int]:
+    """Return how many items of each section a restore of ``before`` does not bring back, because their
+    time has ended. ``restored`` is what the restore leaves, ``after`` the data of now.
+    """
+    counts: dict[str, int] = {}
+    for name, state in before.items():
+        for section, items in (state or {}).items():
+            left, now = ((data.get(name) or {}).get(section, {}) for data in (restored, after))
+            if lost := sum(item not in left and item not in now for item in items):
+                counts[section] = counts.get(section, 0) + lost
+    return counts
 
 
 Changed: TypeAlias = "Mapping[str, Mapping[str, Sequence[str]]]"
@@ -521,7 +540,7 @@ def _has_expired(fake: Fake | None, change: StateChange) -> bool:
     if without_expired is None:
         return False
     before = {change.section: {change.item: change.before}}
-    return not without_expired(before, core_of(fake).clock.now_us())[change.section]
+    return not without_expired(fake, before)[change.section]
 
 
 def _with_added(fake: Fake | None, change: StateChange) -> shapes.ItemChange:

@@ -89,14 +89,14 @@ def question_of_move(due: Sequence[Due], now_us: int, until_us: int) -> str | No
     if len(expiries) == 1:
         effects.append(f"1 key {_line(expiries[0])['what']}.")
     elif expiries:
-        effects.append(f"{_folded(expiries)['what']}.")
+        effects.append(f"{_folded(expiries)['what']}.".replace("….", "…"))
     for events, noun in ((others, "event"), (removals, "removal")):
         if events:
             many = f"1 {noun} becomes" if len(events) == 1 else f"{len(events):,} {noun}s become"
             first = "" if len(events) == 1 else "the first is "
             effects.append(f"{many} due: {first}{events[0].event.what}.")
-    if expiries or removals:
-        effects.append("No restore brings back what has expired.")
+    if expiries:
+        effects.append("No restore brings back keys whose TTL has ended.")
     at = f"{to_datetime(until_us):%Y-%m-%d %H:%M:%S} UTC"
     return f"Move the clock by {_rough(until_us - now_us)}, to {at}? {' '.join(effects)}"
 

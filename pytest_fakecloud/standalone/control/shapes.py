@@ -407,12 +407,15 @@ class Changes(TypedDict):
     ``sums`` has how many of each fake were added, changed and removed, and if there are any, how many
     have expired. ``not_compared`` are fakes that
     are not in both, that have more than 20,000 items, or whose earlier data is not known.
+    ``not_restored`` has how many items of each section a restore would not bring back, because their
+    time has ended.
     """
 
     count: int
     sums: dict[str, dict[str, int]]
     changes: list[ItemChange]
     not_compared: list[str]
+    not_restored: dict[str, int]
 
 
 class Undo(TypedDict):

@@ -22,9 +22,9 @@ export async function moved(body) {
   // Hundreds of keys may expire, among which the other events would not be found.
   const events = found.events.filter(({kind}) => kind !== "expiry"), linked = () => [events.length ? el("a", {href: link(["time"], {moved: found.now})}, `${count(events.length, "event")} became due`) : null, events.length && expired.length ? ", " : null,
     expired.length ? el("a", {href: link(["activity"], {from: micros(began) + 1, to: micros(found.now), status: "expired"})}, `${count(expired.length, "key")} expired`) : null].filter(Boolean);
-  const [first] = fired.length ? await ask("GET", `/journal?after=${latest}&limit=1`) : [], since = first && `/journal/${first.number}`;
-  // The clock does not go back, but the data does.
-  const back = () => first ? restoreButton("Restore all fakes…", "Restore all fakes to just before the move", `${since}/since`, () => ask("POST", `${since}/restore`, {}), "All fakes") : "", clock = {freeze: "The clock is frozen at", resume: "The clock runs again, from"}[body.action] ?? "It is";
+  const [first] = fired.length ? await ask("GET", `/journal?after=${latest}&limit=1`) : [], since = first && `/journal/${first.number}`, kept = since && await ask("GET", `${since}/since?as_restored=yes`).catch(() => null);
+  // The clock does not go back, but the data does, except for what has expired.
+  const back = () => kept?.count || kept?.not_compared.length ? restoreButton("Restore all fakes…", "Restore all fakes to just before the move", `${since}/since`, () => ask("POST", `${since}/restore`, {}), "All fakes") : "", clock = {freeze: "The clock is frozen at", resume: "The clock runs again, from"}[body.action] ?? "It is";
   if (fired.length) moves.splice(0, moves.length, {now: found.now, linked, events, back}, ...moves.slice(0, MOST_MOVES - 1));
   // The notice of a stopped move stays, because where it ended was not chosen.
   say([`${isStopped ? `Stopped at ${both(found.now)} UTC, before ${both(moving.until)}.` : `${clock} ${both(found.now)} UTC.`}${fired.length ? " " : ""}`, ...linked(), `${fired.length ? `${isStopped && events.length ? `, the last: ${short(events.at(-1).what, 80)}` : ""}.` : isStopped ? " Nothing became due." : ""}`, back()], isStopped ? "busy" : "good");
