@@ -46,7 +46,7 @@ export interface AttemptView {
  */
 export interface BecameDue {
   at: string
-  kind: "delivery" | "callback" | "wait" | "sleep" | "schedule" | "expiry" | "other"
+  kind: "delivery" | "callback" | "wait" | "sleep" | "schedule" | "expiry" | "removal" | "other"
   what: string
   fake: string | null
   list: string | null
@@ -78,12 +78,15 @@ export interface Change {
  * `sums` has how many of each fake were added, changed and removed, and if there are any, how many
  * have expired. `not_compared` are fakes that
  * are not in both, that have more than 20,000 items, or whose earlier data is not known.
+ * `not_restored` has how many items of each section a restore would not bring back, because their
+ * time has ended.
  */
 export interface Changes {
   count: number
   sums: Record<string, Record<string, number>>
   changes: ItemChange[]
   not_compared: string[]
+  not_restored: Record<string, number>
 }
 
 /** What has changed since a move of the clock, and the time before it. */
@@ -92,18 +95,19 @@ export interface ChangesSinceMove {
   sums: Record<string, Record<string, number>>
   changes: ItemChange[]
   not_compared: string[]
+  not_restored: Record<string, number>
   clock: string
 }
 
 /**
- * The time of a cloud, ISO 8601 with an offset; when the next event is due; when the next key with a
- * TTL expires, which is no event of the clock; a move in progress.
+ * The time of a cloud, ISO 8601 with an offset; when the clock's next event is due; the next of all
+ * events, among which are expiries of keys; a move in progress.
  */
 export interface ClockData {
   now: string
   mode: "running" | "frozen"
   next_due: string | null
-  next_expiry: string | null
+  next: NextEvent | null
   move: MoveData | null
 }
 
@@ -334,7 +338,7 @@ export interface MessageView {
 /** The number of planned events of a kind that are due at a time. */
 export interface Moment {
   at_us: number
-  kind: "delivery" | "callback" | "wait" | "sleep" | "schedule" | "expiry" | "other"
+  kind: "delivery" | "callback" | "wait" | "sleep" | "schedule" | "expiry" | "removal" | "other"
   count: number
 }
 
@@ -348,6 +352,16 @@ export interface MoveData {
   since: string
   until: string
   events: number
+}
+
+/**
+ * What a move of the clock to a time makes due: the number of events of each kind, and the question
+ * to ask before it, if keys expire or if it goes further than an hour.
+ */
+export interface MovePreview {
+  to: string
+  kinds: Record<string, number>
+  question: string | null
 }
 
 export interface MoveTo {
@@ -365,7 +379,7 @@ export interface Moved {
   now: string
   mode: "running" | "frozen"
   next_due: string | null
-  next_expiry: string | null
+  next: NextEvent | null
   move: MoveData | null
   fired: string[]
   expired: string[]
@@ -392,12 +406,19 @@ export interface NewFake {
   settings?: Record<string, Json>
 }
 
+/** The event that is due next. */
+export interface NextEvent {
+  at: string
+  kind: "delivery" | "callback" | "wait" | "sleep" | "schedule" | "expiry" | "removal" | "other"
+  what: string
+}
+
 /** A planned event, or `count` expiries of keys next to each other, the last at `until`. */
 export interface Planned {
   at: string
   until: string
   count: number
-  kind: "delivery" | "callback" | "wait" | "sleep" | "schedule" | "expiry" | "other"
+  kind: "delivery" | "callback" | "wait" | "sleep" | "schedule" | "expiry" | "removal" | "other"
   what: string
   fake: string | null
   list: string | null
@@ -491,7 +512,7 @@ export interface ResetData {
   now: string
   mode: "running" | "frozen"
   next_due: string | null
-  next_expiry: string | null
+  next: NextEvent | null
   move: MoveData | null
   row: number | null
 }
@@ -704,7 +725,7 @@ export interface UndoneMove {
   now: string
   mode: "running" | "frozen"
   next_due: string | null
-  next_expiry: string | null
+  next: NextEvent | null
   move: MoveData | null
   row: number
 }
@@ -818,6 +839,8 @@ export interface Control {
   (method: "GET", path: "/clock/undo"): Promise<ChangesSinceMove>
   /** Put the clock and all data back to just before the last move that was `undoable`. */
   (method: "POST", path: "/clock/undo", body?: Record<string, Json>): Promise<UndoneMove>
+  /** Return what a move of the clock would make due. */
+  (method: "GET", path: "/clock/preview"): Promise<MovePreview>
   /** Remove violations, `{"texts": [their texts]}`, and return the others. */
   (method: "POST", path: "/violations/dismiss", body: Dismissed): Promise<ViolationData[]>
   /** Restore a snapshot. */

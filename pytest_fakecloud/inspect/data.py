@@ -74,9 +74,12 @@ class AttemptView(TypedDict):
     final: bool
 
 
-EventKind = Literal["delivery", "callback", "wait", "sleep", "schedule", "expiry", "other"]
+EventKind = Literal[
+    "delivery", "callback", "wait", "sleep", "schedule", "expiry", "removal", "other"
+]
 """What is due: a delivery, one of a callback, a retry (the end of its wait), the end of a workflow's
-sleep, a run of a schedule, the expiry of a key, or another timer of a fake.
+sleep, a run of a schedule, the expiry of a key, the removal of an item by its age, or another timer of a
+fake.
 """
 
 

@@ -295,6 +295,8 @@ class Message:
     """
     retried: int = 0
     dlq_id: str | None = None
+    has_left_dlq: bool = False
+    """Whether its dead letter was retried or deleted."""
     finished_us: int | None = None
     last_outcome: Outcome | None = None
     last_error_us: int | None = None

@@ -646,11 +646,81 @@ def test_keys_with_a_ttl_are_among_what_is_due(lists: Lists) -> None:
     ]
     assert due["due"][1]["kind"] == "delivery"
     (expiry,) = ask(lists.app, "GET", "/due?kind=expiry")[1]["due"]
-    assert ask(lists.app, "GET", "/clock")[1]["next_expiry"] == expiry["at"]
+    following = ask(lists.app, "GET", "/clock")[1]["next"]
+    assert following == {"at": expiry["at"], "kind": "expiry", "what": "expires: session:9"}
     # An expired key is not due, even if no command has removed it yet.
     lists.cloud.clock.advance("15m")
     assert [event["kind"] for event in ask(lists.app, "GET", "/due")[1]["due"]] == ["delivery"]
-    assert ask(lists.app, "GET", "/clock")[1]["next_expiry"] is None
+    following = ask(lists.app, "GET", "/clock")[1]["next"]
+    assert (following["kind"], following["what"][:8]) == ("delivery", "delivery")
+
+
+def test_a_move_that_expires_keys_or_goes_far_has_a_question(lists: Lists) -> None:
+    def preview(query: str = "") -> tuple[str, str | None]:
+        found = ask(lists.app, "GET", f"/clock/preview{query}")[1]
+        return found["to"][5:16], found["question"]
+
+    assert ask(lists.app, "GET", "/clock/preview")[0] == 409
+    assert preview("?by=30d") == ("01-31T00:00", None)
+    lists.cloud.queue()
+    for delay in ("30m", "2h", "7d"):
+        headers = {"Upstash-Delay": delay}
+        message = {"target": "/v2/publish/https://app.example/x", "headers": headers}
+        ask(lists.app, "POST", "/fakes/queue/requests", message | {"method": "POST"})
+    assert preview() == ("01-01T00:30", None)
+    assert preview("?by=1h") == ("01-01T01:00", None)
+    assert preview("?to=2026-01-01T02:00:00Z") == (
+        "01-01T02:00",
+        "Move the clock by 2 h, to 2026-01-01 02:00:00 UTC? "
+        "2 events become due: the first is delivery: POST https://app.example/x.",
+    )
+    # Time does not go back: the move itself is refused.
+    assert preview("?to=2025-01-01T02:00:00Z") == ("01-01T00:00", None)
+    for number in range(3):
+        lists.cloud.kv_server().execute("SET", f"session:{number}", "ada", "EX", 90 + number)
+    assert preview() == (
+        "01-01T00:01",
+        "Move the clock by 1 m 30 s, to 2026-01-01 00:01:30 UTC? 1 key expires: session:0. "
+        "No restore brings back keys whose TTL has ended.",
+    )
+    assert preview("?by=7d1h") == (
+        "01-08T01:00",
+        "Move the clock by 7 d 1 h, to 2026-01-08 01:00:00 UTC? 3 keys expire: session:… "
+        "3 events become due: the first is delivery: POST https://app.example/x. "
+        "No restore brings back keys whose TTL has ended.",
+    )
+    assert ask(lists.app, "GET", "/clock/preview?by=soon")[0] == 400
+
+
+def test_removals_by_age_are_among_what_is_due(lists: Lists) -> None:
+    queue, broker = lists.cloud.queue(), lists.cloud.broker(topics={"orders": 1})
+    broker.commit("billing", "orders", 0, 0)
+    request: dict[str, Any] = {"method": "POST", "target": "/v2/publish/https://app.example/x"}
+    for _ in range(2):
+        request["headers"] = {"Upstash-Retries": "0"}
+        ask(lists.app, "POST", "/fakes/queue/requests", request)
+    queue.clock.advance("1s")
+    kept, deleted = queue.dead_letters()
+    deleted.delete()
+    offsets, removal = ask(lists.app, "GET", "/due?kind=removal")[1]["due"]
+    assert (offsets["list"], offsets["item"]) == ("groups", "billing")
+    assert offsets["what"] == "removal of the offsets of the group billing by their age"
+    assert (removal["list"], removal["item"], removal["at"][:10]) == (
+        "dead-letters", kept.id, "2026-01-08",
+    )  # fmt: skip
+    what = "removal of a dead letter by its age: POST https://app.example/x"
+    assert ask(lists.app, "GET", "/clock")[1]["next"]["what"] == offsets["what"]
+    question = ask(lists.app, "GET", "/clock/preview?by=7d")[1]["question"]
+    assert "2 removals become due: the first is removal of the offsets" in question
+    moved = ask(lists.app, "POST", "/clock", {"action": "advance", "by": "7d"})[1]
+    assert [event["what"] for event in moved["events"] if event["kind"] == "removal"] == [what]
+    assert moved["expired"] == []
+    assert any(line.endswith(what) for line in moved["fired"])
+    ends = []
+    for letter in (kept, deleted):
+        message = ask(lists.app, "GET", f"/fakes/queue/lists/messages/{letter.message.id}")[1]
+        ends.append((message["state"], message["letter_expired_at"]))
+    assert ends == [("failed", removal["at"]), ("failed", None)]
 
 
 def test_the_lag_over_time_keeps_its_highest_and_its_last_value(lists: Lists) -> None:

@@ -254,7 +254,9 @@ def test_a_topic_shows_the_lag_of_its_groups_and_takes_records(page: Any, server
     for partition in (0, 0, 0, 1):
         record = {"topic": "orders", "value": "tea", "partition": partition}
         sent(server, "broker", "/produce", record)
+    at(page, "fake/broker/topics/orders", "p:has-text('No consumer group has offsets of this')")
     server.call("broker", "commit", "billing", "orders", 0, 1)
+    page.locator("th", has_text="lag of billing").wait_for()
     at(page, "fake/broker/topics/orders", ".detail [aria-label=partitions]")
     table = page.locator(".detail [aria-label=partitions]")
     assert table.locator("th").last.inner_text().lower() == "lag of billing"
@@ -291,6 +293,32 @@ def test_a_query_of_vectors_is_in_the_address(page: Any, server: Server) -> None
     found.first.locator("a").click()
     page.locator(".detail h2", has_text="v2").wait_for()
     assert found.count() == 2
+
+
+def test_a_query_of_vectors_is_sent_once(page: Any, server: Server) -> None:
+    def queries() -> int:
+        rows = server.ask("GET", "/journal")[1]
+        return sum(row["operation"] == "query" for row in rows)
+
+    for number in range(3):
+        sent(server, "vector_index", "/upsert", [{"id": f"v{number}", "vector": [number, 1]}])
+    at(page, "fake/vector_index/vectors", "table.rows")
+    typed(page, "Query", what="2, 1", most="2")
+    found = page.locator("form[aria-label=Query] .out tbody tr")
+    found.first.wait_for()
+    # The list has been read again at the address of the query once its map shows the query.
+    page.locator("svg.picture path.query").wait_for()
+    found.first.locator("a").click()
+    page.locator(".detail h2", has_text="v2").wait_for()
+    page.go_back()
+    page.locator(".detail").wait_for(state="hidden")
+    assert (found.count(), queries()) == (2, 1)
+    typed(page, "Query", what="2", most="2")
+    said = page.locator("form[aria-label=Query] .out", has_text="dimension")
+    said.wait_for()
+    page.go_back()
+    found.first.wait_for()
+    assert queries() == 3
 
 
 def test_a_form_that_was_sent_is_empty_and_links_to_what_became_of_it(

@@ -632,6 +632,8 @@ def test_keys_that_a_restore_would_let_expire_are_not_promised(server: Server) -
             found = server.ask("GET", path + query)[1]["changes"]
             keys = [change["item"] for change in found if change["section"] == "keys"]
             assert sorted(keys) == wanted
+        assert server.ask("GET", path)[1]["not_restored"].get("keys", 0) == 0
+        assert server.ask("GET", path + "?as_restored=yes")[1]["not_restored"]["keys"] == 1
     put_back = f'/journal/{row}/since?as_restored=yes&fake=kv_server&section=keys&items=["short"]'
     assert len(server.ask("GET", put_back)[1]["changes"]) == 1
 
@@ -670,3 +672,14 @@ def test_a_move_of_the_clock_is_undone_with_all_that_it_caused(server: Server, m
     ]
     server.ask("POST", f"/journal/{undone['row']}/restore", {})
     assert values(server, kv(server, "INCR", "stock")) == {"keys: stock": ("6", "7")}
+
+
+def test_dead_letters_that_are_too_old_are_not_promised(server: Server) -> None:
+    send(server, "queue", "/v2/publish/http://127.0.0.1:9/x", **{"Upstash-Retries": "0"})
+    wait_until(lambda: server.call("queue", "dead_letters"))
+    server.ask("POST", "/snapshots", {"id": "before"})
+    server.ask("POST", "/clock", {"action": "advance", "by": "7d"})
+    path = "/snapshots/before/changes"
+    assert server.ask("GET", path)[1]["sums"]["queue"]["expired"] == 1
+    found = server.ask("GET", path + "?as_restored=yes")[1]
+    assert (found["count"], found["not_restored"]["dead letters"]) == (0, 1)

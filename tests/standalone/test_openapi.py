@@ -148,7 +148,7 @@ def test_requests_and_responses_are_as_described(server: Server, document: dict[
 
 def test_the_comparison_notices_what_is_wrong(document: dict[str, Any]) -> None:
     clock = {"$ref": "#/components/schemas/ClockData"}
-    right = {"now": "x", "mode": "frozen", "next_due": None, "next_expiry": None, "move": None}
+    right = {"now": "x", "mode": "frozen", "next_due": None, "next": None, "move": None}
     assert list(mistakes(right, clock, document)) == []
     for wrong in ({}, {**right, "mode": "fast"}, {**right, "more": 1}, {**right, "now": 5}, []):
         assert list(mistakes(wrong, clock, document)), json.dumps(wrong)

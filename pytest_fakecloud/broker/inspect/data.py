@@ -9,13 +9,14 @@ from typing import TypedDict
 from ...cloud.fake import core_of
 from ...core.calls import Event
 from ...core.errors import ContractError
-from ...core.timers import to_datetime
+from ...core.timers import Timer, to_datetime
 from ...inspect.data import (
     MOST_IN_VIEW,
     Item,
     Listing,
     NotFound,
     PageQuery,
+    PlannedEvent,
     State,
     View,
     cut,
@@ -39,6 +40,24 @@ def _topics(fake: Broker) -> list[str]:
 
 def _groups(fake: Broker) -> list[str]:
     return [group.name for group in fake.groups()]
+
+
+def planned(fake: Broker) -> dict[Timer, PlannedEvent]:
+    """Return what the timers do that forget committed offsets of groups; nothing of a real server."""
+    engine = core_of(fake).engine
+    if not isinstance(engine, MemoryEngine):
+        return {}
+    with engine.state, engine.state.lock:
+        return {
+            timer: PlannedEvent(
+                "removal",
+                "groups",
+                name,
+                f"removal of the offsets of the group {name} by their age",
+            )
+            for name, group in engine.state.groups.items()
+            if (timer := group.timers.get("offset retention")) is not None
+        }
 
 
 def state(fake: Broker) -> State:

@@ -6,6 +6,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from operator import itemgetter
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote_from_bytes
 
@@ -243,9 +244,9 @@ def words_as_sent(call: Call) -> list[str]:
     return [sent.decode("utf-8", "surrogateescape") for sent in words_of(call)]
 
 
-def without_expired(state: State, now_us: int) -> State:
+def without_expired(fake: KVServer, state: State) -> State:
     """Return a state without the keys whose TTL has ended: a restore lets them expire at once."""
-    now = shown_time(now_us)
+    now = shown_time(core_of(fake).clock.now_us())
     return {
         section: {
             name: fields
@@ -386,19 +387,22 @@ def expiries(fake: KVServer) -> list[tuple[int, PlannedEvent]]:
         keys = _keys(fake)
         if isinstance(keys, _OnServer):
             return []
-        return [
-            (at_ms * 1000, PlannedEvent("expiry", "keys", _text(name), f"expires: {_text(name)}"))
-            for name, at_ms in keys.deadlines()
-        ]
+        return [_expiry(name, at_ms) for name, at_ms in keys.deadlines()]
 
 
-def next_expiry(fake: KVServer) -> int | None:
-    """Return when the next key with a TTL expires, in microseconds; None of a real server."""
+def next_expiry(fake: KVServer) -> tuple[int, PlannedEvent] | None:
+    """Return the first of ``expiries()``, or None without one."""
     engine = core_of(fake).engine
     with engine.lock:
         keys = _keys(fake)
         deadlines = [] if isinstance(keys, _OnServer) else keys.deadlines()
-    return min((at_ms * 1000 for _, at_ms in deadlines), default=None)
+        first = min(deadlines, key=itemgetter(1), default=None)
+    return None if first is None else _expiry(*first)
+
+
+def _expiry(name: bytes, at_ms: int) -> tuple[int, PlannedEvent]:
+    key = _text(name)
+    return at_ms * 1000, PlannedEvent("expiry", "keys", key, f"expires: {key}")
 
 
 def can_put_back(section: str) -> bool:

@@ -54,10 +54,9 @@ class DeadLetters:
         return existing(self.find(dlq_id), "dlq message", dlq_id)
 
     def _drop_expired(self) -> None:
-        data = self._data
-        oldest = data.clock.now_us() - data.limits.retention_us
+        now_us = self._data.clock.now_us()
         for dlq_id, message_id in list(self.by_id.items()):
-            if (data.messages[message_id].finished_us or 0) > oldest:
+            if self.expires_us(self._data.messages[message_id]) > now_us:
                 break
             del self.by_id[dlq_id]
 
@@ -76,4 +75,13 @@ class DeadLetters:
 
     def delete(self, letters: Iterable[Message]) -> int:
         """Delete dead letters but not their messages, and return the number of those that existed."""
-        return sum(self.by_id.pop(letter.dlq_id or "", None) is not None for letter in letters)
+        deleted = [
+            letter for letter in letters if self.by_id.pop(letter.dlq_id or "", None) is not None
+        ]
+        for letter in deleted:
+            letter.has_left_dlq = True
+        return len(deleted)
+
+    def expires_us(self, letter: Message) -> int:
+        """Return the time at which a dead letter expires, in microseconds."""
+        return (letter.finished_us or 0) + self._data.limits.retention_us

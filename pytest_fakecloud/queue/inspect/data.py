@@ -360,7 +360,7 @@ def _messages(fake: Queue, page_query: PageQuery, *, kinds: Iterable[str]) -> Vi
 
 
 def _state_with(message: Message, has_letter: bool) -> str:
-    """Return the state of a message; ``failed`` if its dead letter was retried or deleted."""
+    """Return the state of a message; ``failed`` if it has no dead letter any more."""
     state = STATE_NAMES[message.state]
     return "failed" if state == "dead_lettered" and not has_letter else state
 
@@ -394,10 +394,18 @@ def message(engine: Any, id: str, page_query: PageQuery) -> View:
         "settings": _settings(record),
         **_sent_again(record),
         "dlq_id": dlq_id,
+        "letter_expired_at": _expired_at(engine, record, dlq_id is not None),
         "callbacks": [_message_row(record_of(callback)) for callback in view.callbacks],
         "retry_of": record.retry_of,
         "retries": [other.id for other in engine.data.messages.values() if other.retry_of == id],
     }
+
+
+def _expired_at(engine: Any, message: Message, has_letter: bool) -> str | None:
+    """Return when the dead letter of a message was removed by its age, or None if it was not."""
+    if message.dlq_id is None or has_letter or message.has_left_dlq:
+        return None
+    return to_datetime(engine.dead_letters.expires_us(message)).isoformat()
 
 
 def _sent_again(message: Message) -> View:
@@ -527,6 +535,35 @@ def planned(engine: Any) -> dict[Timer, PlannedEvent]:
         timer: PlannedEvent("other", "flow-control", key, timer.label)
         for key, timer in engine.flow_control.timers.items()
     }
+
+
+@_locked
+def without_expired(engine: Any, state: State) -> State:
+    """Return a state without the dead letters that are too old now: a restore does not keep them."""
+    oldest_ms = (engine.data.clock.now_us() - engine.data.limits.retention_us) // 1000
+    letters = state["dead letters"]
+    kept = {id: letter for id, letter in letters.items() if int(id.split("-")[0]) > oldest_ms}
+    return {**state, "dead letters": kept}
+
+
+@_locked
+def expiries(engine: Any) -> list[tuple[int, PlannedEvent]]:
+    """Return when dead letters are removed by their age, in microseconds."""
+    return [_removal(engine, letter) for letter in engine.dead_letters.all()]
+
+
+@_locked
+def next_expiry(engine: Any) -> tuple[int, PlannedEvent] | None:
+    """Return the first of ``expiries()``, or None without one."""
+    return next((_removal(engine, letter) for letter in engine.dead_letters.all()), None)
+
+
+def _removal(engine: Any, letter: Message) -> tuple[int, PlannedEvent]:
+    to = f"{letter.settings.method} {as_text(letter.url)}"
+    what = f"removal of a dead letter by its age: {to}"
+    return engine.dead_letters.expires_us(letter), PlannedEvent(
+        "removal", "dead-letters", letter.dlq_id, what
+    )
 
 
 @_locked

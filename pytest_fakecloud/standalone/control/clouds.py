@@ -9,18 +9,18 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ...cloud.base import context_of, show_same
 from ...cloud.cloud import Cloud
-from ...cloud.fake import Fake, Snapshot, core_of
-from ...cloud.services import data_module, find
+from ...cloud.fake import Fake, Snapshot
+from ...cloud.services import data_module
 from ...core.calls import Event
 from ...core.clock import Mode
 from ...core.errors import unknown_name
-from ...core.timers import duration_us, to_datetime
+from ...core.timers import duration_us, instant_us, to_datetime
 from ...http.messages import Answer, Request
 from ...http.routing import Route
 from ...inspect.data import (
@@ -36,7 +36,16 @@ from ..failed_tests import FailedTests
 from ..saving import encoded_state, saved_state
 from ..state_file import checked_state, load_state
 from . import shapes
-from .due import Due, events_of_move, kinds_of, lines_of, moments_of
+from .due import (
+    Due,
+    events_of_move,
+    kinds_of,
+    lines_of,
+    moments_of,
+    next_event,
+    planned_events,
+    question_of_move,
+)
 from .endpoints import PREFIX, Part, Refused, compressed, contract, fake_named, fields
 
 if TYPE_CHECKING:
@@ -89,20 +98,18 @@ Opener: TypeAlias = "Callable[[Mapping[str, Any]], AbstractContextManager[Contro
 def clock_view(cloud: Cloud) -> shapes.ClockData:
     """Return the time and the mode of a cloud's clock, what is due next, and its move."""
     clock, due, move = cloud.clock, cloud.clock.next_due(), context_of(cloud).clock.move
-    expiry_us = min(
-        (
-            at_us
-            for fake in cloud.fakes()
-            if (next_expiry := getattr(data_module(fake.fixture), "next_expiry", None)) is not None
-            and (at_us := next_expiry(fake)) is not None
-        ),
-        default=None,
-    )
+    following = next_event(cloud)
     return {
         "now": clock.now().isoformat(),
         "mode": clock.mode,
         "next_due": None if due is None else due.isoformat(),
-        "next_expiry": None if expiry_us is None else to_datetime(expiry_us).isoformat(),
+        "next": None
+        if following is None
+        else {
+            "at": to_datetime(following.due_us).isoformat(),
+            "kind": following.event.kind,
+            "what": following.event.what,
+        },
         "move": None
         if move is None
         else {
@@ -147,6 +154,7 @@ class CloudRoutes(Part):
             cls.route("POST", f"{PREFIX}/clock", "move_clock", cls.move_clock),
             cls.route("GET", f"{PREFIX}/clock/undo", "move_changes", cls.get_move_changes),
             cls.route("POST", f"{PREFIX}/clock/undo", "undo_move", cls.undo_move),
+            cls.route("GET", f"{PREFIX}/clock/preview", "preview_move", cls.preview_move),
             cls.route("GET", f"{PREFIX}/due", "due", cls.get_due),
             cls.route("GET", f"{PREFIX}/seed", "seed", cls.get_seed),
             cls.route("PUT", f"{PREFIX}/seed", "set_seed", cls.set_seed),
@@ -194,17 +202,46 @@ class CloudRoutes(Part):
             timers = getattr(self._cloud.clock, action)(*(body[name] for name in required)) or []
         self._before_move = before or self._before_move
         fired = [f"{timer.at.isoformat()} {timer.label}" for timer in timers]
-        ended_keys = _record_expired(self._cloud, planned)
+        ended = _expired(self._cloud, planned)
+        ended_keys = _record_expired(self._cloud, ended)
+        removed = [due for due in ended if due.event.kind == "removal"]
         expired = [
             f"{to_datetime(event.at_us).isoformat()} key {event.text} expires"
             for event in ended_keys
         ]
+        removals = [
+            f"{to_datetime(due_us).isoformat()} {event.what}" for due_us, _, event in removed
+        ]
         return {
             **clock_view(self._cloud),
-            "fired": sorted([*fired, *expired], key=lambda line: line.split()[0]),
+            "fired": sorted([*fired, *expired, *removals], key=lambda line: line.split()[0]),
             "expired": expired,
-            "events": events_of_move(self._cloud, timers, ended_keys, latest),
+            "events": events_of_move(self._cloud, timers, ended_keys, removed, latest),
             "undoable": before is not None,
+        }
+
+    def preview_move(self, request: Request) -> shapes.MovePreview:
+        """Return what a move of the clock would make due.
+
+        ``?by=`` is a duration, ``?to=`` a time. Without them, the move goes to the next event, also if
+        it is the expiry of a key.
+        """
+        timekeeper, by, to = context_of(self._cloud).clock, request.query("by"), request.query("to")
+        now_us, events = timekeeper.now_us(), planned_events(self._cloud)
+        with contract(400):
+            if by is not None:
+                until_us = now_us + duration_us(by)
+            elif to is not None:
+                until_us = max(now_us, instant_us(to))
+            elif events:
+                until_us = events[0].due_us
+            else:
+                raise Refused(409, "nothing is planned")
+        due = [event for event in events if event.due_us <= until_us]
+        return {
+            "to": to_datetime(until_us).isoformat(),
+            "kinds": kinds_of(due),
+            "question": question_of_move(due, now_us, until_us),
         }
 
     def _kept_before_move(self) -> _BeforeMove | None:
@@ -259,7 +296,7 @@ class CloudRoutes(Part):
         kind = request.query("kind") or ""
         without = (request.query("without") or "").split(",")
         since_us, until_us = (whole_number(name, request.query(name)) for name in _SPAN)
-        events = _planned(self._cloud)
+        events = planned_events(self._cloud)
         if within := request.query("within"):
             with contract(400):
                 within_us = context_of(self._cloud).clock.now_us() + duration_us(within)
@@ -348,15 +385,17 @@ class CloudRoutes(Part):
     def get_changes(self, request: Request) -> shapes.Changes:
         """Return what changed since a snapshot, up to now or up to the snapshot ``?until=``.
 
-        ``?as_restored=yes`` leaves out keys that expire at once when the snapshot is restored.
+        ``?as_restored=yes`` leaves out keys that expire at once when the snapshot is restored, and dead
+        letters that are too old by now: ``not_restored`` has their number.
         """
         before = self._snapshots[self._known(request.segment("id"))].states
-        if request.query("as_restored") == "yes":
-            before = as_restored(self._cloud, before)
         until = request.query("until")
         if until:
             return described_changes(before, self._snapshots[self._known(until)].states)
-        return described_changes(before, states_of(self._cloud), now=self._cloud.fakes())
+        now = states_of(self._cloud)
+        restored = as_restored(self._cloud, before) if is_restore(request) else before
+        changes = described_changes(restored, now, now=self._cloud.fakes())
+        return {**changes, "not_restored": not_restored(before, restored, now)}
 
     def get_saved(self, request: Request) -> Answer:
         """Return the whole state as the content of a state file: data, destinations, faults, clock.
@@ -406,14 +445,17 @@ def states_of(cloud: Cloud) -> States:
     }
 
 
+def is_restore(request: Request) -> bool:
+    return request.query("as_restored") == "yes"
+
+
 def as_restored(cloud: Cloud, states: States) -> States:
     """Return the data that a restore of these states leaves: what is due by now happens at once."""
-    now_us = context_of(cloud).clock.now_us()
     restored = dict(states)
     for fake in cloud.fakes():
         without_expired = getattr(data_module(fake.fixture), "without_expired", None)
         if without_expired and (state := states.get(fake.name)) is not None:
-            restored[fake.name] = without_expired(state, now_us)
+            restored[fake.name] = without_expired(fake, state)
     return restored
 
 
@@ -452,7 +494,21 @@ def described_changes(
             _with_added(fakes.get(change.fake), change) for change in changes[:_MOST_CHANGES]
         ],
         "not_compared": not_compared,
+        "not_restored": {},
     }
+
+
+def not_restored(before: States, restored: States, after: States) -> dict[str, int]:
+    """Return how many items of each section a restore of ``before`` does not bring back, because their
+    time has ended. ``restored`` is what the restore leaves, ``after`` the data of now.
+    """
+    counts: dict[str, int] = {}
+    for name, state in before.items():
+        for section, items in (state or {}).items():
+            left, now = ((data.get(name) or {}).get(section, {}) for data in (restored, after))
+            if lost := sum(item not in left and item not in now for item in items):
+                counts[section] = counts.get(section, 0) + lost
+    return counts
 
 
 Changed: TypeAlias = "Mapping[str, Mapping[str, Sequence[str]]]"
@@ -502,46 +558,37 @@ def number_of_first(events: Iterable[Event]) -> int:
 _MOST_IN_EVENT = 100
 
 
-def _planned(cloud: Cloud) -> list[Due]:
-    """Return all planned events and expiries of keys, by time."""
-    about = {
-        timer: (fake.name, event)
-        for fake in cloud.fakes()
-        if find(fake.fixture).delivers
-        for timer, event in data_module(fake.fixture).planned(fake).items()
-    }
-    _, timers = context_of(cloud).clock.planned()
-    events = [
-        Due(timer.due_us, *about.get(timer, (None, PlannedEvent("other", None, None, timer.label))))
-        for timer in timers
-    ]
-    # Keys expire without a timer.
-    for fake in cloud.fakes():
-        if (expiries := getattr(data_module(fake.fixture), "expiries", None)) is not None:
-            events += [Due(due_us, fake.name, event) for due_us, event in expiries(fake)]
-    return sorted(events, key=attrgetter("due_us"))
-
-
-def _expiries(cloud: Cloud) -> dict[tuple[Fake, str], int]:
-    """Return when each key with a TTL expires."""
+def _expiries(cloud: Cloud) -> dict[tuple[Fake, PlannedEvent], int]:
+    """Return when each key with a TTL expires, and when each dead letter is removed by its age."""
     return {
-        (fake, event.item or ""): due_us
+        (fake, event): due_us
         for fake in cloud.fakes()
         if (expiries := getattr(data_module(fake.fixture), "expiries", None)) is not None
         for due_us, event in expiries(fake)
     }
 
 
-def _record_expired(cloud: Cloud, planned: Mapping[tuple[Fake, str], int]) -> list[Event]:
-    """Record an event for each key of ``planned`` that has expired since, in the order of their times.
+def _expired(cloud: Cloud, planned: Mapping[tuple[Fake, PlannedEvent], int]) -> list[Due]:
+    """Return the events of ``planned`` that have happened since, in the order of their times.
 
-    A key that a call deleted meanwhile, before its time, is one of them.
+    An item that a call deleted meanwhile, before its time, is one of them.
     """
     now_us, left = context_of(cloud).clock.now_us(), _expiries(cloud)
     return [
-        fake._recorder.add_event("expired", key, at_us=due_us, changed={"keys": [key]})
-        for (fake, key), due_us in sorted(planned.items(), key=itemgetter(1))
-        if due_us <= now_us and (fake, key) not in left
+        Due(due_us, fake.name, event)
+        for (fake, event), due_us in sorted(planned.items(), key=itemgetter(1))
+        if due_us <= now_us and (fake, event) not in left
+    ]
+
+
+def _record_expired(cloud: Cloud, expired: Iterable[Due]) -> list[Event]:
+    """Record an event for each key that has expired."""
+    return [
+        fake_named(cloud, str(name))._recorder.add_event(
+            "expired", str(key), at_us=due_us, changed={"keys": [key]}
+        )
+        for due_us, name, (kind, _, key, _) in expired
+        if kind == "expiry"
     ]
 
 
@@ -553,7 +600,7 @@ def _has_expired(fake: Fake | None, change: StateChange) -> bool:
     if without_expired is None:
         return False
     before = {change.section: {change.item: change.before}}
-    return not without_expired(before, core_of(fake).clock.now_us())[change.section]
+    return not without_expired(fake, before)[change.section]
 
 
 def _with_added(fake: Fake | None, change: StateChange) -> shapes.ItemChange:

@@ -124,7 +124,8 @@ class DataRoutes(Part):
         matches and with the value of the metadata field that the filter ``colour`` names. With ``/``
         at its end, the path is that of the item whose id is empty. Pages of messages and of dead letters
         have ``resends``, the ids of messages that were sent again, each with those of the messages that
-        repeat it. The state of a message whose dead letter was retried or deleted is ``failed``.
+        repeat it. The state of a message whose dead letter was retried, deleted or
+        removed by its age is ``failed``.
         """
         if request.path.endswith("/"):
             return self.item(request)

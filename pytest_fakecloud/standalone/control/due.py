@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
+from ...cloud.base import context_of
 from ...cloud.cloud import Cloud
 from ...cloud.services import data_module, find
 from ...core.calls import Event
-from ...core.timers import Fired, to_datetime
+from ...core.timers import Fired, Timer, to_datetime
 from ...inspect.data import EventKind, PlannedEvent
 from . import shapes
 
 _MOST_MOMENTS = 500
+_HOUR = 3_600_000_000
+_UNITS = (("d", 24 * _HOUR), ("h", _HOUR), ("m", 60_000_000), ("s", 1_000_000))
+"""Units of durations, in microseconds."""
+_LOSSES: frozenset[EventKind] = frozenset({"expiry", "removal"})
+"""Kinds of events by which data is lost."""
 _FEWEST_FOLDED = 3
 """Number of expiries next to each other from which they are one line."""
 
@@ -26,6 +32,84 @@ class Due(NamedTuple):
     due_us: int
     fake: str | None
     event: PlannedEvent
+
+
+def planned_events(cloud: Cloud) -> list[Due]:
+    """Return all planned events and expiries of keys, by time."""
+    known = _events_of_timers(cloud)
+    _, timers = context_of(cloud).clock.planned()
+    events = [Due(timer.due_us, *known.get(timer, _unknown(timer.label))) for timer in timers]
+    # Keys and dead letters expire without a timer.
+    for fake in cloud.fakes():
+        if (expiries := getattr(data_module(fake.fixture), "expiries", None)) is not None:
+            events += [Due(due_us, fake.name, event) for due_us, event in expiries(fake)]
+    return sorted(events, key=attrgetter("due_us"))
+
+
+def _events_of_timers(cloud: Cloud) -> dict[Timer, tuple[str | None, PlannedEvent]]:
+    """Return what the timers do that fakes know of, with the fake of each."""
+    return {
+        timer: (fake.name, event)
+        for fake in cloud.fakes()
+        if (planned := getattr(data_module(fake.fixture), "planned", None)) is not None
+        for timer, event in planned(fake).items()
+    }
+
+
+def _unknown(label: str) -> tuple[str | None, PlannedEvent]:
+    """Return the event of a timer of which only its label is known."""
+    return None, PlannedEvent("other", None, None, label)
+
+
+def next_event(cloud: Cloud) -> Due | None:
+    """Return the first of ``planned_events()``, or None without one."""
+    _, timers = context_of(cloud).clock.planned(most=1)
+    # The events of all messages take long to read.
+    known = {} if any(timer.subject for timer in timers) else _events_of_timers(cloud)
+    first = [Due(timer.due_us, *known.get(timer, _about(cloud, timer)[:2])) for timer in timers]
+    for fake in cloud.fakes():
+        next_expiry = getattr(data_module(fake.fixture), "next_expiry", None)
+        if next_expiry is not None and (expiry := next_expiry(fake)) is not None:
+            due_us, event = expiry
+            first.append(Due(due_us, fake.name, event))
+    return min(first, key=attrgetter("due_us"), default=None)
+
+
+def question_of_move(due: Sequence[Due], now_us: int, until_us: int) -> str | None:
+    """Return the question before a move of the clock by which events become due.
+
+    None if it loses no data, and goes not further than an hour or makes nothing due.
+    """
+    expiries = [event for event in due if event.event.kind == "expiry"]
+    removals = [event for event in due if event.event.kind == "removal"]
+    others = [event for event in due if event.event.kind not in _LOSSES]
+    if not expiries and not removals and (not others or until_us - now_us <= _HOUR):
+        return None
+    effects = []
+    if len(expiries) == 1:
+        effects.append(f"1 key {_line(expiries[0])['what']}.")
+    elif expiries:
+        effects.append(f"{_folded(expiries)['what']}.".replace("….", "…"))
+    for events, noun in ((others, "event"), (removals, "removal")):
+        if events:
+            many = f"1 {noun} becomes" if len(events) == 1 else f"{len(events):,} {noun}s become"
+            first = "" if len(events) == 1 else "the first is "
+            effects.append(f"{many} due: {first}{events[0].event.what}.")
+    if expiries:
+        effects.append("No restore brings back keys whose TTL has ended.")
+    at = f"{to_datetime(until_us):%Y-%m-%d %H:%M:%S} UTC"
+    return f"Move the clock by {_rough(until_us - now_us)}, to {at}? {' '.join(effects)}"
+
+
+def _rough(us: int) -> str:
+    """Return a duration in its two largest units, such as ``6 d 22 h``."""
+    first = next((at for at, (_, size) in enumerate(_UNITS) if us >= size), len(_UNITS) - 1)
+    words: list[str] = []
+    for name, size in _UNITS[first : first + 2]:
+        count, us = divmod(us, size)
+        if count or not words:
+            words.append(f"{count} {name}")
+    return " ".join(words)
 
 
 def moments_of(events: Sequence[Due]) -> list[shapes.Moment]:
@@ -66,9 +150,14 @@ def lines_of(
 
 
 def events_of_move(
-    cloud: Cloud, fired: Sequence[Fired], expired: Sequence[Event], latest: int
+    cloud: Cloud,
+    fired: Sequence[Fired],
+    expired: Sequence[Event],
+    removed: Sequence[Due],
+    latest: int,
 ) -> list[shapes.BecameDue]:
-    """Return the timers that fired and the keys that expired in a move of the clock, by their times.
+    """Return the timers that fired, the keys that expired and the items that were removed by their age
+    in a move of the clock, by their times.
 
     ``latest`` is the number of the last entry of the journal before the move.
     """
@@ -85,19 +174,22 @@ def events_of_move(
     for key in expired:
         event = PlannedEvent("expiry", "keys", key.text, f"expired: {key.text}")
         events.append((key.at_us, _became_due(key.at_us, key.fake, event, key.number)))
+    for due_us, fake, event in removed:
+        events.append((due_us, _became_due(due_us, fake, event, 0)))
     return [event for _, event in sorted(events, key=itemgetter(0))]
 
 
-def _about(cloud: Cloud, timer: Fired) -> tuple[str | None, PlannedEvent, tuple[str, int]]:
-    """Return the fake of a timer that fired, what it did, and the attempt that it made, as its message
-    and its number.
+def _about(cloud: Cloud, timer: Fired | Timer) -> tuple[str | None, PlannedEvent, tuple[str, int]]:
+    """Return the fake of a timer, what it does or did, and the attempt that it makes, as its message and
+    its number.
     """
+    at_us = timer.at_us if isinstance(timer, Fired) else timer.due_us
     for fake in cloud.fakes():
         if timer.subject and find(fake.fixture).delivers:
-            found = data_module(fake.fixture).became_due(fake, timer.subject, timer.at_us)
+            found = data_module(fake.fixture).became_due(fake, timer.subject, at_us)
             if found is not None:
                 return fake.name, *found
-    return None, PlannedEvent("other", None, None, timer.label), ("", 0)
+    return *_unknown(timer.label), ("", 0)
 
 
 def _became_due(at_us: int, fake: str | None, event: PlannedEvent, row: int) -> shapes.BecameDue:

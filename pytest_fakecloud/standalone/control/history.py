@@ -25,6 +25,8 @@ from .clouds import (
     as_restored,
     changed_by_restore,
     described_changes,
+    is_restore,
+    not_restored,
     number_of_first,
     record_restore,
     shown_change,
@@ -146,7 +148,8 @@ class HistoryRoutes(Part):
         A restore undoes exactly these changes. Without ``?fake=``, fakes whose earlier data is not
         known are in ``not_compared``. ``?section=keys&items=["a","b"]`` limits them to the
         items that a restore of these puts back. ``?as_restored=yes`` leaves out keys that expire at
-        once when all data of a fake is restored; keys that are put back alone lose a TTL that has ended.
+        once when all data of a fake is restored, and dead letters that are too old by now:
+        ``not_restored`` has their number. Keys that are put back alone lose a TTL that has ended.
         """
         number = self._number(request)
         with self.known() as rewinder:
@@ -154,10 +157,10 @@ class HistoryRoutes(Part):
             data_before, unknown = self._before(rewinder, number, name, skips_unknown=not name)
             states: Mapping[str, Any] = {fake.name: data.state for fake, data in data_before}
         items = _items(request) if request.query("items") else None
-        if items is None and request.query("as_restored") == "yes":
+        now, before = states_of(self._cloud), states
+        if items is None and is_restore(request):
             states = as_restored(self._cloud, states)
-        now = states_of(self._cloud)
-        return described_changes(
+        changes = described_changes(
             {**states, **dict.fromkeys(unknown)},
             {name: now.get(name) for name in states},
             lambda change: (
@@ -166,6 +169,7 @@ class HistoryRoutes(Part):
             ),
             self._cloud.fakes(),
         )
+        return {**changes, "not_restored": not_restored(before, states, now)}
 
     def restore(self, request: Request) -> shapes.Restored:
         """Restore the data that all fakes, or one (``fake``), had just before a row of the journal.

@@ -44,16 +44,34 @@ class MoveData(TypedDict):
     events: int
 
 
+class NextEvent(TypedDict):
+    """The event that is due next."""
+
+    at: str
+    kind: EventKind
+    what: str
+
+
 class ClockData(TypedDict):
-    """The time of a cloud, ISO 8601 with an offset; when the next event is due; when the next key with a
-    TTL expires, which is no event of the clock; a move in progress.
+    """The time of a cloud, ISO 8601 with an offset; when the clock's next event is due; the next of all
+    events, among which are expiries of keys; a move in progress.
     """
 
     now: str
     mode: Mode
     next_due: str | None
-    next_expiry: str | None
+    next: NextEvent | None
     move: MoveData | None
+
+
+class MovePreview(TypedDict):
+    """What a move of the clock to a time makes due: the number of events of each kind, and the question
+    to ask before it, if keys expire or if it goes further than an hour.
+    """
+
+    to: str
+    kinds: dict[EventKind, int]
+    question: str | None
 
 
 class BecameDue(TypedDict):
@@ -397,12 +415,15 @@ class Changes(TypedDict):
     ``sums`` has how many of each fake were added, changed and removed, and if there are any, how many
     have expired. ``not_compared`` are fakes that
     are not in both, that have more than 20,000 items, or whose earlier data is not known.
+    ``not_restored`` has how many items of each section a restore would not bring back, because their
+    time has ended.
     """
 
     count: int
     sums: dict[str, dict[str, int]]
     changes: list[ItemChange]
     not_compared: list[str]
+    not_restored: dict[str, int]
 
 
 class ChangesSinceMove(Changes):

@@ -283,8 +283,6 @@ export class LivePage {
 // -- the clock in the header of every page --
 let clock = {};
 export const clockNow = () => clock.now;
-// The time of the next event. Keys that expire are next only if nothing else is due: there may be hundreds.
-const nextOf = ({next_due: due, next_expiry: expiry}) => due ?? expiry;
 export function showClock(found) {
   clock = found;
   moving.until = found.move?.until ?? moving.until;
@@ -293,8 +291,8 @@ export function showClock(found) {
   now.dataset.mode = clock.mode;
   now.title = `${clock.mode === "frozen" ? "The clock is frozen: time passes only when you advance it." : "The clock runs."}${beside(clock.now).replace(" · now", "")}`;
   Object.assign($("freeze"), {textContent: clock.mode === "frozen" ? "Resume" : "Freeze"}).dataset.mode = clock.mode;
-  const next = nextOf(clock);
-  Object.assign($("next"), {disabled: !next, title: next ? `next due at ${next}` : "nothing is planned"});
+  const {next} = clock;
+  $("next").replaceChildren("Next due", next ? el("span", {class: "date"}, `: ${about(Math.max(0, micros(next.at) - micros(clock.now)))}`) : ""); Object.assign($("next"), {disabled: !next, title: next ? `${short(withoutSchemes(next.what))}, due at ${both(next.at)} UTC` : "nothing is planned"});
   for (const one of document.querySelectorAll("#view time")) if (one.dataset.full) one.lastChild.textContent = beside(one.dateTime); else one.title = `${both(one.dateTime)} UTC${beside(one.dateTime)}`;
   showMove(clock);
 }
@@ -317,7 +315,7 @@ export function clockButtons() {
   for (const button of document.querySelectorAll("[data-by]")) button.addEventListener("click", () => move({action: "advance", by: button.dataset.by}));
   $("advance").addEventListener("submit", (event) => { event.preventDefault(); const {validity: {valid}, value: by} = $("by"); $("by-error").textContent = valid ? "" : "Type a duration, such as 90m, 1d 2h or 30s."; if (valid) move({action: "advance", by}); });
   for (const event of ["input", "focusout"]) $("advance").addEventListener(event, () => { $("by-error").textContent = ""; });
-  $("next").addEventListener("click", () => move(nextOf(clock) === clock.next_due ? {action: "advance_to_next"} : {action: "move_to", to: clock.next_expiry}));
+  $("next").addEventListener("click", () => move({action: "move_to"}));
   $("stop-move").addEventListener("click", () => attempt(() => ask("POST", "/clock", {action: "stop"})));
   $("freeze").addEventListener("click", () => move({action: clock.mode === "frozen" ? "resume" : "freeze"}));
 }

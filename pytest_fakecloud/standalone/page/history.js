@@ -71,9 +71,9 @@ export async function recorded(fake, what, work) { const {row} = await ask("POST
 // A button that restores data. It first shows what that changes, as the changes at an address undo it, and the restore can be undone.
 export function restoreButton(text, label, changes, restore, what, part = {}) {
   return act(text, label, async () => { const {row} = await restore(); sayWithUndo(`${what} ${what.startsWith("All") ? "are" : "is"} restored.`, row, part); }, {soft: true, question: async () => {
-    const found = await ask("GET", `${changes}${changes.includes("?") ? "&" : "?"}as_restored=yes`);
-    if (!found.count && !found.not_compared.length && !found.clock) throw new Error("Nothing has changed since then, so there is nothing to restore.");
-    return preview(label, found.clock ? ` The clock goes back to ${both(found.clock)} UTC, and all data to what it was then.` : " The clock stays, so what was due since then happens at once. You can undo it.", found);
+    const found = await ask("GET", `${changes}${changes.includes("?") ? "&" : "?"}as_restored=yes`), lost = Object.entries(found.not_restored).filter(([, many]) => many).map(([section, many]) => count(many, section.replace(/s$/, ""))).join(" and ");
+    if (!found.count && !found.not_compared.length && !found.clock) throw new Error(`Nothing ${lost ? "else has changed since then, and nothing comes back" : "has changed since then, so there is nothing to restore"}${lost && `: the time of ${lost} has ended`}.`);
+    return preview(label, found.clock ? ` The clock goes back to ${both(found.clock)} UTC, and all data to what it was then.` : " The clock stays, so what was due since then happens at once. You can undo it." + (lost && ` Does not come back: ${lost}, whose time has ended by now.`), found);
   }});
 }
 // A button that restores to just before a row: all fakes, or what `part` names.

@@ -40,9 +40,9 @@ export class OverviewPage {
     return el("section", {"aria-label": "What happened last"}, el("h2", {}, el("a", {href: "#/activity"}, "What happened last")), rows.length ? table("last rows", ["time", "call", "answer"], rows, (row) => [when(isoOfRow(row)), el("a", {href: link(["activity", row.number])}, short(shortened(row.text.what), 90)), el("span", {class: !hasFailed(row) ? "ok" : isExpected(row) ? "soft" : "bad"}, short(shortened(row.text.answer), 40))])
       : el("p", {class: "soft"}, "No requests yet. Each request to a fake appears here with the data before and after it."));
   }
-  // What is planned comes before keys that expire, which are many in some applications.
+  // What is next, and then what is planned before keys that expire, which are many in some applications.
   due({now, due: all, kinds}) {
-    const [planned, expiries] = [false, true].map((whether) => all.filter(({kind}) => (kind === "expiry") === whether)), due = [...planned, ...expiries].slice(0, FEW + 1).sort((one, other) => micros(one.at) - micros(other.at));
+    const [planned, expiries] = [false, true].map((whether) => all.filter(({kind}) => (kind === "expiry") === whether)), due = [...new Set([...all.slice(0, 1), ...planned, ...expiries])].slice(0, FEW + 1).sort((one, other) => micros(one.at) - micros(other.at));
     const sum = (lines) => lines.reduce((many, one) => many + one.count, 0), {expiry = 0, ...others} = kinds, rest = (many, kind, noun) => (many -= sum(due.filter((one) => (one.kind === "expiry") === kind))) ? count(many, noun) : null;
     const more = [rest(Object.values(others).reduce((one, other) => one + other, 0), false, "other event"), rest(expiry, true, "expiring key")].filter(Boolean);
     return el("section", {"aria-label": "What is due next"}, el("h2", {}, el("a", {href: "#/time"}, "What is due next")), due.length ? [table("next events", ["in", "event", ""], due, (one) => {

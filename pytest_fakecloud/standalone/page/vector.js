@@ -66,17 +66,17 @@ const query = (fake, page) => form("Query", "Query", [{name: "by", label: "by", 
   {name: "most", label: "at most", kind: "number", value: QUERY.most}, {name: "where", label: "metadata filter; empty: the one above the list", note: "price < 10"}],
 async (typed) => {
   const {by, what, most, where} = typed, filter = where || page.values?.filter;
-  page.asked = queryOf(typed);
-  if (queryOf(page.values) !== page.asked) go(page.address(page.id, {...page.values, ...typed}));
+  page.queried = queryOf(typed);
+  if (queryOf(page.values) !== page.queried) go(page.address(page.id, {...page.values, ...typed}));
   return hits((await sendWell(fake, "POST", (by === "text" ? "/query-data" : "/query") + inside(namespaceOf(page)),
     {...(by === "text" ? {data: what} : {vector: numbers(what)}), topK: Number(most), includeMetadata: true, includeData: true, ...filter && {filter}})).result, page);
 }, {open: false, edits: false});
 // Asks the query of the address again, after a reload or on the way back to it.
 function askAgain(page) {
-  if (queryOf(page.values) === (page.asked ?? queryOf())) return;
+  if (queryOf(page.values) === (page.queried ?? queryOf())) return;
   const asking = page.node.querySelector("form[aria-label=Query]");
-  page.asked = queryOf(page.values);
-  for (const [at, name] of Object.keys(QUERY).entries()) asking.elements[name].value = JSON.parse(page.asked)[at];
+  page.queried = queryOf(page.values);
+  for (const [at, name] of Object.keys(QUERY).entries()) asking.elements[name].value = JSON.parse(page.queried)[at];
   asking.parentNode.open = Boolean(page.values.what);
   if (page.values.what) asking.requestSubmit(); else asking.querySelector(".out").replaceChildren();
 }
