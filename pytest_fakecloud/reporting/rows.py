@@ -45,6 +45,7 @@ from .model import (
     AppliedFault,
     DataAccess,
     Delivery,
+    JournalNumber,
     OrderedAccess,
     Place,
     ReportRow,
@@ -75,13 +76,13 @@ def rows(
     ``is_within`` says of a delivery and of a call that arrived during it whether the delivery's handler
     has made it: always in a test, in which nothing else calls.
     """
-    source = list(cloud.journal.entries if entries is None else entries)
+    journal = list(cloud.journal.entries if entries is None else entries)
     lookups = lookups or Lookups(mask=Mask(cloud))
-    builder = _Builder(cloud, source, lookups)
-    report_rows = builder.rows(source)
+    builder = _Builder(cloud, journal, lookups)
+    report_rows = builder.rows(journal)
     if entries is None:
         report_rows += map(builder.action_row, records_of(cloud).actions)
-    report_rows += _served_rows(served, report_rows, source, lookups.mask)
+    report_rows += _served_rows(served, report_rows, journal, lookups.mask)
     return _nested(report_rows, is_within)
 
 
@@ -223,21 +224,11 @@ class _Builder:
             same=(masked.method, call.route, request, masked.response_body, call.outcome,
                   note, *(step.request_body for step in steps)),
         )  # fmt: skip
-        row = self._accessing(row, functions.accesses, masked)
-        attempt = self._received.get(call.number)
-        return row if attempt is None else self._received_row(row, attempt)
-
-    def _received_row(self, row: ReportRow, attempt: Event) -> ReportRow:
-        """Return the row of a call as that of the delivery attempt which made the call."""
+        if (attempt := self._received.get(call.number)) is None:
+            return self._accessing(row, functions.accesses, masked)
         delivery = Delivery.of(self._mask.event(attempt))
-        row = replace(
-            row, kind="attempt", actor=attempt.fake, faults=row.faults or delivery.faults,
-            began=min(row.number, delivery.began), ended=row.ended or delivery.ended,
-            source=sources.AttemptSource(call=row.source.call, delivery=delivery),
-            attempt=delivery.attempt or 0, address=delivery.url,
-        )  # fmt: skip
-        accesses = functions_of(attempt.service).deliveries.accesses
-        return self._accessing(row, accesses, row, delivery)
+        row = self._accessing(_attempt_row(row, delivery), functions.accesses, masked)
+        return self._delivering(row, delivery)
 
     def _event_row(self, event: Event) -> ReportRow:
         masked = self._mask.event(event)
@@ -252,17 +243,18 @@ class _Builder:
             accesses = functions_of(event.service).events.accesses
             return self._accessing(replace(row, actor=actor), accesses, masked)
         delivery = Delivery.of(masked)
-        row = replace(
-            row, kind="attempt", attempt=delivery.attempt or 0, same=repr(details),
-            source=sources.AttemptSource(delivery=delivery), faults=delivery.faults,
-            began=delivery.began, ended=delivery.ended,
-            address=delivery.url, trace=self._sent_trace(delivery),
-        )  # fmt: skip
+        row = _attempt_row(row, delivery)
+        row = replace(row, same=repr(details), trace=self._sent_trace(delivery))
         if delivery.url:
             parts, status = parts_of_url(delivery.url), delivery.status
             peer = self._names.get(f"{parts.scheme}://{parts.netloc}", delivery.url)
             row = replace(row, peer=peer, status=status, ok=200 <= (status or 0) < 300)
-        return self._accessing(row, functions_of(event.service).deliveries.accesses, row, delivery)
+        return self._delivering(row, delivery)
+
+    def _delivering(self, row: ReportRow, delivery: Delivery) -> ReportRow:
+        """Return a row with the accesses of its delivery. The receiver reads when it begins."""
+        accesses = functions_of(delivery.event.service).deliveries.accesses
+        return self._accessing(row, accesses, row, delivery, reads_at=row.began)
 
     def _sent_trace(self, delivery: Delivery) -> TraceParent | None:
         exchanged = self._lookups.attempts.get(delivery.began)
@@ -287,21 +279,34 @@ class _Builder:
         return self._accessing(row, functions_of(action.service).actions.accesses, masked)
 
     def _accessing(
-        self, row: ReportRow, read: Callable[..., Iterable[DataAccess]], *arguments: object
+        self,
+        row: ReportRow,
+        read: Callable[..., Iterable[DataAccess]],
+        *arguments: object,
+        reads_at: JournalNumber | None = None,
     ) -> ReportRow:
-        """Return a row with the accesses that a function of a service reads in its entry, too.
-
-        Each has its order. The receiver of a delivery reads when it begins.
+        """Return a row with the accesses that a function of a service reads in its entry, too: with the
+        order at which a call was executed or another entry ended, reads that at ``reads_at`` if given.
         """
         call, accesses = row.source.call, list[DataAccess]()
         order = row.number if call is None else executed_at(call)
-        order_of_reads = row.began if row.rules.is_sent else order
+        order_of_reads = order if reads_at is None else reads_at
         failed = f"what a row of {row.peer} accessed cannot be shown"
         with contained(failed, self._lookups.errors, call=call):
             accesses += read(*arguments, self._lookups)
         ordered = (replace(access, order=order if access.writes else order_of_reads)
                    for access in accesses)  # fmt: skip
         return replace(row, accesses=(*row.accesses, *ordered))
+
+
+def _attempt_row(row: ReportRow, delivery: Delivery) -> ReportRow:
+    """Return the row of the event of an attempt, or of the call that a fake received, as an attempt."""
+    return replace(
+        row, kind="attempt", actor=delivery.event.fake, address=delivery.url,
+        source=sources.AttemptSource(call=row.source.call, delivery=delivery),
+        attempt=delivery.attempt or 0, faults=row.faults or delivery.faults,
+        began=min(row.number, delivery.began), ended=row.ended or delivery.ended,
+    )  # fmt: skip
 
 
 def places_of(records: SharedRecords) -> dict[int, tuple[CodePlace, ...]]:
