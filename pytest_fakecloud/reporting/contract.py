@@ -153,7 +153,7 @@ class AttemptSummary(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryFunctions:
     """The functions about deliveries, which the fakes of a service send to the application or to other
-    fakes. The row of a delivery to a fake of the cloud has its call, too.
+    fakes: events of the kind ``attempt`` (`Delivery`). The row of one to a fake has its call, too.
     """
 
     summary: AttemptSummary = _none

@@ -98,6 +98,12 @@ def promise_looks(raised: BaseException | None) -> list[Look]:
 
 
 def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> FailedStatement | None:
+    """Return the statement on a line, with a group for itself and for each level of assignments::
+
+    redis = shop.client()  # the third
+    stock = redis.get("stock")  # the second, which the call is closest to
+    assert stock == "9"  # the first
+    """
     file = frame.f_code.co_filename
     path = statements_around(file, line)
     if not path:

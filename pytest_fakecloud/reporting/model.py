@@ -162,11 +162,16 @@ class AppliedFault:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A delivery attempt, read from its event. What is unknown is empty, 0 or None."""
+    """A delivery attempt, read from an event of the kind ``attempt`` with these details, all optional:
+    ``message_id``, ``about``, ``run``, ``url``, ``status`` and ``faults``; ``message_kind`` (`kind`),
+    ``number`` (`attempt`), ``began``, and ``alone``, if nothing else was delivered at the time. Its
+    ``trace`` and messages come from ``exchanges()``, or else from ``method``, ``sent``,
+    ``sent_headers`` and ``answer``. What is unknown is empty, 0 or None.
+    """
 
     event: MaskedEvent
     data: Mapping[str, Any]
-    """All details of the event; those that have no field here are only shown."""
+    """All details of the event."""
     kind: str
     """``message``, or the kind of a callback."""
     message_id: str
@@ -180,7 +185,7 @@ class Delivery:
     """How many attempts of the message there were, with this one."""
     began: JournalNumber
     ended: JournalNumber
-    """The number by which all its consequences had ended."""
+    """The number by which all its consequences had ended; 0 if others could be among them."""
     faults: tuple[AppliedFault, ...]
 
     @classmethod

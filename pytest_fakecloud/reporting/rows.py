@@ -192,9 +192,8 @@ class _Builder:
                 continue
             # An entry that raises an exception must not prevent the rows of the other entries.
             try:
-                entry_rows.append(
-                    self._call_row(entry) if isinstance(entry, Call) else self._event_row(entry)
-                )
+                row = self._call_row(entry) if isinstance(entry, Call) else self._event_row(entry)
+                entry_rows.append(row)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
@@ -367,9 +366,7 @@ def _served_rows(
     and without a delivery in the background.
     """
     background = [began(event) for event in events_in(entries) if event.data.get("alone") is False]
-    in_faults = [
-        (row.began, row.ended) for row in entry_rows if row.rules.is_received and row.ended
-    ]
+    with_faults = [row for row in entry_rows if row.rules.is_received and row.ended]
     request_rows = []
     for request in served:
         # The row of a delivery already shows this request.
@@ -379,7 +376,7 @@ def _served_rows(
         if ok and not any(request.began < row.began < request.ended for row in entry_rows):
             continue
         is_alone = all(
-            _within(request, other, in_faults) for other in request.overlaps
+            _within(request, other, with_faults) for other in request.overlaps
         ) and not any(request.began < start < request.ended for start in background)
         masked = mask.served(request)
         request_rows.append(ReportRow(
@@ -395,10 +392,11 @@ def _served_rows(
     return request_rows
 
 
-def _within(request: ServedRequest, other: ServedRequest, spans: Iterable[tuple[int, int]]) -> bool:
+def _within(request: ServedRequest, other: ServedRequest, calls: Iterable[ReportRow]) -> bool:
     """Return whether a fault's function made one of two overlapping requests during the other."""
     outer, inner = (request, other) if request.began < other.began else (other, request)
-    return any(outer.began < start < inner.began and 0 < inner.ended <= end for start, end in spans)
+    around = [call for call in calls if outer.began < call.began < inner.began]
+    return any(0 < inner.ended <= call.ended for call in around)
 
 
 def _is_delivery_of(row: ReportRow, request: ServedRequest) -> bool:

@@ -168,10 +168,8 @@ class _Writer:
         report, width = self._report, self._width
         if self._has_gutter:
             yield from map(TextLine, _wrapped(_LEGEND, "  ", width))
-        now = clock_time(report.now_us)
-        clock = (
-            f"frozen at {now}" if report.clock == "frozen" else f"{report.clock}, {now} at the end"
-        )
+        mode, now = report.clock, clock_time(report.now_us)
+        clock = f"frozen at {now}" if mode == "frozen" else f"{mode}, {now} at the end"
         seed = f"seed {report.seed!r}"
         if report.seed == report.test and len(seed) + 2 > width:
             seed = "seed: the test's node id"

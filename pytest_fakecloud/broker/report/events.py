@@ -46,8 +46,7 @@ def _text(event: MaskedEvent, lookups: Lookups) -> str:
     if data.get("idle"):
         text += " because it was idle"
     if data.get("keeps"):
-        until = clock_time(data["until_us"], event.at_us)
-        text += f"; it keeps its partitions until {until}"
+        text += f"; it keeps its partitions until {clock_time(data['until_us'], event.at_us)}"
     return text
 
 

@@ -125,12 +125,9 @@ def _commit_too_high(values: Values) -> str:
         text += f"; the last offset it received is {values['last']}, so commit {values['next']}"
     else:
         text += f"; it has received no record of {partition}"
-    fits = (
-        f"; {offset} is the next offset of {listed(list(map(shortened, values['fits'])))}"
-        if values["fits"]
-        else ""
-    )
-    return text + fits
+    if values["fits"]:
+        text += f"; {offset} is the next offset of {listed(list(map(shortened, values['fits'])))}"
+    return text
 
 
 SENTENCES: Sentences = {

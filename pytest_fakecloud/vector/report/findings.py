@@ -185,9 +185,7 @@ def _rejected_ids(
         return []
     unfiltered = query_of(fake, query.options)._replace(filter="")
     if expected:
-        candidates = [
-            record for id, record in records.items() if id in expected or id not in rejected
-        ]
+        candidates = [records[id] for id in records if id in expected or id not in rejected]
         return [id for id in _ids_found(fake, unfiltered, candidates) if id in expected]
     matching = [record for id, record in records.items() if id not in rejected]
     if _ids_found(fake, unfiltered, matching):
