@@ -57,9 +57,7 @@ class Report:
     """What the test logged."""
     lookups: Lookups = field(default_factory=Lookups)
     read_data: ReadData | None = None
-    """What the failing statement read; None if there is no failure to explain, if no row accessed data,
-    or if the search failed.
-    """
+    """What the failing statement read; None without a failure to explain, or if nothing was found."""
     marks: Marks = field(default_factory=Marks)
     listed: frozenset[int] = frozenset()
     """The numbers of the rows that a text lists."""
