@@ -254,12 +254,12 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 
 def pytest_assertrepr_compare(config: pytest.Config, op: str, left: object, right: object) -> None:
-    """Note two values that an assertion found unequal, for the history in the report of the test."""
+    """Note two values that an assertion found unequal, which findings of the test's report compare."""
     run = run_of(config)
     if op == "==" and run.owners:
         from .reporting.failed_statement import UnequalValues
 
-        run.test.compared = UnequalValues.by_caller(left, right)
+        run.test.unequal = UnequalValues.by_caller(left, right)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -27,6 +27,8 @@ from os import getcwd, listdir
 from os.path import abspath, exists, isdir, isfile
 from typing import Any, NamedTuple
 
+from .frames import CodePlace
+
 _FOLDER = f"{os.path.dirname(os.path.dirname(__file__))}{os.sep}"
 _SITES = frozenset({"site-packages", "dist-packages"})
 """Names of the folders into which installers put distributions."""
@@ -69,6 +71,11 @@ def is_library(filename: str) -> bool:
         if not _belongs_to_nobody(os.sep.join(parts[: at + 1])):
             return True
     return any(map(is_library, _originals(filename)))
+
+
+def outside_libraries(places: Iterable[CodePlace]) -> tuple[CodePlace, ...]:
+    """Return the places in the files of the application and of its tests."""
+    return tuple(place for place in places if not is_library(place[0].co_filename))
 
 
 def _belongs_to_nobody(site: str) -> bool:

@@ -115,7 +115,7 @@ class _Trace:
         for row in report.rows:
             if row.rules.is_received:
                 for subject in row.subjects:
-                    if subject.kind.name == "message":
+                    if subject.kind.is_delivered:
                         self._publishers.setdefault((row.peer, subject.name), row.number)
         # Spans of one microsecond keep their order: each begins a nanosecond after the one before.
         seen: Counter[int] = Counter()
@@ -182,7 +182,7 @@ class _Trace:
         while number and number not in self._with_spans:
             number = self._causes.get(number, 0)
         if row.rules.is_sent and not number:
-            messages = [subject.name for subject in row.subjects if subject.kind.name == "message"]
+            messages = [subject.name for subject in row.subjects if subject.kind.is_delivered]
             published = (self._publishers.get((row.actor, message), 0) for message in messages)
             number = next(filter(None, published), 0)
         return self._ids.get(number, (self._trace_id, self._root_id))

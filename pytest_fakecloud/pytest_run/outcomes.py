@@ -454,7 +454,7 @@ def _report_lines(
         # Use the run's own measurement, because tests can freeze pytest's clock.
         idle_s=run.test.slept_seconds() if phase.is_call else None,
         raised=phase.raised,
-        compared=run.test.compared,
+        unequal=run.test.unequal,
         hints=hints,
         log=report.caplog,
     )

@@ -46,7 +46,7 @@ class TestState:
     """The requested cloud, once the variables of its fakes have been set."""
     observation: Observation | None = None
     """What is recorded for the report, once a cloud is open."""
-    compared: UnequalValues | None = None
+    unequal: UnequalValues | None = None
     """The last two values that an assertion of the test found unequal."""
     exits: Exits = field(default_factory=Exits)
     """What ends with the test: what is recorded for its report, and the variables of its fakes."""

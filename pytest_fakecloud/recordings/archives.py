@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from http.client import responses
 from pathlib import Path
 from typing import Any, TypedDict
 from urllib.parse import SplitResult, urlsplit
@@ -27,7 +28,6 @@ from ..core.timers import instant_us, to_datetime
 from ..http.messages import query_items
 from ..reporting.lookups import Exchanged, exchanges_of
 from ..reporting.mask import Mask
-from ..reporting.strings import phrase_of
 
 
 def archive(cloud: BaseCloud, others: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def _entry(
         "request": request,
         "response": {
             "status": status or 0,
-            "statusText": phrase_of(status or 0),
+            "statusText": responses.get(status or 0, ""),
             "httpVersion": "HTTP/1.1",
             "headers": _headers(response_headers, mask),
             "cookies": [],

@@ -68,9 +68,9 @@ def states(cloud: BaseCloud, reported: ReportedRows) -> dict[str, Any]:
     """Return the data of the fakes before the report's first row, and what each row changed.
 
     ``initial`` maps each fake to its sections, ``steps`` are the changes in order, each with the
-    ``number`` of its row, and ``note`` says which fakes are missing and why. A row has the number
-    of its end, but some changes happen earlier, such as those at the start of a delivery; these
-    have their own journal number as ``order``. Credentials are not masked.
+    ``number`` of its row, and ``note`` says which fakes are missing and why. Changes that happened at
+    another number than that of their row have this as ``order``, such as those at the start of a
+    delivery, or of a call that a fault delayed. Credentials are not masked.
     """
     failures: list[str] = []
     with_data = [fake for fake in cloud.fakes() if data_module(fake.fixture) is not None]

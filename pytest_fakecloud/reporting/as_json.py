@@ -17,7 +17,7 @@ from ..core.characters import printable
 from ..core.errors import shown
 from ..core.output_files import write_public
 from ..core.timers import to_datetime
-from .calls import contained
+from .errors import contained
 from .lookups import Lookups
 from .mask import Mask
 from .model import VERSION, Finding, Marks, Place, ReportRow, ReportSubject

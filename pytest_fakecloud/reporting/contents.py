@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from .calls import contained
 from .contract import functions_of
+from .errors import contained
 from .folding import RowGroup, alike, folded, merged, without_unlisted
 from .lookups import Lookups
 from .model import Place, ReportRow, Summary
 from .report import Report
-from .wording import ShortUrls, describe, describe_together, handler_text, source_of
+from .wording import ShortUrls, code_at, describe, describe_together, handler_text
 
 LONG_EXPLANATION = 60
 """Maximum length of an explanation that is repeated; a longer one becomes ``as above``."""
@@ -22,13 +22,13 @@ _TRACE_DIGITS = 8
 
 class GroupContent(NamedTuple):
     """What is shown of a group of rows. ``is_known`` if an earlier group has the same explanation, which
-    is not repeated. ``sources`` are lines of code.
+    is not repeated. ``code`` are lines of the application.
     """
 
     group: RowGroup
     words: Summary
     is_known: bool
-    sources: Sequence[str]
+    code: Sequence[str]
 
 
 def contents_of(report: Report) -> list[GroupContent | str]:
@@ -47,9 +47,9 @@ def contents_of(report: Report) -> list[GroupContent | str]:
             words = describe(group.row, lookups, group.rows[-1])
         else:
             words = describe_together(group.rows, group.varies, lookups)
-        words = _with_effects(group, seen.without_shown(words), lookups)
-        sources = [source for row in group.rows for source in _sources(row, callers, report)]
-        content = GroupContent(group, words, seen.has_explained(words), seen.without_known(sources))
+        words = _with_events(group, seen.without_shown(words), lookups)
+        code = [line for row in group.rows for line in _code_of(row, callers, report)]
+        content = GroupContent(group, words, seen.has_explained(words), seen.without_known(code))
         contents.append(content)
     return contents
 
@@ -71,7 +71,7 @@ class _Seen:
         self._urls = ShortUrls(report.rows)
         self._text = ""
         self._explanations: set[str] = set()
-        self._sources: set[str] = set()
+        self._code: set[str] = set()
 
     def without_shown(self, words: Summary) -> Summary:
         """Return a description without the end that is ``repeated`` and the beginnings of URLs."""
@@ -88,13 +88,13 @@ class _Seen:
         self._explanations.add(explanation)
         return is_known
 
-    def without_known(self, sources: Iterable[str]) -> list[str]:
-        new = [source for source in dict.fromkeys(sources) if source not in self._sources]
-        self._sources.update(new)
+    def without_known(self, code: Iterable[str]) -> list[str]:
+        new = [line for line in dict.fromkeys(code) if line not in self._code]
+        self._code.update(new)
         return new
 
 
-def _with_effects(group: RowGroup, words: Summary, lookups: Lookups) -> Summary:
+def _with_events(group: RowGroup, words: Summary, lookups: Lookups) -> Summary:
     """Return a description with the events that the row caused, and the trace of its request."""
     row = group.row
     effects: list[str] = []
@@ -102,7 +102,7 @@ def _with_effects(group: RowGroup, words: Summary, lookups: Lookups) -> Summary:
         effect = functions_of(event.service).events.effect
         with contained(f"{event.kind} cannot be described", effects):
             effects += filter(None, [effect(event, row.source.call, lookups)])
-    if row.actor == row.peer:
+    if row.is_internal:
         return replace(words, what="; ".join([words.what, *effects]))
     if row.trace is not None and len({own.trace and own.trace.trace_id for own in group.rows}) == 1:
         effects.append(f"trace {row.trace.trace_id[:_TRACE_DIGITS]}…")
@@ -127,7 +127,7 @@ def _callers(rows: Iterable[ReportRow]) -> dict[Place, set[Place]]:
     return callers
 
 
-def _sources(row: ReportRow, callers: Mapping[Place, set[Place]], report: Report) -> Iterator[str]:
+def _code_of(row: ReportRow, callers: Mapping[Place, set[Place]], report: Report) -> Iterator[str]:
     """Yield the line of the application that made a call, and if several lines called its function, the
     one that did; of a refused call also the line that catches an error of it. Lines of the test's
     function are left out.
@@ -137,7 +137,7 @@ def _sources(row: ReportRow, callers: Mapping[Place, set[Place]], report: Report
     places = [replace(row.where, callers=())]
     if len(callers[places[0]]) > 1:
         places += [replace(place, callers=()) for place in row.where.callers[:1]]
-    texts = [source_of(place) for place in places if not _is_of_test(place, report)]
+    texts = [code_at(place) for place in places if not _is_of_test(place, report)]
     if row.number in report.marks.refused:
         around = [*places, *row.where.callers]
         handlers = (handler_text(place) for place in around if not _is_of_test(place, report))

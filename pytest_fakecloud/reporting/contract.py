@@ -4,9 +4,8 @@ Those about one call, event, action or delivery, from which a row is made, are g
 about a fake or the whole journal. No name of a service is in the Python modules of this folder.
 
 In rows, and in what has a type such as `MaskedCall`, credentials are masked; only the story of an
-exploration passes raw calls to ``summary``. What has the type `Call`, `Entry`, `Arguments` or
-`ObservedTest` (but for its rows) is raw, and a report masks the findings and the names of data that a
-function returns for it.
+exploration passes raw calls to ``summary``. What has another type, such as `Call`, `Arguments` or
+`ObservedTest` (but for its rows), may be raw, so a report masks what a function returns for it.
 """
 
 from __future__ import annotations
@@ -15,20 +14,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-from ..cloud.services import imported, named
+from ..cloud import services
 from ..core.calls import Arguments, Call, Entry, Event
-from .model import (
-    DataAccess,
-    Delivery,
-    Finding,
-    MaskedAction,
-    MaskedCall,
-    MaskedEvent,
-    ReportRow,
-    Sentences,
-    Sought,
-    Summary,
-)
+from .masked import MaskedAction, MaskedCall, MaskedEvent
+from .model import DataAccess, Delivery, Finding, ReportRow, Sentences, Sought, Summary
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
@@ -84,8 +73,8 @@ class CallFunctions:
     summary: Callable[[MaskedCall, Lookups], Summary | None]
     """The words of a request and its answer. None lets the row show the request as it is."""
     accesses: Callable[[MaskedCall, Lookups], Iterable[DataAccess]] = _nothing
-    """The data that a call read and wrote, whether it did something, and what it only `named()`, such as
-    a channel. The page filters rows by these subjects.
+    """The data that a call read and wrote, whether it did something, and what it only names
+    (`DataAccess.named()`), such as a channel. The page filters rows by these subjects.
     """
     may_wait: Callable[[Call], bool] = lambda call: False
     """Whether a call may have waited: needed if ``lingers`` of its route does not say it."""
@@ -163,7 +152,7 @@ class AttemptSummary(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryFunctions:
     """The functions about deliveries, which the fakes of a service send to the application or to other
-    fakes. The row of a delivery to a fake of the cloud has its call, too.
+    fakes: events of the kind ``attempt`` (`Delivery`). The row of one to a fake has its call, too.
     """
 
     summary: AttemptSummary = _none
@@ -229,9 +218,9 @@ def functions_of(service_name: str) -> ReportFunctions:
     """Return the functions of a service, given by fixture or ``word``, which are imported once a report
     is made; functions that return nothing for a service without reports.
     """
-    service = named(service_name)
+    service = services.named(service_name)
     if service is None or not service.report:
         return _WITHOUT_REPORTS
     if service.fixture not in IN_USE:
-        IN_USE[service.fixture] = imported(service.report)
+        IN_USE[service.fixture] = services.imported(service.report)
     return IN_USE[service.fixture]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import dropwhile, takewhile
 
 from ..core.recorder import Look
-from .calls import collected
 from .contract import functions_of
+from .errors import collected
 from .failed_statement import CodeGroup
 from .mask import Mask
 from .model import Sought
@@ -16,15 +17,14 @@ from .strings import shortened
 
 def looks_from(looks: Sequence[Look], group: CodeGroup, *, repeats: bool) -> list[Look]:
     """Return the looks of a group's lines and functions: those that follow each other without any other
-    look between them, the last time. ``repeats``: the statement may look at the same data several times.
+    look between them, the last time. Of looks ``a b x a b y``, of which ``x`` and ``y`` are not the
+    group's, these are the second ``a b``; of ``a b a b``, too, unless the statement ``repeats``: it may
+    look at the same data several times.
     """
     chosen: list[Look] = []
-    for look in reversed(looks):
-        if not group.has(look.place):
-            if chosen:
-                break
-            continue
-        is_again = any(look.place == later.place for later in chosen)
+    newest = dropwhile(lambda look: not group.has(look.place), reversed(looks))
+    for look in takewhile(lambda look: group.has(look.place), newest):
+        is_again = look.place in [later.place for later in chosen]
         if is_again and not (repeats or group.codes):
             break  # It is of an earlier round of a loop.
         chosen.insert(0, look)
@@ -40,7 +40,7 @@ def sought_by(looks: Iterable[Look], test: ObservedTest) -> list[Sought]:
             sought, mask = functions_of(fake.service).sought, test.lookups.mask
             failed = f"what {look_text(look, mask)} read cannot be shown"
             arguments = fake, look.method, look.arguments
-            data += map(mask.sought, collected(failed, test.lookups.errors, sought, *arguments))
+            data += map(mask.sought, collected(failed, test.errors, sought, *arguments))
     return list(dict.fromkeys(data))
 
 

@@ -69,15 +69,11 @@ class FailedStatement:
     """Whether it may look at the same data several times, in a comprehension."""
 
 
-def application_places(places: Iterable[CodePlace]) -> tuple[CodePlace, ...]:
-    return tuple(place for place in places if not is_library(place[0].co_filename))
-
-
 def failed_statements(raised: BaseException | None) -> Iterator[FailedStatement]:
     """Yield the statements of the test and the application that failed, the innermost first."""
     for error in chain_of(raised):
         inner: set[CodeType] = set()
-        for frame, line in reversed(_application_frames(error)):
+        for frame, line in reversed(_frames_outside_libraries(error)):
             statement = _failed_statement(frame, line, inner)
             if statement is not None:
                 yield statement
@@ -87,10 +83,10 @@ def failed_statements(raised: BaseException | None) -> Iterator[FailedStatement]
 
 def has_failed_statement(raised: BaseException | None) -> bool:
     """Return whether a statement of the test or the application failed, also one without source."""
-    return any(map(_application_frames, chain_of(raised)))
+    return any(map(_frames_outside_libraries, chain_of(raised)))
 
 
-def _application_frames(error: BaseException) -> list[tuple[FrameType, int]]:
+def _frames_outside_libraries(error: BaseException) -> list[tuple[FrameType, int]]:
     """Return the frames of a traceback that belong to no library, with their lines."""
     return [(frame, line) for frame, line in walk_tb(error.__traceback__)
             if not is_library(frame.f_code.co_filename) and not is_own(frame)]  # fmt: skip
@@ -102,6 +98,12 @@ def promise_looks(raised: BaseException | None) -> list[Look]:
 
 
 def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> FailedStatement | None:
+    """Return the statement on a line, with a group for itself and for each level of assignments::
+
+    redis = shop.client()  # the third
+    stock = redis.get("stock")  # the second, which the call is closest to
+    assert stock == "9"  # the first
+    """
     file = frame.f_code.co_filename
     path = statements_around(file, line)
     if not path:
@@ -110,7 +112,7 @@ def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> Fail
     function = next((node for node in reversed(path) if isinstance(node, FUNCTIONS)), tree_of(file))
     assert function is not None
     groups: list[CodeGroup] = []
-    compared, nodes = set[str](), [statement]
+    names, nodes = set[str](), [statement]
     for _ in range(1 + _LEVELS):
         known = {span for group in groups for span in group.spans}
         new = {span: node for node in nodes if (span := span_of(file, node)) not in known}
@@ -118,13 +120,13 @@ def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> Fail
             break
         called = set[CodeType]().union(*(_called(frame, expressions_of(n)) for n in new.values()))
         groups.append(CodeGroup(tuple(new), frozenset(called - inner)))
-        compared.update(*map(_compared, new.values()))
-        first, names = groups[0].spans[0].first, set[str]().union(*map(_names, new.values()))
-        nodes = [node for name in sorted(names)
+        names.update(*map(_names_and_attributes, new.values()))
+        first, variables = groups[0].spans[0].first, set[str]().union(*map(_names, new.values()))
+        nodes = [node for name in sorted(variables)
                  if (node := assignment_of(function, name, first)) is not None]  # fmt: skip
     repeats = any(isinstance(node, _REPEATING) for node in ast.walk(statement))
     place = Place(file, line, frame.f_code.co_name)
-    return FailedStatement(place, tuple(groups), frame.f_code, frozenset(compared), repeats)
+    return FailedStatement(place, tuple(groups), frame.f_code, frozenset(names), repeats)
 
 
 _REPEATING = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -135,7 +137,7 @@ def _names(statement: ast.stmt) -> set[str]:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}  # fmt: skip
 
 
-def _compared(statement: ast.stmt) -> set[str]:
+def _names_and_attributes(statement: ast.stmt) -> set[str]:
     nodes = expressions_of(statement)
     return _names(statement) | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
 
@@ -160,7 +162,7 @@ def changing(
 
 
 def _called(frame: FrameType, expressions: Iterable[ast.AST]) -> frozenset[CodeType]:
-    """Return the code of the test's functions and methods that expressions call."""
+    """Return the code of the functions and methods of no library that expressions call."""
     codes: set[CodeType] = set()
     names = {**frame.f_globals, **frame.f_locals}
     for node in expressions:

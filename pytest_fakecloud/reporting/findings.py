@@ -13,8 +13,8 @@ from typing import Any
 from ..cloud.base import BaseCloud, context_of
 from ..cloud.fake import core_of
 from ..core.calls import Action, Call
-from .calls import collected
 from .contract import functions_of
+from .errors import collected
 from .lookups import Lookups
 from .model import Finding, ReportSubject
 from .observed import ObservedTest
@@ -27,7 +27,7 @@ def find(test: ObservedTest) -> list[Finding]:
     """Return the findings about a cloud, the newest first; of a detector that raises an exception, those
     that it yielded before. The exception becomes a line of ``errors``.
     """
-    findings, errors = list[Finding](), test.lookups.errors
+    findings, errors = list[Finding](), test.errors
     for fake in test.fakes:
         for detector in functions_of(fake.service).findings:
             findings += collected(f"{detector.__name__} failed", errors, detector, test, fake)
@@ -91,13 +91,13 @@ def clock_frozen(test: ObservedTest) -> Iterator[Finding]:
         yield Finding("clock_frozen", values={"seconds": f"{test.idle_s:.1f}"})
 
 
-def unfinished(cloud: BaseCloud, lookups: Lookups) -> list[Finding]:
-    """Return the unfinished work of each fake. Exceptions become lines of the lookups' ``errors``."""
+def unfinished(cloud: BaseCloud, lookups: Lookups, errors: list[str]) -> list[Finding]:
+    """Return the unfinished work of each fake. Exceptions become lines of ``errors``."""
     findings: list[Finding] = []
     for fake in context_of(cloud).fakes:
         read = functions_of(fake.service).unfinished
         failed = f"{fake.name}: what waits cannot be shown"
-        findings += collected(failed, lookups.errors, read, fake, lookups)
+        findings += collected(failed, errors, read, fake, lookups)
     if (more := len(findings) - MOST_UNFINISHED) > 0:
         findings[MOST_UNFINISHED:] = [Finding("more", values={"count": more})]
     return findings

@@ -9,7 +9,8 @@ from itertools import groupby
 from operator import attrgetter
 
 from ..core.errors import counted, listed
-from .model import MaskedEvent, ReportRow
+from .masked import MaskedEvent
+from .model import ReportRow
 
 _ACTION = attrgetter("at_us", "peer", "operation", "depth")
 _SAME = attrgetter(

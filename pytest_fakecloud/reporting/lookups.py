@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 from ..cloud.base import BaseCloud, context_of
 from ..core.calls import Call, Entry
 from ..core.recorder import SharedRecords
-from .calls import contained
 from .contract import functions_of
+from .errors import contained
 from .mask import Mask
 
 LONG_NAME = 16
@@ -44,8 +44,8 @@ class ServiceLookups:
     without_row: Set[int] = frozenset()
     """The numbers of these calls."""
     details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What entries do not say about an ID, which the console reads in the data of fakes: of a message,
-    the step of a workflow run whose result it has.
+    """What entries do not say about an ID, from the data of fakes, for words and the console: of a
+    message, the step of a workflow run whose result it has.
     """
 
 
@@ -72,8 +72,6 @@ class Lookups(ServiceLookups):
     """The lookups of each service, by their class (see `of()`)."""
     mask: Mask = field(default_factory=Mask)
     """Masks credentials that become visible when values are decoded."""
-    errors: list[str] = field(default_factory=list)
-    """Lines about functions of services that raised while the report was made."""
 
     def of(self, own_class: type[_Own]) -> _Own:
         """Return the lookups of the service with a class of its own; empty ones without the service."""
@@ -95,9 +93,11 @@ class Lookups(ServiceLookups):
         return _WORD.sub(lambda match: self.ids.get(match[0], match[0]), text)
 
 
-def lookups_of(cloud: BaseCloud, entries: Sequence[Entry]) -> Lookups:
-    """Return the lookups of a cloud and its journal, with credentials in grouped calls masked."""
-    errors, mask = list[str](), Mask(cloud)
+def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], errors: list[str]) -> Lookups:
+    """Return the lookups of a cloud and its journal, with credentials in grouped calls masked.
+    Exceptions of services become lines of ``errors``.
+    """
+    mask = Mask(cloud)
     of_fakes = (fake.service for fake in cloud.fakes())
     contributed: list[ServiceLookups] = []
     for service in dict.fromkeys((*of_fakes, *(entry.service for entry in entries))):
@@ -113,7 +113,7 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry]) -> Lookups:
         grouped_calls=_merged(lookups.grouped_calls for lookups in contributed),
         without_row=frozenset().union(*(lookups.without_row for lookups in contributed)),
         details=_merged(lookups.details for lookups in contributed), attempts=attempts,
-        services={type(lookups): lookups for lookups in contributed}, mask=mask, errors=errors,
+        services={type(lookups): lookups for lookups in contributed}, mask=mask,
     )  # fmt: skip
 
 

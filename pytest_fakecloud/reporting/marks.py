@@ -4,7 +4,7 @@ A row is *touched* if it accessed this data, and *linked* if it is connected wit
 such as that of a message, because the same request, delivery or line of the test made both, or because
 it accessed a subject, such as a key, that the request, delivery or line of a touched row accessed, too
 (`SubjectKind` says which kinds do so). A row is *refused* if it failed or a fault was applied to it,
-or if one of its accesses did not succeed.
+or if one of its accesses did not succeed: a write that changed nothing, or a read that found nothing.
 """
 
 from __future__ import annotations
@@ -77,9 +77,8 @@ def _undone(accesses: Iterable[OrderedAccess], read_data: ReadData) -> JournalNu
             refused[access.subject, access.part] = ordered.row.number
             continue
         for subject, part in list(refused):
-            if access.subject.includes(subject) and (
-                "" in (part, access.part) or part == access.part
-            ):
+            is_same_part = "" in (part, access.part) or part == access.part
+            if is_same_part and access.subject.includes(subject):
                 del refused[subject, part]
     return max(refused.values(), default=0)
 

@@ -12,7 +12,8 @@ from ..core.calls import Action, Call, Event, Headers, set_facts
 from ..core.secrets import HIDDEN, SecretMask
 from ..process.applications import ServedRequest
 from .contract import functions_of
-from .model import Finding, MaskedAction, MaskedCall, MaskedEvent, ReportSubject, Sought
+from .masked import MaskedAction, MaskedCall, MaskedEvent
+from .model import Finding, ReportSubject, Sought
 from .strings import map_strings
 
 
@@ -81,7 +82,7 @@ class Mask(SecretMask):
     def served(self, served: ServedRequest) -> ServedRequest:
         """Return a copy of a request to the application with a masked target, body and exception.
 
-        `as_json` masks the headers and the response when it decodes them.
+        `RequestSource` masks the headers and the response when it decodes them.
         """
         masked = copy.copy(served)
         masked.target, masked.raised = self.text(served.target), self.text(served.raised)

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NewType, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
-from ..core.calls import Action, Call, Event, began
+from ..core.calls import began
 from ..core.traces import TraceParent
 from ..process.applications import ServedRequest
+from .masked import MaskedAction, MaskedCall, MaskedEvent
 
 if TYPE_CHECKING:
     from .contract import ExchangedValues
@@ -30,18 +31,18 @@ VERSION = 3
 
 JournalNumber: TypeAlias = int
 """A position on the axis of a report: the counter of the cloud's journal, from 1; 0 if it is unknown, or
-if there is none. Entries, actions and the beginnings of requests count up. An attempt whose receiver
-made a call that caused an event::
+if there is none. The ``number`` of a row is that at which a call or a request began, or at which an
+attempt, an event or an action was recorded. An attempt that a fake of the cloud received has that of its
+call. An attempt whose receiver made a call that caused an event, and a received one::
 
     10 ········ 11 ········ 12 ········ 13
     began                               ended, number    attempt
                 number                                   call, cause=13
                             number                       event, cause=11, follows=11
+
+    20 ········ 21 ········ 22
+    began       number      ended                        attempt with its call
 """
-MaskedCall = NewType("MaskedCall", Call)
-MaskedEvent = NewType("MaskedEvent", Event)
-MaskedAction = NewType("MaskedAction", Action)
-"""Copies with credentials masked, which a `Mask` makes. A raw call, for example, is a `Call`."""
 Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
 """The kind of a row.
 
@@ -60,11 +61,13 @@ class KindRules:
     bar: str
     """Its bar in a waterfall, a name in ``SPAN_KINDS`` of ``spans.js``."""
     is_received: bool = False
-    """A client sends it to a fake: it is counted as a call, publishes messages, and the page says if the
-    line that made it is not known.
+    """A client sends it to a fake: it is counted as a call, publishes messages, and the page and the
+    console say where its line is not known, send it again and advise about its error.
     """
     is_sent: bool = False
-    """A fake sends it: the row shows the sender, its span is that of a client, and it has an address."""
+    """A fake sends it: the row shows the sender, its span is that of a client, it has an address, and
+    what happens in it may be somebody else's (``is_within`` of `rows`). The console sends it again.
+    """
     is_inside: bool = False
     """It happens inside a fake, as an effect of the row around it, and is no call."""
     is_of_test: bool = False
@@ -159,11 +162,16 @@ class AppliedFault:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A delivery attempt, read from its event. What is unknown is empty, 0 or None."""
+    """A delivery attempt, read from an event of the kind ``attempt`` with these details, all optional:
+    ``message_id``, ``about``, ``run``, ``url``, ``status`` and ``faults``; ``message_kind`` (`kind`),
+    ``number`` (`attempt`), ``began``, and ``alone``, if nothing else was delivered at the time. Its
+    ``trace`` and messages come from ``exchanges()``, or else from ``method``, ``sent``,
+    ``sent_headers`` and ``answer``. What is unknown is empty, 0 or None.
+    """
 
     event: MaskedEvent
     data: Mapping[str, Any]
-    """All details of the event; those that have no field here are only shown."""
+    """All details of the event."""
     kind: str
     """``message``, or the kind of a callback."""
     message_id: str
@@ -177,7 +185,7 @@ class Delivery:
     """How many attempts of the message there were, with this one."""
     began: JournalNumber
     ended: JournalNumber
-    """The number by which all its consequences had ended."""
+    """The number by which all its consequences had ended; 0 if others could be among them."""
     faults: tuple[AppliedFault, ...]
 
     @classmethod
@@ -196,8 +204,9 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowSource:
-    """What a row was made from, and what it shows: each kind of row has a class of its own in `sources`,
-    which has one of these. An attempt that a fake of the cloud received has ``delivery`` and ``call``.
+    """What a row was made from, and what it shows. Each kind of row has a class of its own in `sources`,
+    with the member that it is made from; an attempt that a fake of the cloud received has ``delivery``
+    and ``call``. A row whose entry cannot be shown has only an ``error``.
     """
 
     call: MaskedCall | None = None
@@ -232,7 +241,7 @@ class ReportRow:
     """A call, delivery, request, event or action."""
 
     number: JournalNumber
-    """Identifies the row: the number of its entry, or that at which a request began."""
+    """Identifies the row, which is ordered by ``began`` (see `JournalNumber`)."""
     at_us: int
     kind: Kind
     actor: str
@@ -300,6 +309,11 @@ class ReportRow:
         return KINDS[self.kind]
 
     @property
+    def is_internal(self) -> bool:
+        """Whether its sender is its receiver: of events, unless the console caused them."""
+        return self.actor == self.peer
+
+    @property
     def bar(self) -> str:
         """The kind of its bar in a waterfall."""
         delivery = self.source.delivery
@@ -351,6 +365,11 @@ class DataAccess:
     is_named: bool = False
     """Whether this is neither a read nor a write. Others of the same row can be (see `named()`)."""
 
+    @classmethod
+    def named(cls, kind: SubjectKind, name: object, fake: str) -> DataAccess:
+        """Return the name of a subject of a row: the page filters rows by it, and its id links them."""
+        return cls(ReportSubject(kind, str(name), fake), False, succeeded=None, is_named=True)
+
     @property
     def reads(self) -> bool:
         return self.returns_value or not (self.writes or self.is_named)
@@ -362,11 +381,6 @@ class OrderedAccess(NamedTuple):
     order: JournalNumber
     row: ReportRow
     access: DataAccess
-
-
-def named(kind: SubjectKind, name: object, fake: str) -> DataAccess:
-    """Return the name of a subject of a row: the page filters rows by it, and its id links them."""
-    return DataAccess(ReportSubject(kind, str(name), fake), False, succeeded=None, is_named=True)
 
 
 @dataclass(frozen=True, slots=True)

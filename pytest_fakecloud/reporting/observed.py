@@ -12,8 +12,9 @@ from ..cloud.base import BaseCloud, context_of
 from ..cloud.fake import Fake, core_of
 from ..core.calls import Action, Call, Entry
 from ..core.frames import CodePlace
+from ..core.libraries import outside_libraries
 from .calls import calls_in
-from .failed_statement import UnequalValues, application_places
+from .failed_statement import UnequalValues
 from .lookups import Lookups, records_of
 from .model import Delivery, OrderedAccess, ReportRow
 from .rows import places_of
@@ -22,8 +23,8 @@ from .rows import places_of
 @dataclass
 class ObservedTest:
     """A test as the detectors see it: the open fakes of its cloud, the journal, its rows and their
-    accesses in order, the wall-clock time in seconds that it waited, its exception, and the last values
-    that it found unequal.
+    accesses in order, the wall-clock time in seconds that it waited, its exception, the last values that
+    it found unequal, and the errors in parts of its report, to which each step adds lines.
     """
 
     cloud: BaseCloud
@@ -32,7 +33,8 @@ class ObservedTest:
     accesses: Sequence[OrderedAccess] = ()
     idle_s: float | None = None
     raised: BaseException | None = None
-    compared: UnequalValues | None = None
+    unequal: UnequalValues | None = None
+    errors: list[str] = field(default_factory=list)
     computed: dict[Hashable, Any] = field(default_factory=dict, init=False)
     """What detectors of a service share, by the function that computed it, with its arguments."""
 
@@ -57,8 +59,8 @@ class ObservedTest:
 
     @cached_property
     def places(self) -> dict[int, tuple[CodePlace, ...]]:
-        """The places of the application that made each call and request, the innermost first."""
-        requests = {row.number: application_places(request.stack.places) for row in self.rows
+        """The places outside libraries that made each call and request, the innermost first."""
+        requests = {row.number: outside_libraries(request.stack.places) for row in self.rows
                     if (request := row.source.request) and request.stack}  # fmt: skip
         return requests | places_of(records_of(self.cloud))
 

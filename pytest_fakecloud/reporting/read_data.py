@@ -45,7 +45,9 @@ class ReadData:
     def read_until(self, access: DataAccess) -> JournalNumber:
         """Return when the data of an access was read last.
 
-        A query reads the parts that it returns, although all parts of the subject determine which.
+        A query reads the parts that it returns, although all parts of the subject determine which: if a
+        statement compared a fetch of the vector ``a`` and then a query that returned ``b``, writes of
+        ``a`` were read until the fetch.
         """
         covering = [sought for sought in self.sought if sought.covers(access)]
         if access.subject.kind.parts_have_ids:

@@ -11,10 +11,10 @@ from types import CodeType
 
 from ..core.functions import codes_of_application
 from ..core.recorder import Look
-from .calls import collected
 from .contract import functions_of
 from .data_of_calls import calls_from, read_by_calls, sought_of
 from .data_of_looks import look_text, looks_from, sought_by
+from .errors import collected
 from .failed_statement import (
     FailedStatement,
     changing,
@@ -47,12 +47,12 @@ def read_by_statement(test: ObservedTest) -> ReadData | None:
 
 def read_by_other_process(test: ObservedTest, read: Iterable[object]) -> ReadData | None:
     """Return what a failing statement of another process compared, given the names and the values of
-    `compared_data()`, or else what the test has looked at since the last call, or else what the last
-    call accessed; None without all of these.
+    `compared_data()`, or else what the test has looked at last if no row accessed data later, or else
+    what the last row accessed; None without all of these.
     """
     until, numbers = dict[Sought, int](), set[int]()
     masked = map(test.lookups.mask.value, read)
-    for compared in compared_data(masked, test.rows, test.accesses, test.lookups):
+    for compared in compared_data(masked, test):
         until[compared.sought] = max(compared.until, until.get(compared.sought, 0))
         numbers.update(() if compared.row is None else [compared.row])
     named = NamedData(sought=tuple(until), rows=tuple(sorted(numbers)), until=until)
@@ -135,14 +135,14 @@ def _deliveries_by_handler(test: ObservedTest) -> dict[CodeType, list[int]]:
                 if (own := row.source.delivery) and own.event.fake == fake.name]  # fmt: skip
         handlers = functions_of(fake.service).deliveries.handlers
         failed = f"what receives deliveries of {fake.name} cannot be shown"
-        for functions, delivered in collected(failed, test.lookups.errors, handlers, fake, rows):
+        for functions, delivered in collected(failed, test.errors, handlers, fake, rows):
             for code in codes_of_application(functions if delivered else ()):
                 numbers.setdefault(code, []).extend(delivered)
     return numbers
 
 
 def _looked_at_last(test: ObservedTest) -> LookedAt | None:
-    """Return what the test has looked at since the last call; None if it has not."""
+    """Return what the test's last look read; None if a row accessed data later, or without a look."""
     looks = list(records_of(test.cloud).looks)[-1:]
     sought = tuple(sought_by(looks, test))
     if not sought or (test.accesses and looks[0].number < test.accesses[-1].order):
@@ -171,10 +171,8 @@ def _last_call(
     result_is_read = cause is not None and cause.rules.result_is_read
     preferred = [access for access in accesses if access.writes != result_is_read]
     sought = tuple(dict.fromkeys(sought_of(preferred or accesses)))
-    place = statements[0].place if statements else None
-    return LastCall(
-        sought=sought, place=place, rows=(last.number,), is_of_statement=is_of_statement
-    )
+    place, rows = statements[0].place if statements else None, (last.number,)
+    return LastCall(sought=sought, place=place, rows=rows, is_of_statement=is_of_statement)
 
 
 def _with_unwritten(read_data: ReadData, accesses: Iterable[OrderedAccess]) -> ReadData:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from ..cloud.base import BaseCloud, context_of
 from ..process.applications import ServedRequest
-from .calls import collected, contained
 from .contract import functions_of
+from .errors import collected, contained
 from .failed_statement import UnequalValues
 from .findings import find, unfinished
 from .lookups import Background, Lookups, lookups_of, records_of
@@ -57,9 +57,7 @@ class Report:
     """What the test logged."""
     lookups: Lookups = field(default_factory=Lookups)
     read_data: ReadData | None = None
-    """What the failing statement read; None if there is no failure to explain, if no row accessed data,
-    or if the search failed.
-    """
+    """What the failing statement read; None without a failure to explain, or if nothing was found."""
     marks: Marks = field(default_factory=Marks)
     listed: frozenset[int] = frozenset()
     """The numbers of the rows that a text lists."""
@@ -74,7 +72,7 @@ def report_of(
     idle_s: float | None = None,
     raised: BaseException | None = None,
     read: Sequence[object] | None = None,
-    compared: UnequalValues | None = None,
+    unequal: UnequalValues | None = None,
     hints: Sequence[str] = (),
     log: str = "",
 ) -> Report:
@@ -82,20 +80,23 @@ def report_of(
     `Report` and an `ObservedTest`. A part that cannot be made becomes a line in ``errors``. ``read``
     are names and values that the failing statement of a test in another process has compared.
     """
-    lookups = _lookups(cloud)
-    mask, errors = lookups.mask, lookups.errors
-    failed = "the calls cannot be shown"
-    report_rows = collected(failed, errors, rows, cloud, served=served, lookups=lookups)
-    failed = "what the rows accessed cannot be shown"
-    accesses = collected(failed, errors, ordered_accesses, report_rows)
-    observed = ObservedTest(cloud, lookups, report_rows, accesses, idle_s, raised, compared)
+    errors = list(dict.fromkeys(records_of(cloud).failures))
+    lookups = _lookups(cloud, errors)
+    mask, line = lookups.mask, "the calls cannot be shown"
+    report_rows = collected(
+        line, errors, rows, cloud, served=served, lookups=lookups, errors=errors
+    )
+    line = "what the rows accessed cannot be shown"
+    accesses = collected(line, errors, ordered_accesses, report_rows)
+    observed = ObservedTest(cloud, lookups, report_rows, accesses, idle_s, raised, unequal, errors)
     read_data = _read_data(observed, read)
     marks = Marks()
     with contained("the marks cannot be shown", errors):
         marks = marks_of_rows(report_rows, accesses, read_data, observed.lines_of_test)
     findings = _findings(observed, read_data, marks)
     evidence = {number for finding in findings for number in finding.rows}
-    pending = collected("what is unfinished cannot be shown", errors, unfinished, cloud, lookups)
+    line = "what is unfinished cannot be shown"
+    pending = collected(line, errors, unfinished, cloud, lookups, errors)
     found_violations = collected("the violations cannot be shown", errors, violations, cloud)
     shared, closed = context_of(cloud), context_of(cloud).closed_fakes.values()
     return Report(
@@ -113,23 +114,20 @@ def report_of(
     )  # fmt: skip
 
 
-def _lookups(cloud: BaseCloud) -> Lookups:
-    """Return the lookups of a cloud, with the background of its calls, and with the errors until then.
-    All later steps add theirs to the same list.
-    """
+def _lookups(cloud: BaseCloud, errors: list[str]) -> Lookups:
+    """Return the lookups of a cloud, with the background of its calls."""
     entries, lookups = list(cloud.journal.entries), Lookups(mask=Mask(cloud))
-    with contained("the lookups failed", lookups.errors):
-        lookups = lookups_of(cloud, entries)
+    with contained("the lookups failed", errors):
+        lookups = lookups_of(cloud, entries, errors)
     background: dict[int, Background] = {}
     for fake in cloud.fakes():
-        with contained(f"what {fake.name} knows of calls cannot be shown", lookups.errors):
+        with contained(f"what {fake.name} knows of calls cannot be shown", errors):
             background |= functions_of(fake.service).background(fake, entries, lookups)
-    lookups.errors[:0] = dict.fromkeys(records_of(cloud).failures)
     return replace(lookups, background=background)
 
 
 def _read_data(test: ObservedTest, read: Sequence[object] | None) -> ReadData | None:
-    with contained("what the failing statement read cannot be shown", test.lookups.errors):
+    with contained("what the failing statement read cannot be shown", test.errors):
         if test.raised is not None:
             return read_by_statement(test)
         if read is not None:
@@ -140,7 +138,7 @@ def _read_data(test: ObservedTest, read: Sequence[object] | None) -> ReadData | 
 def _findings(test: ObservedTest, read_data: ReadData | None, marks: Marks) -> list[Finding]:
     """Return the findings to show. The detectors compare raw values, so their findings are masked."""
     lookups = test.lookups
-    raw = collected("the findings failed", lookups.errors, find, test)
+    raw = collected("the findings failed", test.errors, find, test)
     findings = list(map(lookups.mask.finding, raw))
     if read_data is not None:
         findings = concerning(read_data, marks, test.rows, test.accesses, findings)

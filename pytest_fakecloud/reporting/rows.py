@@ -27,13 +27,14 @@ from ..core.calls import (
 )
 from ..core.errors import describe_error
 from ..core.frames import CodePlace, place_at
+from ..core.libraries import outside_libraries
 from ..core.recorder import CallStack, SharedRecords
 from ..core.traces import TRACEPARENT, TraceParent, trace_parent
 from ..process.applications import ServedRequest
 from . import sources
-from .calls import contained, events_in, has_full_answer
+from .calls import events_in, has_full_answer
 from .contract import functions_of
-from .failed_statement import application_places
+from .errors import contained
 from .lookups import Lookups, records_of
 from .mask import Mask
 from .model import (
@@ -45,6 +46,7 @@ from .model import (
     AppliedFault,
     DataAccess,
     Delivery,
+    JournalNumber,
     OrderedAccess,
     Place,
     ReportRow,
@@ -63,6 +65,7 @@ def rows(
     served: Iterable[ServedRequest] = (),
     lookups: Lookups | None = None,
     is_within: _IsWithin = lambda delivery, row: True,
+    errors: list[str] | None = None,
 ) -> list[ReportRow]:
     """Return the journal of a cloud as rows, with credentials masked.
 
@@ -73,15 +76,16 @@ def rows(
     are shown in another call's row, and the recent delivery attempts.
 
     ``is_within`` says of a delivery and of a call that arrived during it whether the delivery's handler
-    has made it: always in a test, in which nothing else calls.
+    has made it: always in a test, in which nothing else calls. Exceptions of services become lines of
+    ``errors``.
     """
-    source = list(cloud.journal.entries if entries is None else entries)
+    journal = list(cloud.journal.entries if entries is None else entries)
     lookups = lookups or Lookups(mask=Mask(cloud))
-    builder = _Builder(cloud, source, lookups)
-    report_rows = builder.rows(source)
+    builder = _Builder(cloud, journal, lookups, [] if errors is None else errors)
+    report_rows = builder.rows(journal)
     if entries is None:
         report_rows += map(builder.action_row, records_of(cloud).actions)
-    report_rows += _served_rows(served, report_rows, source, lookups.mask)
+    report_rows += _served_rows(served, report_rows, journal, lookups.mask)
     return _nested(report_rows, is_within)
 
 
@@ -114,7 +118,7 @@ def _nested(unnested_rows: Sequence[ReportRow], is_within: _IsWithin) -> list[Re
     nested: dict[int, ReportRow] = {}
     # Those whose consequences may follow, each nested in the one before.
     open_rows: list[ReportRow] = []
-    for row in sorted(_with_effects(unnested_rows, causes), key=position):
+    for row in sorted(_with_accesses_of_events(unnested_rows, causes), key=position):
         around: ReportRow | None = None
         if cause := causes.get(row.number):
             around = nested[cause.number]
@@ -137,7 +141,7 @@ def _inside(row: ReportRow, around: ReportRow) -> ReportRow:
     return replace(row, depth=around.depth + 1, cause=around.number, actor=actor)
 
 
-def _with_effects(
+def _with_accesses_of_events(
     rows: Iterable[ReportRow], causes: Mapping[int, ReportRow]
 ) -> Iterator[ReportRow]:
     """Yield rows with the accesses of the events that they caused."""
@@ -163,8 +167,10 @@ def _first_cause(event: Event | None) -> int:
 class _Builder:
     """Makes the rows of the entries and actions of a cloud, with credentials masked."""
 
-    def __init__(self, cloud: BaseCloud, entries: Sequence[Entry], lookups: Lookups) -> None:
-        self._lookups, self._mask = lookups, lookups.mask
+    def __init__(
+        self, cloud: BaseCloud, entries: Sequence[Entry], lookups: Lookups, errors: list[str]
+    ) -> None:
+        self._lookups, self._mask, self._errors = lookups, lookups.mask, errors
         self._stacks = records_of(cloud).stacks
         self._from_console = records_of(cloud).from_console
         self._places = places_of(records_of(cloud))
@@ -174,7 +180,7 @@ class _Builder:
         self._received: dict[int, Event] = {}
         """The delivery attempts that fakes of the cloud received, by the numbers of their calls."""
         for service in sorted(services):
-            with contained("which calls are deliveries cannot be shown", lookups.errors):
+            with contained("which calls are deliveries cannot be shown", errors):
                 self._received |= functions_of(service).deliveries.received(entries)
 
     def rows(self, entries: Iterable[Entry]) -> list[ReportRow]:
@@ -186,9 +192,8 @@ class _Builder:
                 continue
             # An entry that raises an exception must not prevent the rows of the other entries.
             try:
-                entry_rows.append(
-                    self._call_row(entry) if isinstance(entry, Call) else self._event_row(entry)
-                )
+                row = self._call_row(entry) if isinstance(entry, Call) else self._event_row(entry)
+                entry_rows.append(row)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
@@ -223,21 +228,11 @@ class _Builder:
             same=(masked.method, call.route, request, masked.response_body, call.outcome,
                   note, *(step.request_body for step in steps)),
         )  # fmt: skip
-        row = self._accessing(row, functions.accesses, masked)
-        attempt = self._received.get(call.number)
-        return row if attempt is None else self._received_row(row, attempt)
-
-    def _received_row(self, row: ReportRow, attempt: Event) -> ReportRow:
-        """Return the row of a call as that of the delivery attempt which made the call."""
+        if (attempt := self._received.get(call.number)) is None:
+            return self._accessing(row, functions.accesses, masked)
         delivery = Delivery.of(self._mask.event(attempt))
-        row = replace(
-            row, kind="attempt", actor=attempt.fake, faults=row.faults or delivery.faults,
-            began=min(row.number, delivery.began), ended=row.ended or delivery.ended,
-            source=sources.AttemptSource(call=row.source.call, delivery=delivery),
-            attempt=delivery.attempt or 0, address=delivery.url,
-        )  # fmt: skip
-        accesses = functions_of(attempt.service).deliveries.accesses
-        return self._accessing(row, accesses, row, delivery)
+        row = self._accessing(_attempt_row(row, delivery), functions.accesses, masked)
+        return self._delivering(row, delivery)
 
     def _event_row(self, event: Event) -> ReportRow:
         masked = self._mask.event(event)
@@ -252,17 +247,18 @@ class _Builder:
             accesses = functions_of(event.service).events.accesses
             return self._accessing(replace(row, actor=actor), accesses, masked)
         delivery = Delivery.of(masked)
-        row = replace(
-            row, kind="attempt", attempt=delivery.attempt or 0, same=repr(details),
-            source=sources.AttemptSource(delivery=delivery), faults=delivery.faults,
-            began=delivery.began, ended=delivery.ended,
-            address=delivery.url, trace=self._sent_trace(delivery),
-        )  # fmt: skip
+        row = _attempt_row(row, delivery)
+        row = replace(row, same=repr(details), trace=self._sent_trace(delivery))
         if delivery.url:
             parts, status = parts_of_url(delivery.url), delivery.status
             peer = self._names.get(f"{parts.scheme}://{parts.netloc}", delivery.url)
             row = replace(row, peer=peer, status=status, ok=200 <= (status or 0) < 300)
-        return self._accessing(row, functions_of(event.service).deliveries.accesses, row, delivery)
+        return self._delivering(row, delivery)
+
+    def _delivering(self, row: ReportRow, delivery: Delivery) -> ReportRow:
+        """Return a row with the accesses of its delivery. The receiver reads when it begins."""
+        accesses = functions_of(delivery.event.service).deliveries.accesses
+        return self._accessing(row, accesses, row, delivery, reads_at=row.began)
 
     def _sent_trace(self, delivery: Delivery) -> TraceParent | None:
         exchanged = self._lookups.attempts.get(delivery.began)
@@ -287,26 +283,39 @@ class _Builder:
         return self._accessing(row, functions_of(action.service).actions.accesses, masked)
 
     def _accessing(
-        self, row: ReportRow, read: Callable[..., Iterable[DataAccess]], *arguments: object
+        self,
+        row: ReportRow,
+        read: Callable[..., Iterable[DataAccess]],
+        *arguments: object,
+        reads_at: JournalNumber | None = None,
     ) -> ReportRow:
-        """Return a row with the accesses that a function of a service reads in its entry, too.
-
-        Each has its order. The receiver of a delivery reads when it begins.
+        """Return a row with the accesses that a function of a service reads in its entry, too: with the
+        order at which a call was executed or another entry ended, reads that at ``reads_at`` if given.
         """
         call, accesses = row.source.call, list[DataAccess]()
         order = row.number if call is None else executed_at(call)
-        order_of_reads = row.began if row.rules.is_sent else order
+        order_of_reads = order if reads_at is None else reads_at
         failed = f"what a row of {row.peer} accessed cannot be shown"
-        with contained(failed, self._lookups.errors, call=call):
+        with contained(failed, self._errors, call=call):
             accesses += read(*arguments, self._lookups)
         ordered = (replace(access, order=order if access.writes else order_of_reads)
                    for access in accesses)  # fmt: skip
         return replace(row, accesses=(*row.accesses, *ordered))
 
 
+def _attempt_row(row: ReportRow, delivery: Delivery) -> ReportRow:
+    """Return the row of the event of an attempt, or of the call that a fake received, as an attempt."""
+    return replace(
+        row, kind="attempt", actor=delivery.event.fake, address=delivery.url,
+        source=sources.AttemptSource(call=row.source.call, delivery=delivery),
+        attempt=delivery.attempt or 0, faults=row.faults or delivery.faults,
+        began=min(row.number, delivery.began), ended=row.ended or delivery.ended,
+    )  # fmt: skip
+
+
 def places_of(records: SharedRecords) -> dict[int, tuple[CodePlace, ...]]:
-    """Return the places of the application that made each call, the innermost first, by its number."""
-    stacks = {number: application_places(stack.places) for number, stack in records.stacks.items()}
+    """Return the places outside libraries that made each call, the innermost first, by its number."""
+    stacks = {number: outside_libraries(stack.places) for number, stack in records.stacks.items()}
     return stacks | {number: site.places for number, site in records.sites.items()}
 
 
@@ -333,22 +342,22 @@ def _library_of(stack: CallStack | None, service: str) -> str:
     return "" if name in {*_CLIENTS, *functions_of(service).calls.clients} else name
 
 
-def _row_for(source: Entry) -> ReportRow:
+def _row_for(entry: Entry) -> ReportRow:
     """Return the row of a journal entry as if the entry was an event inside its fake."""
     return ReportRow(
-        source.number, source.at_us, kind="event", actor=source.fake, peer=source.fake,
-        operation="", service=source.service, began=source.number, took_us=_took_us(source),
+        entry.number, entry.at_us, kind="event", actor=entry.fake, peer=entry.fake,
+        operation="", service=entry.service, began=entry.number, took_us=_took_us(entry),
     )  # fmt: skip
 
 
-def _took_us(source: Entry | ServedRequest) -> int | None:
+def _took_us(entry: Entry | ServedRequest) -> int | None:
     """Return a duration; None if it is not known. A reset of the clock does not make it negative."""
-    return None if source.ended_us is None else max(0, source.ended_us - source.at_us)
+    return None if entry.ended_us is None else max(0, entry.ended_us - entry.at_us)
 
 
 def _served_rows(
     served: Iterable[ServedRequest],
-    rows_of_entries: Sequence[ReportRow],
+    entry_rows: Sequence[ReportRow],
     entries: Sequence[Entry],
     mask: Mask,
 ) -> list[ReportRow]:
@@ -356,23 +365,19 @@ def _served_rows(
     of one are only known if it ran alone: without a request that overlaps, except of a fault's function,
     and without a delivery in the background.
     """
-    in_background = [
-        began(event) for event in events_in(entries) if event.data.get("alone") is False
-    ]
-    in_faults = [
-        (row.began, row.ended) for row in rows_of_entries if row.rules.is_received and row.ended
-    ]
+    background = [began(event) for event in events_in(entries) if event.data.get("alone") is False]
+    with_faults = [row for row in entry_rows if row.rules.is_received and row.ended]
     request_rows = []
     for request in served:
         # The row of a delivery already shows this request.
-        if any(_is_delivery_of(row, request) for row in rows_of_entries):
+        if any(_is_delivery_of(row, request) for row in entry_rows):
             continue
         ok = (request.status or 0) < 400 and not request.raised
-        if ok and not any(request.began < row.began < request.ended for row in rows_of_entries):
+        if ok and not any(request.began < row.began < request.ended for row in entry_rows):
             continue
         is_alone = all(
-            _within(request, other, in_faults) for other in request.overlaps
-        ) and not any(request.began < start < request.ended for start in in_background)
+            _within(request, other, with_faults) for other in request.overlaps
+        ) and not any(request.began < start < request.ended for start in background)
         masked = mask.served(request)
         request_rows.append(ReportRow(
             request.began, request.at_us, kind="request", actor=CLIENT, peer=APPLICATION,
@@ -387,10 +392,11 @@ def _served_rows(
     return request_rows
 
 
-def _within(request: ServedRequest, other: ServedRequest, spans: Iterable[tuple[int, int]]) -> bool:
+def _within(request: ServedRequest, other: ServedRequest, calls: Iterable[ReportRow]) -> bool:
     """Return whether a fault's function made one of two overlapping requests during the other."""
     outer, inner = (request, other) if request.began < other.began else (other, request)
-    return any(outer.began < start < inner.began and 0 < inner.ended <= end for start, end in spans)
+    around = [call for call in calls if outer.began < call.began < inner.began]
+    return any(0 < inner.ended <= call.ended for call in around)
 
 
 def _is_delivery_of(row: ReportRow, request: ServedRequest) -> bool:

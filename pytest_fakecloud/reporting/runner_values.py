@@ -11,15 +11,16 @@ from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
 from .contract import ExchangedValues
-from .lookups import Lookups
-from .model import JournalNumber, OrderedAccess, ReportRow, Sought
+from .errors import contained
+from .model import JournalNumber, OrderedAccess, Sought
+from .observed import ObservedTest
 
 _COMMON = frozenset({None, (bool, True), (bool, False), 0, 1, "", "OK", (list,), (dict,)})
 """Values, as `_nodes()` adds them, that calls return whatever data they are about."""
 _TRAILING_COMMA = re.compile(r",(?=\s*[\]}])")
 
 
-class Compared(NamedTuple):
+class ComparedData(NamedTuple):
     """Data that a statement compared. ``until`` is when it was read last, ``row`` the row that returned
     or wrote the value; None if the data was named.
     """
@@ -29,12 +30,7 @@ class Compared(NamedTuple):
     row: JournalNumber | None = None
 
 
-def compared_data(
-    read: Iterable[object],
-    rows: Iterable[ReportRow],
-    accesses: Sequence[OrderedAccess],
-    lookups: Lookups,
-) -> Iterator[Compared]:
+def compared_data(read: Iterable[object], test: ObservedTest) -> Iterator[ComparedData]:
     """Yield the data that names and values stand for.
 
     A name is that of a subject, or of a part that has an id. A value stands for the data of the last
@@ -44,24 +40,24 @@ def compared_data(
     """
     values = []
     for item in read:
-        named_data = list(_named(item, accesses)) if isinstance(item, str) and item else []
+        named_data = list(_named(item, test.accesses)) if isinstance(item, str) and item else []
         yield from named_data
         if not named_data:
             values.append(_parsed(item))
-    if values and accesses:
-        yield from _RowValues(rows, accesses, lookups).data_of(values)
+    if values and test.accesses:
+        yield from _RowValues(test).data_of(values)
 
 
-def _named(name: str, accesses: Sequence[OrderedAccess]) -> Iterator[Compared]:
+def _named(name: str, accesses: Sequence[OrderedAccess]) -> Iterator[ComparedData]:
     # The statement itself may have looked at the data, without a call.
     end = max((ordered.order for ordered in accesses), default=0)
     for subject, part in dict.fromkeys(
         (ordered.access.subject, ordered.access.part) for ordered in accesses
     ):
         if subject.name == name:
-            yield Compared(Sought(subject), end)
+            yield ComparedData(Sought(subject), end)
         elif part == name and subject.kind.has_value and subject.kind.parts_have_ids:
-            yield Compared(Sought(subject, part), end)
+            yield ComparedData(Sought(subject, part), end)
 
 
 _Exchanges: TypeAlias = "dict[Hashable, tuple[int, ExchangedValues]]"
@@ -71,24 +67,24 @@ _Exchanges: TypeAlias = "dict[Hashable, tuple[int, ExchangedValues]]"
 class _RowValues:
     """The rows that accessed data, with the values that they sent and got back."""
 
-    def __init__(
-        self, rows: Iterable[ReportRow], accesses: Sequence[OrderedAccess], lookups: Lookups
-    ) -> None:
-        self._lookups = lookups
-        self._last = accesses[-1].row.number
+    def __init__(self, test: ObservedTest) -> None:
+        self._test = test
+        self._last = test.accesses[-1].row.number
         self._accesses: dict[int, list[OrderedAccess]] = {}
-        for ordered in accesses:
+        for ordered in test.accesses:
             self._accesses.setdefault(ordered.row.number, []).append(ordered)
-        self._rows = [row for row in rows if row.number in self._accesses]
 
-    def data_of(self, values: Sequence[object]) -> Iterator[Compared]:
-        """Yield the data of the rows that had values, or parts of a value that no row had."""
+    def data_of(self, values: Sequence[object]) -> Iterator[ComparedData]:
+        """Yield the data of the rows that had values, or parts of a value that no row had: of
+        ``[{"id": 7}]``, if no row had this list and none its item, that of the last row that had 7.
+        """
         nodes: list[Hashable] = []
         for value in values:
             _nodes(value, nodes)
         returned, written = self._last_with(set(nodes))
         waiting = list(values)
-        for value in waiting:
+        while waiting:
+            value = waiting.pop(0)
             node = _nodes(value, [])
             is_common = node in _COMMON
             exchange = returned.get(node) or (None if is_common else written.get(node))
@@ -102,9 +98,13 @@ class _RowValues:
         """Return the last row that returned each of these values, and the last that wrote it."""
         returned: _Exchanges = {}
         written: _Exchanges = {}
-        for row in self._rows:
+        for row in [row for row in self._test.rows if row.number in self._accesses]:
             accesses = [ordered.access for ordered in self._accesses[row.number]]
-            for exchange in row.source.values(row, accesses, self._lookups):
+            exchanges, errors = list[ExchangedValues](), self._test.errors
+            failed = f"commands of {row.peer} cannot be compared"
+            with contained(failed, errors, call=row.source.call):
+                exchanges += row.source.values(row, accesses, self._test.lookups)
+            for exchange in exchanges:
                 for own, last in ((exchange.returned, returned), (exchange.sent, written)):
                     own_nodes: list[Hashable] = []
                     with suppress(RecursionError):
@@ -115,12 +115,12 @@ class _RowValues:
                     )
         return returned, written
 
-    def _data_of(self, number: int, exchange: ExchangedValues) -> Iterator[Compared]:
+    def _data_of(self, number: int, exchange: ExchangedValues) -> Iterator[ComparedData]:
         until = max(ordered.order for ordered in self._accesses[number])
         accesses = exchange.accesses
         for access in [access for access in accesses if not access.writes] or accesses:
             part = access.part if access.subject.kind.has_value else ""
-            yield Compared(Sought(access.subject, part), until, number)
+            yield ComparedData(Sought(access.subject, part), until, number)
 
 
 def _parsed(value: object) -> object:

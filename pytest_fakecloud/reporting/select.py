@@ -17,7 +17,7 @@ MOST_ROWS = 60
 """Maximum number of rows of the application's own that are all listed."""
 LAST = 10
 """Number of rows at the end of a longer run that are always listed."""
-_OF_KIND = 60
+_MARKED = 60
 """Maximum number of touched rows, and of linked ones, of a longer run: the newest."""
 _REFUSED = 100
 """Maximum number of refused rows of a longer run: the newest. A test may never stop asking."""
@@ -39,7 +39,7 @@ def concerning(
     """
     connected = marks.touched | marks.linked
     by_number = {row.number: row for row in rows}
-    # A delivery to the same URL that did nothing, for example, is why an item is missing.
+    # And what the rows in a delivery to the same URL accessed: one may have lacked an item.
     addresses = {_address(row) for row in rows if row.number in connected} - {""}
     accessed = {
         ordered.access.subject for ordered in accesses
@@ -91,7 +91,7 @@ def selected(
         # Without a touched row, nothing tells the rows apart that were not refused.
         listed.update(numbers[-LAST:] if marks.touched else numbers[-MOST_ROWS:])
         for with_mark in (marks.touched, marks.linked, marks.refused):
-            most = _REFUSED if with_mark is marks.refused else _OF_KIND
+            most = _REFUSED if with_mark is marks.refused else _MARKED
             listed.update([number for number in numbers if number in with_mark][-most:])
         listed.update([*_short_gaps(numbers, listed)])
     return frozenset(_with_causes(rows, listed))

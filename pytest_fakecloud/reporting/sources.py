@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from http.client import responses
 from typing import Any
 
 from ..core.calls import CREATED, Call
 from ..process.applications import ServedRequest
-from .calls import contained, error_of, has_full_answer
+from .calls import error_of, has_full_answer
 from .contract import ExchangedValues, functions_of
+from .errors import contained
 from .lookups import Lookups
 from .mask import Mask
-from .model import (
-    Accesses,
-    Delivery,
-    MaskedAction,
-    MaskedCall,
-    MaskedEvent,
-    Messages,
-    ReportRow,
-    RowSource,
-    Summary,
-)
-from .strings import EXCERPT, decoded, parsed, phrase_of, readable, shortened
+from .masked import MaskedAction, MaskedCall, MaskedEvent
+from .model import Accesses, Delivery, Messages, ReportRow, RowSource, Summary
+from .strings import EXCERPT, decoded, parsed, readable, shortened
 
 _LONGEST = 20_000
 """Maximum number of characters of a body in the JSON form."""
@@ -71,10 +64,7 @@ class CallSource(RowSource):
         if commands_of is None:
             returned = _content(call.response_body) if has_full_answer(call) else ()
             return [ExchangedValues(_content(call.request_body), returned, accesses)]
-        exchanges: list[ExchangedValues] = []
-        with contained(f"commands of {row.peer} cannot be compared", lookups.errors, call=call):
-            exchanges += commands_of(call, lookups)
-        return exchanges
+        return commands_of(call, lookups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,7 +240,7 @@ def _status_line(call: Call) -> str:
     if call.status is None:
         return call.outcome
     ending = "" if call.outcome == "answered" else f" ({call.outcome})"
-    return f"{call.status} {phrase_of(call.status)}".strip() + ending
+    return f"{call.status} {responses.get(call.status, '')}".strip() + ending
 
 
 def action_words(

@@ -9,7 +9,6 @@ import re
 import zlib
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from http.client import responses
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -191,8 +190,3 @@ def parts_of_url(url: str) -> SplitResult:
         return urlsplit(url)
     except ValueError:
         return SplitResult("", "", url, "", "")
-
-
-def phrase_of(status: int) -> str:
-    """Return the reason phrase of a status; empty if it has none."""
-    return responses.get(status, "")

@@ -35,8 +35,8 @@ _INDENT = 4
 
 
 class TextLine(NamedTuple):
-    """One line of a report; ``highlighted`` if it touches what the statement read, or states or proves a
-    finding.
+    """One line of a report; ``highlighted`` if it says what the statement read, a finding of it or a
+    violation, or is of a row that touched what was read or decided a finding.
     """
 
     text: str
@@ -92,14 +92,14 @@ _SOURCE = 600
 class _Block(NamedTuple):
     """The lines of a row, of calls that share a line, or about rows that are left out.
 
-    ``lines`` lack the ``sources``, the application's lines of code. The ``note`` follows the rows that
+    ``lines`` lack the ``code``, the application's lines. The ``note`` follows the rows that
     are nested in the row. Calls with equal ``line_key``s may share a line; None if they need lines of
     their own.
     """
 
     rows: tuple[ReportRow, ...]
     lines: list[str]
-    sources: Sequence[str] = ()
+    code: Sequence[str] = ()
     note: Sequence[str] = ()
     nests: bool = False
     line_key: object = None
@@ -168,10 +168,8 @@ class _Writer:
         report, width = self._report, self._width
         if self._has_gutter:
             yield from map(TextLine, _wrapped(_LEGEND, "  ", width))
-        now = clock_time(report.now_us)
-        clock = (
-            f"frozen at {now}" if report.clock == "frozen" else f"{report.clock}, {now} at the end"
-        )
+        mode, now = report.clock, clock_time(report.now_us)
+        clock = f"frozen at {now}" if mode == "frozen" else f"{mode}, {now} at the end"
         seed = f"seed {report.seed!r}"
         if report.seed == report.test and len(seed) + 2 > width:
             seed = "seed: the test's node id"
@@ -202,7 +200,7 @@ class _Writer:
                 yield TextLine(f"-- {day} --")
             highlighted = self._is_highlighted(block.rows)
             indent = _indent_of(block.rows[0]) if block.rows else ""
-            for text in self._with_sources(block.lines, block.sources, indent):
+            for text in self._with_code(block.lines, block.code, indent):
                 yield TextLine(text, highlighted)
             yield from map(TextLine, block.note)
 
@@ -222,17 +220,16 @@ class _Writer:
 
     def _shared(self, before: _Block, block: _Block) -> _Block | None:
         """Return two calls in one line; None if they are not made together, or do not fit."""
-        if block.line_key is None or block.line_key != before.line_key:
-            return None
-        if len(before.lines) > 1 or len(block.lines) > 1:
+        is_short = len(before.lines) == len(block.lines) == 1
+        if block.line_key is None or block.line_key != before.line_key or not is_short:
             return None
         rows = (*before.rows, *block.rows)
         lead = self._lead(rows)
         texts = "; ".join(shared.lines[0][len(lead) :] for shared in (before, block))
         if len(lead) + len(texts) > self._width:
             return None
-        sources = [*before.sources, *block.sources]
-        return before._replace(rows=rows, lines=[f"{lead}{texts}"], sources=sources)
+        code = [*before.code, *block.code]
+        return before._replace(rows=rows, lines=[f"{lead}{texts}"], code=code)
 
     def _is_highlighted(self, rows: Sequence[ReportRow]) -> bool:
         touched = self._report.marks.touched
@@ -251,9 +248,9 @@ class _Writer:
         row = rows[0]
         return f"{self._gutter(rows)}{_stamp(row)} {'  ' * row.depth}{_ends(row)} "
 
-    def _with_sources(self, lines: list[str], sources: Iterable[str], indent: str) -> list[str]:
+    def _with_code(self, lines: list[str], code: Iterable[str], indent: str) -> list[str]:
         """Return lines with lines of code: at the end of the last one if they fit, or else below it."""
-        packed = _packed(list(map(visible, sources)), self._width - len(indent))
+        packed = _packed(list(map(visible, code)), self._width - len(indent))
         if len(packed) == 1 and len(lines[-1]) + 2 + len(packed[0]) <= self._width:
             return [*lines[:-1], f"{lines[-1]}  {packed[0]}"]
         return lines + [
@@ -268,8 +265,8 @@ class _Writer:
         head = f"{self._lead(group.rows)}{words.what}{_times(group)}{self._numbers(group)}"
         parts = [head, f"<-- {words.answer}"] if words.answer else [head]
         parts[-1] += " (as above)" if is_known else ""
-        is_read = any(row.number in self._report.marks.writers for row in group.rows)
-        parts[-1] += " <== read" if is_read else ""
+        wrote = any(row.number in self._report.marks.writers for row in group.rows)
+        parts[-1] += " <== read" if wrote else ""
         lines = self._first_lines([*parts, *_faults(row, nests)], indent)
         if not is_known:
             packed = _packed(words.remarks, self._width - len(indent))
@@ -286,7 +283,7 @@ class _Writer:
         line_key = (_stamp(row), row.depth, row.cause, _ends(row)) if is_short else None
         note = [f"note: {words.note}"] if words.note and not is_known else []
         note = self._lines_below(note, indent)
-        return _Block(group.rows, lines, content.sources, note, nests, line_key)
+        return _Block(group.rows, lines, content.code, note, nests, line_key)
 
     def _numbers(self, group: RowGroup) -> str:
         """Return the numbers of the findings that a row decided."""
@@ -386,7 +383,7 @@ def _stamp(row: ReportRow) -> str:
 
 
 def _ends(row: ReportRow) -> str:
-    if row.actor == row.peer or row.rules.is_of_test:
+    if row.is_internal or row.rules.is_of_test:
         return f"* {row.actor}"
     if row.rules.is_sent:
         return f"{row.actor} -->" if "://" in row.peer else f"{row.actor} --> {row.peer}"

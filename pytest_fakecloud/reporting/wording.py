@@ -12,10 +12,11 @@ from ..core.calls import Action
 from ..core.characters import visible
 from ..core.errors import counted, describe_error, listed
 from ..core.statements import handler_at, source_at
-from .calls import MALFORMED
 from .contract import IN_USE
+from .errors import MALFORMED
 from .lookups import Lookups
-from .model import Finding, MaskedAction, Place, Repeated, ReportRow, Sentences, Summary, Values
+from .masked import MaskedAction
+from .model import Finding, Place, Repeated, ReportRow, Sentences, Summary, Values
 from .read_data import LastCall, ReadData, unwritten_text
 from .report import Report
 from .sources import action_words, created_words
@@ -140,11 +141,11 @@ def _in_short(row: ReportRow, lookups: Lookups, within: str = "") -> str:
     commands = "; ".join(shortened(command, 60) for command in words.below)
     what = shortened(f"{words.what}: {commands}", 260) if commands else shortened(words.what, 160)
     answer = f" <-- {words.answer}" if words.answer and not commands else ""
-    source = f"; {source_of(row.where)}" if row.where else ""
-    return f"{what}{answer}{within}{shortened(source, 180)}"
+    code = f"; {code_at(row.where)}" if row.where else ""
+    return f"{what}{answer}{within}{shortened(code, 180)}"
 
 
-def source_of(place: Place) -> str:
+def code_at(place: Place) -> str:
     """Return a place with its statement, in one line."""
     return f"{_name_of(place)} {source_at(place.file, place.line)}".strip()
 
@@ -154,8 +155,8 @@ def handler_text(place: Place) -> str:
     handler = handler_at(place.file, place.line)
     if handler is None:
         return ""
-    line, source = handler
-    return f"in a try: {_name_of(replace(place, line=line))} {source}"
+    line, code = handler
+    return f"in a try: {_name_of(replace(place, line=line))} {code}"
 
 
 def _name_of(place: Place) -> str:

@@ -40,15 +40,8 @@ from pytest_fakecloud.http.routing import Route
 from pytest_fakecloud.reporting.calls import has_full_answer, success_of
 from pytest_fakecloud.reporting.contract import CallFunctions, EventFunctions, ReportFunctions
 from pytest_fakecloud.reporting.lookups import Lookups
-from pytest_fakecloud.reporting.model import (
-    DataAccess,
-    MaskedCall,
-    MaskedEvent,
-    ReportSubject,
-    Sought,
-    SubjectKind,
-    Summary,
-)
+from pytest_fakecloud.reporting.masked import MaskedCall, MaskedEvent
+from pytest_fakecloud.reporting.model import DataAccess, ReportSubject, Sought, SubjectKind, Summary
 
 
 class Notes:
@@ -63,11 +56,15 @@ class Notes:
             self._add_event("drop", f"dropped {oldest}", caused_by=call, note=oldest)
         self.signal.notify()
 
-    def take(self, wait_us: int) -> str | None:
-        """Wait for a note."""
+    def take(self, wait_us: int, call: Call | None) -> str | None:
+        """Wait for a note, and record when it is taken."""
 
         def poll() -> str | None:
-            return self.notes.pop(0) if self.notes else None
+            if not self.notes:
+                return None
+            note = self.notes.pop(0)
+            self._add_event("taken", f"took {note}", caused_by=call, note=note)
+            return note
 
         return self._clock.wait(self.signal, poll, self._clock.now_us() + wait_us)
 
@@ -80,7 +77,7 @@ class Notes:
 
 class NotesApp(App):
     service = "toy"
-    event_kinds = frozenset({"drop"})
+    event_kinds = frozenset({"drop", "taken"})
     event_fields = {"note": Field()}
 
     def __init__(self, instruments: Instruments, engine: Notes) -> None:
@@ -102,7 +99,7 @@ class NotesApp(App):
         return {"notes": len(self.engine.notes)}
 
     def take(self, request: Request) -> object:
-        return {"note": self.engine.take(int(request.body) * 1000)}
+        return {"note": self.engine.take(int(request.body) * 1000, request.call)}
 
 
 class ToyConfig(FakeConfig):
@@ -137,8 +134,11 @@ LIST = SubjectKind("list", has_value=True, links_accesses=True)
 
 
 def accesses(call: MaskedCall, lookups: Lookups) -> Iterator[DataAccess]:
-    notes = ReportSubject(LIST, "notes", call.fake)
-    yield DataAccess(notes, writes=True, succeeded=success_of(call), returns_value=call.route == "take")
+    # The event of a take writes, because the take may have waited until then.
+    found = call.route == "add" or b":null" not in call.response_body
+    if call.route == "add" or not found:
+        notes = ReportSubject(LIST, "notes", call.fake)
+        yield DataAccess(notes, writes=True, succeeded=success_of(call, found))
 
 
 def summary(call: MaskedCall, lookups: Lookups) -> Summary | None:
@@ -151,12 +151,13 @@ def summary(call: MaskedCall, lookups: Lookups) -> Summary | None:
     )
 
 
-def dropped(event: MaskedEvent, lookups: Lookups) -> Iterator[DataAccess]:
-    yield DataAccess(ReportSubject(LIST, "notes", event.fake), writes=True)
+def removed(event: MaskedEvent, lookups: Lookups) -> Iterator[DataAccess]:
+    notes = ReportSubject(LIST, "notes", event.fake)
+    yield DataAccess(notes, writes=True, returns_value=event.kind == "taken")
 
 
 def effect(event: MaskedEvent, call: MaskedCall | None, lookups: Lookups) -> str:
-    return f"dropped {event.data['note']}"
+    return f"dropped {event.data['note']}" if event.kind == "drop" else ""
 
 
 def sought(fake: "Toy", method: str, arguments: Arguments) -> Iterator[Sought]:
@@ -165,7 +166,7 @@ def sought(fake: "Toy", method: str, arguments: Arguments) -> Iterator[Sought]:
 
 REPORT = ReportFunctions(
     calls=CallFunctions(summary=summary, accesses=accesses),
-    events=EventFunctions(accesses=dropped, effect=effect),
+    events=EventFunctions(accesses=removed, effect=effect),
     sought=sought,
 )
 
@@ -277,7 +278,7 @@ def test_marker_strictness_and_report_know_it(
             "*[[]unrouted] *GET /nope*",
             "*toy http://*",
             "The failing statement used toy.notes()*",
-            '> * toy take 10 <-- {"note":null}',
+            '! * toy take 10 <-- {"note":null}',
             "> * toy add x <-- added",
             "> * toy add ! <-- added  dropped x",
             '> * toy take 10 <-- {"note":"y"} <== read',

@@ -34,7 +34,7 @@ class Shown:
 
 def shown(cloud: Cloud, served: Any = ()) -> list[Shown]:
     """Return the rows of a cloud with their wording, except actions of the test on the fakes."""
-    lookups = lookups_of(cloud, list(cloud.journal.entries))
+    lookups = lookups_of(cloud, list(cloud.journal.entries), [])
     every = rows(cloud, served=served, lookups=lookups)
     return [Shown(row, describe(row, lookups)) for row in every if row.kind != "action"]
 

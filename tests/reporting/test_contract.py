@@ -34,7 +34,7 @@ from pytest_fakecloud.reporting.contract import (
     functions_of,
 )
 from pytest_fakecloud.reporting.lookups import Lookups
-from pytest_fakecloud.reporting.model import Finding, SubjectKind, named
+from pytest_fakecloud.reporting.model import DataAccess, Finding, SubjectKind
 from pytest_fakecloud.reporting.report import Report, report_of
 from pytest_fakecloud.reporting.text import text
 from pytest_fakecloud.reporting.wording import sentence, sentences, sentences_of_all
@@ -250,7 +250,7 @@ def test_a_closed_fake_has_the_service_of_an_open_one(cloud: Cloud) -> None:
 
 
 def test_a_named_subject_is_neither_read_nor_written() -> None:
-    access = named(SubjectKind("lock"), "a", "locks")
+    access = DataAccess.named(SubjectKind("lock"), "a", "locks")
     assert (access.reads, access.writes) == (False, False)
 
 

@@ -26,7 +26,6 @@ from pytest_fakecloud.reporting.model import (
     ReportRow,
     ReportSubject,
     Sought,
-    named,
 )
 from pytest_fakecloud.reporting.read_data import ReadByCalls
 from pytest_fakecloud.reporting.report import report_of
@@ -126,7 +125,7 @@ def test_rows_with_the_id_of_a_linked_row_are_linked(scene: Scene, first: str, s
 
 
 def test_subjects_of_rows_are_ids_whichever_fake_names_them(scene: Scene) -> None:
-    other = scene.add(accesses=(named(MESSAGE, "m", "other"),))
+    other = scene.add(accesses=(DataAccess.named(MESSAGE, "m", "other"),))
     direct = scene.add("r key:a", "w message:m")
     assert scene.marks("key:a") == Marks(frozenset({direct}), frozenset({other}))
 

@@ -285,7 +285,7 @@ def test_json_that_was_serialized_otherwise_is_told_as_such(cloud: Cloud, body: 
     verifying(cloud, sent={"n": "é"}, body=body)
     (finding,) = found(cloud)
     assert [reason["reason"] for reason in finding.values["reasons"]] == ["json"]
-    said = sentence(finding, lookups_of(cloud, []))
+    said = sentence(finding, lookups_of(cloud, [], []))
     assert "the same JSON, serialized otherwise (whitespace, escapes)" in said
 
 
@@ -419,7 +419,7 @@ def test_a_wrong_key_hides_no_other_wrong_argument(cloud: Cloud) -> None:
         {"reason": "url", "got": "http://app:8000/x", "signed": URL},
         {"reason": "key"},
     ]
-    said = sentence(finding, lookups_of(cloud, []))
+    said = sentence(finding, lookups_of(cloud, [], []))
     assert "verify() got another URL: http://app:8000/x" in said
     assert "the application's check was not made with the queue's current signing key" in said
 
@@ -454,7 +454,7 @@ def test_a_check_of_the_applications_own_is_explained(
     deliver(queue, URL, json={"n": 1}, retries=0)
     (finding,) = found(cloud)
     assert (finding.kind, said.items() <= finding.values.items()) == (kind, True)
-    assert "msg_" in sentence(finding, lookups_of(cloud, []))
+    assert "msg_" in sentence(finding, lookups_of(cloud, [], []))
 
 
 @pytest.mark.parametrize(
@@ -596,7 +596,9 @@ def test_rows_have_durations_on_the_clock_of_the_cloud(cloud: Cloud) -> None:
     assert [row.took_us for row in found_rows if row.operation == "GET"] == [3_000_000, 0]
     (attempt,) = (row for row in found_rows if row.kind == "attempt")
     assert attempt.took_us == 2_000_000
-    assert row_json(attempt, (), lookups_of(cloud, cloud.journal.entries))["took_us"] == 2_000_000
+    assert (
+        row_json(attempt, (), lookups_of(cloud, cloud.journal.entries, []))["took_us"] == 2_000_000
+    )
 
 
 def test_the_row_of_a_call_has_the_accesses_of_the_events_that_it_caused(cloud: Cloud) -> None:

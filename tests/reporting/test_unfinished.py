@@ -17,9 +17,10 @@ URL = "https://app.example.com/hook"
 
 
 def waiting(cloud: Cloud) -> list[str]:
-    lookups = lookups_of(cloud, [])
-    sentences = [sentence(item, lookups) for item in unfinished(cloud, lookups)]
-    assert lookups.errors == []
+    errors: list[str] = []
+    lookups = lookups_of(cloud, [], errors)
+    sentences = [sentence(item, lookups) for item in unfinished(cloud, lookups, errors)]
+    assert errors == []
     return sentences
 
 

@@ -440,7 +440,7 @@ def test_the_steps_of_a_workflow_run(cloud: Cloud) -> None:
     judge("workflow", [text for row in rows for text in (row.line, *row.below, *row.remarks[:1])])
     [failed] = [row for row in rows if row.words.answer.startswith("500")]
     assert failed.row.source.delivery is not None
-    lookups = lookups_of(cloud, list(cloud.journal.entries))
+    lookups = lookups_of(cloud, list(cloud.journal.entries), [])
     assert message_name(failed.row.source.delivery.data["message_id"], lookups).endswith(
         '(step "charge")'
     )

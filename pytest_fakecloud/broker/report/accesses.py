@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...core.calls import Action, Arguments, Call, Event
+from ...core.calls import Arguments
 from ...reporting.calls import (
     changed_items,
     executed,
@@ -14,7 +14,8 @@ from ...reporting.calls import (
     success_of,
 )
 from ...reporting.lookups import Lookups
-from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind, named
+from ...reporting.masked import MaskedAction, MaskedCall, MaskedEvent
+from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind
 from ...reporting.strings import parsed
 from ..fake import Broker
 from .calls import RecordPosition, group_of, topics_of
@@ -26,7 +27,7 @@ _MEMBERS = ("leave", "rebalance", "expire", "crash", "lost")
 """Events that change which member receives records; that of a join is followed by a rebalance."""
 
 
-def of_event(event: Event, lookups: Lookups) -> Iterator[DataAccess]:
+def of_event(event: MaskedEvent, lookups: Lookups) -> Iterator[DataAccess]:
     # An event without a call, such as a restore, changes topics.
     changed = [item for section, item in changed_items(event) if section == "topics"]
     yield from _named(changed, event.data.get("group"), event.fake)
@@ -39,7 +40,7 @@ def of_event(event: Event, lookups: Lookups) -> Iterator[DataAccess]:
         yield DataAccess(subject, True)
 
 
-def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
+def of_call(call: MaskedCall, lookups: Lookups) -> Iterator[DataAccess]:
     yield from _named(topics_of(call), call.facts.get("group"), call.fake)
     answer = parsed(call.response_body) if has_full_answer(call) else None
     body = parsed(call.request_body) if call.request_body else None
@@ -63,7 +64,7 @@ def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
         yield DataAccess(group, True, "", success_of(call))
 
 
-def _produced(call: Call, body: Any, answer: Any) -> Iterator[DataAccess]:
+def _produced(call: MaskedCall, body: Any, answer: Any) -> Iterator[DataAccess]:
     items = body if isinstance(body, list) else [body]
     positions = answer if isinstance(answer, list) else [answer]
     topics = topics_of(call) or [""]
@@ -83,7 +84,7 @@ def _access_to(fake: str, record: dict[str, Any], *, writes: bool) -> DataAccess
     return DataAccess(ReportSubject(TOPIC, position.topic, fake), writes, str(position))
 
 
-def of_action(action: Action, lookups: Lookups) -> Iterator[DataAccess]:
+def of_action(action: MaskedAction, lookups: Lookups) -> Iterator[DataAccess]:
     arguments = _arguments(action)
     subjects = list(_named([arguments.get("topic")], arguments.get("group"), action.fake))
     yield from subjects
@@ -96,7 +97,7 @@ def of_action(action: Action, lookups: Lookups) -> Iterator[DataAccess]:
         yield from (DataAccess(access.subject, True) for access in subjects)
 
 
-def _arguments(action: Action) -> dict[str, Any]:
+def _arguments(action: MaskedAction) -> dict[str, Any]:
     """Return the arguments of an action by their names."""
     positional, by_name = action.call or ((), {})
     names = ARGUMENTS.get(action.kind) or [action.kind.partition(".")[0]]
@@ -113,9 +114,9 @@ topic or a group is its name.
 
 
 def _named(topics: Iterable[object], group: object, fake: str) -> Iterator[DataAccess]:
-    yield from (named(TOPIC, topic, fake) for topic in topics if isinstance(topic, str))
+    yield from (DataAccess.named(TOPIC, topic, fake) for topic in topics if isinstance(topic, str))
     if isinstance(group, str):
-        yield named(GROUP, group, fake)
+        yield DataAccess.named(GROUP, group, fake)
 
 
 def sought(fake: Broker, method: str, arguments: Arguments) -> list[Sought]:

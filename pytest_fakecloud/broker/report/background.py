@@ -11,7 +11,7 @@ from ...reporting.lookups import Background, Lookups
 from ...reporting.strings import parsed
 from ..fake import Broker
 from ..views import description_of
-from .calls import group_of, received_by, topics_of
+from .calls import group_of, positions_in, received_by, topics_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,10 @@ def background(
 ) -> dict[int, BrokerBackground]:
     """Return what a broker knows about requests for records, by the numbers of the calls."""
     own_entries = [entry for entry in entries if entry.fake == fake.name]
-    calls = [call for call in calls_in(own_entries) if executed(call)]
     backgrounds: dict[int, BrokerBackground] = {}
-    unfetched = _unfetched(fake, own_entries)
-    skipped = _skipped(fake, own_entries)
-    for call in calls:
-        if call.route not in ("consume", "fetch"):
+    unfetched, skipped = _unfetched(fake, own_entries), _skipped(fake, own_entries)
+    for call in calls_in(own_entries):
+        if call.route not in ("consume", "fetch") or not executed(call):
             continue
         topics = topics_of(call)
         partitions = {place: count for place, count in unfetched.items()
@@ -53,9 +51,7 @@ def _unfetched(fake: Broker, entries: Iterable[Entry]) -> dict[str, int]:
     for call in calls_in(entries):
         if call.route == "fetch":
             body = parsed(call.request_body)
-            items = (
-                [body, *(body.get("topicPartitionOffsets") or ())] if isinstance(body, dict) else []
-            )
+            items = positions_in(body) if isinstance(body, dict) else []
             fetched.update(f"{item.get('topic')}-{item.get('partition')}" for item in items)
     return {
         place: end - topic.start_offsets[partition]

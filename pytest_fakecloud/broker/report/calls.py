@@ -37,6 +37,12 @@ def group_of(call: Call) -> str:
     return str(call.facts.get("group"))
 
 
+def positions_in(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the objects in the body of a fetch request that name a partition."""
+    items = list(body.get("topicPartitionOffsets") or ())
+    return [body, *items] if body.get("topic") is not None else items
+
+
 def received_by(call: Call) -> list[RecordPosition]:
     """Return the positions of the records that a consume call received."""
     answer = parsed(call.response_body) if call.route == "consume" and executed(call) else []

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.calls import Call, Event
 from ...core.errors import listed
 from ...core.timers import clock_time
 from ...reporting.lookups import Lookups
+from ...reporting.masked import MaskedCall, MaskedEvent
 from ...reporting.model import Summary
 from ...reporting.strings import parsed
 
@@ -25,13 +25,13 @@ _EVENTS = {
 """The sentence of each event of an instance."""
 
 
-def summary(event: Event, lookups: Lookups) -> Summary | None:
+def summary(event: MaskedEvent, lookups: Lookups) -> Summary | None:
     """Describe an event of a consumer group; return None for any other event."""
     text = _text(event, lookups)
     return Summary(text) if text else None
 
 
-def _text(event: Event, lookups: Lookups) -> str:
+def _text(event: MaskedEvent, lookups: Lookups) -> str:
     data = event.data
     if event.kind == "rebalance":
         _, instance = data.get("cause") or ("", "")
@@ -46,12 +46,11 @@ def _text(event: Event, lookups: Lookups) -> str:
     if data.get("idle"):
         text += " because it was idle"
     if data.get("keeps"):
-        until = clock_time(data["until_us"], event.at_us)
-        text += f"; it keeps its partitions until {until}"
+        text += f"; it keeps its partitions until {clock_time(data['until_us'], event.at_us)}"
     return text
 
 
-def effect(event: Event, call: Call | None, lookups: Lookups) -> str:
+def effect(event: MaskedEvent, call: MaskedCall | None, lookups: Lookups) -> str:
     """Return what an event adds to the row of its call; empty if it only repeats the call."""
     if event.kind == "rebalance":
         return _generation(event.data, lookups)

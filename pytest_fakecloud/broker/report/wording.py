@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...core.calls import Call
 from ...core.errors import counted, listed
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
+from ...reporting.masked import MaskedCall
 from ...reporting.model import Sentences, Summary, Values
 from ...reporting.strings import compact, items_of, parsed, scalar, shortened
 from .background import BrokerBackground
-from .calls import RecordPosition, group_of, topics_of
+from .calls import RecordPosition, group_of, positions_in, topics_of
 from .lookups import BrokerLookups
 
 
-def summary(call: Call, lookups: Lookups) -> Summary | None:
+def summary(call: MaskedCall, lookups: Lookups) -> Summary | None:
     """Describe a request about records or offsets; return None for any other request."""
     member, items = _member(call, lookups), items_of(call.request_body)
     done = "OK" if has_full_answer(call) else ""
@@ -27,9 +27,8 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
             what = f"consume {', '.join(topics_of(call))} as {member}"
             return Summary(what, _answered_records(call, lookups))
         case "fetch":
-            positions = _positions(parsed(call.request_body))
-            what = f"fetch {_position_list(positions)}"
-            return Summary(what, _answered_records(call, lookups))
+            positions = _position_list(positions_in(parsed(call.request_body)))
+            return Summary(f"fetch {positions}", _answered_records(call, lookups))
         case "commit":
             offsets = [_committed(item, call.fake, lookups) for item in items]
             return Summary(f"commit {listed(offsets) or 'delivered offsets'} as {member}", done)
@@ -41,7 +40,7 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
     return None
 
 
-def _produced(call: Call, items: Sequence[dict[str, Any]], lookups: Lookups) -> str:
+def _produced(call: MaskedCall, items: Sequence[dict[str, Any]], lookups: Lookups) -> str:
     topics = topics_of(call)
     records = listed([_message(item, topics, call, lookups) for item in items])
     placed = any(item.get("partition") is not None for item in items)
@@ -49,11 +48,11 @@ def _produced(call: Call, items: Sequence[dict[str, Any]], lookups: Lookups) -> 
     return f"{what} {records}".strip()
 
 
-def _member(call: Call, lookups: Lookups) -> str:
+def _member(call: MaskedCall, lookups: Lookups) -> str:
     return f"{group_of(call)}/{lookups.short(call.facts.get('instance'))}"
 
 
-def _message(item: dict[str, Any], topics: list[str], call: Call, lookups: Lookups) -> str:
+def _message(item: dict[str, Any], topics: list[str], call: MaskedCall, lookups: Lookups) -> str:
     topic, partition = str(item.get("topic") or topics[0]), item.get("partition")
     ends = lookups.of(BrokerLookups).end_offsets.get((call.fake, topic), ())
     parts = [topic] if len(set(topics)) > 1 else []
@@ -75,7 +74,7 @@ def _value(value: Any) -> str:
     return compact(value) if text == value else text
 
 
-def _answered_positions(call: Call) -> str:
+def _answered_positions(call: MaskedCall) -> str:
     return _position_list(items_of(call.response_body)) if has_full_answer(call) else ""
 
 
@@ -83,7 +82,7 @@ def _position_list(records: Iterable[dict[str, Any]]) -> str:
     return listed([str(RecordPosition.of(record)) for record in records])
 
 
-def _answered_records(call: Call, lookups: Lookups) -> str:
+def _answered_records(call: MaskedCall, lookups: Lookups) -> str:
     if not has_full_answer(call):
         return ""
     texts = []
@@ -99,11 +98,6 @@ def _answered_records(call: Call, lookups: Lookups) -> str:
                   for partition, count in background.unfetched.items()]  # fmt: skip
         text += f"; no request fetched {listed(counts)}"
     return text
-
-
-def _positions(body: Any) -> list[dict[str, Any]]:
-    items = list(body.get("topicPartitionOffsets") or ())
-    return [body, *items] if body.get("topic") is not None else items
 
 
 def _committed(item: dict[str, Any], fake: str, lookups: Lookups) -> str:
@@ -131,12 +125,9 @@ def _commit_too_high(values: Values) -> str:
         text += f"; the last offset it received is {values['last']}, so commit {values['next']}"
     else:
         text += f"; it has received no record of {partition}"
-    fits = (
-        f"; {offset} is the next offset of {listed(list(map(shortened, values['fits'])))}"
-        if values["fits"]
-        else ""
-    )
-    return text + fits
+    if values["fits"]:
+        text += f"; {offset} is the next offset of {listed(list(map(shortened, values['fits'])))}"
+    return text
 
 
 SENTENCES: Sentences = {

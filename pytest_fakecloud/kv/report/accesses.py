@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from ...core.calls import Action, Arguments, Call, Event
+from ...core.calls import Arguments, Call
 from ...reporting.calls import changed_items, has_full_answer
 from ...reporting.contract import ExchangedValues
 from ...reporting.lookups import Lookups
-from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind, named
+from ...reporting.masked import MaskedAction, MaskedCall, MaskedEvent
+from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind
 from ..command_fields import keys_of
 from ..fake import KVServer
 from ..table import kinds
@@ -37,7 +38,7 @@ _RETURNS_VALUE = (kinds.TAKES | kinds.MOVES) - {"SMOVE"} | {
 """Writes that return what their first key held. SET does with the option GET."""
 
 
-def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
+def of_call(call: MaskedCall, lookups: Lookups) -> Iterator[DataAccess]:
     for command in () if hides_words(call) else executed_by(call, lookups):
         accesses = of_command(call.fake, command.words, command.answer)
         yield from map(_in_script, accesses) if command.in_script else accesses
@@ -57,9 +58,9 @@ def _named_by(call: Call) -> Iterator[DataAccess]:
         publishes = name.upper() in ("PUBLISH", "SPUBLISH")
         if publishes or name.upper().endswith("SUBSCRIBE"):
             channels = arguments[:1] if publishes else arguments
-            yield from (named(CHANNEL, channel, call.fake) for channel in channels)
+            yield from (DataAccess.named(CHANNEL, channel, call.fake) for channel in channels)
         else:
-            yield from (named(KEY, key, call.fake) for key in keys_of(line))
+            yield from (DataAccess.named(KEY, key, call.fake) for key in keys_of(line))
 
 
 def _in_script(access: DataAccess) -> DataAccess:
@@ -68,7 +69,7 @@ def _in_script(access: DataAccess) -> DataAccess:
     return replace(access, succeeded=None) if is_missing else access
 
 
-def commands(call: Call, lookups: Lookups) -> Iterator[ExchangedValues]:
+def commands(call: MaskedCall, lookups: Lookups) -> Iterator[ExchangedValues]:
     """Yield the arguments of each command of a call with its result, and what it accessed."""
     for words, answer in () if hides_words(call) else commands_of(call, lookups):
         result = answer.get("result") if isinstance(answer, dict) else None
@@ -106,7 +107,7 @@ def of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess]
             yield DataAccess(ReportSubject(KEY, str(hit[0]), fake), False)
 
 
-def of_action(action: Action, lookups: Lookups) -> Iterator[DataAccess]:
+def of_action(action: MaskedAction, lookups: Lookups) -> Iterator[DataAccess]:
     if words := executed_by_test(action):
         for access in of_command(action.fake, words, None):
             yield replace(access, succeeded=True)
@@ -114,11 +115,11 @@ def of_action(action: Action, lookups: Lookups) -> Iterator[DataAccess]:
         yield DataAccess(ReportSubject(KEY, key, action.fake), True)
 
 
-def of_event(event: Event, lookups: Lookups) -> Iterator[DataAccess]:
+def of_event(event: MaskedEvent, lookups: Lookups) -> Iterator[DataAccess]:
     """Yield the keys that an event without a call changed."""
     for section, item in changed_items(event):
         if section == "keys":
-            yield named(KEY, item, event.fake)
+            yield DataAccess.named(KEY, item, event.fake)
 
 
 def sought(fake: KVServer, method: str, arguments: Arguments) -> list[Sought]:

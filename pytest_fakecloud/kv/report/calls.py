@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ...core.calls import ITEMS_OF_CUT, Action, Call, on_connection
 from ...core.recorder import ScriptCommand
 from ...reporting.lookups import Lookups, ServiceLookups
+from ...reporting.masked import MaskedCall
 from ...reporting.strings import from_base64, map_strings, parsed
 from ..resp.replies import is_error, reply
 from ..table import kinds
@@ -75,7 +76,7 @@ def hides_words(call: Call) -> bool:
     )
 
 
-def shown_facts(call: Call) -> Mapping[str, Any]:
+def shown_facts(call: MaskedCall) -> Mapping[str, Any]:
     """Return the facts of a call, without its commands if they are hidden or many."""
     if not hides_words(call) and len(lines_of(call)) <= _MOST_WORDS:
         return call.facts

@@ -12,6 +12,7 @@ from ...core.calls import Call, on_connection
 from ...core.secrets import HIDDEN
 from ...reporting.contract import ConnectionExchange
 from ...reporting.lookups import Lookups
+from ...reporting.masked import MaskedCall
 from ...reporting.strings import compact
 from ..resp.replies import is_error, reply
 from .calls import QUEUED, command_of, hides_words, lines_of
@@ -82,7 +83,7 @@ def _transactions(calls: Iterable[Call]) -> Iterator[tuple[Call, list[Call]]]:
             steps += [] if hides_words(call) else [call]
 
 
-def exchange(call: Call, lookups: Lookups) -> ConnectionExchange | None:
+def exchange(call: MaskedCall, lookups: Lookups) -> ConnectionExchange | None:
     """Return the commands on a connection that one row shows, and the reply as a value; None for a
     request of HTTP.
     """

@@ -330,8 +330,7 @@ class Database:
         self.fake = fake
 
     def _ttl_ms(self, key: str) -> int:
-        ttl_ms: int = self._execute("PTTL", key)
-        return ttl_ms
+        return int(self._execute("PTTL", key))
 
     def _execute(self, *words: str) -> Any:
         engine, session = core_of(self.fake).engine, self.fake._new_session()

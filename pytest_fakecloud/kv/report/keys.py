@@ -85,10 +85,8 @@ def wrong_time(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
                 yield command.finding("expires_by_wall_clock", command=ttl.word, at=at, now=now)
             own_unit = "milliseconds" if ttl.unit.milliseconds == 1 else "seconds"
             units = _UNITS_US.keys() - ({own_unit} if ttl.unit.is_absolute else set())
-            units = {
-                unit for unit in units
-                if abs(int(ttl.number) * _UNITS_US[unit] - now_us) < _NEAR_US
-            }  # fmt: skip
+            units = {unit for unit in units
+                     if abs(int(ttl.number) * _UNITS_US[unit] - now_us) < _NEAR_US}  # fmt: skip
             for unit in units:
                 values = {"given": str(ttl), "unit": own_unit, "is_time": ttl.unit.is_absolute}
                 yield command.finding("ttl_in_other_unit", meant=unit, **values)

@@ -11,12 +11,13 @@ from decimal import Decimal
 from itertools import zip_longest
 from typing import Any
 
-from ...core.calls import Call, on_connection
+from ...core.calls import on_connection
 from ...core.errors import counted, listed
 from ...core.secrets import HIDDEN
 from ...core.timers import clock_time
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
+from ...reporting.masked import MaskedCall
 from ...reporting.model import ScriptSource, Sentences, Summary, Values
 from ...reporting.strings import compact, parsed, scalar, shortened
 from ..resp.replies import is_error
@@ -47,7 +48,7 @@ _SCRIPTS = ("EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO")
 _PARAMETER = re.compile(r"\blocal\s+(\w+)\s*=\s*(?:tonumber\()?(KEYS|ARGV)\[(\d+)\]")
 
 
-def summary(call: Call, lookups: Lookups) -> Summary | None:
+def summary(call: MaskedCall, lookups: Lookups) -> Summary | None:
     """Describe the commands of a call, and what its scripts executed; return None if it has none."""
     words = _summary(call, lookups)
     executed = lookups.of(KVLookups).executed.get(call.number, ())
@@ -58,7 +59,7 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
     return replace(words, remarks=[*words.remarks, *texts])
 
 
-def _summary(call: Call, lookups: Lookups) -> Summary | None:
+def _summary(call: MaskedCall, lookups: Lookups) -> Summary | None:
     lines = lines_of(call)
     if not lines:
         return None
@@ -80,13 +81,13 @@ def _summary(call: Call, lookups: Lookups) -> Summary | None:
     )
 
 
-def _replies(call: Call) -> list[Any]:
+def _replies(call: MaskedCall) -> list[Any]:
     """Return the replies to several commands; empty if they are unknown."""
     replies = decoded_answer(call, parsed(call.response_body)) if has_full_answer(call) else ()
     return replies if isinstance(replies, list) else []
 
 
-def _answer(call: Call, line: Sequence[str], background: KVBackground) -> str:
+def _answer(call: MaskedCall, line: Sequence[str], background: KVBackground) -> str:
     if not has_full_answer(call) or call.route in SEVERAL:
         return ""
     if on_connection(call) and (not call.response_body or "response_body" in call.cut):
@@ -101,7 +102,9 @@ def _connection_setup(lines: Sequence[Sequence[str]]) -> Summary:
     return Summary(f"connect with {shortened(' '.join(clients))}" if clients else "connect", "OK")
 
 
-def _transaction(call: Call, lines: Sequence[Sequence[str]], background: KVBackground) -> Summary:
+def _transaction(
+    call: MaskedCall, lines: Sequence[Sequence[str]], background: KVBackground
+) -> Summary:
     result = result_of(call) if has_full_answer(call) else []
     results = result if isinstance(result, list) else []
     replies = [result if is_error(result) else {"result": result} for result in results]

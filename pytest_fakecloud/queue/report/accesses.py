@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from ...core.calls import CREATED, Action, Arguments, Call, Event
+from ...core.calls import CREATED, Arguments, Call
 from ...core.errors import ContractError
 from ...http.routing import RouteTable
 from ...reporting.calls import changed_items, has_full_answer, success_of
 from ...reporting.lookups import Lookups
-from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind, named
+from ...reporting.masked import MaskedAction, MaskedCall, MaskedEvent
+from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind
 from ...reporting.strings import items_of, parsed
 from ..rest.app import PUBLISHING, QueueApp
 from .lookups import QueueLookups, schedule_of
@@ -30,7 +31,7 @@ _PATHS = {"messages": MESSAGE, "queues": QUEUE, "schedules": SCHEDULE, "runs": R
 _ROUTES = RouteTable(QueueApp.routes())
 
 
-def of_action(action: Action, lookups: Lookups) -> Iterator[DataAccess]:
+def of_action(action: MaskedAction, lookups: Lookups) -> Iterator[DataAccess]:
     message_id = action.data.get(CREATED)
     if action.kind.startswith("message."):
         positional, _ = action.call or ((), {})
@@ -68,7 +69,7 @@ def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
             yield DataAccess(subject, writes, "", success_of(call, did_something))
 
 
-def address(call: Call) -> str:
+def address(call: MaskedCall) -> str:
     """Return the URL of the destination of a request; empty without one."""
     return str(call.facts.get("url") or "")
 
@@ -76,28 +77,28 @@ def address(call: Call) -> str:
 def _named_by(call: Call) -> Iterator[DataAccess]:
     """Yield the queue and the workflow runs of a request, and what its path names."""
     if call.facts.get("queue"):
-        yield named(QUEUE, str(call.facts["queue"]), call.fake)
+        yield DataAccess.named(QUEUE, str(call.facts["queue"]), call.fake)
     if name_in_path := str(call.facts.get("id") or call.facts.get("name") or ""):
         kinds = [_PATHS[part] for part in call.path.split("/") if part in _PATHS]
         for kind in kinds[:1]:
-            yield named(kind, name_in_path, call.fake)
+            yield DataAccess.named(kind, name_in_path, call.fake)
     headers_of_items: list[Any] = [item.get("headers") for item in items_of(call.request_body)]
     for headers in (dict(call.request_headers.pairs), *headers_of_items):
         for name, value in headers.items() if isinstance(headers, dict) else ():
             if name.lower() == "upstash-workflow-runid" and isinstance(value, str):
-                yield named(RUN, value, call.fake)
+                yield DataAccess.named(RUN, value, call.fake)
 
 
-def of_event(event: Event, lookups: Lookups) -> Iterator[DataAccess]:
+def of_event(event: MaskedEvent, lookups: Lookups) -> Iterator[DataAccess]:
     """Yield the messages, the run and the schedule of a delivery, and what another event changed."""
     for name, kind in (("message_id", MESSAGE), ("about", MESSAGE), ("run", RUN)):
         if isinstance(event.data.get(name), str):
-            yield named(kind, event.data[name], event.fake)
+            yield DataAccess.named(kind, event.data[name], event.fake)
     if schedule := schedule_of(event, lookups):
-        yield named(SCHEDULE, schedule, event.fake)
+        yield DataAccess.named(SCHEDULE, schedule, event.fake)
     for section, item in changed_items(event):
         if kind_of_items := _SECTIONS.get(section):
-            yield named(kind_of_items, item, event.fake)
+            yield DataAccess.named(kind_of_items, item, event.fake)
 
 
 def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...cloud.base import BaseCloud
-from ...core.calls import Call, Entry, Event, began
+from ...core.calls import Call, Entry, began
 from ...core.errors import listed
 from ...reporting.calls import calls_in, events_in, executed_but_lost, has_full_answer
 from ...reporting.lookups import LONG_NAME, Exchanged, Lookups, ServiceLookups, abbreviated
 from ...reporting.mask import Mask
+from ...reporting.masked import MaskedEvent
 from ...reporting.strings import compact, items_of
 from ..fake import Queue, finished_deliveries
 from ..rest.app import PUBLISHING
@@ -70,7 +71,7 @@ def message_name(message_id: object, lookups: Lookups) -> str:
     return f"{lookups.short(message_id)} ({names})" if names else lookups.short(message_id)
 
 
-def schedule_of(event: Event, lookups: Lookups) -> str:
+def schedule_of(event: MaskedEvent, lookups: Lookups) -> str:
     """Return the ID of the schedule that created the message of an attempt; empty without one."""
     attempt = lookups.attempts.get(began(event))
     headers = {name.lower(): value for name, value in (attempt.headers if attempt else ())}

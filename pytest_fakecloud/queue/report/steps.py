@@ -42,8 +42,7 @@ def steps_of_messages(
             if len(around) == 1:
                 executed.setdefault(around[0], []).append(step)
             if message_id is not None:
-                is_request = "out" not in step and step["stepType"] == "Call"
-                if is_request:
+                if "out" not in step and step["stepType"] == "Call":
                     executed[message_id] = [step]
                 else:
                     results[message_id] = step

@@ -5,25 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from http.client import responses
 from operator import itemgetter
 from typing import Any
 
-from ...core.calls import Call
 from ...core.errors import listed, plural
 from ...core.timers import clock_time
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
+from ...reporting.masked import MaskedCall
 from ...reporting.model import Delivery, Repeated, ReportRow, Sentences, Summary, Values
-from ...reporting.strings import (
-    EXCERPT,
-    compact,
-    decoded,
-    items_of,
-    parsed,
-    phrase_of,
-    readable,
-    shortened,
-)
+from ...reporting.strings import EXCERPT, compact, decoded, items_of, parsed, readable, shortened
 from ..signatures import SignatureDetails
 from .lookups import QueueLookups, schedule_of
 from .steps import sent_steps, step_in
@@ -39,7 +31,7 @@ _SETTINGS = {
 """Headers of a publish request that are shown, without their prefix, each with its label."""
 
 
-def summary(call: Call, lookups: Lookups) -> Summary | None:
+def summary(call: MaskedCall, lookups: Lookups) -> Summary | None:
     """Describe a publish request or a batch; None for any other request."""
     if call.route == "batch":
         items = parsed(call.request_body)
@@ -72,10 +64,8 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
         verb = f"enqueue on {call.facts.get('queue')}:"
     settings = ", ".join(_settings(call.request_headers.pairs, forwarded=True))
     # Shorten the body rather than the settings, which determine what happens.
-    most = max(40, 160 - len(settings))
-    body = shortened(
-        readable(call.request_body, call.request_headers.get("Content-Type") or ""), most
-    )
+    body = readable(call.request_body, call.request_headers.get("Content-Type") or "")
+    body = shortened(body, max(40, 160 - len(settings)))
     method = _method(call.request_headers)
     parts = [verb, method, shortened(destination, 160), body, f"({settings})" if settings else ""]
     return Summary(" ".join(filter(None, parts)), _accepted(call, lookups))
@@ -154,7 +144,7 @@ def _settings(headers: Iterable[tuple[str, Any]], forwarded: bool = False) -> It
             yield f"{name}: {shortened(str(value), 80)}"
 
 
-def _accepted(call: Call, lookups: Lookups) -> str:
+def _accepted(call: MaskedCall, lookups: Lookups) -> str:
     if message_id := lookups.of(QueueLookups).created_by_lost_call.get(call.number):
         return lookups.short(message_id)
     if not has_full_answer(call):
@@ -162,7 +152,7 @@ def _accepted(call: Call, lookups: Lookups) -> str:
     return listed([_created(item, call, lookups) for item in items_of(call.response_body)])
 
 
-def _created(result: Mapping[str, Any], call: Call, lookups: Lookups) -> str:
+def _created(result: Mapping[str, Any], call: MaskedCall, lookups: Lookups) -> str:
     if "scheduleId" in result:
         return f"schedule {lookups.short(result['scheduleId'])}"
     message = result["messageId"]
@@ -171,7 +161,7 @@ def _created(result: Mapping[str, Any], call: Call, lookups: Lookups) -> str:
     return f"{call.status} deduplicated, taken for {lookups.short(message)}"
 
 
-def callback_summary(call: Call, lookups: Lookups) -> Summary | None:
+def callback_summary(call: MaskedCall, lookups: Lookups) -> Summary | None:
     """Describe a received callback; None for any other request."""
     report = callback_report(call.request_body)
     if report is None:
@@ -308,7 +298,7 @@ def _answered(delivery: Delivery) -> str:
     if data.get("location"):
         return f"to {data['location']}"
     body = _body(data, "answer") if "answer" in data else ""
-    phrase = phrase_of(status)
+    phrase = responses.get(status, "")
     # Error pages of applications often repeat only the status.
     return "" if body in (phrase, f"{status} {phrase}") else body.removeprefix(f"{status} ")
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...core.calls import Action, Arguments, Call, Event
+from ...core.calls import Arguments, Call
 from ...reporting.calls import changed_items, has_full_answer, success_of
 from ...reporting.lookups import Lookups
-from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind, named
+from ...reporting.masked import MaskedAction, MaskedCall, MaskedEvent
+from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind
 from ...reporting.strings import parsed
 from .. import QUERIES, UPSERTS
 from ..fake import VectorIndex
@@ -23,16 +24,16 @@ _NOTHING = ({"deleted": 0}, {"updated": 0})
 """Answers to writes that changed no record."""
 
 
-def of_action(action: Action, lookups: Lookups) -> Iterator[DataAccess]:
+def of_action(action: MaskedAction, lookups: Lookups) -> Iterator[DataAccess]:
     if action.kind == "load":
         _, by_name = action.call or ((), {})
         name = str(by_name.get("namespace") or "")
         yield DataAccess(ReportSubject(NAMESPACE, name, action.fake), True)
 
 
-def of_call(call: Call, lookups: Lookups) -> Iterator[DataAccess]:
+def of_call(call: MaskedCall, lookups: Lookups) -> Iterator[DataAccess]:
     subject = ReportSubject(NAMESPACE, namespace_of(call), call.fake)
-    yield named(NAMESPACE, subject.name, call.fake)
+    yield DataAccess.named(NAMESPACE, subject.name, call.fake)
     body = parsed(call.request_body) if call.request_body.strip() else None
     answer = parsed(call.response_body)["result"] if has_full_answer(call) else None
     succeeded = success_of(call, answer not in _NOTHING)
@@ -78,11 +79,11 @@ def namespace_of(call: Call) -> str:
     return str(call.facts.get("namespace") or "")
 
 
-def of_event(event: Event, lookups: Lookups) -> Iterator[DataAccess]:
+def of_event(event: MaskedEvent, lookups: Lookups) -> Iterator[DataAccess]:
     """Yield the namespaces in which an event without a call changed vectors."""
     for section, _ in changed_items(event):
         if (name := namespace_in(section)) is not None:
-            yield named(NAMESPACE, name, event.fake)
+            yield DataAccess.named(NAMESPACE, name, event.fake)
 
 
 def sought(fake: VectorIndex, method: str, arguments: Arguments) -> list[Sought]:

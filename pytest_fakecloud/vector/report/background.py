@@ -48,8 +48,7 @@ def background(
 ) -> dict[int, VectorBackground]:
     """Return what an index knows about requests, by the numbers of the calls."""
     calls = [call for call in calls_in(entries) if call.fake == fake.name]
-    spaces = {namespace_of(call) for call in calls}
-    has_named = any(spaces)
+    has_named = any(map(namespace_of, calls))
     changed: dict[str, int] = {}
     for call in calls:
         if call.route not in READS and executed(call):

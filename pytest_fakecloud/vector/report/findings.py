@@ -155,11 +155,11 @@ def _expected_names(test: ObservedTest, query: _ExecutedQuery) -> set[str]:
     """Return the strings that one of two compared values lacks, if it has names of all hits of a query:
     IDs, texts or values of metadata.
     """
-    if test.raised is None or test.compared is None:
+    if test.raised is None or test.unequal is None:
         return set()
     sides: list[set[str]] = []
     with suppress(Exception):  # of the values' own methods
-        sides = [set(_strings_in(side)) for side in (test.compared.left, test.compared.right)]
+        sides = [set(_strings_in(side)) for side in (test.unequal.left, test.unequal.right)]
     hits = [_names_of(hit["id"], hit.get("data"), hit.get("metadata")) for hit in query.hits]
     return {
         name
@@ -185,9 +185,7 @@ def _rejected_ids(
         return []
     unfiltered = query_of(fake, query.options)._replace(filter="")
     if expected:
-        candidates = [
-            record for id, record in records.items() if id in expected or id not in rejected
-        ]
+        candidates = [records[id] for id in records if id in expected or id not in rejected]
         return [id for id in _ids_found(fake, unfiltered, candidates) if id in expected]
     matching = [record for id, record in records.items() if id not in rejected]
     if _ids_found(fake, unfiltered, matching):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...core.calls import Action, Call
 from ...core.errors import counted, listed
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
+from ...reporting.masked import MaskedAction, MaskedCall
 from ...reporting.model import Sentences, Summary, Values
 from ...reporting.strings import compact, parsed, scalar, shortened
 from .. import QUERIES, UPSERTS
@@ -20,13 +20,13 @@ _EQUAL = 1e-3
 """Difference of lengths below which vectors count as normalised alike."""
 
 
-def summary_of_action(action: Action, lookups: Lookups) -> Summary | None:
+def summary_of_action(action: MaskedAction, lookups: Lookups) -> Summary | None:
     """Describe the beginning and the end of a block of ``holding()``; return None for another action."""
     end = {"hold": "began", "release": "ended"}.get(action.kind)
     return Summary(f"{action.fake}.holding() {end}") if end else None
 
 
-def summary(call: Call, lookups: Lookups) -> Summary | None:
+def summary(call: MaskedCall, lookups: Lookups) -> Summary | None:
     """Describe a request; return None if its route is unknown or its body is not JSON."""
     body = parsed(call.request_body) if call.request_body.strip() else {}
     if not call.route or not isinstance(body, dict | list):
@@ -91,7 +91,7 @@ def _named(body: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _answer(call: Call, body: Any, background: VectorBackground) -> str:
+def _answer(call: MaskedCall, body: Any, background: VectorBackground) -> str:
     if not has_full_answer(call):
         return ""
     result = parsed(call.response_body)["result"]

@@ -46,10 +46,11 @@ def loses_answer(faults: FaultPlan) -> None:
 
 def found(cloud: Cloud, **options: Any) -> list[Finding]:
     """Return the findings about a cloud, of which no detector raises an exception."""
-    lookups = lookups_of(cloud, list(cloud.journal.entries))
-    test = ObservedTest(cloud, lookups, rows(cloud, lookups=lookups), **options)
-    findings = find(test)
-    assert lookups.errors == []
+    errors: list[str] = []
+    lookups = lookups_of(cloud, list(cloud.journal.entries), errors)
+    own_rows = rows(cloud, lookups=lookups, errors=errors)
+    findings = find(ObservedTest(cloud, lookups, own_rows, errors=errors, **options))
+    assert errors == []
     return findings
 
 
@@ -61,7 +62,7 @@ def kinds(cloud: Cloud, **options: Any) -> list[str]:
 def judge(file: str, name: str, cloud: Cloud) -> None:
     """Compare the findings about a cloud with those expected in the case's section of the file."""
     every = found(cloud)
-    lookups = lookups_of(cloud, list(cloud.journal.entries))
+    lookups = lookups_of(cloud, list(cloud.journal.entries), [])
     numbers = {row.number for row in rows(cloud, lookups=lookups)}
     lines = []
     for finding in every:

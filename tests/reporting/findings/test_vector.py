@@ -239,7 +239,7 @@ def test_a_filter_rejects_records_that_the_test_expected(
     asks(("query", request), index=index)(cloud)
     code = test_a_filter_rejects_records_that_the_test_expected.__code__
     compared = UnequalValues(code, left, right)
-    every = found(cloud, raised=AssertionError(), compared=compared)
+    every = found(cloud, raised=AssertionError(), unequal=compared)
     groups = [[finding.values, *finding.values.get("others", ())] for finding in every]
     ids = [[id for group in finding for id in group["ids"]] for finding in groups]
     assert ids == ([] if expected is None else [expected])

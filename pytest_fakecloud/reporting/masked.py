@@ -1,0 +1,15 @@
+"""Entries of the journal with their credentials masked, which only a `Mask` makes.
+
+A `Call`, an `Event` or an `Action` may be raw or masked: what is made from it is masked later, or has no
+credentials.
+"""
+
+from __future__ import annotations
+
+from typing import NewType
+
+from ..core.calls import Action, Call, Event
+
+MaskedCall = NewType("MaskedCall", Call)
+MaskedEvent = NewType("MaskedEvent", Event)
+MaskedAction = NewType("MaskedAction", Action)
