@@ -358,3 +358,43 @@ def test_a_source_plays_until_it_or_the_budget_ends(
         explorer = Explorer(player, Lookahead(player), undisturbed, budget, seed=1)
         assert explorer.play_plans([Share(source)], budget) is None
     assert (source.trials, player.tally.counts["drawn"], player.tally.tried) == (trials,) * 3
+
+
+class _Twice(Source):
+    """A source of one plan, whose trial it wants to be played again."""
+
+    counter = "extended"
+
+    def __init__(self) -> None:
+        self.learned: list[str] = []
+
+    def next_plan(self) -> Plan | None:
+        self.is_over = bool(self.learned)
+        return None if self.is_over else Plan(Schedule.parse("visit.1 crash"))
+
+    def second_plan(self, trial: Trial) -> Plan | None:
+        return Plan()
+
+    def learn(self, trial: Trial) -> None:
+        self.learned += map(str, trial.fired or ["nothing"])
+
+
+@pytest.mark.parametrize(
+    ("visits", "failing", "learned"), [(0, True, "visit.1 crash"), (1, False, "nothing")]
+)
+def test_a_failing_trial_is_not_played_again(
+    cloud: Cloud, kv: KVServer, visits: int, failing: bool, learned: str
+) -> None:
+    def visit() -> None:
+        Redis(kv.url, kv.token).incr("visits")
+
+    def check() -> None:
+        assert kv.value("visits") is not None or visits
+
+    source, budget = _Twice(), budget_of(5)
+    with playing(cloud, programs_of(visit, ()), check, Options()) as player:
+        player, undisturbed = player.play_reference(Plan.first())
+        explorer = Explorer(player, Lookahead(player), undisturbed, budget, seed=1)
+        found = explorer.play_plans([Share(source)], budget)
+    assert (found is not None, source.learned) == (failing, [learned])
+    assert player.tally.counts == {"extended": 1 if failing else 2}

@@ -141,9 +141,9 @@ class Explorer:
         if plan is None:
             return None
         trial = self._lookahead.play(plan)
-        second_plan = source.second_plan(trial)
+        second_plan = None if trial.broken is not None else source.second_plan(trial)
         if second_plan is not None:
-            self._tally.counts["drawn"] += 1
+            self._tally.counts["drawn" if plan.schedule.series else source.counter] += 1
             trial = self._lookahead.play(second_plan)
         if "redundant" not in trial.flags:
             self._tally.counts[source.counter] += 1

@@ -131,7 +131,7 @@ class Singles(Source):
     def second_plan(self, trial: Trial) -> Plan | None:
         """Return the plan with the usual random numbers if others led the code past its point."""
         schedule = self._schedules[self._number - 1]
-        if self._latest == schedule or schedule[0] in trial.fired or trial.broken is not None:
+        if self._latest == schedule or schedule[0] in trial.fired:
             return None
         return Plan(schedule, notes=True)
 

@@ -17,7 +17,7 @@ from ...http.messages import Answer, AnyResponse, ConnectionEffect, Proceed, Req
 from ...kv.errors import CLUSTER_DOWN
 from ...kv.faults import happen_to_nodes, possible_faults, served_slot, target_of
 from ..fakes.fakes import ROTATED_US, Fakes
-from ..values.disturbances import FAULTS, HOLD_US, KINDS, PARTITION, Disturbance, Kind
+from ..values.disturbances import DELAYS, FAULTS, HOLD_US, KINDS, PARTITION, Disturbance, Kind
 from ..values.trial import Choices, Line
 from .log import seconds
 from .part import Part
@@ -59,7 +59,7 @@ _Happen: TypeAlias = Callable[[_Event], _Gaps | None]
 it was not possible.
 """
 _Serve: TypeAlias = Callable[[_FaultyCall], AnyResponse]
-_HAPPEN: dict[Kind, _Happen] = {}
+HAPPEN: dict[Kind, _Happen] = {}
 SERVE: dict[Kind, _Serve] = {}
 
 
@@ -67,7 +67,7 @@ def _before_call(*kinds: Kind) -> Callable[[_Happen], _Happen]:
     """Register the function that applies kinds of disturbances before a call."""
 
     def register(happen: _Happen) -> _Happen:
-        _HAPPEN.update(dict.fromkeys(kinds, happen))
+        HAPPEN.update(dict.fromkeys(kinds, happen))
         return happen
 
     return register
@@ -104,17 +104,17 @@ class Faults(Part):
             target = Target(fake.fixture, request.call.route, faults_of_nodes(fake, request))
             if not target.allows(disturbance.kind):
                 continue
+            if disturbance.kind in DELAYS:
+                continue  # ``Pauses`` applies it before this call or after it.
             if disturbance.kind in FAULTS:
                 fault = disturbance
-            elif happen := _HAPPEN.get(disturbance.kind):
+            else:
                 event = _Event(self._world, self._partitions, strand, disturbance, fake, request)
-                gaps = happen(event)
+                gaps = HAPPEN[disturbance.kind](event)
                 if gaps is None:
                     continue
                 text = KINDS[disturbance.kind].words.format(*gaps)
                 self._log.add_line(strand.scheduled_name, text, disturbances=[disturbance])
-            else:
-                continue  # It is a pause.
             self._log.fired.append(disturbance)
             if strand.root.crashed:
                 raise Crash

@@ -111,7 +111,7 @@ class Pauses(Part):
             if index >= len(instants):
                 return None
             target = instants[index]
-        target += {"nearly": -1_000, "past": 1_000_000}.get(disturbance.kind, 0)
+        target += {"jump": 0, "nearly": -1_000, "past": 1_000_000}[disturbance.kind]
         return target if target > now else None
 
     def may_pause(self, strand: Strand, span_us: int) -> bool:
