@@ -15,7 +15,7 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Broker, Cloud, ContractError, DeliveredRequest, Fake, KVServer, Queue
 from pytest_fakecloud.explore.fakes.fakes import OngoingDisturbances
-from pytest_fakecloud.explore.simulation.deliveries import AT_DELIVERIES, LOSSES
+from pytest_fakecloud.explore.simulation.delivery_strands import AT_DELIVERIES, LOSSES
 from pytest_fakecloud.explore.simulation.faults import HAPPEN, SERVE
 from pytest_fakecloud.explore.values.disturbances import (
     DELAYS,

@@ -133,7 +133,9 @@ class PiecePlayer:
         order: Pieces | None = Pieces(begin)
         while order is not None:
             trial = (
-                self._play(Plan(strategies=order), absent) if len(pieces) < MOST_PIECES else None
+                self._play(Plan(strategy_factory=order), absent)
+                if len(pieces) < MOST_PIECES
+                else None
             )
             if trial is None or {"redundant", "stuck", "numbers"} & trial.flags:
                 return None

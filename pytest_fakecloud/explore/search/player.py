@@ -12,7 +12,7 @@ from ..subject.clients import Inputs, with_inputs
 from ..subject.subject import Subject
 from ..values.plan import Plan
 from ..values.schedule import Schedule
-from ..values.trial import Trial
+from ..values.trial import Outline, Trial
 from ..world.world import World
 from .observers import Observers
 from .pieces import PiecePlayer
@@ -85,11 +85,11 @@ class Player:
             self.record(trial, plan)
         return trial, evidence
 
-    def record(self, trial: Trial, plan: Plan) -> None:
+    def record(self, trial: Outline, plan: Plan) -> None:
         """Add a judged trial to the tally, and remember what its schedule led to."""
         if "redundant" in trial.flags:  # which another process has played
             return
         self.tally.record(trial, self.subject.inputs)
-        if plan.strategies is None:
+        if plan.strategy_factory is None:
             is_broken = trial.broken is not None
             self.outcomes[plan.schedule] = Schedule(trial.fired) if is_broken else None

@@ -42,7 +42,9 @@ def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
     best, replacements = minimal(trial.schedule, breaks), 0
     while True:
         repeated = (
-            trial if best == trial.schedule and is_stuck else player.play(Plan(best, notes=True))
+            trial
+            if best == trial.schedule and is_stuck
+            else player.play(Plan(best, notes_points=True))
         )
         if repeated.broken is None:
             return trial

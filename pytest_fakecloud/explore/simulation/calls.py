@@ -43,7 +43,7 @@ class Calls(Part):
     callers: Callers
     pauses: Pauses
     decisions: Decisions
-    waits: StrandWaits
+    strand_waits: StrandWaits
     faults: Faults
     _number: int = 0
     """The number of the latest call of the trial."""
@@ -94,11 +94,11 @@ class Calls(Part):
         """Serve a call between the points before and after it, at which other strands may run."""
         point = self._next_point(strand)
         for _ in self._approach(strand, point, fake, request):
-            self.waits.take_turn(strand)
+            self.strand_waits.take_turn(strand)
         response = self._serve(strand, point, fake, request, proceed)
         if self._script.is_late or self._script.schedule.at(strand.scheduled_name, point):
             for _ in self._receive(strand, point):
-                self.waits.take_turn(strand)
+                self.strand_waits.take_turn(strand)
         return response
 
     def _serve_without_turn(
@@ -117,14 +117,14 @@ class Calls(Part):
         self._turns.check_alive(strand)
         point = self._next_point(strand)
         for _ in self._approach(strand, point, fake, None):
-            await self.waits.take_turn_async(strand)
+            await self.strand_waits.take_turn_async(strand)
         strand.turn.exchange = point
         try:
             response = exchange()
         finally:
             strand.turn.exchange = 0
         for _ in self._receive(strand, point):
-            await self.waits.take_turn_async(strand)
+            await self.strand_waits.take_turn_async(strand)
         return response
 
     def _next_point(self, strand: Strand) -> int:
@@ -151,7 +151,7 @@ class Calls(Part):
             return
         if disturbances := self._script.schedule.at(strand.scheduled_name, point):
             yield from self._apply_pauses(strand, disturbances, PAUSES)
-        is_point = fake.name in self._script.subject.disturbed_fakes
+        is_point = fake.name in self._script.subject.disturbable_fakes
         if is_point or self.decisions.has_switch(strand.scheduled_name, point):
             self._strands.park(strand, "switch")
             yield
@@ -159,7 +159,7 @@ class Calls(Part):
     def _note_disturbances(
         self, strand: Strand, fake: Fake, request: Request | None, *, may_wait: bool
     ) -> None:
-        if self._script.plan.notes and fake.name in self._script.subject.disturbed_fakes:
+        if self._script.plan.notes_points and fake.name in self._script.subject.disturbable_fakes:
             route = "" if request is None else request.call.route
             node_faults = () if request is None else faults_of_nodes(fake, request)
             target = Target(fake.fixture, route, node_faults, may_wait)
@@ -240,13 +240,13 @@ class Calls(Part):
         if strand.role == "task" and self._current_thread.is_explored():
             return
         point = strand.next_point()
-        if self._script.plan.notes:
+        if self._script.plan.notes_points:
             self.pauses.note_point(strand)
         disturbances = self._script.schedule.at(strand.scheduled_name, point)
         for _ in self._apply_pauses(strand, disturbances, PAUSES):
-            self.waits.take_turn(strand)
+            self.strand_waits.take_turn(strand)
         self._strands.park(strand, "switch")
-        self.waits.take_turn(strand)
+        self.strand_waits.take_turn(strand)
 
     def _serve(
         self, strand: Strand, point: int, fake: Fake, request: Request, proceed: Proceed

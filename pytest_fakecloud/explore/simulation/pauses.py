@@ -84,7 +84,7 @@ class Pauses(Part):
         if len(clients) < 2:
             return
         for strand in clients:
-            if self._script.plan.notes:
+            if self._script.plan.notes_points:
                 self._log.add_point(strand.scheduled_name, 0, _LATE_STARTS)
             for disturbance in self._script.schedule.at(strand.scheduled_name, 0):
                 if disturbance.kind in PAUSES and (end_us := self._end_us(disturbance)) is not None:

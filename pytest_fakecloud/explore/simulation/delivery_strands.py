@@ -31,7 +31,7 @@ LOSSES: tuple[Kind, ...] = ("fail", "unreachable")
 class DeliveryStrands(Part):
     """Begins deliveries as strands, and performs them."""
 
-    faults: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    planned_faults: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The faults of the next delivery of each message, by the message's internal ID."""
     _losses: dict[str, list[_Loss]] = field(default_factory=dict)
     """The losses of the next deliveries of each message, by the message's public ID."""
@@ -63,7 +63,7 @@ class DeliveryStrands(Part):
     def _plan(self, due: DueDelivery, disturbances: Sequence[Disturbance]) -> None:
         """Store the faults of a delivery and of the deliveries that retry it."""
         kinds = (disturbance.kind for disturbance in disturbances)
-        self.faults[due.message.id] = tuple(kind for kind in kinds if kind in AT_DELIVERIES)
+        self.planned_faults[due.message.id] = tuple(kind for kind in kinds if kind in AT_DELIVERIES)
         for disturbance in disturbances:
             if disturbance.kind not in LOSSES:
                 continue
