@@ -1,4 +1,4 @@
-"""Run code under many schedules and report the smallest one that breaks a promise."""
+"""Run code under many schedules and report the smallest one found that breaks a promise."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 def explore(
     cloud: BaseCloud, run: Functions, check: Checks = None, **arguments: Unpack[ExploreOptions]
 ) -> Exploration:
-    """Run code under many schedules; raise an error with the smallest one that breaks a promise.
+    """Run code under many schedules; raise an error with the smallest one found that breaks a promise.
 
     A schedule is a list of disturbances: faults, crashes, orders of calls, slow clients, repeated
     deliveries (see ``disturbances.Kind``). Before each trial, the fakes return to their baseline.

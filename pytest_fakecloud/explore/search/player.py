@@ -1,4 +1,4 @@
-"""Trials of the explored code, each from the baseline of the fakes: played, judged, and counted."""
+"""Trials of the explored code, each from the baseline of the fakes: played, judged, and recorded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from .tally import Tally
 
 
 class Player:
-    """Plays, judges and counts trials of the subject, each from the baseline of the fakes."""
+    """Plays, judges and records trials of the subject, each from the baseline of the fakes.
+
+    ``Explorer`` and ``find_failure`` count those that use the budget.
+    """
 
     def __init__(
         self, world: World, subject: Subject, judge: Judge, *, input_count: int = 0

@@ -64,7 +64,8 @@ def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
 
 
 def minimal(schedule: Schedule, breaks: _Breaks) -> Schedule:
-    """Return a part of a failing schedule that breaks the promise, and of which no part does.
+    """Return a part of a failing schedule that breaks the promise, without a smaller part that was tried
+    and does.
 
     Disturbances are left out one by one. Of what is then needed, the smallest parts are tried first,
     because a part can break the promise although a larger part does not.

@@ -31,12 +31,17 @@ MOST_POINTS = 2_000
 """Maximum number of points of one strand, which a call checks; more count as an endless loop."""
 T = TypeVar("T")
 _TurnsToYield = Generator[None, None, None]
-"""A generator that yields wherever the strand must give up its turn."""
+"""A generator that yields wherever the strand, which it has parked, must give up its turn. So the points
+before and after a call are the same code for callers that block and for those that await.
+"""
 
 
 @dataclass(eq=False)
 class Calls(Part):
-    """Lets other strands run at the points of calls, and serves each call with its disturbances."""
+    """Lets other strands run at the points of calls, and serves each call with its disturbances.
+
+    "One call, in turn and awaited" in the map says what comes before what.
+    """
 
     known_times: KnownTimes
     call_sites: CallSites
@@ -83,7 +88,7 @@ class Calls(Part):
             return self._serve_without_turn(strand, fake, request, proceed)
         with self.callers.serving(strand):
             if caller.way == "awaited":
-                return self._serve(strand, strand.turn.exchange, fake, request, proceed)
+                return self._serve(strand, caller.point, fake, request, proceed)
             if caller.way == "in turn":
                 return self._serve_in_turn(strand, fake, request, proceed)
             return self._serve_without_turn(strand, fake, request, proceed)
@@ -118,11 +123,8 @@ class Calls(Part):
         point = self._next_point(strand)
         for _ in self._approach(strand, point, fake, None):
             await self.strand_waits.take_turn_async(strand)
-        strand.turn.exchange = point
-        try:
-            response = exchange()
-        finally:
-            strand.turn.exchange = 0
+        with self.callers.awaiting(strand, point):
+            response = exchange()  # comes to ``at_call()`` in this thread
         for _ in self._receive(strand, point):
             await self.strand_waits.take_turn_async(strand)
         return response

@@ -260,7 +260,7 @@ class Target(NamedTuple):
 
 @functools.cache
 def possible_disturbances(target: Target) -> Choices:
-    """Return the disturbances of a call, without pauses of all strands."""
+    """Return the disturbances of a call, without those that ``Pauses.note_point()`` adds."""
     rows = {kind: row.at_calls for kind, row in KINDS.items() if row.at_calls is not None}
     return tuple(
         (kind, detail)
