@@ -17,8 +17,7 @@ from .judge.judge import Judge
 from .result.exploration import Exploration, Trust
 from .result.reproduce import raise_broken, replay_only
 from .search.coverage_checks import check_budget, check_covered
-from .search.player import Player
-from .search.runner import PlanRunner
+from .search.player import PlanRunner, Player
 from .search.tally import budget_of, merged
 from .subject.assertions import may_assert
 from .subject.clients import functions_of_all, has_drawn_inputs

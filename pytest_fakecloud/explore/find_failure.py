@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ..core.errors import ContractError
 from ..core.timers import monotonic
 from .search.explorer import Explorer
-from .search.player import Player
-from .search.runner import PlanRunner
+from .search.player import PlanRunner, Player
 from .search.shrinking import smallest
 from .search.store import Store
 from .search.tally import SearchBudget

@@ -18,7 +18,7 @@ from pytest_fakecloud import Cloud, ContractError, History, KVServer
 from pytest_fakecloud.explore.explore import playing
 from pytest_fakecloud.explore.fakes.connections import Connections
 from pytest_fakecloud.explore.search.explorer import Explorer, Share
-from pytest_fakecloud.explore.search.runner import PlanRunner
+from pytest_fakecloud.explore.search.player import PlanRunner
 from pytest_fakecloud.explore.search.shrinking import minimal, smallest
 from pytest_fakecloud.explore.search.sources import Source
 from pytest_fakecloud.explore.search.store import key_of

@@ -26,8 +26,7 @@ from multiprocessing.connection import Connection
 
 from ...core.errors import ContractError, shown
 from ..search.dpor import Branch, InterleavingTree
-from ..search.player import Player
-from ..search.runner import PlanRunner
+from ..search.player import PlanRunner, Player
 from ..values.plan import Plan
 from ..values.trial import Outline, Trial
 

@@ -10,8 +10,7 @@ from ..values.disturbances import SWITCHES
 from ..values.trial import Outline, Trial
 from .dpor import Branch, InterleavingTree
 from .extend import Frontier
-from .player import Player
-from .runner import PlanRunner
+from .player import PlanRunner, Player
 from .singles import singles
 from .sources import Extending, Numbers, OrdersOfCalls, Singles, Source, varies_numbers
 from .tally import SearchBudget

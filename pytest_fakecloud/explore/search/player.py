@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
 
@@ -96,3 +97,20 @@ class Player:
         if plan.strategy_factory is None:
             is_broken = trial.broken is not None
             self.outcomes[plan.schedule] = Schedule(trial.fired) if is_broken else None
+
+
+class PlanRunner:
+    """Runs the plans of a search. A subclass may run some of those that will probably follow."""
+
+    def __init__(self, player: Player) -> None:
+        self._player = player
+
+    def offer(self, upcoming: Iterator[Plan]) -> None:
+        """Let a subclass play some of the plans that a source will probably return next."""
+
+    def play(self, plan: Plan) -> Outline:
+        """Return the outline of a plan's trial, which the player has recorded; all of it if it fails."""
+        return self._player.play(plan)
+
+    def close(self) -> None:
+        """End what a subclass has started."""
