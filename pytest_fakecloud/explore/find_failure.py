@@ -19,7 +19,6 @@ from .values.schedule import Schedule
 from .values.trial import Trial
 
 MakeRunner: TypeAlias = Callable[[Player, Trial], PlanRunner]
-"""Makes what runs the plans of a search."""
 
 
 class Search(NamedTuple):

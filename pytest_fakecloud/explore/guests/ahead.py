@@ -116,11 +116,14 @@ class Ahead(PlanRunner):
     def _offer(self, plan: Plan) -> None:
         """Let the processes, if there are any, play a plan that has not been offered yet."""
         factory = plan.strategy_factory
-        if factory is None:
-            can_play = plan.schedule not in self._player.outcomes
-        else:
-            can_play = isinstance(factory, Branch)  # Others may be no values that can be sent.
-        if not can_play or plan in self._played or self._offer_with(plan) is not None:
+        is_known = factory is None and plan.schedule in self._player.outcomes
+        can_be_sent = factory is None or isinstance(factory, Branch)
+        if (
+            is_known
+            or not can_be_sent
+            or plan in self._played
+            or self._offer_with(plan) is not None
+        ):
             return
         if self._processes and self._offers is not None:
             with contextlib.suppress(OSError):  # It is offered again soon, or too long.

@@ -21,10 +21,7 @@ from .tally import Tally
 
 
 class Player:
-    """Plays, judges and records trials of the subject, each from the baseline of the fakes.
-
-    ``Explorer`` and ``find_failure`` count those that use the budget.
-    """
+    """Plays, judges and records trials of the subject. Its users count those that use the budget."""
 
     def __init__(
         self, world: World, subject: Subject, judge: Judge, *, input_count: int = 0

@@ -64,8 +64,7 @@ def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
 
 
 def minimal(schedule: Schedule, breaks: _Breaks) -> Schedule:
-    """Return a part of a failing schedule that breaks the promise, without a smaller part that was tried
-    and does.
+    """Return a part of a failing schedule that breaks the promise, of which no part that is tried does.
 
     Disturbances are left out one by one. Of what is then needed, the smallest parts are tried first,
     because a part can break the promise although a larger part does not.

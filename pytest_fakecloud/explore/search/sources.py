@@ -43,9 +43,7 @@ class Source(ABC):
 
     @abstractmethod
     def learn(self, trial: Outline) -> None:
-        """Learn from the latest trial: that of the second plan if there is one. It has been counted,
-        unless it is redundant.
-        """
+        """Learn from the latest trial, which has been counted unless it is redundant."""
 
     def upcoming(self) -> Iterator[Plan]:
         """Yield plans equal to the next one and to those that probably follow it, without a change of

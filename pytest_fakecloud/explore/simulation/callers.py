@@ -85,17 +85,18 @@ class Callers(Part):
         if self._current_thread.is_checking_promise():
             return Caller("not explored")
         port = -1 if request.client is None else request.client[1]
-        rows = {self.outside_calls.note_thread(), self._senders.get(port, "strand")}
+        # The row of the thread that handles the call, and that of the thread that has sent it.
+        rows = self.outside_calls.note_thread(), self._senders.get(port, "strand")
         if "left over" in rows:
             return Caller("left over")
         strand, is_own_thread = self._strand_of(request)
         if strand is None:
             return Caller("ended" if self._turns.has_ended else "not explored")
-        # A thread that is not explored makes the call, and the strand does not wait for it in its turn.
-        is_helped = "carried" in rows and not is_own_thread and not strand.thread.real_waits
+        # A thread of a pool makes the call for the strand, which does not wait for that in its turn.
+        is_beside = "carried" in rows and not is_own_thread and not strand.thread.real_waits
         if _is_silent(fake, request):
             way: Way = "silent"
-        elif "outsider" in rows or is_helped:
+        elif "outsider" in rows or is_beside:
             way = "outside"
         elif is_own_thread and strand in self._awaited:
             return Caller("awaited", strand, is_own_thread, self._awaited[strand])

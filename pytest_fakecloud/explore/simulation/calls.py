@@ -1,4 +1,4 @@
-"""Calls of explored code, with the disturbances of the schedule for them."""
+"""Calls of explored code, with their disturbances ("One call, in turn and awaited" in the map)."""
 
 from __future__ import annotations
 
@@ -38,10 +38,7 @@ before and after a call are the same code for callers that block and for those t
 
 @dataclass(eq=False)
 class Calls(Part):
-    """Lets other strands run at the points of calls, and serves each call with its disturbances.
-
-    "One call, in turn and awaited" in the map says what comes before what.
-    """
+    """Lets other strands run at the points of calls, and serves each call with its disturbances."""
 
     known_times: KnownTimes
     call_sites: CallSites
@@ -211,17 +208,11 @@ class Calls(Part):
         strand = self.callers.executing()
         if strand is None or not line.keys:
             return
+        name, now = strand.scheduled_name, self._world.now_us()
         unit = strand.line if session.in_script else object()
         before = tuple(map(session.db.find, line.key_names))
         access = Access(
-            strand.scheduled_name,
-            unit,
-            line.words,
-            line.keys,
-            before,
-            line.writes,
-            bound=line.bound,
-            at_us=self._world.now_us(),
+            name, unit, line.words, line.keys, before, line.writes, bound=line.bound, at_us=now
         )
         self._log.accesses.append(access)
         if line.writes:

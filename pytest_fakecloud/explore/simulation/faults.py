@@ -154,15 +154,9 @@ def _move_slot(event: _Event) -> _Gaps:
 
 
 HAPPEN: dict[Kind, _Happen] = {
-    "crash": _crash,
-    "rotate_token": _rotate_token,
-    "hold": _hold,
-    "partition": _partition,
-    "rebalance": _disturb_group,
-    "redeliver": _disturb_group,
-    "moved": _move_slot,
-    "ask": _move_slot,
-}
+    "crash": _crash, "rotate_token": _rotate_token, "hold": _hold, "partition": _partition,
+    "rebalance": _disturb_group, "redeliver": _disturb_group, "moved": _move_slot, "ask": _move_slot,
+}  # fmt: skip
 """What applies each kind of disturbance that happens before a call."""
 
 # -- how a call with a fault is served ---------------------------------------------------------------
@@ -207,13 +201,9 @@ def _status_of(fault: Disturbance) -> int:
 
 
 SERVE: dict[Kind, _Serve] = {
-    "drop": _drop,
-    "respond": _respond,
-    "lose_response": _lose_response,
-    "duplicate": _duplicate,
-    "failover": _failover,
-    "cluster_down": _cluster_down,
-}
+    "drop": _drop, "respond": _respond, "lose_response": _lose_response, "duplicate": _duplicate,
+    "failover": _failover, "cluster_down": _cluster_down,
+}  # fmt: skip
 """What serves a call with each kind of fault."""
 
 # -- which disturbances are possible at a call -------------------------------------------------------

@@ -121,8 +121,7 @@ class Scheduler(Part):
             return None
         strand = option if isinstance(option, Strand) else self.delivery_strands.begin(option)
         if strand is not None:
-            self._last_root = strand.root
-            self._last_run = strand.root
+            self._last_root = self._last_run = strand.root
         return strand
 
     def _wait(self) -> bool:
@@ -187,8 +186,7 @@ class Scheduler(Part):
             self._report_stuck(busy)
         for strand in self._strands:
             if strand.is_daemon and strand.state not in ("ended", "new"):
-                note = f"the daemon thread {strand.name} was still running at the end"
-                self._log.note(note)
+                self._log.note(f"the daemon thread {strand.name} was still running at the end")
         return True
 
     def _report_stuck(self, strands: Sequence[Strand]) -> None:

@@ -56,9 +56,7 @@ class PauseState:
     until_us: int = 0
     """The end of the current pause, in which the strand cannot run, or 0."""
     lets_others_first: bool = False
-    """Whether every other strand that can run comes first, after a pause of all strands or until data
-    are due.
-    """
+    """Whether all others that can run come first, after a pause of all strands or until data are due."""
     total_us: int = 0
     """Microseconds by which pauses, and moves of the clock, have made the strand slower."""
     deadline_us: int | None = None

@@ -16,9 +16,8 @@ Place = Literal["switch", "late", "wake"]
 
 
 class Redundant(Exception):
-    """Raised to end a trial whose order is known, or is not the one that its strategy wants.
-
-    The trial has the flag ``redundant``: it is neither judged nor counted.
+    """Raised to end a trial whose order is known, or is not the one that its strategy wants. The trial
+    has the flag ``redundant``: it is neither judged nor counted.
     """
 
 
@@ -46,13 +45,15 @@ class Strategy(Protocol):
 
     def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> Any:
         """Return what a search learns from all steps of the trial, also of one that ``Redundant`` ended.
-        ``is_cut`` is the flag ``cut``. Called once, at the end.
+        Processes pickle it. ``is_cut`` is the flag ``cut``.
         """
         ...
 
 
 class StrategyFactory(Protocol):
-    """A value from which each trial makes a new strategy. Two that are equal lead to the same trial."""
+    """A value from which each trial makes a new strategy. Equal ones have one hash, and lead to the same
+    trial in any process, to which they can be pickled.
+    """
 
     def strategy(self) -> Strategy: ...
 

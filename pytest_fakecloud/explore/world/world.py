@@ -77,17 +77,15 @@ class World(Surroundings):
         simulation = Simulation(self, subject, plan, reads_order=reads_order)
         with self.simulating(simulation):
             simulation.play()
-        log = simulation.log
+        log, history = simulation.log, simulation.operations.history
         if "redundant" in log.flags:
-            return simulation.frozen(), simulation.operations.history
+            return simulation.frozen(), history
         if self.randomness.has_drawn():
             log.draws_numbers(plan.schedule.series)
         else:
             log.schedule = plan.schedule.with_series(0)
         state = (self.cloud, self.cloud.snapshot()) if plan.keeps else None
-        return simulation.frozen(
-            self._effects(simulation.log), state
-        ), simulation.operations.history
+        return simulation.frozen(self._effects(log), state), history
 
     @contextlib.contextmanager
     def simulating(self, simulation: Simulation) -> Iterator[None]:
