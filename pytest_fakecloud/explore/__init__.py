@@ -1,6 +1,6 @@
-"""Exploration: running code under many schedules, to find the smallest one that breaks a promise.
+"""Exploration: running code under many schedules, to find a small one that breaks a promise.
 
-A folder may import those before it in this list; ``explore`` and ``find_failure`` use them all::
+A folder may import those before it in this list; the modules beside the folders use them all::
 
     values/         disturbances and their kinds, schedules, and the trial
     subject/        what the caller passes: programs, promises, options
@@ -10,7 +10,8 @@ A folder may import those before it in this list; ``explore`` and ``find_failure
     judge/          calls the checks, and looks for anomalies: Verdict
     search/         takes the next plan from its sources, plays and counts it, and shrinks what fails
     result/         repeats the failing trial, finds the cause, and tells the story
-    explore         checks the arguments, and for each drawn input
+    explore         checks the arguments, and searches for a failure, with each drawn input if any are
     find_failure    plays the undisturbed trial, searches, and shrinks the failing schedule
+    undisturbed     checks that the undisturbed trial keeps the promise, and repeats
     guests/         parts that can be deleted, one by one
 """

@@ -1,4 +1,4 @@
-"""Run code under many schedules and report the smallest one that breaks a promise."""
+"""Run code under many schedules and report the smallest one found that breaks a promise."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack
 from ..core.clock import asyncio_is_running
 from ..core.errors import ContractError, importing, shown
 from ..core.timers import duration_us
-from .find_failure import MakeLookahead, Search, SearchParts, find_failure
+from .find_failure import Division, MakeRunner, Search, find_failure
 from .judge.anomalies import Allowed
 from .judge.judge import Judge
 from .result.exploration import Exploration, Trust
 from .result.reproduce import raise_broken, replay_only
 from .search.coverage_checks import check_budget, check_covered
-from .search.lookahead import Lookahead
-from .search.player import Player
+from .search.player import PlanRunner, Player
 from .search.tally import budget_of, merged
 from .subject.assertions import may_assert
 from .subject.clients import functions_of_all, has_drawn_inputs
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 def explore(
     cloud: BaseCloud, run: Functions, check: Checks = None, **arguments: Unpack[ExploreOptions]
 ) -> Exploration:
-    """Run code under many schedules; raise an error with the smallest one that breaks a promise.
+    """Run code under many schedules; raise an error with the smallest one found that breaks a promise.
 
     A schedule is a list of disturbances: faults, crashes, orders of calls, slow clients, repeated
     deliveries (see ``disturbances.Kind``). Before each trial, the fakes return to their baseline.
@@ -73,18 +72,18 @@ def explore(
     programs = programs_of(run, options.workers)
     if options.setup is not None and not callable(options.setup):
         raise ContractError(f"setup={shown(options.setup)} is not a function")
-    make_lookahead = _lookahead_in(options.processes, trust=options.trust)
+    make_runner = _runner_in(options.processes, trust=options.trust)
     examining = _examining(options.trust)
     replayed = schedule_to_replay(options.schedule, programs)
     # With a seed, a search is the same each time, so it does not begin with what failed last time.
     cache = cloud._cache if options.seed is None else None
     seed = cloud.seed if options.seed is None else options.seed
     inputs = inputs_to_replay(options.inputs)
-    parts = SearchParts()
+    division = Division()
     if inputs is not None or has_drawn_inputs(programs):
         with importing("inputs="):
-            from .guests.inputs.search import PartsByInput
-        parts = PartsByInput(programs, inputs, seed, is_replayed=replayed is not None)
+            from .guests.inputs.search import DivisionByInput
+        division = DivisionByInput(programs, inputs, seed, is_replayed=replayed is not None)
     budget = budget_of(options.budget)
     named_kinds = () if options.kinds is None else names_of("kinds", options.kinds)
     trust = Trust()
@@ -97,10 +96,10 @@ def explore(
             replay_only(player, replayed)
             return Exploration(player.tally, named_kinds, trust)
         searches: list[Search] = []
-        for part, its_budget in parts.players(player, budget):
-            searches.append(find_failure(part, its_budget, seed, cache, make_lookahead))
+        for part, its_budget in division.players(player, budget):
+            searches.append(find_failure(part, its_budget, seed, cache, make_runner))
             if searches[-1].failing is not None:
-                _raise_failure(searches, parts, player)
+                _raise_failure(searches, division, player)
         # Reports are about the input of most calls, with the numbers of all searches.
         tally = merged(ended.player.tally for ended in searches)
         player, undisturbed, _ = max(searches, key=lambda ended: len(ended.undisturbed.call_lines))
@@ -114,14 +113,14 @@ def explore(
     return Exploration(tally, named_kinds or [*KINDS], trust)
 
 
-def _raise_failure(searches: Sequence[Search], parts: SearchParts, whole: Player) -> NoReturn:
+def _raise_failure(searches: Sequence[Search], division: Division, whole: Player) -> NoReturn:
     """Raise ``BrokenPromiseError`` for the last search, with the smallest inputs that are found."""
     __tracebackhide__ = True
     player, undisturbed, failing = searches[-1]
     assert failing is not None
     is_undisturbed = failing is undisturbed
     tally = merged(ended.player.tally for ended in searches)
-    player, failing = parts.smallest(whole, player, failing)
+    player, failing = division.smallest(whole, player, failing)
     player.tally = tally
     if is_undisturbed:
         check_undisturbed(player, failing)
@@ -153,7 +152,9 @@ def playing(
         subject = Subject(
             programs,
             promises,
-            disturbed_fakes=frozenset(fake.name for fake in chosen_fakes(cloud, options.services)),
+            disturbable_fakes=frozenset(
+                fake.name for fake in chosen_fakes(cloud, options.services)
+            ),
             kinds=kinds,
             patience_us=duration_us(options.patience),
             horizon_us=None if options.horizon is None else duration_us(options.horizon),
@@ -172,12 +173,12 @@ def _examining(trust: bool) -> Callable[[World], AbstractContextManager[Any]]:
     return examining
 
 
-def _lookahead_in(processes: int | Literal["auto"], *, trust: bool) -> MakeLookahead:
-    """Return a function that makes what plays the trials of a search ahead of time."""
+def _runner_in(processes: int | Literal["auto"], *, trust: bool) -> MakeRunner:
+    """Return a function that makes what runs the plans of a search."""
     if type(processes) is int and processes == 1:
-        return lambda player, _: Lookahead(player)
+        return lambda player, _: PlanRunner(player)
     with importing("processes="):
-        from .guests.ahead import lookahead_in_processes, number_of_processes
+        from .guests.ahead import number_of_processes, runner_in_processes
     number = number_of_processes(processes)
     # With trust=, what trials write is noted in this process only.
-    return partial(lookahead_in_processes, 1 if trust else number)
+    return partial(runner_in_processes, 1 if trust else number)

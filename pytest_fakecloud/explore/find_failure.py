@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ..core.errors import ContractError
 from ..core.timers import monotonic
 from .search.explorer import Explorer
-from .search.lookahead import Lookahead
-from .search.player import Player
+from .search.player import PlanRunner, Player
 from .search.shrinking import smallest
 from .search.store import Store
 from .search.tally import SearchBudget
@@ -19,8 +18,7 @@ from .values.plan import Plan
 from .values.schedule import Schedule
 from .values.trial import Trial
 
-MakeLookahead: TypeAlias = Callable[[Player, Trial], Lookahead]
-"""Makes what plays the trials of a search ahead of time, if anything does."""
+MakeRunner: TypeAlias = Callable[[Player, Trial], PlanRunner]
 
 
 class Search(NamedTuple):
@@ -32,8 +30,8 @@ class Search(NamedTuple):
     """The trial of the smallest schedule found that breaks the promise, if any."""
 
 
-class SearchParts:
-    """The parts of a search, each with a budget of its own: one, unless inputs are drawn."""
+class Division:
+    """Divides a search into parts with budgets of their own: one part, unless inputs are drawn."""
 
     def players(
         self, player: Player, budget: SearchBudget
@@ -47,7 +45,7 @@ class SearchParts:
 
 
 def find_failure(
-    player: Player, budget: SearchBudget, seed: int | str, cache: Any, make_lookahead: MakeLookahead
+    player: Player, budget: SearchBudget, seed: int | str, cache: Any, make_runner: MakeRunner
 ) -> Search:
     """Search for a schedule that breaks the promise, and shrink it.
 
@@ -66,9 +64,9 @@ def find_failure(
     check_repeats(player, undisturbed, "the second time")
     _check_can_fail(player, undisturbed)
     store = Store.of(player.subject, cache)
-    with contextlib.closing(make_lookahead(player, undisturbed)) as lookahead:
+    with contextlib.closing(make_runner(player, undisturbed)) as runner:
         began = monotonic()
-        explorer = Explorer(player, lookahead, undisturbed, budget, seed)
+        explorer = Explorer(player, runner, undisturbed, budget, seed)
         failing = _stored_failure(player, store) or explorer.search()
         if failing is not None:
             failing = smallest(player, failing, undisturbed)

@@ -25,7 +25,8 @@ def names_in(path: Path) -> frozenset[str]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.add(node.name)
         if isinstance(node, ast.ClassDef):
-            members = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
+            functions = ast.FunctionDef | ast.AsyncFunctionDef
+            members = {item.name for item in node.body if isinstance(item, functions)}
             members |= {item.attr for item in ast.walk(node) if isinstance(item, ast.Attribute)}
             fields = [item.target for item in node.body if isinstance(item, ast.AnnAssign)]
             members |= {field.id for field in fields if isinstance(field, ast.Name)}

@@ -35,7 +35,7 @@ def redis(kv: KVServer) -> Redis:
 
 def _kind_and_calls(error: BrokenPromiseError) -> tuple[str, list[Line]]:
     cause = found_cause(error)
-    return cause.kind, [line for line in cause.rows if line.call is not None]
+    return cause.kind, [line for line in cause.lines if line.call is not None]
 
 
 def test_time_is_the_cause_if_the_order_alone_breaks_nothing(

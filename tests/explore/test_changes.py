@@ -69,17 +69,17 @@ def test_the_last_decision_is_the_cause_with_the_first_data_on_which_its_sides_c
     error = _failure(make, schedule)
     cause = found_cause(error)
     assert (cause.kind, str(cause.data)) == ("disturbance", data)
-    assert ", ".join(map(str, cause.decisions)) == schedule
-    assert cause.rows[0].is_disturbance
+    assert ", ".join(map(str, cause.disturbances)) == schedule
+    assert cause.lines[0].is_disturbance
     assert [change.breaks for change in error._changes] == [
-        *itertools.repeat(False, len(cause.decisions) - 1),
+        *itertools.repeat(False, len(cause.disturbances) - 1),
         True,
     ]
 
 
 def test_of_more_disturbances_than_needed_the_first_that_breaks_the_promise_is_the_cause() -> None:
     error = _failure(deep.buried_job, f"{_CRASHES}, worker/5.1 crash")
-    assert ", ".join(map(str, found_cause(error).decisions)) == _CRASHES
+    assert ", ".join(map(str, found_cause(error).disturbances)) == _CRASHES
 
 
 def test_an_undisturbed_trial_that_breaks_the_promise_has_no_cause(

@@ -17,7 +17,7 @@ from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 
 from pytest_fakecloud import Cloud, DeliveredRequest, History, KVServer, always, observed
-from pytest_fakecloud.explore.search.dpor import Branch, Interleavings, decided_places
+from pytest_fakecloud.explore.search.dpor import Branch, InterleavingTree, decided_places
 from pytest_fakecloud.explore.simulation.simulation import Simulation
 from pytest_fakecloud.explore.subject.programs import Program
 from pytest_fakecloud.explore.subject.promises import Promises
@@ -84,7 +84,7 @@ class Reduced:
     """A strategy that runs each distinct interleaving once."""
 
     def __init__(self, *, late: bool, moves_time: bool = False) -> None:
-        self.tree = Interleavings(Branch(late=late, moves_time=moves_time))
+        self.tree = InterleavingTree(Branch(late=late, moves_time=moves_time))
         self.moves_time = moves_time
         self.places = decided_places(late=late)
         self._interleaving = self.tree.root.strategy()
@@ -130,7 +130,7 @@ def outcomes(
         while strategy.next():
             world.reset()
             memory.clear()
-            simulation = Simulation(world, subject, Plan(strategies=strategy))
+            simulation = Simulation(world, subject, Plan(strategy_factory=strategy))
             with world.simulating(simulation):
                 simulation.play()
             trial = simulation.frozen()

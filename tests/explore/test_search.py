@@ -18,7 +18,7 @@ from pytest_fakecloud import Cloud, ContractError, History, KVServer
 from pytest_fakecloud.explore.explore import playing
 from pytest_fakecloud.explore.fakes.connections import Connections
 from pytest_fakecloud.explore.search.explorer import Explorer, Share
-from pytest_fakecloud.explore.search.lookahead import Lookahead
+from pytest_fakecloud.explore.search.player import PlanRunner
 from pytest_fakecloud.explore.search.shrinking import minimal, smallest
 from pytest_fakecloud.explore.search.sources import Source
 from pytest_fakecloud.explore.search.store import key_of
@@ -29,7 +29,7 @@ from pytest_fakecloud.explore.subject.options import Options
 from pytest_fakecloud.explore.subject.programs import programs_of
 from pytest_fakecloud.explore.values.plan import Plan
 from pytest_fakecloud.explore.values.schedule import Schedule
-from pytest_fakecloud.explore.values.trial import Trial
+from pytest_fakecloud.explore.values.trial import Outline, Trial
 from pytest_fakecloud.explore.world.loops import OwnLoop
 
 from .conftest import failure, holds
@@ -267,7 +267,7 @@ def test_a_disturbance_is_replaced_by_one_that_is_easier_to_explain(
 
     options = Options(kinds=kinds, setup=ends.clear)
     with playing(cloud, programs_of(run, ()), check, options) as player:
-        undisturbed = player.play(Plan(notes=True))
+        undisturbed = player.play(Plan(notes_points=True))
         assert undisturbed.broken is None
         trial = player.play(Plan(Schedule.parse(found)))
         assert trial.broken is not None
@@ -294,7 +294,7 @@ def test_a_plainer_disturbance_can_make_another_one_needless(cloud: Cloud, kv: K
 
     kinds: Any = ("rotate_token", "respond", "drop")
     with playing(cloud, programs_of(run, ()), check, Options(kinds=kinds)) as player:
-        undisturbed = player.play(Plan(notes=True))
+        undisturbed = player.play(Plan(notes_points=True))
         trial = player.play(Plan(Schedule.parse("run.1 rotate_token, run.2 respond")))
         assert len(trial.fired) == 2
         assert str(smallest(player, trial, undisturbed).schedule) == "run.3 drop"
@@ -341,7 +341,7 @@ class _Repeats(Source):
         self.is_over = self.trials == self.most
         return None if self.is_over else Plan()
 
-    def learn(self, trial: Trial) -> None:
+    def learn(self, trial: Outline) -> None:
         self.trials += 1
 
 
@@ -355,6 +355,46 @@ def test_a_source_plays_until_it_or_the_budget_ends(
     source, budget = _Repeats(most), budget_of(5)
     with playing(cloud, programs_of(visit, ()), holds, Options()) as player:
         player, undisturbed = player.play_reference(Plan.first())
-        explorer = Explorer(player, Lookahead(player), undisturbed, budget, seed=1)
+        explorer = Explorer(player, PlanRunner(player), undisturbed, budget, seed=1)
         assert explorer.play_plans([Share(source)], budget) is None
     assert (source.trials, player.tally.counts["drawn"], player.tally.tried) == (trials,) * 3
+
+
+class _Twice(Source):
+    """A source of one plan, whose trial it wants to be played again."""
+
+    counter = "extended"
+
+    def __init__(self) -> None:
+        self.learned: list[str] = []
+
+    def next_plan(self) -> Plan | None:
+        self.is_over = bool(self.learned)
+        return None if self.is_over else Plan(Schedule.parse("visit.1 crash"))
+
+    def second_plan(self, trial: Outline) -> Plan | None:
+        return Plan()
+
+    def learn(self, trial: Outline) -> None:
+        self.learned += map(str, trial.fired or ["nothing"])
+
+
+@pytest.mark.parametrize(
+    ("visits", "failing", "learned"), [(0, True, "visit.1 crash"), (1, False, "nothing")]
+)
+def test_a_failing_trial_is_not_played_again(
+    cloud: Cloud, kv: KVServer, visits: int, failing: bool, learned: str
+) -> None:
+    def visit() -> None:
+        Redis(kv.url, kv.token).incr("visits")
+
+    def check() -> None:
+        assert kv.value("visits") is not None or visits
+
+    source, budget = _Twice(), budget_of(5)
+    with playing(cloud, programs_of(visit, ()), check, Options()) as player:
+        player, undisturbed = player.play_reference(Plan.first())
+        explorer = Explorer(player, PlanRunner(player), undisturbed, budget, seed=1)
+        found = explorer.play_plans([Share(source)], budget)
+    assert (found is not None, source.learned) == (failing, [learned])
+    assert player.tally.counts == {"extended": 1 if failing else 2}

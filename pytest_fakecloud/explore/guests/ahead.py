@@ -4,8 +4,8 @@ One process decides which schedules count, in an order that depends on nothing e
 and its first failing schedule are the same for any number of processes. It plays few of them
 itself: the processes, each of which has a copy of the fakes and of the code, play those that
 probably follow. For a branch of the tree of interleavings, a process goes on with the branches
-below it. Only what the search needs of a trial is sent. A trial that is remarkable in any way is
-played again in the search's process.
+below it. Of a trial, only its ``Outline`` is sent. A trial that is remarkable in any way is played
+again in the search's process.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ import socket
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from multiprocessing.connection import Connection
 
 from ...core.errors import ContractError, shown
-from ..search.dpor import Branch, Interleavings
-from ..search.lookahead import Lookahead
-from ..search.player import Player
+from ..search.dpor import Branch, InterleavingTree
+from ..search.player import PlanRunner, Player
 from ..values.plan import Plan
-from ..values.trial import NO_EFFECTS, Trial, Verdict, Wording
+from ..values.trial import Outline, Trial
 
 CAN_FORK = sys.platform.startswith("linux")
 """Whether a process with threads can be forked safely: libraries of macOS do not allow that."""
@@ -60,12 +59,12 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def lookahead_in_processes(processes: int, player: Player, undisturbed: Trial) -> Lookahead:
-    """Return what plays trials in several processes or, if that is impossible, in this one."""
+def runner_in_processes(processes: int, player: Player, undisturbed: Trial) -> PlanRunner:
+    """Return what runs plans in several processes or, if that is impossible, in this one."""
     if processes > 1:
         player.tally.one_process_reason = _reason_for_one_process(undisturbed)
     return (
-        Lookahead(player)
+        PlanRunner(player)
         if processes == 1 or player.tally.one_process_reason
         else Ahead(player, processes)
     )
@@ -86,7 +85,7 @@ def _reason_for_one_process(undisturbed: Trial) -> str:
     return ""
 
 
-class Ahead(Lookahead):
+class Ahead(PlanRunner):
     """Plays the trials of a search in its own process or, ahead of time, in other processes."""
 
     def __init__(self, player: Player, processes: int) -> None:
@@ -100,7 +99,7 @@ class Ahead(Lookahead):
         """The other end of ``_offers``, from which the processes take what they play."""
         self._offered: set[Plan] = set()
         """The plans that have been offered, and are not done yet."""
-        self._played: dict[Plan, Trial | None] = {}
+        self._played: dict[Plan, Outline | None] = {}
 
     def offer(self, upcoming: Iterator[Plan]) -> None:
         """Let the processes play plans, whatever the outcomes of those before them are.
@@ -110,39 +109,46 @@ class Ahead(Lookahead):
         while self._missing:
             self._start()
         for number, plan in enumerate(upcoming):
-            if number >= self.processes * (_WINDOW if plan.strategies is None else 1):
+            if number >= self.processes * (_WINDOW if plan.strategy_factory is None else 1):
                 return
             self._offer(plan)
 
     def _offer(self, plan: Plan) -> None:
         """Let the processes, if there are any, play a plan that has not been offered yet."""
-        is_known = plan.strategies is None and plan.schedule in self._player.outcomes
-        if plan in self._played or is_known or self._part_with(plan) is not None:
+        factory = plan.strategy_factory
+        is_known = factory is None and plan.schedule in self._player.outcomes
+        can_be_sent = factory is None or isinstance(factory, Branch)
+        if (
+            is_known
+            or not can_be_sent
+            or plan in self._played
+            or self._offer_with(plan) is not None
+        ):
             return
         if self._processes and self._offers is not None:
             with contextlib.suppress(OSError):  # It is offered again soon, or too long.
                 self._offers.send(pickle.dumps(plan))
                 self._offered.add(plan)
 
-    def play(self, plan: Plan) -> Trial:
+    def play(self, plan: Plan) -> Outline:
         return self.take(plan) or super().play(plan)
 
-    def take(self, plan: Plan) -> Trial | None:
-        """Return a trial of another process, or None if the plan has to be played in this one."""
+    def take(self, plan: Plan) -> Outline | None:
+        """Return the outline of another process's trial; None if this process has to play the plan."""
         self._receive(waits=False)
-        while plan not in self._played and self._part_with(plan) is not None:
+        while plan not in self._played and self._offer_with(plan) is not None:
             self._receive(waits=True)
         trial = self._played.pop(plan, None)
         if trial is not None:
             self._player.record(trial, plan)
         return trial
 
-    def _part_with(self, plan: Plan) -> Plan | None:
+    def _offer_with(self, plan: Plan) -> Plan | None:
         """Return the offer of a plan, or of a part of a tree that contains its branch."""
         if plan in self._offered:
             return plan
         for offer in self._offered:
-            tree, branch = offer.strategies, plan.strategies
+            tree, branch = offer.strategy_factory, plan.strategy_factory
             if isinstance(tree, Branch) and isinstance(branch, Branch) and tree.contains(branch):
                 return offer
         return None
@@ -217,35 +223,35 @@ def _play_all(
     with contextlib.suppress(OSError):
         while offer := offers.recv(_MOST_BYTES):
             plan = pickle.loads(offer)
-            for part in _parts(player, plan):
+            for played, trial in _played_for(player, plan):
                 try:
-                    results.send((*part, False))
+                    results.send((played, trial, False))
                 except (TypeError, AttributeError, pickle.PicklingError):
-                    results.send((part[0], None, False))
+                    results.send((played, None, False))
             results.send((plan, None, True))
     os._exit(0)  # without the finalizers of the test session
 
 
-def _parts(player: Player, plan: Plan) -> Iterator[tuple[Plan, Trial | None]]:
-    """Play a plan or, for a branch, also some of the branches below it; yield what is played."""
-    if not isinstance(plan.strategies, Branch):
+def _played_for(player: Player, plan: Plan) -> Iterator[tuple[Plan, Outline | None]]:
+    """Play an offered plan or, for a branch, also some of those below it; yield what is played."""
+    if not isinstance(plan.strategy_factory, Branch):
         yield plan, _unremarkable(player, plan)
         return
-    tree = Interleavings(plan.strategies)
+    tree = InterleavingTree(plan.strategy_factory)
     for _ in range(_MOST_BELOW):
         branch = tree.next()
         if branch is None:
             return
-        part = replace(plan, strategies=branch)
-        trial = _unremarkable(player, part)
-        yield part, trial
+        below = replace(plan, strategy_factory=branch)
+        trial = _unremarkable(player, below)
+        yield below, trial
         if trial is None:
             return
         tree.learn(trial)
 
 
-def _unremarkable(player: Player, plan: Plan) -> Trial | None:
-    """Play a plan; return what the search needs of it, or None if it has to play it itself."""
+def _unremarkable(player: Player, plan: Plan) -> Outline | None:
+    """Play a plan; return what the search learns from it, or None if it has to play it itself."""
     before = _findings(player)
     try:
         trial = player.play(plan)
@@ -253,11 +259,7 @@ def _unremarkable(player: Player, plan: Plan) -> Trial | None:
         return None
     if trial.broken is not None or _findings(player) != before:
         return None
-    strands = {name: replace(strand, error=None) for name, strand in trial.strands.items()}
-    return replace(
-        trial, verdict=Verdict(), lines=(), steps=(), strands=strands, effects=NO_EFFECTS,
-        wording=Wording(),
-    )  # fmt: skip
+    return Outline(**{each.name: getattr(trial, each.name) for each in fields(Outline)})
 
 
 def _findings(player: Player) -> object:

@@ -98,7 +98,7 @@ def _fail_each_call(
         point for point in undisturbed.points if any(kind in FAILURES for kind, _ in point.choices)
     ]
     if not points:
-        names = ", ".join(sorted(player.subject.disturbed_fakes)) or "any fake"
+        names = ", ".join(sorted(player.subject.disturbable_fakes)) or "any fake"
         call_words = "call to"
         if not {"respond", "drop", "lose_response"}.intersection(faults):
             call_words = "command with keys over the Redis protocol to a cluster among"

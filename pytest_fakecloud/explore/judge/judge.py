@@ -40,7 +40,7 @@ class Judge:
         """Call the checks of a trial that has just ended, while the fakes have the data that it left."""
         recorder = context_of(self.world.cloud).recorder
         broken, number = trial.broken, recorder.reserve()
-        applied = Schedule(trial.fired) if plan.strategies is not None else plan.schedule
+        applied = Schedule(trial.fired) if plan.strategy_factory is not None else plan.schedule
         history.schedule = str(applied)
         is_disturbed = bool(trial.fired)
         for check in self.promises.at_end:

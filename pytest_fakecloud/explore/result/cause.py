@@ -41,24 +41,24 @@ _MOST_CONFLICTS = 8
 class Cause:
     """What broke a promise.
 
-    ``order``: two calls ran in an order that breaks it. ``rows`` are the decisive call and the one
+    ``order``: two calls ran in an order that breaks it. ``lines`` are the decisive call and the one
     after it or, if it came between two, all three, and ``data`` is what they access.
-    ``disturbance``: the last of ``decisions`` broke it, after the others. ``rows`` are its line, if the
-    trial has one. If the schedule has several disturbances, ``data`` are the first on which the trials
-    with and without it conflict.
+    ``disturbance``: the last of ``disturbances`` broke it, after the others. ``lines`` has its line, if
+    the trial has one. If the schedule has several, ``data`` are the first on which the trials with and
+    without the last one conflict.
     """
 
     kind: Literal["order", "disturbance"]
-    decisions: tuple[Disturbance, ...]
+    disturbances: tuple[Disturbance, ...]
     data: Touch | None
-    rows: tuple[Line, ...]
+    lines: tuple[Line, ...]
 
     @property
     def decisive(self) -> Line | None:
         """The decisive call, or the line of the disturbance."""
         if self.kind == "order":
-            return self.rows[-2]
-        return next(iter(self.rows), None)
+            return self.lines[-2]
+        return next(iter(self.lines), None)
 
 
 def find_cause(
@@ -95,8 +95,8 @@ def find_cause(
 def _of_disturbance(trial: Trial, number: int, data: Touch | None) -> Cause:
     """Return a disturbance of a trial as the cause, by its number from 1."""
     at = dict(enumerate(_positions(trial), 1))[number]
-    rows = () if at is None else (trial.lines[at],)
-    return Cause("disturbance", trial.fired[:number], data, rows)
+    lines = () if at is None else (trial.lines[at],)
+    return Cause("disturbance", trial.fired[:number], data, lines)
 
 
 @dataclass(frozen=True, slots=True)

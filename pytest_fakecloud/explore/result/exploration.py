@@ -284,12 +284,12 @@ def _summary(tally: Tally) -> str:
         parts.append("in which the clock moves only when all wait")
     if tally.all_singles:
         parts.append(_of(counts["singles"], tally.all_singles, "of one disturbance"))
-    if counts["extended"]:
-        parts.append(f"{counts['extended']:,} of several")
-    if counts["replayed"]:
-        parts.append(f"{counts['replayed']:,} that failed last time")
-    if counts["drawn"]:
-        parts.append(f"{counts['drawn']:,} with other random numbers")
+    numbers = {
+        "of several": counts["extended"],
+        "that failed last time": counts["replayed"],
+        "with other random numbers": counts["drawn"],
+    }
+    parts += [f"{number:,} {words}" for words, number in numbers.items() if number]
     shown = f"{', '.join(parts)}; " if parts else ""
     return f"{tried} in {tally.seconds:.1f} s ({shown}seed {tally.seed!r})"
 

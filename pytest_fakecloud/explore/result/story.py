@@ -308,18 +308,18 @@ def cause_text(cause: Cause | None, trial: Trial) -> str:
         return ""
     data = f", on {cause.data}" if cause.data is not None else ""
     if cause.kind == "disturbance":
-        before = len(cause.decisions) - 1
+        before = len(cause.disturbances) - 1
         after = f"after {counted(before, 'other disturbance')}, " if before else ""
         return f"{after}{_disturbance_text(cause, trial)}{data}"
     lookups = lookups_of_trial(trial)
-    *before_it, decisive, later = (_named(line, lookups) for line in cause.rows)
+    *before_it, decisive, later = (_named(line, lookups) for line in cause.lines)
     if not before_it:
         return f"{decisive} came before {later}{data}"
     return f"{decisive} came between {before_it[0]} and {later}{data}"
 
 
 def _disturbance_text(cause: Cause, trial: Trial) -> str:
-    disturbance, line, lookups = cause.decisions[-1], cause.decisive, lookups_of_trial(trial)
+    disturbance, line, lookups = cause.disturbances[-1], cause.decisive, lookups_of_trial(trial)
     if line is None:
         return f"{disturbance}"
     if line.call is not None:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from ..values.disturbances import CLOCK
 from ..values.footprint import Footprint
 from ..values.plan import Place, Redundant
-from ..values.trial import Step, Trial
+from ..values.trial import Outline, Step
 
 
 def decided_places(*, late: bool) -> frozenset[Place]:
@@ -42,8 +42,8 @@ class Decision(NamedTuple):
 class Branch:
     """The decisions with which a trial begins; all others avoid orders that are known.
 
-    ``asleep`` are the strands whose next steps, ``sleep``, earlier trials made in an equivalent
-    order.
+    ``sleep`` are the next steps, by strand, that earlier trials made in an equivalent order. Footprints
+    have no hash, so ``asleep``, their strands, represents them in comparisons of branches.
     """
 
     decisions: tuple[Decision, ...] = ()
@@ -52,8 +52,8 @@ class Branch:
     late: bool = False
     moves_time: bool = False
 
-    def strategy(self) -> Interleaving:
-        return Interleaving(self)
+    def strategy(self) -> BranchStrategy:
+        return BranchStrategy(self)
 
     def contains(self, other: Branch) -> bool:
         """Return whether another branch begins with the same decisions."""
@@ -107,7 +107,7 @@ class _Frame:
         return None
 
 
-class Interleavings:
+class InterleavingTree:
     """The tree of distinct interleavings, or the part of it below a branch.
 
     Call ``next()`` before each trial and ``learn()`` after it, until ``next()`` returns None.
@@ -158,7 +158,7 @@ class Interleavings:
             sleep=sleep,
         )
 
-    def learn(self, trial: Trial) -> None:
+    def learn(self, trial: Outline) -> None:
         """Learn the races of a trial, and plan trials that reverse them.
 
         The decisions of the root have no frames, because other parts of the tree are not tried.
@@ -181,7 +181,7 @@ class Interleavings:
         self._frames = frames
 
 
-class Interleaving:
+class BranchStrategy:
     """A strategy that begins with the decisions of a branch, and then makes no step that sleeps."""
 
     def __init__(self, branch: Branch) -> None:

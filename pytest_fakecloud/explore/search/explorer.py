@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..values.disturbances import SWITCHES
-from ..values.trial import Trial
-from .dpor import Branch, Interleavings
+from ..values.trial import Outline, Trial
+from .dpor import Branch, InterleavingTree
 from .extend import Frontier
-from .lookahead import Lookahead
-from .player import Player
+from .player import PlanRunner, Player
 from .singles import singles
 from .sources import Extending, Numbers, OrdersOfCalls, Singles, Source, varies_numbers
 from .tally import SearchBudget
@@ -54,13 +53,13 @@ class Explorer:
     def __init__(
         self,
         player: Player,
-        lookahead: Lookahead,
+        runner: PlanRunner,
         undisturbed: Trial,
         budget: SearchBudget,
         seed: int | str,
     ) -> None:
         self._player = player
-        self._lookahead = lookahead
+        self._runner = runner
         self._undisturbed = undisturbed
         self._kinds = player.subject.kinds
         self._tally = player.tally
@@ -129,22 +128,23 @@ class Explorer:
             share.asked += 1
             trial = self._play_next(share.source)
             if trial is not None and trial.broken is not None:
+                assert isinstance(trial, Trial)
                 return trial
             if share.source.is_over:
                 shares.remove(share)
         return None
 
-    def _play_next(self, source: Source) -> Trial | None:
+    def _play_next(self, source: Source) -> Outline | None:
         """Play and count the next plan of a source; return None if it has none."""
-        self._lookahead.offer(source.upcoming())
+        self._runner.offer(source.upcoming())
         plan = None if source.is_over else source.next_plan()
         if plan is None:
             return None
-        trial = self._lookahead.play(plan)
-        second_plan = source.second_plan(trial)
+        trial = self._runner.play(plan)
+        second_plan = None if trial.broken is not None else source.second_plan(trial)
         if second_plan is not None:
-            self._tally.counts["drawn"] += 1
-            trial = self._lookahead.play(second_plan)
+            self._tally.counts["drawn" if plan.schedule.series else source.counter] += 1
+            trial = self._runner.play(second_plan)
         if "redundant" not in trial.flags:
             self._tally.counts[source.counter] += 1
         source.learn(trial)
@@ -170,5 +170,5 @@ class Explorer:
     def _interleavings(
         self, *, late: bool, moves_time: bool = False, head_start: float = 0.0
     ) -> Share:
-        tree = Interleavings(Branch(late=late, moves_time=moves_time))
+        tree = InterleavingTree(Branch(late=late, moves_time=moves_time))
         return Share(OrdersOfCalls(self._player, tree), head_start=head_start)

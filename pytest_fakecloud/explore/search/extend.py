@@ -27,7 +27,7 @@ from ..values.disturbances import (
 )
 from ..values.names import StrandName
 from ..values.schedule import Schedule
-from ..values.trial import Point, Trial
+from ..values.trial import Outline, Point
 from .tally import Tally
 from .tuning import CALLS_AFTER_SLOW_ANSWER, LIKELY_WEIGHT, MOST_DISTURBANCES, REPEATED_WEIGHT
 
@@ -59,7 +59,7 @@ class Frontier:
         self._levels: dict[int, _Level] = {}
         """The schedules to try, by the number of disturbances of the trials that they extend."""
 
-    def learn(self, trial: Trial) -> None:
+    def learn(self, trial: Outline) -> None:
         """Note the states of the latest trial, and keep what extends it."""
         new = [point for point in trial.points if point.state not in self._seen]
         last = trial.last_disturbance
@@ -125,7 +125,7 @@ class _Level:
     def tried(self) -> int:
         return self._tried.total()
 
-    def add(self, trial: Trial, extensions: Iterable[tuple[_Why, _Added]]) -> None:
+    def add(self, trial: Outline, extensions: Iterable[tuple[_Why, _Added]]) -> None:
         """Add the schedules that extend a trial."""
         extended = Schedule(trial.fired)
         by_arm: defaultdict[_Arm, deque[_Added]] = defaultdict(deque)
@@ -160,7 +160,7 @@ class _Level:
 # -- likely disturbances ---------------------------------------------------------------------------
 
 
-def likely_disturbances(trial: Trial) -> Iterator[_Added]:
+def likely_disturbances(trial: Outline) -> Iterator[_Added]:
     """Yield the disturbances that probably meet what the last one of a trial has begun."""
     last = trial.last_disturbance
     if last is None:
@@ -173,7 +173,7 @@ def likely_disturbances(trial: Trial) -> Iterator[_Added]:
         yield (disturbance,)
 
 
-def _delays(trial: Trial, last: Disturbance, after: Iterable[Point]) -> Iterator[Disturbance]:
+def _delays(trial: Outline, last: Disturbance, after: Iterable[Point]) -> Iterator[Disturbance]:
     """Delay a strand that woke up while the last disturbance delayed another one.
 
     A strand that was delayed until something is due also runs in the middle of what the others do
@@ -208,7 +208,7 @@ def _ends_of_spans(last: Disturbance, after: Iterable[Point]) -> Iterator[Distur
                 yield other
 
 
-def _around_redeliveries(trial: Trial) -> Iterator[_Added]:
+def _around_redeliveries(trial: Outline) -> Iterator[_Added]:
     """Align a message that is delivered again with the work of others: a call in the middle of the
     retry is delayed, and in the meantime another message, which was unreachable before, is delivered
     again as well, or a client starts.
@@ -250,7 +250,7 @@ def _is_late_start(disturbance: Disturbance) -> bool:
     return not disturbance.point and (is_lost_once or disturbance.kind == "delay")
 
 
-def _late_starts(trial: Trial, again: str, at_us: int) -> Iterator[Disturbance]:
+def _late_starts(trial: Outline, again: str, at_us: int) -> Iterator[Disturbance]:
     """Yield disturbances by which others begin their work while a message is delivered again."""
     for point in trial.points:
         name = StrandName.of(point.strand)

@@ -132,13 +132,13 @@ class PiecePlayer:
         pieces: list[Trial] = []
         order: Pieces | None = Pieces(begin)
         while order is not None:
-            trial = (
-                self._play(Plan(strategies=order), absent) if len(pieces) < MOST_PIECES else None
-            )
+            trial = self._play(Plan(strategy_factory=order), absent)
             if trial is None or {"redundant", "stuck", "numbers"} & trial.flags:
                 return None
             pieces.append(trial)
             order = order.next(trial)
+            if order is not None and len(pieces) == MOST_PIECES:
+                return None
         return pieces
 
     def _play(self, plan: Plan, absent: frozenset[str]) -> Trial | None:

@@ -1,7 +1,8 @@
-"""Trials of the explored code, each from the baseline of the fakes: played, judged, and counted."""
+"""Trials of the explored code, each from the baseline of the fakes: played, judged, and recorded."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from ..subject.clients import Inputs, with_inputs
 from ..subject.subject import Subject
 from ..values.plan import Plan
 from ..values.schedule import Schedule
-from ..values.trial import Trial
+from ..values.trial import Outline, Trial
 from ..world.world import World
 from .observers import Observers
 from .pieces import PiecePlayer
@@ -20,7 +21,7 @@ from .tally import Tally
 
 
 class Player:
-    """Plays, judges and counts trials of the subject, each from the baseline of the fakes."""
+    """Plays, judges and records trials of the subject. Its users count those that use the budget."""
 
     def __init__(
         self, world: World, subject: Subject, judge: Judge, *, input_count: int = 0
@@ -85,11 +86,28 @@ class Player:
             self.record(trial, plan)
         return trial, evidence
 
-    def record(self, trial: Trial, plan: Plan) -> None:
+    def record(self, trial: Outline, plan: Plan) -> None:
         """Add a judged trial to the tally, and remember what its schedule led to."""
         if "redundant" in trial.flags:  # which another process has played
             return
         self.tally.record(trial, self.subject.inputs)
-        if plan.strategies is None:
+        if plan.strategy_factory is None:
             is_broken = trial.broken is not None
             self.outcomes[plan.schedule] = Schedule(trial.fired) if is_broken else None
+
+
+class PlanRunner:
+    """Runs the plans of a search. A subclass may run some of those that will probably follow."""
+
+    def __init__(self, player: Player) -> None:
+        self._player = player
+
+    def offer(self, upcoming: Iterator[Plan]) -> None:
+        """Let a subclass play some of the plans that a source will probably return next."""
+
+    def play(self, plan: Plan) -> Outline:
+        """Return the outline of a plan's trial, which the player has recorded; all of it if it fails."""
+        return self._player.play(plan)
+
+    def close(self) -> None:
+        """End what a subclass has started."""

@@ -42,7 +42,9 @@ def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
     best, replacements = minimal(trial.schedule, breaks), 0
     while True:
         repeated = (
-            trial if best == trial.schedule and is_stuck else player.play(Plan(best, notes=True))
+            trial
+            if best == trial.schedule and is_stuck
+            else player.play(Plan(best, notes_points=True))
         )
         if repeated.broken is None:
             return trial
@@ -62,7 +64,7 @@ def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
 
 
 def minimal(schedule: Schedule, breaks: _Breaks) -> Schedule:
-    """Return a part of a failing schedule that breaks the promise, and of which no part does.
+    """Return a part of a failing schedule that breaks the promise, of which no part that is tried does.
 
     Disturbances are left out one by one. Of what is then needed, the smallest parts are tried first,
     because a part can break the promise although a larger part does not.

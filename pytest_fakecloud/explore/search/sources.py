@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 
 from ..values.plan import Plan
 from ..values.schedule import Schedule
-from ..values.trial import Trial
-from .dpor import Interleavings
+from ..values.trial import Outline
+from .dpor import InterleavingTree
 from .extend import Frontier
 from .player import Player
 from .tally import Counted
@@ -24,7 +24,11 @@ from .tuning import EXTENDED_AHEAD
 
 
 class Source(ABC):
-    """A source of plans: the search calls ``next_plan()``, plays the plan, and calls ``learn()``."""
+    """A source of plans: the search calls ``next_plan()``, plays the plan, and calls ``learn()``.
+
+    The plans must depend on nothing but the seed and the trials so far: the same seed finds the same
+    failure, with any number of processes. A search that finds a failure asks for no further plan.
+    """
 
     counter: Counted
     """The counter of the tally to which the search adds the trials of this source."""
@@ -33,18 +37,24 @@ class Source(ABC):
 
     @abstractmethod
     def next_plan(self) -> Plan | None:
-        """Return the next plan; None if there is none at the moment, or none at all (``is_over``)."""
+        """Return the next plan; None if there is none until other sources have played theirs, or, after
+        setting ``is_over``, none at all. The last source that only returns None never ends the search.
+        """
 
     @abstractmethod
-    def learn(self, trial: Trial) -> None:
-        """Learn from the trial of the latest plan, which has been counted."""
+    def learn(self, trial: Outline) -> None:
+        """Learn from the latest trial, which has been counted unless it is redundant."""
 
     def upcoming(self) -> Iterator[Plan]:
-        """Yield the next plan, and those that probably follow it."""
+        """Yield plans equal to the next one and to those that probably follow it, without a change of
+        the source. Other processes may play them in any order. Without any, this process plays all.
+        """
         yield from ()
 
-    def second_plan(self, trial: Trial) -> Plan | None:
-        """Return a plan to play in place of the latest one, whose trial is then not learned from."""
+    def second_plan(self, trial: Outline) -> Plan | None:
+        """Return a plan to play in place of the latest one, after its trial, which has not failed. That
+        trial counts as one of this source or, with a series of random numbers, as drawn.
+        """
         return None
 
 
@@ -53,7 +63,7 @@ class OrdersOfCalls(Source):
 
     counter = "orders"
 
-    def __init__(self, player: Player, tree: Interleavings) -> None:
+    def __init__(self, player: Player, tree: InterleavingTree) -> None:
         self._player = player
         self._tree = tree
         self._had_read_order: bool | None = None
@@ -65,19 +75,19 @@ class OrdersOfCalls(Source):
             self._had_read_order = self._player.judge.reads_order
         branch = self._tree.next()
         if branch is not None:
-            return Plan(strategies=branch)
+            return Plan(strategy_factory=branch)
         self.is_over = True
         self._finish()
         return None
 
-    def learn(self, trial: Trial) -> None:
+    def learn(self, trial: Outline) -> None:
         self._tree.learn(trial)
         if "redundant" not in trial.flags and "timers" in trial.flags:
             self._player.tally.interleavings.has_timers = True
 
     def upcoming(self) -> Iterator[Plan]:
         for branch in self._tree.upcoming():
-            yield Plan(strategies=branch)
+            yield Plan(strategy_factory=branch)
 
     def _finish(self) -> None:
         """Note what it means for other orders that the tree has no further interleavings."""
@@ -126,21 +136,21 @@ class Singles(Source):
         self._latest = schedule
         if varies_numbers(self._player) and not schedule.series:
             self._latest = schedule.with_series(self._player.tally.tried + 1)
-        return Plan(self._latest, notes=True)
+        return Plan(self._latest, notes_points=True)
 
-    def second_plan(self, trial: Trial) -> Plan | None:
+    def second_plan(self, trial: Outline) -> Plan | None:
         """Return the plan with the usual random numbers if others led the code past its point."""
         schedule = self._schedules[self._number - 1]
-        if self._latest == schedule or schedule[0] in trial.fired or trial.broken is not None:
+        if self._latest == schedule or schedule[0] in trial.fired:
             return None
-        return Plan(schedule, notes=True)
+        return Plan(schedule, notes_points=True)
 
-    def learn(self, trial: Trial) -> None:
+    def learn(self, trial: Outline) -> None:
         self._frontier.learn(trial)
 
     def upcoming(self) -> Iterator[Plan]:
         for schedule in itertools.islice(self._schedules, self._number, None):
-            yield Plan(schedule, notes=True)
+            yield Plan(schedule, notes_points=True)
 
 
 class Extending(Source):
@@ -163,7 +173,7 @@ class Extending(Source):
         self.is_over = tally.counts["singles"] >= tally.all_singles
         return None
 
-    def learn(self, trial: Trial) -> None:
+    def learn(self, trial: Outline) -> None:
         self._frontier.learn(trial)
 
     def upcoming(self) -> Iterator[Plan]:
@@ -178,7 +188,7 @@ class Extending(Source):
         if not self._chosen:
             schedules = iter(self._frontier.next, None)
             new = (schedule for schedule in schedules if schedule not in outcomes)
-            plans = (Plan(schedule, notes=True) for schedule in new)
+            plans = (Plan(schedule, notes_points=True) for schedule in new)
             self._chosen.extend(itertools.islice(plans, EXTENDED_AHEAD))
 
 
@@ -200,7 +210,7 @@ class Numbers(Source):
             schedule = schedule.with_series(self._player.tally.tried + 2)
         return Plan(schedule)
 
-    def learn(self, trial: Trial) -> None:
+    def learn(self, trial: Outline) -> None:
         """Learn nothing."""
 
 

@@ -31,7 +31,7 @@ class Store:
         """Return the store of a search's code, promises, kinds, fakes and inputs, not other options."""
         functions = [*functions_of_all(subject.programs), *subject.promises.checks]
         inputs = repr(subject.inputs) if subject.inputs else ""
-        return cls(cache, key_of(functions, subject.kinds, subject.disturbed_fakes, inputs))
+        return cls(cache, key_of(functions, subject.kinds, subject.disturbable_fakes, inputs))
 
     def load(self) -> Schedule:
         """Return the stored schedule; one without disturbances if there is none that can be read."""

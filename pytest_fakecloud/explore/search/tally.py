@@ -11,7 +11,7 @@ from ...core.errors import ContractError, shown
 from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
 from ..values.schedule import Schedule
-from ..values.trial import Anomaly, Point, Trial
+from ..values.trial import Anomaly, Outline, Point
 from .tuning import LEAST_TRIALS_OF_INPUT
 
 
@@ -68,7 +68,7 @@ class Coverage:
     """Calls of each strand, points of each strand, and kinds of disturbances in the trials so far."""
 
     calls: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """The least and the greatest number of calls in one trial, by the title of each strand."""
+    """The least and the greatest number of calls in one trial, by the name of each strand."""
     points: dict[Point, None] = field(default_factory=dict)
     """The distinct points of all trials, some of them without possible disturbances."""
     draws_numbers: bool = False
@@ -81,7 +81,7 @@ class Coverage:
     notes: dict[str, None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, trial: Trial) -> Coverage:
+    def of(cls, trial: Outline) -> Coverage:
         return cls(
             {name: (strand.calls, strand.calls) for name, strand in trial.strands.items()},
             {Point(*point.without_state): None for point in trial.points},
@@ -192,7 +192,7 @@ class Tally:
         """Count the interleavings of one search that contains those of all others; ``tried`` falls."""
         self.counts["orders"] = trials
 
-    def record(self, trial: Trial, inputs: Mapping[str, Any]) -> None:
+    def record(self, trial: Outline, inputs: Mapping[str, Any]) -> None:
         """Add what a trial with these drawn inputs has covered, and the anomalies that it shows."""
         for anomaly in trial.verdict.anomalies:
             shown_anomaly = ShownAnomaly(anomaly, Schedule(trial.fired), inputs)

@@ -37,6 +37,8 @@ class Caller(NamedTuple):
     strand: Strand | None = None
     is_own_thread: bool = False
     """Whether the strand's own thread handles the call, instead of one of the fakes."""
+    point: int = 0
+    """The point of an awaited call."""
 
 
 @dataclass(eq=False)
@@ -50,6 +52,8 @@ class Callers(Part):
     """The threads that send over each connection without being explored, by the client's port."""
     _served: dict[int, Strand] = field(default_factory=dict)
     """The strand whose call each thread handles: its own thread, or one of the fakes."""
+    _awaited: dict[Strand, int] = field(default_factory=dict)
+    """The points of the calls that tasks make between their turns before and after them."""
 
     # -- connections
 
@@ -81,19 +85,21 @@ class Callers(Part):
         if self._current_thread.is_checking_promise():
             return Caller("not explored")
         port = -1 if request.client is None else request.client[1]
-        rows = {self.outside_calls.note_thread(), self._senders.get(port, "strand")}
+        # The row of the thread that handles the call, and that of the thread that has sent it.
+        rows = self.outside_calls.note_thread(), self._senders.get(port, "strand")
         if "left over" in rows:
             return Caller("left over")
         strand, is_own_thread = self._strand_of(request)
         if strand is None:
             return Caller("ended" if self._turns.has_ended else "not explored")
-        is_helped = "carried" in rows and not is_own_thread and not strand.thread.real_waits
+        # A thread of a pool makes the call for the strand, which does not wait for that in its turn.
+        is_beside = "carried" in rows and not is_own_thread and not strand.thread.real_waits
         if _is_silent(fake, request):
             way: Way = "silent"
-        elif "outsider" in rows or is_helped:
+        elif "outsider" in rows or is_beside:
             way = "outside"
-        elif is_own_thread and strand.turn.exchange:
-            way = "awaited"
+        elif is_own_thread and strand in self._awaited:
+            return Caller("awaited", strand, is_own_thread, self._awaited[strand])
         else:
             # Another thread may make this call for a waiting strand, or for one that has another call
             # in progress.
@@ -124,6 +130,15 @@ class Callers(Part):
         return None if is_outside else strand
 
     # -- the calls that threads handle now
+
+    @contextlib.contextmanager
+    def awaiting(self, strand: Strand, point: int) -> Iterator[None]:
+        """Make a call of a task in the block, between its turns before and after the call."""
+        self._awaited[strand] = point
+        try:
+            yield
+        finally:
+            del self._awaited[strand]
 
     @contextlib.contextmanager
     def serving(self, strand: Strand) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Calls of explored code, with the disturbances of the schedule for them."""
+"""Calls of explored code, with their disturbances ("One call, in turn and awaited" in the map)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ MOST_POINTS = 2_000
 """Maximum number of points of one strand, which a call checks; more count as an endless loop."""
 T = TypeVar("T")
 _TurnsToYield = Generator[None, None, None]
-"""A generator that yields wherever the strand must give up its turn."""
+"""A generator that yields wherever the strand, which it has parked, must give up its turn. So the points
+before and after a call are the same code for callers that block and for those that await.
+"""
 
 
 @dataclass(eq=False)
@@ -43,7 +45,7 @@ class Calls(Part):
     callers: Callers
     pauses: Pauses
     decisions: Decisions
-    waits: StrandWaits
+    strand_waits: StrandWaits
     faults: Faults
     _number: int = 0
     """The number of the latest call of the trial."""
@@ -83,7 +85,7 @@ class Calls(Part):
             return self._serve_without_turn(strand, fake, request, proceed)
         with self.callers.serving(strand):
             if caller.way == "awaited":
-                return self._serve(strand, strand.turn.exchange, fake, request, proceed)
+                return self._serve(strand, caller.point, fake, request, proceed)
             if caller.way == "in turn":
                 return self._serve_in_turn(strand, fake, request, proceed)
             return self._serve_without_turn(strand, fake, request, proceed)
@@ -94,11 +96,11 @@ class Calls(Part):
         """Serve a call between the points before and after it, at which other strands may run."""
         point = self._next_point(strand)
         for _ in self._approach(strand, point, fake, request):
-            self.waits.take_turn(strand)
+            self.strand_waits.take_turn(strand)
         response = self._serve(strand, point, fake, request, proceed)
         if self._script.is_late or self._script.schedule.at(strand.scheduled_name, point):
             for _ in self._receive(strand, point):
-                self.waits.take_turn(strand)
+                self.strand_waits.take_turn(strand)
         return response
 
     def _serve_without_turn(
@@ -117,14 +119,11 @@ class Calls(Part):
         self._turns.check_alive(strand)
         point = self._next_point(strand)
         for _ in self._approach(strand, point, fake, None):
-            await self.waits.take_turn_async(strand)
-        strand.turn.exchange = point
-        try:
-            response = exchange()
-        finally:
-            strand.turn.exchange = 0
+            await self.strand_waits.take_turn_async(strand)
+        with self.callers.awaiting(strand, point):
+            response = exchange()  # comes to ``at_call()`` in this thread
         for _ in self._receive(strand, point):
-            await self.waits.take_turn_async(strand)
+            await self.strand_waits.take_turn_async(strand)
         return response
 
     def _next_point(self, strand: Strand) -> int:
@@ -151,7 +150,7 @@ class Calls(Part):
             return
         if disturbances := self._script.schedule.at(strand.scheduled_name, point):
             yield from self._apply_pauses(strand, disturbances, PAUSES)
-        is_point = fake.name in self._script.subject.disturbed_fakes
+        is_point = fake.name in self._script.subject.disturbable_fakes
         if is_point or self.decisions.has_switch(strand.scheduled_name, point):
             self._strands.park(strand, "switch")
             yield
@@ -159,7 +158,7 @@ class Calls(Part):
     def _note_disturbances(
         self, strand: Strand, fake: Fake, request: Request | None, *, may_wait: bool
     ) -> None:
-        if self._script.plan.notes and fake.name in self._script.subject.disturbed_fakes:
+        if self._script.plan.notes_points and fake.name in self._script.subject.disturbable_fakes:
             route = "" if request is None else request.call.route
             node_faults = () if request is None else faults_of_nodes(fake, request)
             target = Target(fake.fixture, route, node_faults, may_wait)
@@ -209,17 +208,11 @@ class Calls(Part):
         strand = self.callers.executing()
         if strand is None or not line.keys:
             return
+        name, now = strand.scheduled_name, self._world.now_us()
         unit = strand.line if session.in_script else object()
         before = tuple(map(session.db.find, line.key_names))
         access = Access(
-            strand.scheduled_name,
-            unit,
-            line.words,
-            line.keys,
-            before,
-            line.writes,
-            bound=line.bound,
-            at_us=self._world.now_us(),
+            name, unit, line.words, line.keys, before, line.writes, bound=line.bound, at_us=now
         )
         self._log.accesses.append(access)
         if line.writes:
@@ -240,13 +233,13 @@ class Calls(Part):
         if strand.role == "task" and self._current_thread.is_explored():
             return
         point = strand.next_point()
-        if self._script.plan.notes:
+        if self._script.plan.notes_points:
             self.pauses.note_point(strand)
         disturbances = self._script.schedule.at(strand.scheduled_name, point)
         for _ in self._apply_pauses(strand, disturbances, PAUSES):
-            self.waits.take_turn(strand)
+            self.strand_waits.take_turn(strand)
         self._strands.park(strand, "switch")
-        self.waits.take_turn(strand)
+        self.strand_waits.take_turn(strand)
 
     def _serve(
         self, strand: Strand, point: int, fake: Fake, request: Request, proceed: Proceed

@@ -75,7 +75,7 @@ class TrialClock(Part):
         return frozenset(self.known_times.upcoming(self._world.now_us(), MOST_MOVES) + wakes)
 
     def plan_move(self, options: Sequence[Option]) -> ClockMove | None:
-        """Plan the next move of the clock, or none; end the schedules if nothing else goes on."""
+        """Plan the next move of the clock, or none; end queue schedules if nothing else goes on."""
         if options:
             return self._chosen_move(options)
         now = self._world.now_us()

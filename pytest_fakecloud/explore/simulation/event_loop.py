@@ -29,7 +29,7 @@ class EventLoop(ABC):
     """An event loop that runs in the thread of a strand, on fake time, and whose tasks are strands.
 
     It calls ``Loops`` when it starts, creates a task, has nothing to do, and ends. The one of asyncio is
-    ``OwnLoop`` in ``world.loops``, the only module that knows asyncio.
+    ``OwnLoop`` in ``world.loops``.
     """
 
     strand: Strand | None = None

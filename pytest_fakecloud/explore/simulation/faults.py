@@ -17,7 +17,7 @@ from ...http.messages import Answer, AnyResponse, ConnectionEffect, Proceed, Req
 from ...kv.errors import CLUSTER_DOWN
 from ...kv.faults import happen_to_nodes, possible_faults, served_slot, target_of
 from ..fakes.fakes import ROTATED_US, Fakes
-from ..values.disturbances import FAULTS, HOLD_US, KINDS, PARTITION, Disturbance, Kind
+from ..values.disturbances import DELAYS, FAULTS, HOLD_US, KINDS, PARTITION, Disturbance, Kind
 from ..values.trial import Choices, Line
 from .log import seconds
 from .part import Part
@@ -59,28 +59,6 @@ _Happen: TypeAlias = Callable[[_Event], _Gaps | None]
 it was not possible.
 """
 _Serve: TypeAlias = Callable[[_FaultyCall], AnyResponse]
-_HAPPEN: dict[Kind, _Happen] = {}
-SERVE: dict[Kind, _Serve] = {}
-
-
-def _before_call(*kinds: Kind) -> Callable[[_Happen], _Happen]:
-    """Register the function that applies kinds of disturbances before a call."""
-
-    def register(happen: _Happen) -> _Happen:
-        _HAPPEN.update(dict.fromkeys(kinds, happen))
-        return happen
-
-    return register
-
-
-def _serving(kind: Kind) -> Callable[[_Serve], _Serve]:
-    """Register the function that serves a call with a kind of fault."""
-
-    def register(serve: _Serve) -> _Serve:
-        SERVE[kind] = serve
-        return serve
-
-    return register
 
 
 @dataclass(eq=False)
@@ -104,17 +82,17 @@ class Faults(Part):
             target = Target(fake.fixture, request.call.route, faults_of_nodes(fake, request))
             if not target.allows(disturbance.kind):
                 continue
+            if disturbance.kind in DELAYS:
+                continue  # ``Pauses`` applies it before this call or after it.
             if disturbance.kind in FAULTS:
                 fault = disturbance
-            elif happen := _HAPPEN.get(disturbance.kind):
+            else:
                 event = _Event(self._world, self._partitions, strand, disturbance, fake, request)
-                gaps = happen(event)
+                gaps = HAPPEN[disturbance.kind](event)
                 if gaps is None:
                     continue
                 text = KINDS[disturbance.kind].words.format(*gaps)
                 self._log.add_line(strand.scheduled_name, text, disturbances=[disturbance])
-            else:
-                continue  # It is a pause.
             self._log.fired.append(disturbance)
             if strand.root.crashed:
                 raise Crash
@@ -133,25 +111,21 @@ class Faults(Part):
 # -- what happens before a call ----------------------------------------------------------------------
 
 
-@_before_call("crash")
 def _crash(event: _Event) -> _Gaps:
     event.strand.crash()
     return ()
 
 
-@_before_call("rotate_token")
 def _rotate_token(event: _Event) -> _Gaps:
     event.fakes.disturbances.rotate(event.fake)
     return event.fake.name, seconds(ROTATED_US)
 
 
-@_before_call("hold")
 def _hold(event: _Event) -> _Gaps:
     event.fakes.disturbances.hold(event.fake)
     return event.fake.name, seconds(HOLD_US)
 
 
-@_before_call("partition")
 def _partition(event: _Event) -> _Gaps:
     span = int(event.disturbance.detail or PARTITION)
     until_us = event.fakes.now_us() + span * 1_000_000
@@ -159,7 +133,6 @@ def _partition(event: _Event) -> _Gaps:
     return event.fake.name, span
 
 
-@_before_call("rebalance", "redeliver")
 def _disturb_group(event: _Event) -> _Gaps | None:
     """Disturb the consumer group of a call; return None if the call has none that can be disturbed."""
     group, broker = event.request.params.get("group"), event.fake
@@ -175,21 +148,24 @@ def _disturb_group(event: _Event) -> _Gaps | None:
     return (group,)
 
 
-@_before_call("moved", "ask")
 def _move_slot(event: _Event) -> _Gaps:
     slot, target = _disturb_nodes(event.disturbance.kind, event.fake, event.request)
     return slot, event.fake.name, target.address
 
 
+HAPPEN: dict[Kind, _Happen] = {
+    "crash": _crash, "rotate_token": _rotate_token, "hold": _hold, "partition": _partition,
+    "rebalance": _disturb_group, "redeliver": _disturb_group, "moved": _move_slot, "ask": _move_slot,
+}  # fmt: skip
+"""What applies each kind of disturbance that happens before a call."""
+
 # -- how a call with a fault is served ---------------------------------------------------------------
 
 
-@_serving("drop")
 def _drop(call: _FaultyCall) -> AnyResponse:
     return ConnectionEffect("drop")
 
 
-@_serving("respond")
 def _respond(call: _FaultyCall) -> AnyResponse:
     session = session_of(call.fake, call.request)
     if session is not None:
@@ -199,12 +175,10 @@ def _respond(call: _FaultyCall) -> AnyResponse:
     return injector_of(call.fake.faults).answers.render(error)
 
 
-@_serving("lose_response")
 def _lose_response(call: _FaultyCall) -> AnyResponse:
     return lost(call.proceed())
 
 
-@_serving("duplicate")
 def _duplicate(call: _FaultyCall) -> AnyResponse:
     response = call.proceed()
     if call.request.call.route == "consume":
@@ -212,13 +186,11 @@ def _duplicate(call: _FaultyCall) -> AnyResponse:
     return call.proceed()
 
 
-@_serving("failover")
 def _failover(call: _FaultyCall) -> AnyResponse:
     _disturb_nodes(call.fault.kind, call.fake, call.request)
     return ConnectionEffect("drop", reset=True)
 
 
-@_serving("cluster_down")
 def _cluster_down(call: _FaultyCall) -> AnyResponse:
     _disturb_nodes(call.fault.kind, call.fake, call.request)
     return Answer(CLUSTER_DOWN, 400, (), "text/plain")  # The port makes a reply of it.
@@ -227,6 +199,12 @@ def _cluster_down(call: _FaultyCall) -> AnyResponse:
 def _status_of(fault: Disturbance) -> int:
     return int(fault.detail or 503) if fault.kind == "respond" else 503
 
+
+SERVE: dict[Kind, _Serve] = {
+    "drop": _drop, "respond": _respond, "lose_response": _lose_response, "duplicate": _duplicate,
+    "failover": _failover, "cluster_down": _cluster_down,
+}  # fmt: skip
+"""What serves a call with each kind of fault."""
 
 # -- which disturbances are possible at a call -------------------------------------------------------
 
@@ -260,7 +238,7 @@ class Target(NamedTuple):
 
 @functools.cache
 def possible_disturbances(target: Target) -> Choices:
-    """Return the disturbances of a call, without pauses of all strands."""
+    """Return the disturbances of a call, without those that ``Pauses.note_point()`` adds."""
     rows = {kind: row.at_calls for kind, row in KINDS.items() if row.at_calls is not None}
     return tuple(
         (kind, detail)

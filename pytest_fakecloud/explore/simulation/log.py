@@ -74,7 +74,7 @@ class TrialLog:
     def add_point(self, strand: str, number: int, choices: Choices, decision: str = "") -> None:
         """Record a point, and the fingerprint of the state in which the trial reaches it."""
         script = self._script
-        state = self.fingerprints.take(strand, decision) if script.plan.notes else 0
+        state = self.fingerprints.take(strand, decision) if script.plan.notes_points else 0
         choices = _allowed(choices, script.subject.kinds)
         self.points.append(Point(strand, number, choices, state, self._fakes.now_us()))
 

@@ -84,7 +84,7 @@ class Pauses(Part):
         if len(clients) < 2:
             return
         for strand in clients:
-            if self._script.plan.notes:
+            if self._script.plan.notes_points:
                 self._log.add_point(strand.scheduled_name, 0, _LATE_STARTS)
             for disturbance in self._script.schedule.at(strand.scheduled_name, 0):
                 if disturbance.kind in PAUSES and (end_us := self._end_us(disturbance)) is not None:
@@ -111,7 +111,7 @@ class Pauses(Part):
             if index >= len(instants):
                 return None
             target = instants[index]
-        target += {"nearly": -1_000, "past": 1_000_000}.get(disturbance.kind, 0)
+        target += {"jump": 0, "nearly": -1_000, "past": 1_000_000}[disturbance.kind]
         return target if target > now else None
 
     def may_pause(self, strand: Strand, span_us: int) -> bool:
@@ -127,7 +127,7 @@ class Pauses(Part):
         return now + self._script.subject.patience_us - strand.pause.total_us
 
     def note_point(self, strand: Strand, choices: Choices = ()) -> None:
-        """Record the disturbances that are possible at a point: these, and pauses of all strands."""
+        """Record the disturbances that are possible at a point: these, and pauses until times."""
         if not self._world.clock.driving:
             now = self._world.now_us()
             due_us, latest_us = (self.known_times.next_in_data(now), self._latest_us(strand, now))
@@ -141,7 +141,7 @@ class Pauses(Part):
 
 @functools.cache
 def _pauses(jumps: int, *, has_due: bool, has_edge: bool) -> Choices:
-    """Return the pauses of all strands that are possible, with jumps to a number of known times."""
+    """Return the pauses until times that are possible, with jumps to a number of known times."""
     pauses: list[tuple[Kind, str]] = []
     for detail in ("", *map(str, range(2, JUMPS + 1)))[:jumps]:
         pauses += [("jump", detail), ("past", detail), ("nearly", detail)]

@@ -12,7 +12,7 @@ from ..fakes.gate import nap
 from ..values.limits import CHECKS_OF_BLOCKED, CHECKS_OF_WAITING
 from .clock import MOST_STEPS, ClockMove, Option, TrialClock
 from .decisions import Decisions
-from .deliveries import DeliveryStrands
+from .delivery_strands import DeliveryStrands
 from .outsiders import OutsideCalls
 from .part import Part
 from .pauses import Pauses
@@ -43,11 +43,11 @@ class Scheduler(Part):
     pauses: Pauses
     clock: TrialClock
     decisions: Decisions
-    deliveries: DeliveryStrands
+    delivery_strands: DeliveryStrands
     workers: Workers
     _last_root: Strand | None = None
     """The client, worker or delivery of the strand that ran last, unless the clock has moved."""
-    _last_begun: Strand | None = None
+    _last_run: Strand | None = None
     """The client, worker or delivery that ran last, whether or not the clock has moved since."""
 
     def choose(self) -> Strand | None:
@@ -62,7 +62,7 @@ class Scheduler(Part):
             for strand in strands:
                 if strand.root.crashed and strand.can_crash():
                     return strand
-            options = self.decisions.of_piece(self._last_begun, self._runnable_or_restarted())
+            options = self.decisions.of_piece(self._last_run, self._runnable_or_restarted())
             move = self.clock.plan_move(options) if self._script.may_move_time else None
             if move is not None:
                 options.append(move)
@@ -119,10 +119,9 @@ class Scheduler(Part):
             self.clock.move(option, self._runnable())
             self._last_root = None
             return None
-        strand = option if isinstance(option, Strand) else self.deliveries.begin(option)
+        strand = option if isinstance(option, Strand) else self.delivery_strands.begin(option)
         if strand is not None:
-            self._last_root = strand.root
-            self._last_begun = strand.root
+            self._last_root = self._last_run = strand.root
         return strand
 
     def _wait(self) -> bool:
@@ -187,8 +186,7 @@ class Scheduler(Part):
             self._report_stuck(busy)
         for strand in self._strands:
             if strand.is_daemon and strand.state not in ("ended", "new"):
-                note = f"the daemon thread {strand.name} was still running at the end"
-                self._log.note(note)
+                self._log.note(f"the daemon thread {strand.name} was still running at the end")
         return True
 
     def _report_stuck(self, strands: Sequence[Strand]) -> None:

@@ -14,7 +14,8 @@ class Script:
         self.subject = subject
         self.plan = plan
         self.schedule = plan.schedule
-        self.strategy = strategy = None if plan.strategies is None else plan.strategies.strategy()
+        factory = plan.strategy_factory
+        self.strategy = strategy = None if factory is None else factory.strategy()
         places = subject.kinds if strategy is None else strategy.places
         self.is_late = "late" in places or any(d.kind == "late" for d in plan.schedule)
         """Whether strands can give up their turns before they receive their answers."""

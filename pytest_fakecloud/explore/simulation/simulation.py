@@ -9,13 +9,13 @@ from ..subject.programs import check_has_run
 from ..subject.subject import Subject
 from ..values.disturbances import CLOCK
 from ..values.plan import Plan, Redundant
-from ..values.trial import NO_EFFECTS, CloudState, Effects, StrandRecord, Trial, Verdict, Wording
+from ..values.trial import CloudState, Effects, StrandRecord, Trial, Verdict, Wording
 from .callers import Callers
 from .calls import Calls
 from .clock import TrialClock
 from .current_thread import CurrentThread
 from .decisions import Decisions
-from .deliveries import DeliveryStrands
+from .delivery_strands import DeliveryStrands
 from .faults import Faults
 from .known_times import KnownTimes
 from .log import TrialLog
@@ -65,7 +65,7 @@ class Simulation:
             *shared, known_times=self.known_times, sleepers=self._sleepers, pauses=self._pauses
         )
         self._decisions = Decisions(*shared, clock=self.clock)
-        self.waits = StrandWaits(*shared, sleepers=self._sleepers, clock=self.clock)
+        self.strand_waits = StrandWaits(*shared, sleepers=self._sleepers, clock=self.clock)
         self.calls = Calls(
             *shared,
             known_times=self.known_times,
@@ -73,10 +73,10 @@ class Simulation:
             callers=self.callers,
             pauses=self._pauses,
             decisions=self._decisions,
-            waits=self.waits,
+            strand_waits=self.strand_waits,
             faults=Faults(*shared),
         )
-        self.deliveries = DeliveryStrands(*shared)
+        self.delivery_strands = DeliveryStrands(*shared)
         self.loops = Loops(*shared)
         self._workers = Workers(*shared)
         self.scheduler = Scheduler(
@@ -87,7 +87,7 @@ class Simulation:
             pauses=self._pauses,
             clock=self.clock,
             decisions=self._decisions,
-            deliveries=self.deliveries,
+            delivery_strands=self.delivery_strands,
             workers=self._workers,
         )
 
@@ -128,7 +128,7 @@ class Simulation:
                 link.end()
         connections.sweep()
 
-    def frozen(self, effects: Effects = NO_EFFECTS, state: CloudState | None = None) -> Trial:
+    def frozen(self, effects: Effects | None = None, state: CloudState | None = None) -> Trial:
         """Return the trial that has ended, with its effects on the fakes and the data that it left."""
         log, plan, strategy = self.log, self.script.plan, self.script.strategy
         if plan.explains:
@@ -146,22 +146,20 @@ class Simulation:
             log.schedule,
             # A trial that repeats a known order has no result.
             Verdict() if "redundant" in log.flags else Verdict(log.broken),
-            log.start_us,
             tuple(log.fired),
-            tuple(log.lines),
-            tuple(log.steps),
             tuple(log.points),
-            {
-                name: StrandRecord(log.calls[name], results.get(name), errors.get(name))
-                for name in names
-            },
+            {name: StrandRecord(log.calls[name], results.get(name)) for name in names},
             log.handlers,
-            effects,
-            state,
-            notes=tuple(log.notes),
+            tuple(log.notes),
+            frozenset(log.flags),
+            None if strategy is None else strategy.lesson(log.steps, is_cut=is_cut),
+            start_us=log.start_us,
+            lines=tuple(log.lines),
+            steps=tuple(log.steps),
+            errors=errors,
+            effects=effects or Effects(),
+            state=state,
             wording=Wording(self._world.deliveries.names(), log.silent_calls, log.idle_restarts),
-            flags=frozenset(log.flags),
-            lesson=None if strategy is None else strategy.lesson(log.steps, is_cut=is_cut),
         )
 
     # -- the start and the end of a strand
@@ -188,7 +186,7 @@ class Simulation:
             self._cut(lambda owner: owner.root is strand.root)
         self.operations.store(strand)
         if strand.due is not None:
-            self.deliveries.report(strand.scheduled_name, strand.due)
+            self.delivery_strands.report(strand.scheduled_name, strand.due)
         if strand.crashed or (error is not None and broken_promise(error) is None):
             self._workers.leave_groups(strand)
             if strand.role == "worker" and strand.work.starts < MOST_STARTS:

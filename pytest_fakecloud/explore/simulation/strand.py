@@ -56,7 +56,7 @@ class PauseState:
     until_us: int = 0
     """The end of the current pause, in which the strand cannot run, or 0."""
     lets_others_first: bool = False
-    """Whether every other strand that can run comes first, after a pause of all strands."""
+    """Whether all others that can run come first, after a pause of all strands or until data are due."""
     total_us: int = 0
     """Microseconds by which pauses, and moves of the clock, have made the strand slower."""
     deadline_us: int | None = None
@@ -92,14 +92,12 @@ class LoopState:
 
 
 class TaskTurn:
-    """The turn of a task at its next or its current call; ``StrandWaits`` and ``Calls`` set it there."""
+    """The turn of a task at its next or its current call, which ``StrandWaits`` sets there."""
 
     resume_aside: Callable[[Callable[[], None]], None] | None = None
     """Lets the thread aside go on that delays the request of a connection until the task's turn."""
     wakeup: Wakeup | None = None
     """What an awaiting task awaits until its turn."""
-    exchange: int = 0
-    """The number of the call that the task makes now, if it awaits its turns before and after it."""
     is_inline: bool = False
     """Whether the task waits in the thread of its event loop, instead of awaiting."""
 
@@ -318,7 +316,7 @@ class Strand:
 
     def is_ready(self, now_us: int) -> bool:
         """Return whether the strand has something to do now: its time has come, or its condition is
-        true, if it waits. It cannot run during a pause, or in an event loop that does something else.
+        true, if it waits. ``can_run()`` says whether a pause or its event loop keeps it from that.
         """
         if self.state == "waiting":
             ready, wake_us = self.waiting.ready, self.waiting.wake_us

@@ -54,7 +54,7 @@ class Turns:
         """Whether the next strand is being chosen."""
 
     def run(self, simulation: Simulation) -> None:
-        """Run all strands to their end. Raises errors of ``explore()``, but not of the code."""
+        """Run all strands to their end. Raises errors of ``explore()``, and those that end a test."""
         self._simulation = simulation
         self._context = contextvars.copy_context()
         self._wake(self._choose())

@@ -14,12 +14,12 @@ from .promises import Promises
 @dataclass(frozen=True, slots=True)
 class Subject:
     """What all trials of a search have in common: the code, its promises, and the options.
-    ``disturbed_fakes`` are the names of the fakes whose calls can have disturbances.
+    ``disturbable_fakes`` are the names of the fakes whose calls can have disturbances.
     """
 
     programs: Sequence[Program]
     promises: Promises
-    disturbed_fakes: frozenset[str]
+    disturbable_fakes: frozenset[str]
     kinds: frozenset[Kind]
     patience_us: int
     horizon_us: int | None = None

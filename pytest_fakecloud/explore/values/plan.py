@@ -16,19 +16,22 @@ Place = Literal["switch", "late", "wake"]
 
 
 class Redundant(Exception):
-    """Raised to end a trial whose order is known, or is not the one that its strategy wants."""
+    """Raised to end a trial whose order is known, or is not the one that its strategy wants. The trial
+    has the flag ``redundant``: it is neither judged nor counted.
+    """
 
 
 class Strategy(Protocol):
-    """Decides which strand runs next where the schedule contains no disturbance.
+    """Decides in one trial which strand runs next where the schedule contains no disturbance.
 
-    ``pick()`` raises ``Redundant`` to end a trial that would repeat a known order. ``lesson()``
-    returns what a search learns from the steps of a trial, also of one that has been ended. ``is_cut``
-    is the flag ``cut``.
+    The same steps and options must lead to the same answers. A ``pick()`` other than the first option
+    becomes a switch in ``fired``, so that ``Schedule(fired)`` repeats the trial without the strategy.
     """
 
     places: frozenset[Place]
+    """The places at which ``pick()`` is called; elsewhere the first option runs."""
     moves_time: bool
+    """Whether a move of the clock, ``CLOCK``, can be an option although a strand could run."""
 
     def must_go_on(self, has_only_written: Callable[[], bool]) -> bool:
         """Return whether the client, worker or delivery that ran last must run until it ends, given
@@ -36,13 +39,21 @@ class Strategy(Protocol):
         """
         ...
 
-    def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str: ...
+    def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str:
+        """Return one of the options; raise ``Redundant`` to end the trial."""
+        ...
 
-    def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> Any: ...
+    def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> Any:
+        """Return what a search learns from all steps of the trial, also of one that ``Redundant`` ended.
+        Processes pickle it. ``is_cut`` is the flag ``cut``.
+        """
+        ...
 
 
 class StrategyFactory(Protocol):
-    """A value from which each trial makes its strategy, such as a branch of a tree of interleavings."""
+    """A value from which each trial makes a new strategy. Equal ones have one hash, and lead to the same
+    trial in any process, to which they can be pickled.
+    """
 
     def strategy(self) -> Strategy: ...
 
@@ -51,18 +62,18 @@ class StrategyFactory(Protocol):
 class Plan:
     """What one trial plays, and what it records.
 
-    ``strategies`` makes what decides where the schedule says nothing; by default, the first strand that
-    can run goes on.
-    ``notes``: where disturbances are possible, and the states there. ``explains``: the steps with the
-    data that they access, which are also recorded with ``strategies``, the application's lines that make
-    each call, silent calls, and the calls of the checks.
+    ``strategy_factory`` makes what decides where the schedule says nothing; by default, the first strand
+    that can run goes on.
+    ``notes_points``: the calls and late starts where disturbances are possible, and the states at all
+    points. ``explains``: the steps with the data that they access, which are also recorded with a
+    strategy, the application's lines that make each call, silent calls, and the calls of the checks.
     ``keeps``: the data that the trial leaves, and its calls in the journal. ``shows``: its log, warnings
     and output, until the next trial that is kept.
     """
 
     schedule: Schedule = UNDISTURBED
-    strategies: StrategyFactory | None = None
-    notes: bool = False
+    strategy_factory: StrategyFactory | None = None
+    notes_points: bool = False
     explains: bool = False
     keeps: bool = False
     shows: bool = False
@@ -70,7 +81,7 @@ class Plan:
     @classmethod
     def first(cls) -> Plan:
         """Return the plan of the trial without disturbances with which others are compared."""
-        return cls(notes=True, explains=True, shows=True)
+        return cls(notes_points=True, explains=True, shows=True)
 
     @classmethod
     def reported(cls, schedule: Schedule) -> Plan:

@@ -167,13 +167,11 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class StrandRecord:
-    """What a strand did in a trial: its number of calls, what it returned, and what ended it."""
+    """What a strand did in a trial: its number of calls, and what it returned."""
 
     calls: int = 0
     result: str | None = None
     """The value that it returned, as text."""
-    error: BaseException | None = None
-    """The exception that ended it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,36 +230,27 @@ Handler: TypeAlias = tuple[str, Url]
 
 CloudState: TypeAlias = tuple[BaseCloud, Snapshot]
 """A cloud, with the data of its fakes."""
-NO_EFFECTS = Effects()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trial:
-    """One trial of the explored code under a schedule: what ran, what it left, and its flags.
+class Outline:
+    """What a search learns from a trial, and counts: a value that another process can send.
 
-    ``Schedule(fired)`` alone repeats the trial. ``strands`` are the strands that began, by title.
+    ``Schedule(fired)`` alone repeats the trial. ``strands`` are the strands that began, by name.
     ``handlers`` are the destination handlers that were called, and whether any call succeeded.
-    ``state`` is the cloud with the data of its fakes at the end, if the plan asks for it. ``notes``
-    describe code that was not explored. ``lesson`` is what the search of the strategy learns.
+    ``notes`` describe code that was not explored. ``lesson`` is that of the strategy.
     """
 
     schedule: Schedule
     verdict: Verdict = Verdict()
-
-    start_us: int = 0
     fired: tuple[Disturbance, ...] = ()
-    """The applied disturbances, and each decision of a strategy that is not the default, as a switch."""
-    lines: tuple[Line, ...] = ()
-    steps: tuple[Step, ...] = ()
+    """The applied disturbances, also faults of calls that a partition cuts off, and each decision of a
+    strategy that is not the default, as a switch.
+    """
     points: tuple[Point, ...] = ()
     strands: Mapping[str, StrandRecord] = field(default_factory=dict)
     handlers: Mapping[Handler, bool] = field(default_factory=dict)
-
-    effects: Effects = NO_EFFECTS
-    state: CloudState | None = None
     notes: tuple[str, ...] = ()
-    wording: Wording = Wording()
-
     flags: Set[Flag] = frozenset()
     lesson: Any = None
 
@@ -271,10 +260,27 @@ class Trial:
         return self.verdict.broken
 
     @property
-    def errors(self) -> dict[str, BaseException]:
-        """The exceptions that ended strands, by title."""
-        strands = self.strands.items()
-        return {name: strand.error for name, strand in strands if strand.error is not None}
+    def last_disturbance(self) -> Disturbance | None:
+        """The last disturbance that happened at a point of the trial."""
+        at_points = (fired for fired in reversed(self.fired) if fired.kind != "numbers")
+        return next(at_points, None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trial(Outline):
+    """One trial of the explored code under a schedule: what ran, what it left, and its flags.
+
+    ``errors`` are the exceptions that ended strands, by name. ``state`` is the cloud with the data of
+    its fakes at the end, if the plan asks for it.
+    """
+
+    start_us: int = 0
+    lines: tuple[Line, ...] = ()
+    steps: tuple[Step, ...] = ()
+    errors: Mapping[str, BaseException] = field(default_factory=dict)
+    effects: Effects = Effects()
+    state: CloudState | None = None
+    wording: Wording = Wording()
 
     @property
     def calls(self) -> int:
@@ -284,9 +290,3 @@ class Trial:
     @property
     def call_lines(self) -> list[Line]:
         return [line for line in self.lines if line.call is not None]
-
-    @property
-    def last_disturbance(self) -> Disturbance | None:
-        """The last disturbance that happened at a point of the trial."""
-        at_points = (fired for fired in reversed(self.fired) if fired.kind != "numbers")
-        return next(at_points, None)

@@ -147,11 +147,13 @@ class _ExploredDeliveries(DeliveryInterceptor):
 
     def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
         simulation = self._world.simulation
-        return () if simulation is None else simulation.deliveries.faults.pop(message.id, ())
+        if simulation is None:
+            return ()
+        return simulation.delivery_strands.planned_faults.pop(message.id, ())
 
     async def deliver(self, exchange: Exchange, proceed: Deliver) -> Outcome:
         simulation = self._world.simulation
         if simulation is None:
             return await proceed(exchange)
         route = route_to(self._queue.destinations, exchange.delivery.url)
-        return await simulation.deliveries.perform(exchange, proceed, route)
+        return await simulation.delivery_strands.perform(exchange, proceed, route)

@@ -95,7 +95,7 @@ def thread_patches(world: World) -> Iterator[Patch]:
         if timeout is not None:
             until = world.now_us() + math.ceil(max(0.0, timeout) * 1e6)
         while child.state != "ended" and (until is None or world.now_us() < until):
-            simulation.waits.yield_until(
+            simulation.strand_waits.yield_until(
                 strand, lambda: child.state == "ended", until, for_thread=True
             )
 

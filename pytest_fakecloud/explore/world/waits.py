@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .world import World
 
 
-class Waits:
+class ThreadWaits:
     """Lets threads wait in fake time: until a condition is true, or some seconds have passed.
 
     A check or ``setup=`` moves the clock from event to event, explored code lets other strands run,
@@ -40,7 +40,7 @@ class Waits:
         if simulation is None:
             return self.wait_in_check(lambda: False, seconds)
         self._check_promise(seconds)
-        return simulation.waits.sleep_of_strand(seconds)
+        return simulation.strand_waits.sleep_of_strand(seconds)
 
     async def sleep_in_loop(self, seconds: float, new_wakeup: Callable[[], Wakeup]) -> bool:
         """Sleep in fake time in an event loop that is not explored; return False for other loops."""
@@ -48,7 +48,7 @@ class Waits:
         if simulation is None:
             return self.wait_in_check(lambda: False, seconds)
         self._check_promise(seconds)
-        return await simulation.waits.sleep_of_task(seconds, new_wakeup)
+        return await simulation.strand_waits.sleep_of_task(seconds, new_wakeup)
 
     def wait_in_check(self, is_over: Callable[[], bool], seconds: float | None) -> bool:
         """Move the clock from event to event until ``is_over()`` is true or a time has passed, because
@@ -83,7 +83,7 @@ class Waits:
         if timeout != 0 and not is_over():
             if simulation is not None and strand is not None:
                 until = None if timeout is None else world.now_us() + math.ceil(timeout * 1e6)
-                simulation.waits.yield_until(strand, is_over, until)
+                simulation.strand_waits.yield_until(strand, is_over, until)
             elif not self.wait_in_check(is_over, timeout):
                 _wait_really(is_over, timeout)
             if not is_over():
@@ -102,7 +102,7 @@ class Waits:
         world, thread, simulation = self._world, self._world.current_thread, self._world.simulation
         strand = None if simulation is None else simulation.callers.served_here()
         if simulation is not None and strand is not None and not world.clock.driving:
-            return simulation.waits.yield_in_command(strand, signal, poll, until_us)
+            return simulation.strand_waits.yield_in_command(strand, signal, poll, until_us)
         stream = world.connections.streams.get(threading.get_ident())
         if stream is not None:
             return stream.look(

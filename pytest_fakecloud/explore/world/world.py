@@ -29,7 +29,7 @@ from ..values.plan import Plan
 from ..values.trial import Effects, Trial
 from .loops import current_task, run_coroutine
 from .randomness import Randomness
-from .waits import Waits
+from .waits import ThreadWaits
 
 _MOST_CARRIERS = 1_000
 """Maximum number of threads for requests of event loops that several strands share."""
@@ -46,7 +46,7 @@ class World(Surroundings):
         self.randomness = Randomness(seed, lambda: self.current_thread.drawing_for())
         self.simulation: Simulation | None = None
         self._between_trials = self.current_thread = CurrentThread()
-        self.waits = Waits(self)
+        self.waits = ThreadWaits(self)
         # The trials of a search repeat the same commands.
         self.command_line = lru_cache(maxsize=256)(command_line)
         self.free_locks: Sequence[Callable[[], None]] = ()
@@ -77,17 +77,15 @@ class World(Surroundings):
         simulation = Simulation(self, subject, plan, reads_order=reads_order)
         with self.simulating(simulation):
             simulation.play()
-        log = simulation.log
+        log, history = simulation.log, simulation.operations.history
         if "redundant" in log.flags:
-            return simulation.frozen(), simulation.operations.history
+            return simulation.frozen(), history
         if self.randomness.has_drawn():
             log.draws_numbers(plan.schedule.series)
         else:
             log.schedule = plan.schedule.with_series(0)
         state = (self.cloud, self.cloud.snapshot()) if plan.keeps else None
-        return simulation.frozen(
-            self._effects(simulation.log), state
-        ), simulation.operations.history
+        return simulation.frozen(self._effects(log), state), history
 
     @contextlib.contextmanager
     def simulating(self, simulation: Simulation) -> Iterator[None]:

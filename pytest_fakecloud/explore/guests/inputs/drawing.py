@@ -172,7 +172,7 @@ def _choices_of(name: str, argument: object) -> _Choices:
     )
 
 
-class Source(DrawnClient):
+class InputSource(DrawnClient):
     """A client that draws its input."""
 
     def draw(self, drawing: Drawing) -> Any:
@@ -186,7 +186,7 @@ class Source(DrawnClient):
         raise NotImplementedError
 
 
-class DrawnCall(Source):
+class DrawnCall(InputSource):
     """A call of a function with drawn arguments."""
 
     def __init__(self, function: Callable[..., object], choices: Mapping[str, _Choices]) -> None:
@@ -238,7 +238,7 @@ def drawn(function: Callable[..., object], **choices: Any) -> DrawnCall:
     )
 
 
-class Operations(Source):
+class Operations(InputSource):
     """Calls of several operations, of which any are made in any order."""
 
     def __init__(self, operations: Mapping[str, DrawnCall], most: int) -> None:
@@ -332,7 +332,7 @@ def _at_least_1(name: str, argument: object) -> int:
 
 def shrunk(
     values: Mapping[K, Any],
-    sources: Mapping[K, Source | _Choices],
+    sources: Mapping[K, InputSource | _Choices],
     breaks: Callable[[Mapping[K, Any]], bool],
     drawing: Drawing,
 ) -> dict[K, Any]:
@@ -365,16 +365,16 @@ def _fewest(items: list[Any], breaks: Callable[[list[Any]], bool]) -> list[Any]:
 # -- the inputs of all clients ---------------------------------------------------------------------
 
 
-def sources_of(programs: Sequence[Program]) -> dict[str, Source]:
+def sources_of(programs: Sequence[Program]) -> dict[str, InputSource]:
     """Return the clients whose input is drawn, by name."""
     return {
         program.name: program.function
         for program in programs
-        if isinstance(program.function, Source)
+        if isinstance(program.function, InputSource)
     }
 
 
-def distinct_inputs(sources: Mapping[str, Source], drawing: Drawing) -> Iterator[Inputs]:
+def distinct_inputs(sources: Mapping[str, InputSource], drawing: Drawing) -> Iterator[Inputs]:
     """Yield inputs, none of them twice, until no new ones are drawn; without sources, the empty one."""
     if not sources:
         return iter([{}])
@@ -384,7 +384,7 @@ def distinct_inputs(sources: Mapping[str, Source], drawing: Drawing) -> Iterator
 
 
 def inputs_with_operations(
-    count: int, sources: Mapping[str, Source], drawing: Drawing
+    count: int, sources: Mapping[str, InputSource], drawing: Drawing
 ) -> Iterator[Inputs]:
     """Yield inputs, none of them twice, whose ``operations()`` clients make ``count`` calls together."""
     most = {name: source.most for name, source in sources.items() if isinstance(source, Operations)}
@@ -401,7 +401,7 @@ def inputs_with_operations(
     return _distinct(draw, drawing)
 
 
-def number_of_operations(inputs: Inputs, sources: Mapping[str, Source]) -> int:
+def number_of_operations(inputs: Inputs, sources: Mapping[str, InputSource]) -> int:
     """Return the number of calls that the ``operations()`` clients make together."""
     return sum(
         len(inputs[name]) for name, source in sources.items() if isinstance(source, Operations)
@@ -423,7 +423,7 @@ def _distinct(draw: Callable[[], Inputs], drawing: Drawing) -> Iterator[Inputs]:
         yield inputs
 
 
-def check_inputs(inputs: object, sources: Mapping[str, Source]) -> Inputs:
+def check_inputs(inputs: object, sources: Mapping[str, InputSource]) -> Inputs:
     """Return inputs that the caller passed; raise ``ContractError`` if they do not fit the clients."""
     if not isinstance(inputs, Mapping) or set(inputs) != set(sources):
         names = ", ".join(sources)

@@ -16,7 +16,7 @@ from ...values.disturbances import Disturbance
 from ...values.plan import Plan
 from ...values.schedule import Schedule
 from ...values.trial import Trial
-from .drawing import Drawing, Source, inputs_with_operations, number_of_operations, shrunk
+from .drawing import Drawing, InputSource, inputs_with_operations, number_of_operations, shrunk
 
 SECONDS = 10.0
 """Processor seconds for shrinking inputs, in addition to the budget, so that the result does not
@@ -36,7 +36,7 @@ class JointShrinking:
         player: Player,
         trial: Trial,
         player_for: Callable[[Inputs], Player],
-        sources: Mapping[str, Source],
+        sources: Mapping[str, InputSource],
         drawing: Drawing,
     ) -> None:
         self._player = player
@@ -62,7 +62,7 @@ class JointShrinking:
             if self._player.subject.inputs == inputs:
                 break
             # Fewer disturbances may need fewer operations, so both are shrunk again.
-            undisturbed = self._player.play(Plan(notes=True))
+            undisturbed = self._player.play(Plan(notes_points=True))
             self._trial = smallest(self._player, self._trial, undisturbed)
 
     def _draw_fewer_operations(self) -> bool:
@@ -109,7 +109,7 @@ class JointShrinking:
         try:
             if not self._has_time():
                 return False
-            player, trial = player.play_reference(Plan(notes=True))
+            player, trial = player.play_reference(Plan(notes_points=True))
             if any(broken_promise(error) is None for error in trial.errors.values()):
                 return False  # The code rejects these inputs.
             candidates = iter(schedules(trial))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ....core.errors import ContractError
-from ...find_failure import SearchParts
+from ...find_failure import Division
 from ...search.player import Player
 from ...search.tally import SearchBudget
 from ...subject.programs import Program
@@ -19,8 +19,8 @@ INPUTS = 40
 """Number of drawn inputs among which the budget is divided (decided here)."""
 
 
-class PartsByInput(SearchParts):
-    """Searches one input after the other; ``inputs`` are the only ones if they are given.
+class DivisionByInput(Division):
+    """A part for one input after the other; ``inputs`` are the only ones if they are given.
 
     Raises ``ContractError`` for inputs that do not fit the clients, and if a schedule is to be
     replayed without the inputs that its clients need.

@@ -21,15 +21,17 @@ if TYPE_CHECKING:
 
 _Loss = Literal["unreachable", "unheard"]
 """A lost delivery: its destination is not reached, or the answer of its destination is lost."""
-_AT_DELIVERIES: tuple[Kind, ...] = ("duplicate", "crash_after_response")
+AT_DELIVERIES: tuple[Kind, ...] = ("duplicate", "crash_after_response")
 """Faults of one delivery."""
+LOSSES: tuple[Kind, ...] = ("fail", "unreachable")
+"""Losses of a delivery, and of those that retry it."""
 
 
 @dataclass(eq=False)
 class DeliveryStrands(Part):
     """Begins deliveries as strands, and performs them."""
 
-    faults: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    planned_faults: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The faults of the next delivery of each message, by the message's internal ID."""
     _losses: dict[str, list[_Loss]] = field(default_factory=dict)
     """The losses of the next deliveries of each message, by the message's public ID."""
@@ -61,9 +63,9 @@ class DeliveryStrands(Part):
     def _plan(self, due: DueDelivery, disturbances: Sequence[Disturbance]) -> None:
         """Store the faults of a delivery and of the deliveries that retry it."""
         kinds = (disturbance.kind for disturbance in disturbances)
-        self.faults[due.message.id] = tuple(kind for kind in kinds if kind in _AT_DELIVERIES)
+        self.planned_faults[due.message.id] = tuple(kind for kind in kinds if kind in AT_DELIVERIES)
         for disturbance in disturbances:
-            if disturbance.kind not in ("fail", "unreachable"):
+            if disturbance.kind not in LOSSES:
                 continue
             losses: list[_Loss] = ["unreachable"] * int(disturbance.detail or 1)
             if disturbance.kind == "fail":
@@ -124,7 +126,7 @@ def _delivery_words(due: DueDelivery, disturbances: Sequence[Disturbance]) -> st
 
 def _delivery_disturbances(due: DueDelivery) -> Choices:
     """Return the disturbances of a delivery: losses of one attempt, of all retries, of all attempts."""
-    disturbances: list[tuple[Kind, str]] = [(kind, "") for kind in _AT_DELIVERIES]
+    disturbances: list[tuple[Kind, str]] = [(kind, "") for kind in AT_DELIVERIES]
     retries = due.message.max_retries - due.message.retried
     if retries > 1:
         disturbances.append(("fail", str(retries)))
