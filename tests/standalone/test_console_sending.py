@@ -175,6 +175,9 @@ def test_a_workflow_is_rerun_from_a_step(
     assert compared.locator("mark").count() == 6
     child = page.url
     page.click(f".detail .facts a:text-is('{run_id}')")
+    # The earlier run is compared with its rerun.
+    page.locator(".detail summary:text-is('Compared with its last rerun')").wait_for()
+    assert compared.last.inner_text() == "result\tin++\tother+"
     page.click(".facts div:has(dt:text-is('rerun as')) a")
     page.wait_for_url(child)
     at(page, "fake/queue/runs", "table.rows")
