@@ -547,6 +547,24 @@ def without_expired(engine: Any, state: State) -> State:
 
 
 @_locked
+def delivered(engine: Any, resends: Mapping[str, Iterable[str]]) -> set[str]:
+    """Return the ids of the messages that were delivered, or that a delivered message repeats.
+
+    ``resends`` has the messages that were published to repeat others, by the ids of these.
+    """
+    messages = {message.public_id: message for message in engine.data.messages.values()}
+    repeated = {repeat: original for original, repeats in resends.items() for repeat in repeats} | {
+        message.public_id: message.retry_of for message in messages.values() if message.retry_of
+    }
+    found = set()
+    for id, message in messages.items():
+        while message.state == "DELIVERED" and id and id not in found:
+            found.add(id)
+            id = repeated.get(id, "")
+    return found
+
+
+@_locked
 def expiries(engine: Any) -> list[tuple[int, PlannedEvent]]:
     """Return when dead letters are removed by their age, in microseconds."""
     return [_removal(engine, letter) for letter in engine.dead_letters.all()]
