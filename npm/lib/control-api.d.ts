@@ -425,6 +425,12 @@ export interface Planned {
   item: string | null
 }
 
+/** The violations, and the numbers of the rows of attempts whose message was delivered. */
+export interface Problems {
+  violations: ViolationData[]
+  settled: number[]
+}
+
 export interface Raised {
   raise: FailureData
 }
@@ -905,6 +911,8 @@ export interface Control {
   (method: "GET", path: "/archive"): Promise<Record<string, Json>>
   /** Return the strict-mode violations. */
   (method: "GET", path: "/violations"): Promise<ViolationData[]>
+  /** Return the violations, and the attempts whose message was delivered, if need be by another */
+  (method: "GET", path: "/problems"): Promise<Problems>
   /** Return the isolated clouds, oldest first. */
   (method: "GET", path: "/clouds"): Promise<CloudData[]>
   /** Start a cloud with its own clock, fakes, ports, credentials and journal. */

@@ -38,6 +38,25 @@ def test_a_rejected_command_has_the_advice_of_its_error(
     assert bool(advice(server, number)) == bool(expected)
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "expected"),
+    [
+        ("/query", {"vector": [1, 2], "topK": 1}, "as many numbers as the index has dimensions"),
+        ("/query", {"vector": [1], "topK": 1, "filter": "year >"}, "Correct the filter"),
+        ("/query-data", {"data": "tea", "topK": 1}, "The index has no embedding model"),
+        ("/query", {"topK": 1}, "Send vectors of the kind of the index"),
+        ("/query", {"vector": [1], "topK": 0}, ""),
+    ],
+)
+def test_a_rejected_request_to_a_vector_index_has_the_advice_of_its_error(
+    server: Server, path: str, body: object, expected: str
+) -> None:
+    send(server, "vector_index", "/upsert", [{"id": "a", "vector": [1]}])
+    found = advice(server, send(server, "vector_index", path, body)["row"])
+    assert expected in found
+    assert bool(found) == bool(expected)
+
+
 def test_an_error_in_a_pipeline_has_its_advice(server: Server) -> None:
     number = send(server, "kv_server", "/pipeline", [["SET", "a", "x"], ["INCR", "a"]])["row"]
     assert "A number was expected" in advice(server, number)

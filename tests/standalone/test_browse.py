@@ -692,6 +692,27 @@ def test_a_move_that_expires_keys_or_goes_far_has_a_question(lists: Lists) -> No
     assert ask(lists.app, "GET", "/clock/preview?by=soon")[0] == 400
 
 
+def test_failed_attempts_of_delivered_messages_are_settled(lists: Lists) -> None:
+    queue = lists.cloud.queue()
+    body = {"url": "https://app.example", "answer": [500, 500, 500, 200]}
+    ask(lists.app, "POST", "/fakes/queue/destinations", body)
+    for retries in ("0", "0"):
+        headers = {"Upstash-Retries": retries}
+        message = {"target": "/v2/publish/https://app.example/x", "headers": headers}
+        ask(lists.app, "POST", "/fakes/queue/requests", message | {"method": "POST"})
+    queue.clock.advance("1s")
+    first, _ = queue.dead_letters()
+    assert ask(lists.app, "GET", "/problems")[1]["settled"] == []
+    # Its retry fails, and the retry of that is delivered.
+    first.retry()
+    queue.clock.advance("1s")
+    queue.dead_letters()[-1].retry()
+    queue.clock.advance("1s")
+    settled = ask(lists.app, "GET", "/problems")[1]["settled"]
+    rows = {row["number"]: row for row in ask(lists.app, "GET", "/journal")[1]}
+    assert [rows[number]["status"] for number in settled] == [500, 500, 200]
+
+
 def test_removals_by_age_are_among_what_is_due(lists: Lists) -> None:
     queue, broker = lists.cloud.queue(), lists.cloud.broker(topics={"orders": 1})
     broker.commit("billing", "orders", 0, 0)

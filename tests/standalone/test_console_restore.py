@@ -42,7 +42,7 @@ def test_a_restore_shows_what_it_changes_and_is_undone(page: Any, server: Server
     at(page, "activity", ".trace-row")
     opened(page, "SET price 4")
     buttons = page.locator(".row-changes .tools")
-    buttons.locator("button", has_text="Restore price…").click()
+    buttons.locator("button", has_text="Restore price to before this…").click()
     assert previewed(page) == [["price", "value 4", "value 3"]]
     confirm(page)
     wait_until(lambda: kv(server, "GET", "price") == "3")

@@ -175,6 +175,9 @@ def test_a_workflow_is_rerun_from_a_step(
     assert compared.locator("mark").count() == 6
     child = page.url
     page.click(f".detail .facts a:text-is('{run_id}')")
+    # The earlier run is compared with its rerun.
+    page.locator(".detail summary:text-is('Compared with its last rerun')").wait_for()
+    assert compared.last.inner_text() == "result\tin++\tother+"
     page.click(".facts div:has(dt:text-is('rerun as')) a")
     page.wait_for_url(child)
     at(page, "fake/queue/runs", "table.rows")
@@ -224,7 +227,7 @@ def test_what_a_call_that_is_sent_again_changes_is_shown_in_place(
     text = out.locator(".row-changes").inner_text()
     assert "red" in text
     assert "blue" in text
-    out.locator("button", has_text="Restore colour…").click()
+    out.locator("button", has_text="Restore colour to before this…").click()
     page.click("dialog button.danger")
     wait_until(lambda: kv(server, "GET", "colour") == "red")
 

@@ -278,8 +278,8 @@ def test_the_row_of_a_change_takes_back_its_fields_alone(page: Any, server: Serv
     kv(server, "HSET", "user:1", "plan", "pro", "city", "Graz")
     row = server.ask("GET", "/journal")[1][-1]["number"]
     kv(server, "HINCRBY", "user:1", "visits", "1")
-    at(page, f"activity/{row}", ".row-changes button:text-is('Undo…')")
-    page.click(".row-changes button:text-is('Undo…')")
+    at(page, f"activity/{row}", ".row-changes button:text-is('Undo only this…')")
+    page.click(".row-changes button:text-is('Undo only this…')")
     assert "visits" not in page.inner_text("dialog .preview table")
     page.click("dialog button.danger")
     page.locator("#notice", has_text="is undone").wait_for()

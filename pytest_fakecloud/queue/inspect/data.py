@@ -547,6 +547,24 @@ def without_expired(engine: Any, state: State) -> State:
 
 
 @_locked
+def delivered(engine: Any, resends: Mapping[str, Iterable[str]]) -> set[str]:
+    """Return the ids of the messages that were delivered, or that a delivered message repeats.
+
+    ``resends`` has the messages that were published to repeat others, by the ids of these.
+    """
+    messages = {message.public_id: message for message in engine.data.messages.values()}
+    repeated = {repeat: original for original, repeats in resends.items() for repeat in repeats} | {
+        message.public_id: message.retry_of for message in messages.values() if message.retry_of
+    }
+    found = set()
+    for id, message in messages.items():
+        while message.state == "DELIVERED" and id and id not in found:
+            found.add(id)
+            id = repeated.get(id, "")
+    return found
+
+
+@_locked
 def expiries(engine: Any) -> list[tuple[int, PlannedEvent]]:
     """Return when dead letters are removed by their age, in microseconds."""
     return [_removal(engine, letter) for letter in engine.dead_letters.all()]
@@ -964,8 +982,8 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
     The record is that of the service's API. It contains the outputs of the steps and the result, and
     ``recorded`` has these steps with their results as text.
     ``parent`` is the run that this one resumes, restarts or reruns, and ``children`` are the runs that
-    do so with this one. ``compared`` are its input, steps and result beside those of ``compared_with``,
-    the parent, or without one the run of the same workflow before it.
+    do so with this one. ``compared`` are its input, steps and result beside those of ``compared_with``:
+    the parent, otherwise the last child, or without both the run of the same workflow before it.
     """
     workflow_run = engine.workflow.runs.get(id)
     if workflow_run is None:
@@ -974,26 +992,30 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
     given, redaction = _input_of_run(engine, workflow_run), workflow_run.settings.redaction
     record = run_record(engine, workflow_run)
     parent = engine.workflow.runs.get(workflow_run.parent_id or "")
-    before = parent or _run_before(engine, workflow_run)
+    children = _children(engine)
+    is_repeated = parent is None and workflow_run.id in children
+    before, after = parent or _run_before(engine, workflow_run), workflow_run
+    if is_repeated:
+        before, after = workflow_run, engine.workflow.runs[children[workflow_run.id][-1]]
     tried = [
         engine.data.messages[message_id]
         for message_id in workflow_run.message_ids
         if message_id in engine.data.messages
     ]
     return {
-        **_run_row(engine, workflow_run, _children(engine)),
+        **_run_row(engine, workflow_run, children),
         "input": None if given is None else _body(given, redaction)["body"],
         "record": record,
         "recorded": list(recorded_steps(record, parent and run_record(engine, parent))),
-        "compared_with": before and before.id,
+        "compared_with": after.id if is_repeated else before and before.id,
         "compared": []
         if before is None
         else list(
             compared(
                 run_record(engine, before),
-                record,
-                (_shown_input(engine, before), _shown_input(engine, workflow_run)),
-                list(workflow_run.message_ids),
+                run_record(engine, after),
+                (_shown_input(engine, before), _shown_input(engine, after)),
+                list(after.message_ids),
             )
         ),
         "input_is_whole": given is not None and _is_whole(given, redaction),

@@ -91,6 +91,37 @@ _ERRORS: tuple[tuple[str, Advice], ...] = (
     ),
 )
 """Errors of Redis with the code ERR, by a part of their message."""
+_MESSAGES: tuple[tuple[str, Advice], ...] = (
+    (
+        "Invalid vector dimension",
+        Advice(
+            "Send as many numbers as the index has dimensions. For an embedding model with another "
+            "number of them, start the server with --vector dimension=N."
+        ),
+    ),
+    (
+        "Invalid filter",
+        Advice(
+            "Correct the filter at the position that the answer names. A filter is like: "
+            "year >= 1990 AND genre = 'drama'."
+        ),
+    ),
+    (
+        "Embedding data for this index is not allowed",
+        Advice(
+            "The index has no embedding model. Send vectors instead of text, or start the server with "
+            "--vector embedding=true."
+        ),
+    ),
+    (
+        "This index requires (dense|sparse|dense and sparse) vectors",
+        Advice(
+            "Send vectors of the kind of the index, or start the server with an index of another kind: "
+            "--vector kind=dense, sparse or hybrid."
+        ),
+    ),
+)
+"""Errors of services without codes, by the beginning of their message."""
 _STATUSES: Mapping[int, Advice] = {
     404: Advice("What the path names does not exist, or no longer does."),
     405: Advice("The path exists, but not with this method."),
@@ -203,6 +234,9 @@ def advice_of(row: shapes.RowData, error: str) -> Advice | None:
         return _CODES[code]
     if row["status"] == 404 and row["operation"].startswith(_METHODS):
         return _NO_PATH
+    for beginning, advice_on_message in _MESSAGES:
+        if re.match(beginning, error):
+            return advice_on_message
     return _STATUSES.get(row["status"] or 0)
 
 

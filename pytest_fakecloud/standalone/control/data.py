@@ -87,6 +87,7 @@ class DataRoutes(Part):
             ),
             cls.route("GET", f"{PREFIX}/archive", "archive", cls.get_archive),
             cls.route("GET", f"{PREFIX}/violations", "violations", cls.get_violations),
+            cls.route("GET", f"{PREFIX}/problems", "problems", cls.get_problems),
             cls.route("POST", f"{PREFIX}/violations/dismiss", "dismiss", cls.dismiss_violations),
         ]
 
@@ -320,6 +321,24 @@ class DataRoutes(Part):
         """
         context_of(self._cloud).violations.dismiss(fields(request)["texts"])
         return self.get_violations(request)
+
+    def get_problems(self, request: Request) -> shapes.Problems:
+        """Return the violations, and the attempts whose message was delivered, if need be by another
+        message that repeats it: a failed one is no problem any more.
+        """
+        settled = []
+        for fake in self._cloud.fakes():
+            if find(fake.fixture).delivers:
+                delivered = data_module(fake.fixture).delivered(fake, repeated(self._cloud, fake))
+                settled += [
+                    entry.number
+                    for entry in self._cloud.journal.entries
+                    if entry.fake == fake.name
+                    and isinstance(entry, Event)
+                    and entry.kind == "attempt"
+                    and entry.data.get("message_id") in delivered
+                ]
+        return {"violations": self.get_violations(request), "settled": settled}
 
     def get_violations(self, request: Request) -> list[shapes.ViolationData]:
         """Return the strict-mode violations."""

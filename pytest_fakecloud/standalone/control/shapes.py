@@ -328,6 +328,13 @@ class ViolationData(TypedDict):
     facts: dict[str, str]
 
 
+class Problems(TypedDict):
+    """The violations, and the numbers of the rows of attempts whose message was delivered."""
+
+    violations: list[ViolationData]
+    settled: list[int]
+
+
 class DestinationData(TypedDict):
     """The URLs of a destination, and its answer as in a state file, null if JSON cannot describe it."""
 

@@ -77,7 +77,7 @@ export function restoreButton(text, label, changes, restore, what, part = {}) {
   }});
 }
 // A button that restores to just before a row: all fakes, or what `part` names.
-const restoreBefore = (row, text, what, {items, ...part}) => restoreButton(text, `${text.replace("…", "")} to just before #${row}`, sinceOf(row, {items, ...part}), () => ask("POST", `/journal/${row}/restore`, {...part, ...items ? {items} : part.fake ? {} : {skip_unknown: true}}), what, {...part, ...items && {items}});
+const restoreBefore = (row, text, what, {items, ...part}) => restoreButton(text, `${text.replace(/( to before this)?…$/, "")} to just before #${row}`, sinceOf(row, {items, ...part}), () => ask("POST", `/journal/${row}/restore`, {...part, ...items ? {items} : part.fake ? {} : {skip_unknown: true}}), what, {...part, ...items && {items}});
 
 // The fields of a hash, which are text if they were compared; null if they are not known whole.
 function hashOf(one) { try { return typeof one?.value === "string" ? JSON.parse(one.value) : one?.value ?? {}; } catch { return null; } }
@@ -87,7 +87,7 @@ function undoFields({number: row, fake}, {section, item, before, after}) {
   if (section !== "keys" || !after || [before, after].some((one) => one && one.type !== "hash") || !old || !made || /^b['"]|\\x[0-9a-f]{2}/.test([item, ...Object.entries({...made, ...old}).flat()].join(" "))) return null;
   const names = Object.keys({...old, ...made}).filter((name) => old[name] !== made[name]), set = names.filter((name) => name in old), gone = names.filter((name) => !(name in old));
   const only = (fields) => ({type: "hash", value: Object.fromEntries(names.filter((name) => name in fields).map((name) => [name, fields[name]]))}), what = `${short(names.length === 1 ? names[0] : count(names.length, "field"), 24)} of ${short(item, 60)}`;
-  return names.length ? act("Undo…", `Undo #${row}: ${what}`, async () => {
+  return names.length ? act("Undo only this…", `Undo only #${row}: ${what}`, async () => {
     const rows = [];
     for (const words of [set.length && ["HSET", item, ...set.flatMap((name) => [name, old[name]])], gone.length && ["HDEL", item, ...gone]].filter(Boolean)) { await sendWell({name: fake}, "POST", "/", words); rows.push(change.row); }
     sayWithUndo(`#${row} is undone: ${what}.`, rows[0], part, {last: rows.at(-1)});
@@ -101,8 +101,8 @@ export function changesElement(row) {
   const place = el("div", {class: "row-changes"}, soft("…")); ask("GET", `/journal/${row.number}/changes`).then(({changes, note, undo, why_no_undo: why}) => {
     const [first] = changes ?? [];
     place.replaceChildren(...[el("h4", {}, "Data before and after"), changes === null ? soft(note, " After the next call, the data is known again.") : changes.length ? changesTable(changes, addressOf) : null, why ? soft(why) : null,
-      undo ? el("div", {class: "tools"}, el("span", {class: "soft"}, "Undo only this:"), changes.length === 1 && !isOfConsole(row) ? undoFields(row, first) : null,
-        restoreBefore(row.number, `Restore ${changes.length === 1 ? short(first.item, 24) : count(changes.length, "item")}…`, changes.length === 1 ? short(first.item, 60) : `All ${changes.length} items`, {fake: row.fake, ...undo})) : null,
+      undo ? el("div", {class: "tools"}, el("span", {class: "soft"}, "Undo:"), changes.length === 1 && !isOfConsole(row) ? undoFields(row, first) : null,
+        restoreBefore(row.number, `Restore ${changes.length === 1 ? short(first.item, 24) : count(changes.length, "item")} to before this…`, changes.length === 1 ? short(first.item, 60) : `All ${changes.length} items`, {fake: row.fake, ...undo})) : null,
       el("div", {class: "tools"}, el("span", {class: "soft"}, "Back to just before this:"),
         changes === null ? null : restoreBefore(row.number, `Restore ${row.fake}…`, row.fake, {fake: row.fake}), restoreBefore(row.number, changes === null ? "Restore the other fakes…" : "Restore all fakes…", "All fakes", {}))].filter(Boolean));
   }, (error) => place.replaceChildren(soft(error.message)));

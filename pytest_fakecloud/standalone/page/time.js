@@ -121,23 +121,23 @@ const isAbout = (row, {url, path, message_id: id, run_id: run}) => row.subjects.
 // A fault that has not fired yet may still fire, and an answer may still be given; tabs of the fake show them.
 const isYetToCome = ({kind}) => kind === "unused_fault" || kind === "unmet";
 const APPEAR = "What a test in strict mode would report appears here, such as a delivery to an address that nothing answers.";
-export const violationsPage = (state) => Object.assign(new LivePage("/violations", (found) => {
-  const causes = Map.groupBy(found.filter((one) => !isYetToCome(one)), causeOf), failures = entries.list.filter((row) => row.done && hasFailed(row)), expected = failures.filter(isExpected).length, injected = failures.filter(isInjected).length, failed = failures.length - expected - injected;
+export const violationsPage = (state) => Object.assign(new LivePage("/problems", ({violations: found, settled}) => {
+  const causes = Map.groupBy(found.filter((one) => !isYetToCome(one)), causeOf), known = new Set(settled), isSettled = ({number: row}) => known.has(row), [again, failures] = [true, false].map((whether) => entries.list.filter((row) => row.done && hasFailed(row) && isSettled(row) === whether)), expected = failures.filter(isExpected).length, injected = failures.filter(isInjected).length, failed = failures.length - expected - injected;
   // The navigation counts the first two.
   const letters = state().fakes.filter((one) => one.dead_letters), many = [...causes.values()].flat().length, to = (text, status) => el("a", {href: link(["activity"], {status})}, text);
   const parts = [many ? count(many, "violation") : null, ...letters.map((one) => el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)),
-    failures.length ? [to(count(failed, "failed call"), "failed"), journal.older ? " so far: older ones are being loaded" : ""] : null, injected ? to(`${count(injected, "failure")} by injected faults`, "fault") : null, expected ? to(`${count(expected, "error")} that clients expect`, "expected") : null].filter(Boolean);
-  return [parts.length ? el("p", {}, parts.flatMap((part, at) => at ? [" · ", part] : part)) : null, causes.size ? [...causes.values()].map(violation) : failures.length ? soft(`No violations. ${APPEAR}`) : empty("No violations.", APPEAR), failures.length ? [causes.size ? el("h2", {}, "Failed calls") : null, errorsElement(failures)] : null];
+    failures.length ? [to(count(failed, "failed call"), "failed"), journal.older ? " so far: older ones are being loaded" : ""] : null, injected ? to(`${count(injected, "failure")} by injected faults`, "fault") : null, expected ? to(`${count(expected, "error")} that clients expect`, "expected") : null, again.length ? `${count(again.length, "failed attempt")} of messages that were delivered since` : null].filter(Boolean);
+  return [parts.length ? el("p", {}, parts.flatMap((part, at) => at ? [" · ", part] : part)) : null, causes.size ? [...causes.values()].map((all) => violation(all, letters.length)) : failures.length ? soft(`No violations. ${APPEAR}`) : empty("No violations.", APPEAR), failures.length ? [causes.size ? el("h2", {}, "Failed calls") : null, errorsElement(failures)] : null];
 }, pageHead("Problems")), {version: () => [entries.list.length, journal.older, state().fakes.map((one) => one.dead_letters), [...solved]]});
 // What was done about a cause, until the page is loaded again.
 const solved = new Map();
 
-function violation(all) {
+function violation(all, letters) {
   const [{kind, what, text, facts: known}] = all, cause = causeOf(all[0]), rows = entries.list.filter((row) => hasFailed(row) && all.some(({facts}) => isAbout(row, facts))), ats = rows.map((row) => both(new Date(row.at_us / 1000).toISOString()));
   const places = [...Map.groupBy(all, ({facts: {url, method, path}}) => url ?? [method, path].filter(Boolean).join(" "))], runs = new Set(all.map(({facts}) => facts.run_id).filter(Boolean));
   const card = el("article", {class: "violation"}, el("h2", {class: "bad"}, words(kind), all.length > 1 ? el("span", {class: "many"}, `${number(all.length)} times`) : null), " ", el("span", {class: "soft"}, `${known.fake ?? ""}${ats.length ? ` · ${ats[0]}${ats.at(-1) === ats[0] ? "" : ` to ${ats.at(-1)}`} UTC` : ""}`),
     el("ul", {}, places.filter(([place]) => place).slice(0, 20).map(([place, some]) => el("li", {class: "mono"}, el("a", {href: link(["activity"], {search: place, violations: "yes"})}, place), some.length > 1 ? ` ${number(some.length)} times` : ""))),
-    solved.has(cause) ? el("p", {class: "ok", role: "status"}, `${solved.get(cause)} Retries will use it. Retry the `, el("a", {href: link(["fake", known.fake, "dead-letters"])}, "dead letters"), ", then dismiss this.") : null,
+    solved.has(cause) ? el("p", {class: "ok", role: "status"}, `${solved.get(cause)} Retries will use it. `, letters ? ["Retry the ", el("a", {href: link(["fake", known.fake, "dead-letters"])}, "dead letters"), ", then dismiss this."] : "Dismiss this.") : null,
     el("p", {class: "mono"}, what), (own(ADVICE, kind)?.(known) ?? []).map((line) => el("p", {}, line)), kind === "unstubbed" ? destinationForms({name: known.fake}, origin(known.url), (done_) => solved.set(cause, done_)) : null,
     text === what ? null : el("details", {}, el("summary", {}, "As a test with pytest reports it"), el("p", {class: "mono"}, text)),
     tools(act("Dismiss", `Dismiss ${words(kind)} ${places[0]?.[0] ?? ""}`, async () => { await ask("POST", "/violations/dismiss", {texts: all.map((one) => one.text)}); card.remove(); })), [...runs].slice(0, 20).map((run) => el("p", {}, el("a", {href: link(["fake", known.fake ?? "queue", "runs", run])}, `Show the run ${run}`))));
