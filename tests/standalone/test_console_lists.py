@@ -357,7 +357,7 @@ def test_a_run_and_its_rerun_differ_in_the_list_beside_details(page: Any, server
     at(page, f"fake/queue/runs/{ids[0]}", ".detail .span-item, .detail h2")
     heads = page.locator("table.rows thead th:visible").all_inner_texts()
     assert [head.split()[0] for head in heads if head.strip()] == [
-        "workflow", "run", "state", "started", "input",
+        "workflow", "run", "state", "started", "took", "now,", "input", "steps",
     ]  # fmt: skip
     texts = page.locator("table.rows tbody tr").all_inner_texts()
     for run_id, time in zip(reversed(ids), ("09:31:00", "09:30:00"), strict=True):
@@ -470,6 +470,18 @@ def test_dead_letters_beside_open_details_are_told_apart_and_can_be_selected(
     page.locator(".detail h2").wait_for()
     for name in ("ada", "bob"):
         assert page.locator("table.rows td:visible", has_text=name).count() == 1
+    cells = page.locator("table.rows tr > :not(.check):visible")
+    cut = cells.evaluate_all(
+        "(all) => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.innerText)"
+    )
+    assert cut == []
+    # Cells of a column are below each other, and their head is above them.
+    for column in ("to", "last answer", "body"):
+        at_ = page.locator("table.rows th").all_inner_texts().index(column) + 1
+        lefts = page.locator(f"table.rows tr > :nth-child({at_ + 1})").evaluate_all(
+            "(all) => all.map((one) => Math.round(one.getBoundingClientRect().left))"
+        )
+        assert len(set(lefts)) == 1
     page.locator("label.check:has-text('all 2'):visible").click()
     page.locator("button:text-is('Delete 2…'):visible").wait_for()
 
