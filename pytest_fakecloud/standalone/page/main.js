@@ -1,6 +1,6 @@
 // The frame of the console: navigation, clock, and the page of the current address, kept up to date.
 
-import {$, attempt, clockButtons, confirmed, count, discard, dismiss, el, go, isTyping, link, number, opened, own, partName, product, read, redraw, say, short, showClock, showCurrent, soft, unsent} from "./dom.js";
+import {$, attempt, clockButtons, confirmed, count, discard, dismiss, el, go, isTyping, link, number, opened, own, pageOf, partName, product, read, redraw, say, short, showClock, showCurrent, soft, unsent} from "./dom.js";
 import {NoToken, ask, connection, keep, signIn} from "./api.js";
 import {catchUp, entries, listen, startOver} from "./journal.js";
 import {oneAtATime} from "./rows.js";
@@ -49,6 +49,8 @@ async function leave() {
 }
 
 async function show() {
+  // A notice ends with its page, but for one that offers to undo, and one that says why this page is shown.
+  if (place !== null && pageOf(location.hash) !== pageOf(address) && !document.querySelector("#notice button:not([aria-label=Dismiss])")) { dismiss(); say(""); }
   address = location.hash;
   $("clock-more").setAttribute("aria-expanded", "false");
   if (/^#\/violations\b/.test(address)) { history.replaceState(null, "", address.replace("violations", "problems")); return show(); }
@@ -57,8 +59,6 @@ async function show() {
   if (!fake && !own(PAGES, first)) { if (first) say(first === "fake" ? `There is no fake named ${second}.` : `The console has no page ${first}.`); place = null; history.replaceState(null, "", link(["overview"])); return show(); }
   const wanted = fake ? `fake/${fake.name}` : first, another = wanted !== place, {scrolled, open = {}} = history.state ?? {};
   if (another) {
-    // The notice of another page, unless it says why this page is shown.
-    if (place !== null) { dismiss(); say(""); }
     place = wanted;
     let made = null;
     await settled(async () => { made = fake ? await (await import("./fake.js")).open(fake) : await PAGES[first].make(); });
