@@ -29,7 +29,7 @@ function cutElement(text, others) {
   if (typeof text !== "string") return text;
   const until = (other) => { let at = 0; while (at < other.length && other[at] === text[at]) at++; return at; };
   const [same] = /^.*?(?=[\p{L}\d_]*$)/su.exec(text.slice(0, Math.max(0, ...others.filter((other) => typeof other === "string" && other !== text).map(until))));
-  return same.length < LEAST_SAME ? text : el("span", {class: "cut", title: short(text, 500)}, el("span", {}, visible(same)), visible(text.slice(same.length)));
+  return same.length < LEAST_SAME ? text : el("span", {class: "cut", title: short(text, 500)}, el("span", {}, visible(same)), el("span", {}, visible(text.slice(same.length))));
 }
 // `spec` is {list, noun, columns, row, detail, hasItem, filters, facet, facetNames, tools, empty, bulk, key}:
 // `about` returns what an item is in the recorded calls, with its name, or null and a text that they contain.
@@ -147,13 +147,6 @@ export class ListPage {
     redraw(this.bar, spec.bar?.(page, this), spec.bulk && page.items.length ? this.bulkTools(page) : null);
     redraw(this.body, spec.above?.(page, this), page.items.length ? [this.rows(page), ...lost] : page.folders?.length ? null : filtered ? empty(`No ${spec.noun} matches.`, `Search looks at all ${whole}. Clear the search or the filter to see them.`, ...lost) : spec.empty(this),
       page.previous || page.next ? this.pager(page) : null, spec.below?.(page, this));
-    this.fit();
-  }
-  // Beside the details there is less room.
-  fit() {
-    const cells = [...this.body.querySelectorAll("td:has(> .cut, > a > .cut)")];
-    for (const cell of cells) cell.classList.remove("tight");
-    for (const cell of cells.filter(({scrollWidth, clientWidth}) => scrollWidth > clientWidth)) cell.classList.add("tight");
   }
 
   rows(page) {
@@ -236,7 +229,6 @@ export class ListPage {
     if (opens) this.place(true);
     this.side.hidden = false;
     this.node.classList.add("chosen");
-    this.fit();
     const parts = !found || found.gone ? [empty(`There is no ${this.spec.noun} ${short(this.spec.named?.(id) ?? decodeURIComponent(id), 80)}.`, ...this.spec.gone?.(id, this) ?? [found?.gone ?? "It was deleted, the fake was reset, or it never existed."])] : this.spec.detail(found, this);
     for (const part of parts.flat(4)) for (const one of part instanceof Element ? [part, ...part.querySelectorAll("details")] : []) if (one.matches(".form:has(> form.act)")) withCancel(one, () => { this.drawn.item = ""; this.refresh(); });
     const name = found && !found.gone && (this.spec.list === "dead-letters" ? found.message : found.public_id ?? this.spec.key(found));
