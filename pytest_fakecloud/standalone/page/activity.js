@@ -49,7 +49,7 @@ export class ActivityPage {
         const place = el("div");
         // Another row may have been selected meanwhile.
         import("./row.js").then(({detailsOf}) => { if (place.isConnected) place.replaceChildren(...detailsOf(row, this.state().fakes)); }, ({message}) => { place.textContent = message; });
-        return [el("button", {type: "button", class: "trace-chip", title: likeOf(row), onclick: () => { this.trace.select(null); this.hide([...this.without, likeOf(row)]); }}, "Hide calls like this"), place];
+        return row.rules.is_inside ? [place] : [el("button", {type: "button", class: "trace-chip", title: likeOf(row), onclick: () => { this.trace.select(null); this.hide([...this.without, likeOf(row)]); }}, "Hide calls like this"), place];
       },
       loading: () => journal.older,
       gone: (name) => this.dropped().filter(({fake}) => !name || fake === name).map(({text}) => text).join(" "),
