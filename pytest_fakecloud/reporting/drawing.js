@@ -69,9 +69,8 @@ export function partsOf(one, trace, columns) {
   const label = options.numbered ? `${one.label} · ` : "", ends = `${timed ? "" : `${label}${timeOf(row, trace)} ${row.took_us > 0 ? `${lasted(row.took_us)} ` : ""}`}${endsOf(one)}`;
   const parts = [], add = (name, text, most) => parts.push(...wrapped(text, columns, most).map((line) => [name, line]));
   const isShort = answer.length < 0.45 * columns && !answer.includes("\n");
-  const [name, text] = narrow ? ["trace-ends soft", ends] : ["trace-what", what];
-  parts.push(...wrapped(text, columns, MOST_LINES, isShort && answer ? columns - answer.length - 2 : columns).map((line, index) => [name, line, index || !isShort ? null : answer]));
-  if (narrow) add("trace-what", what, MOST_LINES);
+  if (narrow) add("trace-ends soft", ends, MOST_LINES);
+  parts.push(...wrapped(what, columns, MOST_LINES, isShort && answer ? columns - answer.length - 5 : columns).map((line, index) => ["trace-what", line, index || !isShort ? null : answer]));
   if (row.read) add("trace-read", "the statement read this value", 1);
   if (!isShort) add(colour(one), answer, MOST_OF_ANSWER);
   for (const line of row.text.lines ?? []) add("soft", line, MOST_BELOW);

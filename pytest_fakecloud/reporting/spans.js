@@ -86,9 +86,10 @@ export function axisElement(axis) {
 }
 export const gapElements = (axis) => axis.folds.map(({left}) => el("i", {class: "span-gap", style: `left: ${left}%; width: ${FOLD_WIDTH}%`}));
 function axisLabels(axis, pixels) {
+  // Of several gaps of one length, the first has the label.
   let covered = 0;
-  const lengths = axis.folds.map(({left, length}) => {
-    const text = lasted(length).split(" ").slice(0, 4).join(" "), width = 100 * labelWidth(text) / pixels, from = Math.max(0, Math.min(100 - width, left + (FOLD_WIDTH - width) / 2)), isFree = from >= covered;
+  const folds = axis.folds, lengths = folds.map(({left, length}, at) => {
+    const text = lasted(length).split(" ").slice(0, 4).join(" "), width = 100 * labelWidth(text) / pixels, from = Math.max(0, Math.min(100 - width, left + (FOLD_WIDTH - width) / 2)), isFree = from >= covered && Math.round(length / 1e6) !== Math.round(folds[at - 1]?.length / 1e6);
     if (isFree) covered = from + width;
     return isFree ? el("small", {style: `left: ${from}%; width: ${width}%`}, text) : "";
   });

@@ -49,7 +49,8 @@ export class Trace {
     this.arrange();
     if (first) this.follow();
     else if (this.number !== null) this.details.fill();
-    if (!this.following && !first && anchor && this.places.has(anchor.key)) scrollBy(0, this.items[this.places.get(anchor.key)].top - anchor.top);
+    const added = !this.following && !first && anchor && this.places.has(anchor.key) ? this.items[this.places.get(anchor.key)].top - anchor.top : 0;
+    if (added) { scrollBy(0, added); this.fillWindow(); }
   }
   // The vertical part of the window in which rows are seen, in pixels of the list.
   seen() {
@@ -131,14 +132,12 @@ export class Trace {
   // Arrange the rows for another filter. The selected row stays in view; if there is none, the list is not scrolled further than it is long.
   arrangeAll() {
     this.arrange();
-    if (this.places.has(this.number)) this.reveal(this.number);
-    else {
-      const {from, to} = this.seen(), height = this.list.offsetHeight;
-      if (from > 0 && to > height) scrollBy(0, -Math.min(from, to - height));
-    }
+    if (this.places.has(this.number)) this.reveal(this.number); else this.fillWindow();
     this.draw();
     this.countNewer();
   }
+  // Scroll back over what is empty below the last row, as far as there are rows above.
+  fillWindow() { const {from, to} = this.seen(), height = this.list.offsetHeight; if (from > 0 && to > height) scrollBy(0, -Math.min(from, to - height)); }
   destroy() { this.stop.abort(); this.sizes.disconnect(); this.root.replaceChildren(); }
 
   // -- building ----------------------------------------------------------------------------------

@@ -222,6 +222,13 @@ def test_a_row_that_is_opened_by_its_address_stays_in_view(page: Any, server: Se
     holds(page, f"{COUNT} === '1,200 rows'")
     box = page.locator(".trace-row[data-number='700']").bounding_box()
     assert 100 < box["y"] < 700
+    # The last row is where it was selected, too, when the rows above it arrive after a reload.
+    at(page, "activity/1200", ".trace-row[data-number='1200']")
+    page.reload()
+    page.locator(".trace-row[data-number='1200']").wait_for()
+    holds(page, f"{COUNT} === '1,200 rows'")
+    box = page.locator(".trace-row[data-number='1200']").bounding_box()
+    assert box["y"] > 500
 
 
 def test_a_chatty_fake_leaves_the_history_of_the_others(browser: Any, serve: Serve) -> None:
@@ -357,7 +364,7 @@ def test_a_run_and_its_rerun_differ_in_the_list_beside_details(page: Any, server
     at(page, f"fake/queue/runs/{ids[0]}", ".detail .span-item, .detail h2")
     heads = page.locator("table.rows thead th:visible").all_inner_texts()
     assert [head.split()[0] for head in heads if head.strip()] == [
-        "workflow", "run", "state", "started", "input",
+        "workflow", "run", "state", "started", "took", "now,", "input", "steps",
     ]  # fmt: skip
     texts = page.locator("table.rows tbody tr").all_inner_texts()
     for run_id, time in zip(reversed(ids), ("09:31:00", "09:30:00"), strict=True):
@@ -470,6 +477,18 @@ def test_dead_letters_beside_open_details_are_told_apart_and_can_be_selected(
     page.locator(".detail h2").wait_for()
     for name in ("ada", "bob"):
         assert page.locator("table.rows td:visible", has_text=name).count() == 1
+    cells = page.locator("table.rows tr > :not(.check):visible")
+    cut = cells.evaluate_all(
+        "(all) => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.innerText)"
+    )
+    assert cut == []
+    # Cells of a column are below each other, and their head is above them.
+    for column in ("to", "last answer", "body"):
+        at_ = page.locator("table.rows th").all_inner_texts().index(column) + 1
+        lefts = page.locator(f"table.rows tr > :nth-child({at_ + 1})").evaluate_all(
+            "(all) => all.map((one) => Math.round(one.getBoundingClientRect().left))"
+        )
+        assert len(set(lefts)) == 1
     page.locator("label.check:has-text('all 2'):visible").click()
     page.locator("button:text-is('Delete 2…'):visible").wait_for()
 
@@ -571,8 +590,9 @@ def test_rows_beside_details_show_what_tells_them_apart(page: Any, server: Serve
     seen = """() => [...document.querySelectorAll("table.rows tbody tr")].map((row) =>
         [...row.querySelectorAll(".cut")].map((cut) => {
             const range = document.createRange(), {right} = cut.closest("td").getBoundingClientRect();
-            range.setStart(cut.lastChild, 0);
-            range.setEnd(cut.lastChild, Math.min(4, cut.lastChild.length));
+            const text = cut.lastChild.firstChild;
+            range.setStart(text, 0);
+            range.setEnd(text, Math.min(4, text.length));
             return range.getBoundingClientRect().right <= right;
         }))"""
     assert page.evaluate(seen) == [[True, True]] * 12
@@ -638,3 +658,22 @@ def test_a_phone_filters_what_failed(page: Any, server: Server) -> None:
     page.click("label:has-text('Failed or faulty')")
     holds(page, "document.querySelectorAll('.trace-row').length === 1")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_calls_that_an_application_repeats_are_hidden_on_request(page: Any, server: Server) -> None:
+    for number in range(4):
+        kv(server, "GET", f"session:{number}")
+        kv(server, "GET", f"user:{number}")
+    at(page, "activity", ".trace-row")
+    page.locator(".trace-row", has_text="GET session:2").click()
+    page.click(".trace-pane button:text-is('Hide calls like this')")
+    page.locator(".trace-row", has_text="session").first.wait_for(state="detached")
+    assert page.locator(".trace-row", has_text="GET user").count() == 4
+    # The address has it, and others can be hidden, too, until all are shown again.
+    page.reload()
+    page.locator(".trace-row", has_text="GET user:1").click()
+    page.click(".trace-pane button:text-is('Hide calls like this')")
+    page.locator(".trace-row").first.wait_for(state="detached")
+    page.click(".trace-chip:has-text('without kv_server GET session:#, kv_server GET user:#')")
+    page.locator(".trace-row", has_text="GET session:2").wait_for()
+    assert page.locator(".trace-row").count() == 8

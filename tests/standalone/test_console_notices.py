@@ -58,7 +58,12 @@ def test_a_notice_names_its_item_covers_nothing_and_ends_at_the_next_action(
     notice.wait_for()
     typed(page, "Change TTL", seconds="60")
     page.locator("#notice", has_text="edited: Changed.").wait_for()
-    at(page, "time", "h1:text-is('Time')")
+    # Another page ends it, but not while it offers to undo.
+    at(page, "fake/kv_server/channels", ".empty")
+    page.locator("#notice button:text-is('Undo')").wait_for()
+    page.evaluate("import('/console/dom.js').then(({say}) => say('This went wrong.'))")
+    page.locator("#notice", has_text="This went wrong.").wait_for()
+    at(page, "fake/kv_server/keys", "table.rows")
     assert page.inner_text("#notice") == ""
 
 

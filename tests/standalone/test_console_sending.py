@@ -21,8 +21,10 @@ pytestmark = [
 ]
 AGAIN = "Edit and send again"
 _IN_VIEW = """() => {
-  const {top, bottom} = document.querySelector(".sent-again h4").getBoundingClientRect();
-  return top >= 0 && bottom <= innerHeight ? "visible" : "hidden";
+  const [bar, head, {top, bottom}] = [".trace-top", ".trace-pane-head", ".sent-again h4"].map(
+    (selector) => document.querySelector(selector).getBoundingClientRect());
+  const isWhole = bar.bottom <= head.top && head.bottom <= top + 1;
+  return isWhole && bottom <= innerHeight ? "visible" : "hidden";
 }"""
 
 

@@ -181,6 +181,13 @@ def test_labels_of_an_axis_never_overlap(page: Any, times: list[Any], width: int
         assert [pair for pair in pairwise(labels) if pair[0][2] > pair[1][1]] == []
 
 
+def test_gaps_of_one_length_have_one_label(page: Any) -> None:
+    starts = (0, 3607, 7214, 10_821)
+    times = [["call", start, start + 1] for start in starts]
+    boxes = page.evaluate(LABELS, [900, times])["boxes"]
+    assert [text for text, *_ in boxes].count("1 h 6 s") == 1
+
+
 def test_a_chart_names_the_column_with_the_focus_and_has_levels(page: Any, server: Server) -> None:
     for number in range(4):
         command(server, "SET", f"key:{number}", "1")

@@ -19,34 +19,37 @@ function inOrder(rows) {
   for (const row of rows.toSorted(byBegin)) first.set(row.number, first.get(row.cause) ?? row.at_us);
   return rows.toSorted((one, other) => first.get(one.number) - first.get(other.number) || byBegin(one, other));
 }
+// What calls have in common that an application repeats, such as "kv_server GET session:#".
+const likeOf = ({fake, operation, subjects: [subject] = []}) => [fake, operation, (subject?.name ?? "").replace(/\w*\d\w*/g, "#")].join(" ").trim();
 // A chart of more rows takes more than a frame, so it is drawn only when it is open, and after a pause.
 const FEW = 500, CHART_EVERY_MS = 1000;
 
 export class ActivityPage {
   constructor(state) {
-    Object.assign(this, {state, values: {}, id: null, paused: null, missing: null, isReload: isLoading()});
-    this.status = el("select", {"aria-label": "Status", onchange: () => { this.trace.arrangeAll(); this.drawChart(); this.keep(); }}, Object.entries(STATUSES).map(([value, text]) => el("option", {value}, text)));
+    Object.assign(this, {state, values: {}, id: null, paused: null, without: [], missing: null, isReload: isLoading()});
+    this.status = el("select", {"aria-label": "Status", onchange: () => this.rearrange()}, Object.entries(STATUSES).map(([value, text]) => el("option", {value}, text)));
     this.pause = el("button", {type: "button", "aria-pressed": "false", onclick: () => this.hold(!this.paused)}, "Pause");
     // Calls over time, of which a span can be selected. It is opened on request, and stays open from then on.
     this.chart = el("div", {class: "over-time"});
     this.over = el("button", {type: "button", onclick: () => { this.open(this.chart.hidden); this.drawChart(); this.trace.measure(); }}, "Over time");
     this.open(localStorage.getItem("calls over time") === "open");
     this.span = el("button", {type: "button", class: "trace-chip", hidden: true, onclick: () => this.between(null)});
+    this.hidden = el("button", {type: "button", class: "trace-chip", hidden: true, onclick: () => this.hide([])});
     Object.assign(this, {nothing: el("div"), place: el("div", {hidden: true}), lost: el("div", {class: "lost"})});
     this.node = el("div", {class: "page activity"}, pageHead("Activity"), el("h2", {class: "skip"}, "Timeline"), this.nothing, this.place, this.lost);
     const saves = el("span", {class: "saves"}, saveButton("activity.json", () => JSON.stringify([...this.trace.matches].map(({row}) => row), null, 1), "Save the rows that are shown as JSON", "↓ JSON"), saveButton("activity.har", () => this.archive(), "Save the calls that are shown as HAR", "↓ HAR"));
     this.trace = new Trace(this.place, {
       newest: true, isExpected,
-      tools: [this.status, this.over, this.pause, saves, this.span, this.chart],
-      isWanted: (row) => (!this.chosen || row.at_us >= this.chosen[0] && row.at_us <= this.chosen[1]) && (!this.status.value || HAS_STATUS[this.status.value](row)),
-      isFiltered: () => Boolean(this.chosen || this.status.value),
-      onclear: () => { this.status.value = ""; this.between(null); },
+      tools: [this.status, this.over, this.pause, saves, this.span, this.hidden, this.chart],
+      isWanted: (row) => (!this.chosen || row.at_us >= this.chosen[0] && row.at_us <= this.chosen[1]) && (!this.status.value || HAS_STATUS[this.status.value](row)) && !(this.without.length && this.without.includes(likeOf(row))),
+      isFiltered: () => Boolean(this.chosen || this.status.value || this.without.length),
+      onclear: () => { this.status.value = ""; this.between(null); this.hide([]); },
       onfilter: () => { this.drawChart(); this.keep(); },
       details: ({row}) => {
         const place = el("div");
         // Another row may have been selected meanwhile.
         import("./row.js").then(({detailsOf}) => { if (place.isConnected) place.replaceChildren(...detailsOf(row, this.state().fakes)); }, ({message}) => { place.textContent = message; });
-        return [place];
+        return row.rules.is_inside ? [place] : [el("button", {type: "button", class: "trace-chip", title: likeOf(row), onclick: () => { this.trace.select(null); this.hide([...this.without, likeOf(row)]); }}, "Hide calls like this"), place];
       },
       loading: () => journal.older,
       gone: (name) => this.dropped().filter(({fake}) => !name || fake === name).map(({text}) => text).join(" "),
@@ -75,13 +78,13 @@ export class ActivityPage {
   }
   address(id) {
     const {search, fake, problems, subject, slowest, lanes} = this.trace.wanted, [from, to] = this.chosen ?? [];
-    return link(id == null ? ["activity"] : ["activity", id], {search, fake, problems: problems ? "yes" : "", status: this.status.value, order: slowest ? "slowest" : "", lanes: lanes ? "yes" : "", from, to, ...subject && {kind: subject.kind, name: subject.name, of: subject.fake}});
+    return link(id == null ? ["activity"] : ["activity", id], {search, fake, problems: problems ? "yes" : "", status: this.status.value, order: slowest ? "slowest" : "", lanes: lanes ? "yes" : "", from, to, hide: this.without.join("\n"), ...subject && {kind: subject.kind, name: subject.name, of: subject.fake}});
   }
   // Write the filters into the address, while a search is typed shortly after the last keystroke.
   keep() { clearTimeout(this.timer); this.timer = setTimeout(() => go(this.address(this.id), {replace: true}), document.activeElement === this.trace.search ? 100 : 0); }
 
   async go(route) {
-    const {search = "", fake = "", problems, status = "", kind, name = "", of, order, lanes, from, to} = route.query;
+    const {search = "", fake = "", problems, status = "", kind, name = "", of, order, lanes, from, to, hide} = route.query;
     // The filters come first: to select a row writes them into the address.
     this.id = null;
     this.draw();
@@ -89,6 +92,7 @@ export class ActivityPage {
     if (this.address(this.id) === location.hash) { this.select(); return; }
     this.status.value = own(STATUSES, status) ? status : "";
     this.between(from && to ? [Number(from), Number(to)] : null);
+    this.hide(hide?.split("\n") ?? []);
     this.trace.filter({search, fake, problems: Boolean(problems), subject: kind ? {kind, name, fake: of} : null, slowest: order === "slowest", lanes: Boolean(lanes)});
     clearTimeout(this.timer);
     this.select();
@@ -126,6 +130,9 @@ export class ActivityPage {
   }
   hold(paused) { this.paused = paused ? entries.list : null; this.pause.setAttribute("aria-pressed", String(paused)); this.draw(); }
 
+  // Show all rows but those that are like these.
+  hide(without) { this.without = without; showChip(this.hidden, without.length && `without ${without.join(", ")}`, "Stop showing calls "); this.rearrange(); }
+  rearrange() { this.trace.arrangeAll(); this.drawChart(); this.keep(); }
   // Show only the rows of a span of time [from, to], or all.
   between(chosen) {
     if (String(chosen) === String(this.chosen ?? null)) return;
@@ -133,9 +140,7 @@ export class ActivityPage {
     // A span that does not begin and end on the day of the newest row has its days.
     const [from, to] = chosen ?? [], today = isoDay(entries.list.at(-1)?.at_us ?? 0), text = (at) => `${[from, to].every((each) => isoDay(each) === today) ? "" : `${isoDay(at)} `}${time(at)}`;
     showChip(this.span, chosen && `${text(from)} – ${text(to)}`, "Stop showing only ");
-    this.trace.arrangeAll();
-    this.drawChart();
-    this.keep();
+    this.rearrange();
   }
   // The calls that the filters and the selected span leave, so that a finer span can be selected within it.
   drawChart() {

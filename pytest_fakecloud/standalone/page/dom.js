@@ -256,7 +256,7 @@ export const link = (parts, values = {}) => "#/" + parts.map((part) => part.raw 
 
 // Whether the document is being loaded: its first page is the one that the reader had, and not one that was opened.
 export const isLoading = () => !document.documentElement.dataset.ready;
-const pageOf = (hash) => { const {parts} = read(hash); return String(parts.slice(0, parts[0] === "fake" ? 3 : 1)); };
+export const pageOf = (hash) => { const {parts} = read(hash); return String(parts.slice(0, parts[0] === "fake" ? 3 : 1)); };
 export function go(address, {replace = false} = {}) {
   if (address === location.hash) return;
   if (!replace) { location.hash = address; return; }

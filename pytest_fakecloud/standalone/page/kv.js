@@ -28,7 +28,7 @@ const lengthOf = (one) => count(one.length, {hash: "field", vector: "vector", st
 
 const keys = {
   list: "keys", noun: "key", folder: "namespace", facet: "type", rawId: true, hasItem: true, key: (one) => wordOf(one.id),
-  searchNote: "Search, or user:*", columns: ["key", "type", "TTL", "size", "value"], kept: ["key", "type", "TTL", "value"], fields: ["key", "type", "ttl_ms", "bytes", "preview"],
+  searchNote: "Search, or user:*", columns: ["key", "type", "TTL", "size", "value"], fields: ["key", "type", "ttl_ms", "bytes", "preview"],
   row: (one) => [short(nameOf(wordOf(one.id)), 200), pill(words(one.type)), el("span", {class: one.ttl_ms == null ? "soft" : "", title: one.expires ?? ""}, ttl(one)), bytes(one.bytes ?? 0), short(one.preview || (one.type === "string" ? '""' : lengthOf(one)), 120)],
   tools: (fake, page) => newKey(fake, page), bar: views, section: () => "keys", name: (one) => one.key, named: (id) => nameOf(wordOf(id)), above: tree, bulk: [{text: "Delete", work: (fake, names) => run(fake, "DEL", ...names), undone: "Deleted", note: "The notice that follows can undo it."}],
   gone: (id, {fake}) => [versionsElement(fake, "keys", wordOf(id), {open: true})],
@@ -208,7 +208,7 @@ async function acknowledge(fake, ids) {
 // The inverse of a claim or an acknowledgement: the entry is pending again as it was, and the rest of the stream stays. A claim that made its consumer has none.
 const pendingAgain = (fake, one, [key, group, entry], hasMade) => async () => !one.fields || hasMade() ? null : {run: () => run(fake, "XCLAIM", key, group, one.consumer, 0, entry, "TIME", Math.round(micros(one.delivered) / 1000), "RETRYCOUNT", one.deliveries, "FORCE", "JUSTID")};
 const pending = {
-  list: "pending", noun: "pending entry", about: (one) => [null, one.entry], facet: "consumer", hasItem: true, key: (one) => one.id, columns: ["entry", "stream", "group", "consumer", "idle", "deliveries", "fields"], kept: ["entry", "group", "consumer"], fields: ["entry", "key", "group", "consumer", "idle_ms", "deliveries", "preview"],
+  list: "pending", noun: "pending entry", about: (one) => [null, one.entry], facet: "consumer", hasItem: true, key: (one) => one.id, columns: ["entry", "stream", "group", "consumer", "idle", "deliveries", "fields"], fields: ["entry", "key", "group", "consumer", "idle_ms", "deliveries", "preview"],
   moreFilters: true, filters: [{name: "key", label: "stream", note: "orders"}, {name: "group", label: "consumer group", note: "mailers"}],
   row: (one) => [one.entry, short(one.key, 80), short(one.group, 80), short(one.consumer, 80), about(one.idle_ms * 1000), number(one.deliveries), one.preview ? short(one.preview, 120) : el("span", {class: "soft"}, "deleted")],
   section: () => "keys", name: (one) => one.key, bulk: [{text: "Acknowledge", undone: "Acknowledged", work: acknowledge, note: "Their groups will not deliver them again. The notice that follows can undo it."}],

@@ -21,13 +21,15 @@ export function withCancel(details, close) {
   return details;
 }
 const textOf = (cell) => [cell].flat(4).map((part) => part?.textContent ?? part ?? "").join("");
+// The characters that the longest line of a cell takes. A pill has margins.
+const widthOf = (cell) => { const parts = [cell].flat(4), long = (some) => textOf(some).length + 2 * some.filter((part) => part?.className?.startsWith("pill")).length; return Math.max(long(parts.filter((part) => part?.localName !== "div")), ...parts.map((part) => long([part]))); };
 // A text whose beginning is that of the row above or below: where there is little room, this part gives way first.
 const LEAST_SAME = 8;
 function cutElement(text, others) {
   if (typeof text !== "string") return text;
   const until = (other) => { let at = 0; while (at < other.length && other[at] === text[at]) at++; return at; };
   const [same] = /^.*?(?=[\p{L}\d_]*$)/su.exec(text.slice(0, Math.max(0, ...others.filter((other) => typeof other === "string" && other !== text).map(until))));
-  return same.length < LEAST_SAME ? text : el("span", {class: "cut", title: short(text, 500)}, el("span", {}, visible(same)), visible(text.slice(same.length)));
+  return same.length < LEAST_SAME ? text : el("span", {class: "cut", title: short(text, 500)}, el("span", {}, visible(same)), el("span", {}, visible(text.slice(same.length))));
 }
 // `spec` is {list, noun, columns, row, detail, hasItem, filters, facet, facetNames, tools, empty, bulk, key}:
 // `about` returns what an item is in the recorded calls, with its name, or null and a text that they contain.
@@ -51,7 +53,7 @@ export class ListPage {
     if (spec.moreFilters) this.more = el("details", {class: "form filters"}, el("summary", {}, "Filters"), el("div", {class: "fields"}, this.fields.map(({input}) => el("label", {class: "field"}, input.getAttribute("aria-label"), input))));
     this.side = el("section", {class: "detail", "aria-label": "details", tabindex: -1, hidden: true});
     this.node = el("div", {class: "split"}, el("section", {class: "list", "aria-label": plural(spec.noun)},
-      tools(this.search, this.more ?? this.fields.map(({input}) => input.placeholder?.startsWith(input.getAttribute("aria-label")) ? input : el("label", {}, `${input.getAttribute("aria-label")} `, input)), spec.tools?.(fake, this), this.bar, this.counted, saveButton(`${fake.name}-${tab}.json`, async () => JSON.stringify(await this.all(), null, 1), `Save these ${plural(spec.noun)} as JSON`, "↓ JSON"), this.clear, this.facets), this.outside, this.body), border("width of the list", 50), this.side);
+      tools(this.search, this.more ?? this.fields.map(({input}) => input.placeholder?.startsWith(input.getAttribute("aria-label")) ? input : el("label", {}, `${input.getAttribute("aria-label")} `, input)), spec.tools?.(fake, this), this.bar, this.counted, saveButton(`${fake.name}-${tab}.json`, async () => JSON.stringify(await this.all(), null, 1), `Save these ${plural(spec.noun)} as JSON`, "↓ JSON"), this.clear, this.facets), this.outside, this.body), border("width of the list", 52), this.side);
     this.stop = new AbortController();
     addEventListener("keydown", (event) => this.step(event), {signal: this.stop.signal});
   }
@@ -145,27 +147,20 @@ export class ListPage {
     redraw(this.bar, spec.bar?.(page, this), spec.bulk && page.items.length ? this.bulkTools(page) : null);
     redraw(this.body, spec.above?.(page, this), page.items.length ? [this.rows(page), ...lost] : page.folders?.length ? null : filtered ? empty(`No ${spec.noun} matches.`, `Search looks at all ${whole}. Clear the search or the filter to see them.`, ...lost) : spec.empty(this),
       page.previous || page.next ? this.pager(page) : null, spec.below?.(page, this));
-    this.fit();
-  }
-  // Beside the details there is less room.
-  fit() {
-    const cells = [...this.body.querySelectorAll("td:has(> .cut, > a > .cut)")];
-    for (const cell of cells) cell.classList.remove("tight");
-    for (const cell of cells.filter(({scrollWidth, clientWidth}) => scrollWidth > clientWidth)) cell.classList.add("tight");
   }
 
   rows(page) {
-    // Beside the details there is room for the columns by which one selects, of which the content tells most rows apart, but not one that is the same in all.
+    // Beside the details, cells that do not fit go below the others of their row. What is the same in all rows tells none apart, so it is left out there.
     const {spec} = this, isBeside = this.id !== undefined, cells = page.items.map((one) => spec.row(one, this).map((cell) => isBeside && typeof cell === "string" ? valuesOf(cell) : cell)), isSame = (at) => at > 0 && cells.length > 2 && cells.every((row) => textOf(row[at]) === textOf(cells[0][at]));
-    const kept = spec.columns.filter((name, at) => !isSame(at) && (spec.kept ?? spec.columns.slice(0, 3)).includes(name) || spec.fields?.[at] === "preview"), aside = (at) => spec.columns[at] === kept.at(-1) ? "end" : kept.includes(spec.columns[at]) ? "" : isSame(at) ? "aside same" : "aside";
-    return el("div", {class: "wide-table"}, el("table", {class: "rows"}, el("thead", {}, el("tr", {}, spec.bulk ? el("td", {class: "check"}) : null, spec.columns.map((name, at) => this.headElement(name, spec.fields?.[at], aside(at))))),
+    const columns = spec.columns.map((name, at) => ({class: isSame(at) ? "same" : "", style: `--width: ${Math.max(...name.split(" ").map((word) => word.length + 2), ...cells.map((row) => widthOf(row[at])))}`}));
+    return el("div", {class: "wide-table"}, el("table", {class: "rows"}, el("thead", {}, el("tr", {}, spec.bulk ? el("td", {class: "check"}) : null, spec.columns.map((name, at) => this.headElement(name, spec.fields?.[at], columns[at])))),
       el("tbody", {}, page.items.map((one, row) => {
         const id = this.idOf(one), [first, ...rest] = cells[row].map((cell, at) => cutElement(cell, [cells[row - 1]?.[at], cells[row + 1]?.[at]]));
         return el("tr", {class: id === this.id ? "chosen" : null, onclick: (event) => { if (!event.target.closest("a, button, input, label") && !String(getSelection())) go(this.address(id)); }},
           spec.bulk ? el("td", {class: "check"}, el("input", {type: "checkbox", "aria-label": `choose ${spec.key(one)}`, "data-key": `choose ${id}`, checked: this.chosen.has(spec.key(one)),
             onclick: (event) => this.choose(page.items.indexOf(one), event)})) : null,
-          el("td", {class: "mono"}, el("a", {href: this.address(id), "data-key": id, "aria-current": id === this.id ? "true" : null}, shown(first))),
-          rest.map((cell, at) => el("td", {class: `mono ${aside(at + 1)}`, "data-name": /^[\d<]/.test(textOf(cell)) ? spec.columns[at + 1] : null}, shown(cell ?? ""))));
+          el("td", {...columns[0], class: "mono"}, el("a", {href: this.address(id), "data-key": id, "aria-current": id === this.id ? "true" : null}, shown(first))),
+          rest.map((cell, at) => el("td", {...columns[at + 1], class: `mono ${columns[at + 1].class}`, "data-name": /^[\d<]/.test(textOf(cell)) ? spec.columns[at + 1] : null}, shown(cell ?? ""))));
       }))));
   }
   choose(at, {target, shiftKey}) {
@@ -174,9 +169,9 @@ export class ListPage {
     this.clicked = at;
     this.drawList(this.page);
   }
-  headElement(name, field, side) {
+  headElement(name, field, column) {
     const {sort} = this.values, order = field && sort === field ? "ascending" : field && sort === "-" + field ? "descending" : null;
-    return el("th", {scope: "col", class: side, "aria-sort": order}, !field ? name : el("button", {type: "button", "data-key": `sort ${name}`, onclick: () => go(link(this.base, {...this.values, after: "", before: "", sort: this.values.sort === field ? "-" + field : field}))}, name, {ascending: " ↑", descending: " ↓"}[order]));
+    return el("th", {...column, scope: "col", "aria-sort": order}, !field ? name : el("button", {type: "button", "data-key": `sort ${name}`, onclick: () => go(link(this.base, {...this.values, after: "", before: "", sort: this.values.sort === field ? "-" + field : field}))}, name, {ascending: " ↑", descending: " ↓"}[order]));
   }
   idOf(one) { return one.id !== undefined && this.spec.rawId ? one.id : encodeURIComponent(this.spec.key(one)); }
 
@@ -234,7 +229,6 @@ export class ListPage {
     if (opens) this.place(true);
     this.side.hidden = false;
     this.node.classList.add("chosen");
-    this.fit();
     const parts = !found || found.gone ? [empty(`There is no ${this.spec.noun} ${short(this.spec.named?.(id) ?? decodeURIComponent(id), 80)}.`, ...this.spec.gone?.(id, this) ?? [found?.gone ?? "It was deleted, the fake was reset, or it never existed."])] : this.spec.detail(found, this);
     for (const part of parts.flat(4)) for (const one of part instanceof Element ? [part, ...part.querySelectorAll("details")] : []) if (one.matches(".form:has(> form.act)")) withCancel(one, () => { this.drawn.item = ""; this.refresh(); });
     const name = found && !found.gone && (this.spec.list === "dead-letters" ? found.message : found.public_id ?? this.spec.key(found));

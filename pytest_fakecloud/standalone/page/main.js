@@ -1,6 +1,6 @@
 // The frame of the console: navigation, clock, and the page of the current address, kept up to date.
 
-import {$, attempt, clockButtons, confirmed, count, discard, dismiss, el, go, isTyping, link, number, opened, own, partName, product, read, redraw, say, short, showClock, showCurrent, soft, unsent} from "./dom.js";
+import {$, attempt, clockButtons, confirmed, count, discard, dismiss, el, go, isTyping, link, number, opened, own, pageOf, partName, product, read, redraw, say, short, showClock, showCurrent, soft, unsent} from "./dom.js";
 import {NoToken, ask, connection, keep, signIn} from "./api.js";
 import {catchUp, entries, listen, startOver} from "./journal.js";
 import {oneAtATime} from "./rows.js";
@@ -25,7 +25,7 @@ function drawNav() {
   const {parts} = read(), of = parts[0] === "fake" && state.fakes.find((fake) => fake.name === parts[1]), letters = state.fakes.reduce((sum, fake) => sum + fake.dead_letters, 0), problems = state.violations + letters, item = parts[of ? 3 : 1], what = `${count(state.violations, "violation")}, ${count(letters, "dead letter")}`, {kept} = state;
   document.title = `${problems ? `(${number(problems)}) ` : ""}${item ? `${parts[0] === "activity" ? "#" : ""}${short(item, 60)} · ` : ""}${of ? `${of.name} ${product(of)}` : own(PAGES, parts[0])?.title ?? ""} · fakecloud`; Object.assign($("problems"), {textContent: problems ? number(problems) : "", ariaLabel: `${count(problems, "problem")}: ${what}`});
   const entry = (where, text, mark) => el("a", {href: link(where), "data-key": where.join("/"), "aria-current": where.every((part, at) => part === parts[at]) ? "page" : null}, text, mark ? el("span", {class: "many bad", title: where[0] === "problems" ? what : null}, String(mark)) : null);
-  const badge = (fake, tab, many, text) => many ? el("a", {href: link(["fake", fake.name, tab]), class: "many bad", "data-key": `${fake.name} ${tab}`, "aria-label": `${count(many, tab.replace("-", " ").slice(0, -1))} of ${fake.name}`}, text) : null;
+  const badge = (fake, tab, many, text) => many ? el("a", {href: link(["fake", fake.name, tab]), class: `many ${tab === "faults" ? "fault" : "bad"}`, "data-key": `${fake.name} ${tab}`, "aria-label": `${count(many, tab.replace("-", " ").slice(0, -1))} of ${fake.name}`}, text) : null;
   const fakeEntry = (fake) => el("div", {class: "entry"}, entry(["fake", fake.name], [fake.name, el("small", {}, product(fake))]), badge(fake, "faults", fake.faults, count(fake.faults, "fault")), badge(fake, "dead-letters", fake.dead_letters, `${number(fake.dead_letters)} dead`));
   redraw($("nav"), Object.entries(PAGES).filter(([name]) => name !== "isolated" || state.clouds).map(([name, {title}]) => entry([name], name === "snapshots" && kept ? [title, el("small", {title: kept.file}, kept.failure ? "the state is not saved" : `state in ${kept.file.split(/[\\/]/).at(-1)}`)] : title, {problems, snapshots: kept?.failure ? "!" : 0, isolated: state.failed_clouds}[name])), el("span", {class: "group", "aria-hidden": "true"}, "Fakes"), state.fakes.map(fakeEntry));
   showCurrent($("nav"));
@@ -49,6 +49,8 @@ async function leave() {
 }
 
 async function show() {
+  // A notice ends with its page, but for one that offers to undo, and one that says why this page is shown.
+  if (place !== null && pageOf(location.hash) !== pageOf(address) && !document.querySelector("#notice button:not([aria-label=Dismiss])")) { dismiss(); say(""); }
   address = location.hash;
   $("clock-more").setAttribute("aria-expanded", "false");
   if (/^#\/violations\b/.test(address)) { history.replaceState(null, "", address.replace("violations", "problems")); return show(); }
@@ -57,8 +59,6 @@ async function show() {
   if (!fake && !own(PAGES, first)) { if (first) say(first === "fake" ? `There is no fake named ${second}.` : `The console has no page ${first}.`); place = null; history.replaceState(null, "", link(["overview"])); return show(); }
   const wanted = fake ? `fake/${fake.name}` : first, another = wanted !== place, {scrolled, open = {}} = history.state ?? {};
   if (another) {
-    // The notice of another page, unless it says why this page is shown.
-    if (place !== null) { dismiss(); say(""); }
     place = wanted;
     let made = null;
     await settled(async () => { made = fake ? await (await import("./fake.js")).open(fake) : await PAGES[first].make(); });

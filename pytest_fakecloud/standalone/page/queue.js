@@ -103,7 +103,7 @@ const ended = (one) => one.exception ?? one.status ?? one.state, answerOf = (one
   one.status == null ? null : [el("h4", {}, "Answer"), ...body(one, `answer to attempt ${one.number}`), headers(`headers of the answer to attempt ${one.number}`, one.headers)]];
 
 const messages = {
-  list: "messages", noun: "message", facet: "state", hasItem: true, key: (one) => one.id, columns: messageColumns, kept: ["message", "state", "to", "body"], fields: ["created", "state", "url", "attempts", "status", "next", "preview"], row: messageRow, searchNote: "Search id, URL, label, body",
+  list: "messages", noun: "message", facet: "state", hasItem: true, key: (one) => one.id, columns: messageColumns, fields: ["created", "state", "url", "attempts", "status", "next", "preview"], row: messageRow, searchNote: "Search id, URL, label, body",
   tools: (fake) => publish(fake), detail: messageDetail,
   moreFilters: true, filters: [{name: "since", label: "published since (UTC)", type: "datetime-local"}, {name: "until", label: "published before (UTC)", type: "datetime-local"},
     {name: "status", label: "status of the last answer", note: "503 or 5xx"}, {name: "label", label: "label", note: "mail"}, {name: "url", label: "part of the URL", note: "/hook"},
@@ -124,7 +124,7 @@ async function retryOne(fake, id) {
   undoOf(fake)(change.row, "Retried. This is the new message, whose state is below.");
 }
 const letters = {
-  list: "dead-letters", noun: "dead letter", item: letterWithAnswer, key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"], kept: ["since", "to", "last answer"], fields: ["at", "url", "attempts", "status", "preview"],
+  list: "dead-letters", noun: "dead letter", item: letterWithAnswer, key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"], fields: ["at", "url", "attempts", "status", "preview"],
   row: (one, page) => [when(one.at), address(one), number(one.attempts), [one.status == null && one.reason ? "" : status(one), " ", el("span", {class: "soft"}, short(one.reason, 60)), repeated(one, page)].flat(), short(one.preview, 60)],
   moreFilters: true, filters: messages.filters, searchNote: messages.searchNote,
   bulk: [{text: "Retry", undone: "Retried", work: retry}, {text: "Delete", undone: "Deleted", work: discard, note: "The notice that follows can undo it."}],
@@ -147,7 +147,7 @@ const nameOfSchedule = ({destination, cron}) => `${destination}, ${cron}`;
 const scheduleForm = (fake, one) => { const {"Upstash-Retries": retries_, ...rest} = one?.publish_headers ?? {}; return form(one ? "Edit…" : "Create a schedule", one ? "Overwrite" : "Create", [{name: "to", label: "destination", note: "https://app.example/nightly", value: one?.destination, wide: true, needed: true}, {name: "cron", label: "cron", note: "0 3 * * *", value: one?.cron, needed: true}, {name: "id", label: "id", note: "generated", value: one?.id, fixed: Boolean(one)}, {name: "retries", label: "retries", kind: "number", value: retries_}, {name: "body", label: "body", kind: "area", value: one?.body, wide: true}, {name: "others", label: "other headers, as JSON", note: '{"Upstash-Timeout": "30s"}', value: one ? JSON.stringify({...rest, ...Object.fromEntries(one.redacted_headers.map((name) => [FORWARD + name, ""]))}) : undefined, wide: true}],
   async ({to, cron, id, body: text, retries, others}, inputs) => { const more = others ? json(others, "The other headers") : {}, empty_ = Object.keys(more).filter((name) => more[name] === ""); if (empty_.length) throw new Error(`The queue redacts ${empty_.join(", ")}. Enter the value, or remove the header.`); const made = await sendWell(fake, "POST", `/v2/schedules/${target(to)}`, text, {...more, "Upstash-Cron": cron, ...retries && {"Upstash-Retries": retries}, ...id && {"Upstash-Schedule-Id": id}}); if (!one) emptied(inputs, "to", "cron", "id", "body"); return done(one ? "Overwrote " : "Created ", el("a", {href: at(fake, "schedules", made.scheduleId)}, nameOfSchedule({destination: to, cron})), "."); }, {open: false, undo: undoOf(fake), overwrites: one ? undefined : replaces(fake, "schedules", "id", "schedule")}); };
 const schedules = {
-  list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["to", "state", "runs", "next run", "cron", "schedule"], kept: ["to", "state", "runs", "next run"], fields: ["destination", "paused", null, "next", "cron", "id"],
+  list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["to", "state", "runs", "next run", "cron", "schedule"], fields: ["destination", "paused", null, "next", "cron", "id"],
   row: (one) => [address({method: one.method ?? "", url: one.destination}), running(one), one.cron_words || one.cron, one.paused ? "none" : both(one.next[0]), one.cron, one.id],
   tools: (fake) => scheduleForm(fake),
   empty: () => empty("No schedules yet.", "Create one above. A schedule publishes a message at each time of its cron expression, as the clock moves."),
@@ -164,7 +164,7 @@ const schedules = {
 // -- workflow runs --
 const doing = ({now, until}) => now ? `${now}${until ? ` until ${until.slice(5, 16).replace("T", " ")}` : ""}` : "";
 const runs = {
-  list: "runs", noun: "run", facet: "state", facetNames: {started: "running or waiting"}, item: runWithViolations, key: (one) => one.id, columns: ["workflow", "run", "state", "started", "took", "now, or result", "input", "steps"], kept: ["workflow", "run", "state", "started", "input"], fields: ["url", "id", "state", "created", null, "result", "preview", "steps"],
+  list: "runs", noun: "run", facet: "state", facetNames: {started: "running or waiting"}, item: runWithViolations, key: (one) => one.id, columns: ["workflow", "run", "state", "started", "took", "now, or result", "input", "steps"], fields: ["url", "id", "state", "created", null, "result", "preview", "steps"],
   row: (one) => [address({method: "", url: one.url}), [el("span", {class: "mono nowrap", title: one.id}, endOf(one.id)), [one.parent && `rerun of ${endOf(one.parent)}`, one.children.length ? `rerun as ${one.children.map(endOf).join(", ")}` : ""].filter(Boolean).map((text) => [" ", el("span", {class: "soft nowrap"}, short(text, 40))])].flat(2), state(one), when(one.created), one.completed ? about(micros(one.completed) - micros(one.created)) : "", short(valuesOf(doing(one) || one.result || one.last), 48), short(valuesOf(one.preview), 48), number(one.steps)],
   tools: (fake) => form("Start a run", "Start", [{name: "to", label: "workflow URL", note: "http://127.0.0.1:3000/api/workflow", wide: true, needed: true}, {name: "input", label: "input", kind: "area", wide: true}],
     async ({to, input}, inputs) => { const made = await trigger(fake, to, input); emptied(inputs, "input"); return done("Started ", el("a", {href: at(fake, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false, undo: undoOf(fake)}),

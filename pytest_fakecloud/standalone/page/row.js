@@ -12,7 +12,7 @@ export function detailsOf(row, fakes) {
   const changes = row.done && (!row.rules.is_inside || isOfConsole(row)) ? changesElement(row) : null, result = el("section", {class: "sent-again", tabindex: -1, "aria-label": "what was sent again", hidden: true});
   // The data of the row itself gives way to the result of what was sent again.
   const show = (answer, parts) => { if (changes && result.hidden) { const old = fold(`Data before and after #${row.number}, which was sent first`, null); changes.before(old); old.append(changes); }
-    result.hidden = false; result.replaceChildren(...[el("h4", {}, "Sent again", answer.row ? [" as ", el("a", {href: link(["activity", answer.row])}, `#${answer.row}`)] : ""), ...parts].flat()); result.scrollIntoView({block: "start"}); result.focus({preventScroll: true}); };
+    result.hidden = false; result.replaceChildren(...[el("h4", {}, "Sent again", answer.row ? [" as ", el("a", {href: link(["activity", answer.row])}, `#${answer.row}`)] : ""), ...parts].flat()); const pane = result.closest(".trace-pane"); pane.scrollTop += result.getBoundingClientRect().top - pane.querySelector(".trace-pane-head").getBoundingClientRect().bottom; result.focus({preventScroll: true}); };
   return [result, row.done && hasFailed(row) ? advice(row, fakes) : null, openLinks(isOfConsole(row) ? {...row, subjects: []} : row), changes, againElement(row, fakes, show)].filter(Boolean);
 }
 
