@@ -354,16 +354,6 @@ export interface MoveData {
   events: number
 }
 
-/**
- * What a move of the clock to a time makes due: the number of events of each kind, and the question
- * to ask before it, if keys expire or if it goes further than an hour.
- */
-export interface MovePreview {
-  to: string
-  kinds: Record<string, number>
-  question: string | null
-}
-
 export interface MoveTo {
   action: "move_to"
   to: string
@@ -845,8 +835,6 @@ export interface Control {
   (method: "GET", path: "/clock/undo"): Promise<ChangesSinceMove>
   /** Put the clock and all data back to just before the last move that was `undoable`. */
   (method: "POST", path: "/clock/undo", body?: Record<string, Json>): Promise<UndoneMove>
-  /** Return what a move of the clock would make due. */
-  (method: "GET", path: "/clock/preview"): Promise<MovePreview>
   /** Remove violations, `{"texts": [their texts]}`, and return the others. */
   (method: "POST", path: "/violations/dismiss", body: Dismissed): Promise<ViolationData[]>
   /** Restore a snapshot. */

@@ -655,43 +655,6 @@ def test_keys_with_a_ttl_are_among_what_is_due(lists: Lists) -> None:
     assert (following["kind"], following["what"][:8]) == ("delivery", "delivery")
 
 
-def test_a_move_that_expires_keys_or_goes_far_has_a_question(lists: Lists) -> None:
-    def preview(query: str = "") -> tuple[str, str | None]:
-        found = ask(lists.app, "GET", f"/clock/preview{query}")[1]
-        return found["to"][5:16], found["question"]
-
-    assert ask(lists.app, "GET", "/clock/preview")[0] == 409
-    assert preview("?by=30d") == ("01-31T00:00", None)
-    lists.cloud.queue()
-    for delay in ("30m", "2h", "7d"):
-        headers = {"Upstash-Delay": delay}
-        message = {"target": "/v2/publish/https://app.example/x", "headers": headers}
-        ask(lists.app, "POST", "/fakes/queue/requests", message | {"method": "POST"})
-    assert preview() == ("01-01T00:30", None)
-    assert preview("?by=1h") == ("01-01T01:00", None)
-    assert preview("?to=2026-01-01T02:00:00Z") == (
-        "01-01T02:00",
-        "Move the clock by 2 h, to 2026-01-01 02:00:00 UTC? "
-        "2 events become due: the first is delivery: POST https://app.example/x.",
-    )
-    # Time does not go back: the move itself is refused.
-    assert preview("?to=2025-01-01T02:00:00Z") == ("01-01T00:00", None)
-    for number in range(3):
-        lists.cloud.kv_server().execute("SET", f"session:{number}", "ada", "EX", 90 + number)
-    assert preview() == (
-        "01-01T00:01",
-        "Move the clock by 1 m 30 s, to 2026-01-01 00:01:30 UTC? 1 key expires: session:0. "
-        "No restore brings back keys whose TTL has ended.",
-    )
-    assert preview("?by=7d1h") == (
-        "01-08T01:00",
-        "Move the clock by 7 d 1 h, to 2026-01-08 01:00:00 UTC? 3 keys expire: session:… "
-        "3 events become due: the first is delivery: POST https://app.example/x. "
-        "No restore brings back keys whose TTL has ended.",
-    )
-    assert ask(lists.app, "GET", "/clock/preview?by=soon")[0] == 400
-
-
 def test_failed_attempts_of_delivered_messages_are_settled(lists: Lists) -> None:
     queue = lists.cloud.queue()
     body = {"url": "https://app.example", "answer": [500, 500, 500, 200]}
@@ -731,8 +694,6 @@ def test_removals_by_age_are_among_what_is_due(lists: Lists) -> None:
     )  # fmt: skip
     what = "removal of a dead letter by its age: POST https://app.example/x"
     assert ask(lists.app, "GET", "/clock")[1]["next"]["what"] == offsets["what"]
-    question = ask(lists.app, "GET", "/clock/preview?by=7d")[1]["question"]
-    assert "2 removals become due: the first is removal of the offsets" in question
     moved = ask(lists.app, "POST", "/clock", {"action": "advance", "by": "7d"})[1]
     assert [event["what"] for event in moved["events"] if event["kind"] == "removal"] == [what]
     assert moved["expired"] == []

@@ -67,24 +67,6 @@ def test_a_notice_names_its_item_covers_nothing_and_ends_at_the_next_action(
     assert page.inner_text("#notice") == ""
 
 
-def test_a_move_offers_only_a_restore_that_brings_something_back(page: Any, server: Server) -> None:
-    kv(server, "SET", "session", "ada", "EX", "60")
-    page.click("[data-by='1h']")
-    page.locator("#question", has_text="1 key expires: session.").wait_for()
-    page.click("dialog button:text-is('Move')")
-    notice = page.locator("#notice", has_text="1 key expired.")
-    notice.wait_for()
-    assert notice.locator("button", has_text="Restore").count() == 0
-    kv(server, "SET", "session", "ada", "EX", "120")
-    sent(
-        server, "queue", "/v2/publish/http://127.0.0.1:9/x", Upstash_Delay="1m", Upstash_Retries="0"
-    )
-    page.click("[data-by='1h']")
-    page.click("dialog button:text-is('Move')")
-    page.click("#notice button:text-is('Restore all fakes…')")
-    page.locator("#question", has_text="Does not come back: 1 key, whose time has").wait_for()
-
-
 def test_the_notice_of_a_move_stays_with_its_link(page: Any, server: Server) -> None:
     sent(
         server, "queue", "/v2/publish/http://127.0.0.1:9/x", Upstash_Delay="1m", Upstash_Retries="0"

@@ -20,7 +20,7 @@ from ...cloud.services import data_module
 from ...core.calls import Event
 from ...core.clock import Mode
 from ...core.errors import unknown_name
-from ...core.timers import duration_us, instant_us, to_datetime
+from ...core.timers import duration_us, to_datetime
 from ...http.messages import Answer, Request
 from ...http.routing import Route
 from ...inspect.data import (
@@ -36,16 +36,7 @@ from ..failed_tests import FailedTests
 from ..saving import encoded_state, saved_state
 from ..state_file import checked_state, load_state
 from . import shapes
-from .due import (
-    Due,
-    events_of_move,
-    kinds_of,
-    lines_of,
-    moments_of,
-    next_event,
-    planned_events,
-    question_of_move,
-)
+from .due import Due, events_of_move, kinds_of, lines_of, moments_of, next_event, planned_events
 from .endpoints import PREFIX, Part, Refused, compressed, contract, fake_named, fields
 
 if TYPE_CHECKING:
@@ -154,7 +145,6 @@ class CloudRoutes(Part):
             cls.route("POST", f"{PREFIX}/clock", "move_clock", cls.move_clock),
             cls.route("GET", f"{PREFIX}/clock/undo", "move_changes", cls.get_move_changes),
             cls.route("POST", f"{PREFIX}/clock/undo", "undo_move", cls.undo_move),
-            cls.route("GET", f"{PREFIX}/clock/preview", "preview_move", cls.preview_move),
             cls.route("GET", f"{PREFIX}/due", "due", cls.get_due),
             cls.route("GET", f"{PREFIX}/seed", "seed", cls.get_seed),
             cls.route("PUT", f"{PREFIX}/seed", "set_seed", cls.set_seed),
@@ -218,30 +208,6 @@ class CloudRoutes(Part):
             "expired": expired,
             "events": events_of_move(self._cloud, timers, ended_keys, removed, latest),
             "undoable": before is not None,
-        }
-
-    def preview_move(self, request: Request) -> shapes.MovePreview:
-        """Return what a move of the clock would make due.
-
-        ``?by=`` is a duration, ``?to=`` a time. Without them, the move goes to the next event, also if
-        it is the expiry of a key.
-        """
-        timekeeper, by, to = context_of(self._cloud).clock, request.query("by"), request.query("to")
-        now_us, events = timekeeper.now_us(), planned_events(self._cloud)
-        with contract(400):
-            if by is not None:
-                until_us = now_us + duration_us(by)
-            elif to is not None:
-                until_us = max(now_us, instant_us(to))
-            elif events:
-                until_us = events[0].due_us
-            else:
-                raise Refused(409, "nothing is planned")
-        due = [event for event in events if event.due_us <= until_us]
-        return {
-            "to": to_datetime(until_us).isoformat(),
-            "kinds": kinds_of(due),
-            "question": question_of_move(due, now_us, until_us),
         }
 
     def _kept_before_move(self) -> _BeforeMove | None:

@@ -75,43 +75,6 @@ def next_event(cloud: Cloud) -> Due | None:
     return min(first, key=attrgetter("due_us"), default=None)
 
 
-def question_of_move(due: Sequence[Due], now_us: int, until_us: int) -> str | None:
-    """Return the question before a move of the clock by which events become due.
-
-    None if it loses no data, and goes not further than an hour or makes nothing due.
-    """
-    expiries = [event for event in due if event.event.kind == "expiry"]
-    removals = [event for event in due if event.event.kind == "removal"]
-    others = [event for event in due if event.event.kind not in _LOSSES]
-    if not expiries and not removals and (not others or until_us - now_us <= _HOUR):
-        return None
-    effects = []
-    if len(expiries) == 1:
-        effects.append(f"1 key {_line(expiries[0])['what']}.")
-    elif expiries:
-        effects.append(f"{_folded(expiries)['what']}.".replace("….", "…"))
-    for events, noun in ((others, "event"), (removals, "removal")):
-        if events:
-            many = f"1 {noun} becomes" if len(events) == 1 else f"{len(events):,} {noun}s become"
-            first = "" if len(events) == 1 else "the first is "
-            effects.append(f"{many} due: {first}{events[0].event.what}.")
-    if expiries:
-        effects.append("No restore brings back keys whose TTL has ended.")
-    at = f"{to_datetime(until_us):%Y-%m-%d %H:%M:%S} UTC"
-    return f"Move the clock by {_rough(until_us - now_us)}, to {at}? {' '.join(effects)}"
-
-
-def _rough(us: int) -> str:
-    """Return a duration in its two largest units, such as ``6 d 22 h``."""
-    first = next((at for at, (_, size) in enumerate(_UNITS) if us >= size), len(_UNITS) - 1)
-    words: list[str] = []
-    for name, size in _UNITS[first : first + 2]:
-        count, us = divmod(us, size)
-        if count or not words:
-            words.append(f"{count} {name}")
-    return " ".join(words)
-
-
 def moments_of(events: Sequence[Due]) -> list[shapes.Moment]:
     """Return the numbers of events by time and kind. Of more than 500 times, some that follow each
     other are counted as one.

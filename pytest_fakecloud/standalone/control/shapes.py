@@ -64,16 +64,6 @@ class ClockData(TypedDict):
     move: MoveData | None
 
 
-class MovePreview(TypedDict):
-    """What a move of the clock to a time makes due: the number of events of each kind, and the question
-    to ask before it, if keys expire or if it goes further than an hour.
-    """
-
-    to: str
-    kinds: dict[EventKind, int]
-    question: str | None
-
-
 class BecameDue(TypedDict):
     """An event that became due during a move of the clock, with the item of a list that it is about;
     ``row`` is the number of the row that records it, 0 without one.

@@ -1,17 +1,19 @@
 // Moves of the clock, and what they caused.
 
-import {both, clockNow, confirmed, count, el, link, micros, moving, say, short, showClock} from "./dom.js";
-import {ask, query} from "./api.js";
+import {both, clockNow, count, el, link, micros, moving, say, short, showClock} from "./dom.js";
+import {ask} from "./api.js";
 import {restoreButton} from "./history.js";
 
 // The last moves of the clock by which something became due, as links with the time that they reached.
 export const moves = [], MOST_MOVES = 5;
-// Without a time, a move goes to the next event. One that would surprise is asked about first.
+// Without a time, a move goes to the next event, also if it is the expiry of a key.
 export async function moved(body) {
   if (moving.text) throw new Error("The clock is still moving. Wait until it has arrived.");
-  const {action, ...by} = body, {to, question} = action === "advance" || action === "move_to" ? await ask("GET", `/clock/preview${query(by)}`) : {};
-  if (question && !await confirmed(question, "Move")) return false;
-  if (action === "move_to") body = {to, ...body};
+  if (body.action === "move_to" && !body.to) {
+    const {next} = await ask("GET", "/clock");
+    if (!next) throw new Error("Nothing is planned any more.");
+    body = {...body, to: next.at};
+  }
   moving.text = `Moving the clock${body.to ? ` to ${both(body.to) || body.to} UTC` : ""}…`;
   const looking = setInterval(() => ask("GET", "/state").then((state) => showClock(state.clock), () => {}), 500), began = clockNow();
   let found;
