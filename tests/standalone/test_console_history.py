@@ -99,12 +99,14 @@ EDITS = {
     "hash": (
         ["HSET", "k", "tea", "2", "cup", "1"], "cup", {"value": "5"},
         ["HSET", "k", "tea", "9"], ["HGETALL", "k"], ["tea", "9", "cup", "1"],
-        ["HSET", "k", "cup", "7"], "cup of k is now 7. Set it to 1, as before your change?",
+        ["HSET", "k", "cup", "7"], "cup of k is now 7, 2 more than after your change. "
+        "Set it to 3, which takes back only your change?",
     ),
     "zset": (
         ["ZADD", "k", "1", "a", "2", "b"], "a", {"score": "5"},
         ["ZADD", "k", "9", "b"], ["ZSCORE", "k", "b"], "9",
-        ["ZADD", "k", "7", "a"], "a of k is now 7. Set it to 1, as before your change?",
+        ["ZADD", "k", "7", "a"], "a of k is now 7, 2 more than after your change. "
+        "Set it to 3, which takes back only your change?",
     ),
     "list": (
         ["RPUSH", "k", "a", "b"], "0", {"value": "x"},
@@ -135,6 +137,19 @@ def test_the_undo_of_an_edit_keeps_later_changes_of_the_application(
             page.locator("#notice", has_text="Undone.").wait_for()
             assert kv(server, *read) == kept
         at(page, "fake/kv_server/channels", ".list")
+
+
+def test_the_undo_of_an_edited_counter_keeps_later_increments(page: Any, server: Server) -> None:
+    kv(server, "HSET", "k", "visits", "248", "plan", "free")
+    at(page, "fake/kv_server/keys/k", ".detail table")
+    page.click("button[aria-label='Edit visits']")
+    typed(page, "Edit visits", value="5")
+    page.locator("#notice", has_text="Saved.").wait_for()
+    kv(server, "HINCRBY", "k", "visits", "2")
+    page.click(UNDO)
+    page.click("dialog button.danger")
+    page.locator("#notice", has_text="Undone.").wait_for()
+    assert kv(server, "HGETALL", "k") == ["visits", "250", "plan", "free"]
 
 
 def test_the_undo_of_an_element_and_of_a_ttl_keeps_the_rest_of_the_key(
