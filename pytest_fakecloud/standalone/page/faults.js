@@ -29,7 +29,7 @@ const KINDS = {
   burst_limit: {does: "Reject listings and changes: burst limit", says: ([limit]) => `beyond ${limit} is rejected by the burst limit`, fields: [whole("limit", "limit", "100")], args: ({limit}) => [Number(limit)]}, daily_limit: {does: "Reject publishing: daily limit", says: ([limit]) => `beyond ${limit} is rejected by the daily limit`, fields: [whole("limit", "limit", "1000")], args: ({limit}) => [Number(limit)]},
 };
 const MATCHERS = {kv_server: ["command", "route"], vector_index: ["namespace", "route"], broker: ["topic", "group", "route"], queue: ["url", "label", "queue", "route"]};
-const NOTES = {command: "SET", route: "POST /publish", namespace: "films", topic: "orders", group: "billing", url: "https://app.example/hook", label: "mail", queue: "ordered"};
+const NOTES = {command: "SET", route: "/path", namespace: "films", topic: "orders", group: "billing", url: "https://app.example/hook", label: "mail", queue: "ordered"};
 
 // What a fault does, as a sentence. Those that were not made here have the server's description only.
 export function sentence({kind, description, where, times, skip, made}) {
@@ -64,7 +64,6 @@ export class FaultsPage extends LivePage {
       this.choose(kinds, kind);
       this.adding.querySelector(".out").replaceChildren(done(`Added: ${sentenceOf(values)}`), copies({...change}));
       this.adding.querySelector(".preview").replaceChildren();
-      say(["Fault added: ", sentenceOf(values)], "good");
     });
     const preview = el("p", {class: "field wide preview", role: "status"}), readIn = (values) => ({where: Object.fromEntries(matchers.map((name) => [name, read.text(values[`only-${name}`] ?? "")])), times: read.number(values.times), skip: read.number(values.skip)});
     const sentenceOf = (values) => { try { return sentence({kind, description: values.args ?? kind, ...readIn(values), made: {args: (about.args ?? (() => []))(values)}}); } catch { return "…"; } };

@@ -24,7 +24,7 @@ const textOf = (cell) => [cell].flat(4).map((part) => part?.textContent ?? part 
 // The characters that the longest line of a cell takes. A pill has margins.
 const widthOf = (cell) => { const parts = [cell].flat(4), long = (some) => textOf(some).length + 2 * some.filter((part) => part?.className?.startsWith("pill")).length; return Math.max(long(parts.filter((part) => part?.localName !== "div")), ...parts.map((part) => long([part]))); };
 // A text whose beginning is that of the row above or below: where there is little room, this part gives way first.
-const LEAST_SAME = 8;
+const LEAST_SAME = 13;
 function cutElement(text, others) {
   if (typeof text !== "string") return text;
   const until = (other) => { let at = 0; while (at < other.length && other[at] === text[at]) at++; return at; };
