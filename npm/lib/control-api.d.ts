@@ -831,7 +831,7 @@ export interface Control {
   (method: "POST", path: `/clouds/${string}/failed`, body: FailedTest): Promise<KeptCloud>
   /** Return a URL that signs one browser in to the console of an isolated cloud. */
   (method: "POST", path: `/clouds/${string}/codes`, body?: Record<string, Json>): Promise<ConsoleAddress>
-  /** Return what has changed since the last move of the clock that can be undone, and the time of */
+  /** Return what has changed since the last move of the clock that can be undone. */
   (method: "GET", path: "/clock/undo"): Promise<ChangesSinceMove>
   /** Put the clock and all data back to just before the last move that was `undoable`. */
   (method: "POST", path: "/clock/undo", body?: Record<string, Json>): Promise<UndoneMove>
@@ -899,7 +899,7 @@ export interface Control {
   (method: "GET", path: "/archive"): Promise<Record<string, Json>>
   /** Return the strict-mode violations. */
   (method: "GET", path: "/violations"): Promise<ViolationData[]>
-  /** Return the violations, and the attempts whose message was delivered, if need be by another */
+  /** Return the violations, and the attempts whose message was delivered in the end. */
   (method: "GET", path: "/problems"): Promise<Problems>
   /** Return the isolated clouds, oldest first. */
   (method: "GET", path: "/clouds"): Promise<CloudData[]>

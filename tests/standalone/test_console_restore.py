@@ -284,7 +284,11 @@ def test_the_row_of_a_restore_shows_its_data_before_and_after_it(page: Any, serv
     ]
     assert page.locator(".trace-pane :is(.trace-chip, summary)").count() == 0
     buttons = page.locator(".trace-pane .row-changes button").all_inner_texts()
-    assert buttons == ["Restore 3 items…", "Restore kv_server…", "Restore all fakes…"]
+    assert buttons == [
+        "Restore 3 items to before this…",
+        "Restore kv_server…",
+        "Restore all fakes…",
+    ]
 
 
 def test_compared_topics_show_the_records_that_were_added(page: Any, server: Server) -> None:

@@ -541,7 +541,8 @@ def planned(engine: Any) -> dict[Timer, PlannedEvent]:
 def without_expired(engine: Any, state: State) -> State:
     """Return a state without the dead letters that are too old now: a restore does not keep them."""
     oldest_ms = (engine.data.clock.now_us() - engine.data.limits.retention_us) // 1000
-    letters = state["dead letters"]
+    if (letters := state.get("dead letters")) is None:
+        return state
     kept = {id: letter for id, letter in letters.items() if int(id.split("-")[0]) > oldest_ms}
     return {**state, "dead letters": kept}
 

@@ -227,8 +227,9 @@ class CloudRoutes(Part):
         return self._before_move
 
     def get_move_changes(self, request: Request) -> shapes.ChangesSinceMove:
-        """Return what has changed since the last move of the clock that can be undone, and the time of
-        the ``clock`` before it.
+        """Return what has changed since the last move of the clock that can be undone.
+
+        ``clock`` is the time before it.
         """
         kept = self._move_to_undo().kept
         return {**described_changes(kept.states, states_of(self._cloud)), "clock": kept.at}

@@ -323,8 +323,9 @@ class DataRoutes(Part):
         return self.get_violations(request)
 
     def get_problems(self, request: Request) -> shapes.Problems:
-        """Return the violations, and the attempts whose message was delivered, if need be by another
-        message that repeats it: a failed one is no problem any more.
+        """Return the violations, and the attempts whose message was delivered in the end.
+
+        If need be by another message that repeats it: a failed attempt is no problem any more.
         """
         settled = []
         for fake in self._cloud.fakes():
