@@ -46,13 +46,13 @@ function lanesElement(one, height, trace) {
     one.from === one.to ? svg("circle", {class: kind, cx: x(one.to), cy: y, r: 4}) : [svg("line", {class: kind, style: hue, x1: start, x2: stop, y1: y, y2: y}),
       svg("path", {class: kind, style: hue, d: lost ? `M${stop - 4} ${y - 4}l8 8m0 -8l-8 8` : `M${stop} ${y}l${right ? -7 : 7} -4v8z`})]);
 }
-// Break a text into lines of at most so many columns, between words if possible. The first line may be shorter.
-function wrapped(text, columns, most, first = columns) {
+// Break a text into lines of at most so many columns, between words if possible.
+function wrapped(text, columns, most) {
   const lines = [];
   for (let paragraph of text.split("\n")) {
     for (;;) {
       // Letters that are not of a single column, such as Chinese ones, take two.
-      const room = Math.max(8, (lines.length ? columns : first) >> /[\u2e80-\uffff]/.test(paragraph));
+      const room = Math.max(8, columns >> /[\u2e80-\uffff]/.test(paragraph));
       if (paragraph.length <= room || lines.length > most) break;
       const space = paragraph.lastIndexOf(" ", room), end = space > room / 2 ? space : room - /[\ud800-\udbff]/.test(paragraph[room - 1]);
       lines.push(paragraph.slice(0, end));
@@ -62,17 +62,17 @@ function wrapped(text, columns, most, first = columns) {
   }
   return lines.length <= most ? lines : [...lines.slice(0, most - 1), `${lines[most - 1].slice(0, columns - 1)}…`];
 }
-// Return the lines of a row in the list, each with a class and a text, the first also with a short answer.
+// Return the lines of a row in the list, each with a class and a text. A short answer follows its call.
 export function partsOf(one, trace, columns) {
   const {report, narrow, timed, options, byNumber} = trace, {row, failed} = one, {note} = row.text, what = whatOf(row);
   const answer = [failed ? `${failed} failed` : "", withShortIds(row.text.answer, row)].filter(Boolean).join(": ");
   const label = options.numbered ? `${one.label} · ` : "", ends = `${timed ? "" : `${label}${timeOf(row, trace)} ${row.took_us > 0 ? `${lasted(row.took_us)} ` : ""}`}${endsOf(one)}`;
   const parts = [], add = (name, text, most) => parts.push(...wrapped(text, columns, most).map((line) => [name, line]));
-  const isShort = answer.length < 0.45 * columns && !answer.includes("\n");
+  const lines = wrapped(what, columns, MOST_LINES), isBeside = answer && !answer.includes("\n") && lines.at(-1).length + answer.length + 5 <= columns;
   if (narrow) add("trace-ends soft", ends, MOST_LINES);
-  parts.push(...wrapped(what, columns, MOST_LINES, isShort && answer ? columns - answer.length - 5 : columns).map((line, index) => ["trace-what", line, index || !isShort ? null : answer]));
+  parts.push(...lines.map((line, index) => ["trace-what", line, isBeside && index === lines.length - 1 ? answer : null]));
   if (row.read) add("trace-read", "the statement read this value", 1);
-  if (!isShort) add(colour(one), answer, MOST_OF_ANSWER);
+  if (answer && !isBeside) add(colour(one), answer, MOST_OF_ANSWER);
   for (const line of row.text.lines ?? []) add("soft", line, MOST_BELOW);
   for (const fault of row.faults ?? []) add("trace-fault", `fault: ${fault.description}`, MOST_BELOW);
   for (const index of row.findings ?? []) {

@@ -343,7 +343,7 @@ def test_one_field_of_a_busy_key_is_read_over_time_and_back_returns_to_it(
     ]  # fmt: skip
     page.click(".versions button:text-is('+1, 30 times')")
     holds(page, "document.querySelectorAll('.versions tbody tr').length === 33")
-    page.locator(".detail").evaluate("(pane) => { pane.scrollTop = 0; }")
+    page.locator(".detail").evaluate("(pane) => { pane.scrollTop = 0; scrollTo(0, 0); }")
     assert page.locator(".detail [aria-label=elements]").bounding_box() == place
     page.select_option("[aria-label='field of the history']", "name")
     holds(page, "document.querySelectorAll('.versions tbody tr').length === 2")

@@ -216,18 +216,20 @@ def test_a_row_that_is_opened_by_its_address_stays_in_view(page: Any, server: Se
         kv(server, "SET", "text", f"{number}")
         if number % 7 == 3:
             server.ask("POST", "/clock", {"action": "advance", "by": "5s"})
+    last = server.ask("GET", "/state")[1]["latest"]
+    middle = last - 500
     page.goto("about:blank")
-    page.goto(f"{server.url}/#/activity/700")
-    page.locator(".trace-row[data-number='700']").wait_for()
+    page.goto(f"{server.url}/#/activity/{middle}")
+    page.locator(f".trace-row[data-number='{middle}']").wait_for()
     holds(page, f"{COUNT} === '1,200 rows'")
-    box = page.locator(".trace-row[data-number='700']").bounding_box()
+    box = page.locator(f".trace-row[data-number='{middle}']").bounding_box()
     assert 100 < box["y"] < 700
     # The last row is where it was selected, too, when the rows above it arrive after a reload.
-    at(page, "activity/1200", ".trace-row[data-number='1200']")
+    at(page, f"activity/{last}", f".trace-row[data-number='{last}']")
     page.reload()
-    page.locator(".trace-row[data-number='1200']").wait_for()
+    page.locator(f".trace-row[data-number='{last}']").wait_for()
     holds(page, f"{COUNT} === '1,200 rows'")
-    box = page.locator(".trace-row[data-number='1200']").bounding_box()
+    box = page.locator(f".trace-row[data-number='{last}']").bounding_box()
     assert box["y"] > 500
 
 

@@ -628,6 +628,8 @@ def _run_of(schedule: Any) -> PlannedEvent:
 
 _IN_EVENT = 48
 """Number of bytes of a body that name an event."""
+_IN_LIST = 24
+"""Number of characters of the result of each step in the list of runs."""
 
 
 def _end_of(id: str) -> str:
@@ -861,7 +863,7 @@ def runs(engine: Any, page_query: PageQuery) -> View:
             **_run_row(engine, run, children),
             "steps": len(steps_of(engine, run)),
             "label": labels,
-            "last": _last_result(engine, run),
+            "results": _results(engine, run),
             "preview": _beginning(_input_of_run(engine, run) or b"", run.settings.redaction, 200),
         }
 
@@ -963,13 +965,12 @@ def _doing(message: Message, tried: int) -> str:
     return "sleeps" if is_asleep else ""
 
 
-def _last_result(engine: Any, run: Any) -> str:
-    """Return the last step of a run that has a result, with its beginning; empty without one."""
-    messages = (engine.data.messages.get(step.message_id) for step in reversed(run.steps))
-    for step in (step_of(message) for message in messages if message is not None):
-        if (name := step.get("stepName")) and (result := result_in_row(step, _IN_EVENT)):
-            return f"{name} → {result}"
-    return ""
+def _results(engine: Any, run: Any) -> str:
+    """Return the steps of a run that have a result, each with its beginning; empty without one."""
+    messages = (engine.data.messages.get(step.message_id) for step in run.steps)
+    steps = (step_of(message) for message in messages if message is not None)
+    results = ((step.get("stepName"), result_in_row(step, _IN_LIST)) for step in steps)
+    return ", ".join(f"{name} → {result}" for name, result in results if name and result)
 
 
 def _run_state(run: Any) -> str:
