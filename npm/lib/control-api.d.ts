@@ -76,10 +76,9 @@ export interface Change {
  * The number of items that differ, and 500 of them, removed ones last; an absent item is null.
  *
  * `sums` has how many of each fake were added, changed and removed, and if there are any, how many
- * have expired. `not_compared` are fakes that
- * are not in both, that have more than 20,000 items, or whose earlier data is not known.
- * `not_restored` has how many items of each section a restore would not bring back, because their
- * time has ended.
+ * have expired. `not_compared` are fakes that are not in both, that have more than 20,000 items, or
+ * whose earlier data is not known. `not_restored` has how many items of each section a restore would
+ * not bring back, because their time has ended.
  */
 export interface Changes {
   count: number

@@ -122,7 +122,6 @@ class _Kept(NamedTuple):
 class _BeforeMove(NamedTuple):
     """The clock and the data just before a move."""
 
-    now_us: int
     mode: Mode
     kept: _Kept
 
@@ -187,7 +186,8 @@ class CloudRoutes(Part):
         keeps = body.get("undoable") is True and action not in ("freeze", "resume")
         before = self._kept_before_move() if keeps else None
         planned = _expiries(self._cloud)
-        latest = max((entry.number for entry in self._cloud.journal.entries[-1:]), default=0)
+        entries = self._cloud.journal.entries
+        latest = entries[-1].number if entries else 0
         with contract(400):
             timers = getattr(self._cloud.clock, action)(*(body[name] for name in required)) or []
         self._before_move = before or self._before_move
@@ -215,9 +215,11 @@ class CloudRoutes(Part):
         states = states_of(self._cloud)
         if None in states.values():
             return None
-        clock = context_of(self._cloud).clock
-        at = self._cloud.clock.now().isoformat()
-        return _BeforeMove(clock.now_us(), clock.mode, _Kept(self._cloud.snapshot(), states, at))
+        return _BeforeMove(self._cloud.clock.mode, self._kept_now(states))
+
+    def _kept_now(self, states: States) -> _Kept:
+        """Return the data of now, whose ``states`` were read to compare them."""
+        return _Kept(self._cloud.snapshot(), states, self._cloud.clock.now().isoformat())
 
     def _move_to_undo(self) -> _BeforeMove:
         if self._before_move is None:
@@ -244,7 +246,7 @@ class CloudRoutes(Part):
         changed = changed_by_restore(states_of(self._cloud), before.kept.states)
         # First the clock: what the data plans is due after its time.
         with contract(409):
-            context_of(self._cloud).clock.rewind(to_datetime(before.now_us), before.mode)
+            context_of(self._cloud).clock.rewind(before.kept.at, before.mode)
         self._cloud.restore(before.kept.saved)
         self._before_move = None
         moment = f"just before the clock moved from {before.kept.at}"
@@ -256,8 +258,7 @@ class CloudRoutes(Part):
 
         ``?within=`` (a duration from now) limits all of them, ``?since=`` and ``?until=`` (microseconds
         since the Unix epoch), ``?kind=`` and ``?without=`` (kinds, separated by commas) limit those in
-        full. With
-        ``?fold=yes``, expiries of keys next to each other are one line with their number;
+        full. With ``?fold=yes``, expiries of keys next to each other are one line with their number;
         ``?open=`` has the times of the last events of those that are listed one by one, too.
         """
         kind = request.query("kind") or ""
@@ -318,8 +319,7 @@ class CloudRoutes(Part):
                 number for number in self._numbers if str(number) not in self._snapshots
             )
         name = str(snapshot_id)
-        at = self._cloud.clock.now().isoformat()
-        self._snapshots[name] = _Kept(self._cloud.snapshot(), states_of(self._cloud), at)
+        self._snapshots[name] = self._kept_now(states_of(self._cloud))
         return self._described(name)
 
     def _known(self, name: str) -> str:
