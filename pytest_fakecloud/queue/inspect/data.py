@@ -48,7 +48,16 @@ from ..workflow.model import read_step, run_record
 from .cron_words import cron_words
 from .failures import failure_of
 from .failures import failure_words as failure_words
-from .steps import cause_of, compared, recorded_steps, result_in_row, step_of, step_sent, steps_of
+from .steps import (
+    ComparedPart,
+    cause_of,
+    compared,
+    recorded_steps,
+    result_in_row,
+    step_of,
+    step_sent,
+    steps_of,
+)
 
 LONGEST_BODY = 100_000
 """Maximum number of characters of a body that is shown."""
@@ -603,21 +612,21 @@ def _event_of(engine: Any, message: Message, tried: int) -> PlannedEvent:
     """Return what happens when a message is due that was tried so many times: with the run and the step
     of a workflow, otherwise with the beginning of its body.
     """
-    step, doing = step_of(message), _doing(message, tried)
+    kind, doing = _kind_of(message, tried), _doing(message, tried)
     to = f"{message.settings.method} {as_text(message.url)}"
     if message.workflow is None:
         body = " ".join(_beginning(message.body, message.settings.redaction, _IN_EVENT).split())
         what = f"{doing or 'delivery'}: {to} {body}".rstrip()
     else:
-        name = str(step.get("stepName") or "")
-        if _kind_of(message, tried) == "sleep":
+        name = str(step_of(message).get("stepName") or "")
+        if kind == "sleep":
             after = f"end of {name}"
         else:
             after = " ".join(filter(None, [doing, f"after {name}" if name else "first step"]))
         started_with = " ".join(_input_in_row(engine, message).split())
         of = f"{_end_of(message.workflow.run_id)} {started_with}".rstrip()
         what = f"{after}, run {of}: {to}"
-    return PlannedEvent(_kind_of(message, tried), "messages", message.id, what)
+    return PlannedEvent(kind, "messages", message.id, what)
 
 
 def _run_of(schedule: Any) -> PlannedEvent:
@@ -995,10 +1004,7 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
     record = run_record(engine, workflow_run)
     parent = engine.workflow.runs.get(workflow_run.parent_id or "")
     children = _children(engine)
-    is_repeated = parent is None and workflow_run.id in children
-    before, after = parent or _run_before(engine, workflow_run), workflow_run
-    if is_repeated:
-        before, after = workflow_run, engine.workflow.runs[children[workflow_run.id][-1]]
+    other = parent or _run_beside(engine, workflow_run, children)
     tried = [
         engine.data.messages[message_id]
         for message_id in workflow_run.message_ids
@@ -1009,17 +1015,8 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
         "input": None if given is None else _body(given, redaction)["body"],
         "record": record,
         "recorded": list(recorded_steps(record, parent and run_record(engine, parent))),
-        "compared_with": after.id if is_repeated else before and before.id,
-        "compared": []
-        if before is None
-        else list(
-            compared(
-                run_record(engine, before),
-                run_record(engine, after),
-                (_shown_input(engine, before), _shown_input(engine, after)),
-                list(after.message_ids),
-            )
-        ),
+        "compared_with": other and other.id,
+        "compared": [] if other is None else _compared(engine, workflow_run, other),
         "input_is_whole": given is not None and _is_whole(given, redaction),
         **({} if first is None else _sent_again(first)),
         "steps": steps_of(engine, workflow_run),
@@ -1028,14 +1025,26 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
     }
 
 
-def _run_before(engine: Any, run: Any) -> Any:
-    """Return the last run of the same workflow that was started before a run, or None."""
+def _run_beside(engine: Any, run: Any, children: Mapping[str, list[str]]) -> Any:
+    """Return the run beside which one without a parent is shown: its last child, otherwise the last run
+    of the same workflow that was started before it; None without either.
+    """
+    if run.id in children:
+        return engine.workflow.runs[children[run.id][-1]]
     earlier = (
         other
         for other in engine.workflow.runs.values()
         if other.url == run.url and other.number < run.number
     )
     return max(earlier, key=lambda other: other.number, default=None)
+
+
+def _compared(engine: Any, run: Any, other: Any) -> list[ComparedPart]:
+    """Return the parts of two runs, of which the one that was started later is the one of now."""
+    then, now = sorted((run, other), key=lambda either: either.number)
+    records = run_record(engine, then), run_record(engine, now)
+    inputs = _shown_input(engine, then), _shown_input(engine, now)
+    return list(compared(*records, inputs, list(now.message_ids)))
 
 
 def _shown_input(engine: Any, run: Any) -> str:
