@@ -959,7 +959,7 @@ def test_what_falls_due_is_on_a_strip_and_can_be_gone_to(page: Any, server: Serv
     typed(page, "Move the clock to a time", to="2026-03-01 00:00:00")
     holds(page, "document.getElementById('now').textContent.includes('2026-03-01')")
     page.locator(".form .ok", has_text="Moved.").wait_for()
-    assert page.locator("#view span:text-is('Copy as')").count() == 1
+    wait_until(lambda: page.locator("#view span:text-is('Copy as')").count() == 1)
 
 
 def test_a_snapshot_is_taken_restored_and_deleted(page: Any, server: Server) -> None:
