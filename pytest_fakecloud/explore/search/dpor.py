@@ -168,8 +168,8 @@ class InterleavingTree:
         self.is_exact = self.is_exact and lesson.is_exact
         # The trial has replaced all decisions after those that it repeated.
         frames = {at: frame for at, frame in self._frames.items() if at < lesson.repeated}
-        made = zip(lesson.decisions, lesson.sleeps, strict=True)
-        for number, (decision, sleep) in enumerate(made, lesson.repeated):
+        decided = zip(lesson.decisions, lesson.sleeps, strict=True)
+        for number, (decision, sleep) in enumerate(decided, lesson.repeated):
             frames[number] = _Frame(decision, sleep, {decision.chosen})
         for number, (footprint, disabled) in lesson.effects.items():
             if (frame := frames.get(number)) is not None:

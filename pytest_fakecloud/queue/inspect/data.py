@@ -344,7 +344,7 @@ def _messages(fake: Queue, page_query: PageQuery, *, kinds: Iterable[str]) -> Vi
     engine = core_of(fake).engine
     with engine.lock:
         messages = [message for message in engine.data.messages.values() if message.kind in kinds]
-        kept = {letter.id for letter in _dead_letters(engine)}
+        letter_ids = {letter.id for letter in _dead_letters(engine)}
     retries: dict[str, list[str]] = {}
     for message in messages:
         if message.retry_of:
@@ -357,13 +357,13 @@ def _messages(fake: Queue, page_query: PageQuery, *, kinds: Iterable[str]) -> Vi
         show=lambda message: (
             _message_row(message)
             | {
-                "state": _state_with(message, message.dlq_id in kept),
+                "state": _state_with(message, message.dlq_id in letter_ids),
                 "retries": retries.get(message.id, []),
                 "input": _input_in_row(engine, message),
             }
         ),
         text=_text_of,
-        facet=("state", lambda message: _state_with(message, message.dlq_id in kept)),
+        facet=("state", lambda message: _state_with(message, message.dlq_id in letter_ids)),
     )
     return page | {"total": len(messages)}
 
@@ -552,8 +552,8 @@ def without_expired(engine: Any, state: State) -> State:
     oldest_ms = (engine.data.clock.now_us() - engine.data.limits.retention_us) // 1000
     if (letters := state.get("dead letters")) is None:
         return state
-    kept = {id: letter for id, letter in letters.items() if int(id.split("-")[0]) > oldest_ms}
-    return {**state, "dead letters": kept}
+    recent = {id: letter for id, letter in letters.items() if int(id.split("-")[0]) > oldest_ms}
+    return {**state, "dead letters": recent}
 
 
 @_locked
@@ -566,12 +566,12 @@ def delivered(engine: Any, resends: Mapping[str, Iterable[str]]) -> set[str]:
     repeated = {repeat: original for original, repeats in resends.items() for repeat in repeats} | {
         message.public_id: message.retry_of for message in messages.values() if message.retry_of
     }
-    found = set()
+    delivered_ids = set()
     for id, message in messages.items():
-        while message.state == "DELIVERED" and id and id not in found:
-            found.add(id)
+        while message.state == "DELIVERED" and id and id not in delivered_ids:
+            delivered_ids.add(id)
             id = repeated.get(id, "")
-    return found
+    return delivered_ids
 
 
 @_locked

@@ -36,9 +36,9 @@ class Due(NamedTuple):
 
 def planned_events(cloud: Cloud) -> list[Due]:
     """Return all planned events and expiries of keys, by time."""
-    known = _events_of_timers(cloud)
+    event_of = _events_of_timers(cloud)
     _, timers = context_of(cloud).clock.planned()
-    events = [Due(timer.due_us, *known.get(timer, _unknown(timer.label))) for timer in timers]
+    events = [Due(timer.due_us, *event_of.get(timer, _unknown(timer.label))) for timer in timers]
     # Keys and dead letters expire without a timer.
     for fake in cloud.fakes():
         if (expiries := getattr(data_module(fake.fixture), "expiries", None)) is not None:
@@ -65,8 +65,8 @@ def next_event(cloud: Cloud) -> Due | None:
     """Return the first of ``planned_events()``, or None without one."""
     _, timers = context_of(cloud).clock.planned(most=1)
     # The events of all messages take long to read.
-    known = {} if any(timer.subject for timer in timers) else _events_of_timers(cloud)
-    first = [Due(timer.due_us, *known.get(timer, _about(cloud, timer)[:2])) for timer in timers]
+    event_of = {} if any(timer.subject for timer in timers) else _events_of_timers(cloud)
+    first = [Due(timer.due_us, *event_of.get(timer, _about(cloud, timer)[:2])) for timer in timers]
     for fake in cloud.fakes():
         next_expiry = getattr(data_module(fake.fixture), "next_expiry", None)
         if next_expiry is not None and (expiry := next_expiry(fake)) is not None:

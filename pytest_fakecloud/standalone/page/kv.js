@@ -166,8 +166,11 @@ function elements(one, page) {
   // The inverse of a change of one element, null where there is none before or after it. It leaves all other elements.
   const inverseOf = (before, after) => !field || one.type === "list" && !(before && after) || !before && !editor.drop ? undefined : async () => {
     const known = before ?? after, now = await elementOf(cell(known, id), one.type === "list" ? after.value : known[id]), same = now && after ? one.type === "zset" ? Number(now.score) === Number(after.score) : cell(now, field) === cell(after, field) : !now && !after;
-    // The last element took the key with it. What was added to a number since stays.
-    if (!await current(fake, one.id)) return null; const [old, made, is] = [before, after, now].map((each) => each && ["hash", "zset"].includes(one.type) && String(cell(each, field)).trim() !== "" ? Number(cell(each, field)) : NaN), kept = is - made + old; if (!same && Number.isSafeInteger(old) && Number.isSafeInteger(made) && Number.isSafeInteger(is)) return {question: `${cell(known, id)} of ${one.key} is now ${is}, ${Math.abs(is - made)} ${is > made ? "more" : "less"} than after your change. Set it to ${kept}, which takes back only your change?`, run: () => run(fake, ...editor.put(asBytes({...before, [field]: String(kept)})))};
+    // The last element took the key with it.
+    if (!await current(fake, one.id)) return null;
+    // What was added to a number since stays.
+    const numbers = [before, after, now].map((each) => each && ["hash", "zset"].includes(one.type) && String(cell(each, field)).trim() !== "" ? Number(cell(each, field)) : NaN), [old, edited, current_] = numbers, wanted = current_ - edited + old;
+    if (!same && numbers.every(Number.isSafeInteger)) return {question: `${cell(known, id)} of ${one.key} is now ${current_}, ${Math.abs(current_ - edited)} ${current_ > edited ? "more" : "less"} than after your change. Set it to ${wanted}, which takes back only your change?`, run: () => run(fake, ...editor.put(asBytes({...before, [field]: String(wanted)})))};
     return {question: same ? null : `${cell(known, id)} of ${one.key} ${now ? `is now ${short(cell(now, field), 80)}` : `was ${one.type === "list" ? "changed" : "removed"} meanwhile`}. ${before ? `Set it to ${short(cell(before, field), 80)}, as before your change` : "Remove it"}?`, run: () => run(fake, ...before ? editor.put(asBytes(before)) : editor.drop(asBytes(after)))};
   };
   // The question before an element is overwritten: one that is not as it was shown, or one that exists when another is added.
