@@ -360,18 +360,19 @@ def test_every_list_is_paged_sorted_searched_and_shows_its_items(full: Lists, fa
         assert counts.get(name, 1), name
         whole = full.get(path, limit="500", **query)
         assert whole["items"], name
-        pages = list(full.every(path, limit=1, **query))
+        size = 1 + len(whole["items"]) // 12  # 1 unless there are hundreds, such as all commands
+        pages = list(full.every(path, limit=size, **query))
         items = [item for page in pages for item in page["items"]]
         assert list(map(id_of, items)) == list(map(id_of, whole["items"])), name
         for page in pages[1:]:
-            full.get(path, limit=1, before=page["previous"], **query)
-        for id in filter(None, map(id_of, items)):
+            full.get(path, limit=size, before=page["previous"], **query)
+        for id in filter(None, map(id_of, items[::size])):
             around = full.get(path, limit=1, around=str(id), **query)
             assert list(map(id_of, around["items"])) == [id], name
         for field in whole["items"][0].keys() - {"vector", "dimension", "point"}:
             for order in (field, f"-{field}"):
                 assert full.get(path, sort=order, **query)["matching"] == whole["matching"], order
-        for row in whole["items"] if listing.item else ():
+        for row in whole["items"][::size] if listing.item else ():
             id = row["id"] if name == "keys" else quote(str(id_of(row)), safe="")
             assert full.get(f"{path}/{id}", search="kettle", **query), id
         assert full.get(path, search="no such text", **query)["items"] == []
