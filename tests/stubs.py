@@ -187,7 +187,7 @@ def _service_classes(fake: Any) -> str:
     ]
     if injector_of(plan).service_fields:
         classes.append(
-            _keywords(f"{own}ServiceMatchers", injector_of(plan).service_fields, "Matchers")
+            _keywords(f"{own}ServiceMatchers", injector_of(plan).service_fields, "ServiceMatchers")
         )
     return "\n".join(classes)
 
@@ -321,7 +321,8 @@ def _imports(text: str, owners: Mapping[str, str]) -> str:
         source = inspect.getsource(sys.modules[shared.__module__])
         modules |= _imported(ast.parse(source), shared.__module__)
         modules[shared.__name__] = shared.__module__
-    modules |= {"Matchers": FaultPlan.__module__, "PathLike": "os", **owners}
+    modules |= dict.fromkeys(("Matchers", "ServiceMatchers"), FaultPlan.__module__)
+    modules |= {"PathLike": "os", **owners}
     modules |= {kind.__name__: kind.__module__ for kind in (BrokerLimits, VectorLimits)}
     modules |= {"Condition": Field.__module__, "Headers": Record.__module__}
     modules["Floats"] = Similarity.__module__

@@ -11,7 +11,7 @@ from pytest_fakecloud.core.journal import Journal, Results
 from pytest_fakecloud.core.timers import Duration
 from pytest_fakecloud.faults.answers import Step
 from pytest_fakecloud.faults.fault import Fault
-from pytest_fakecloud.faults.plan import FaultPlan, Matchers
+from pytest_fakecloud.faults.plan import FaultPlan, Matchers, ServiceMatchers
 from pytest_fakecloud.http.messages import HeaderPairs
 from typing import Literal, SupportsIndex, TypedDict, Unpack, overload
 import re
@@ -310,7 +310,7 @@ class QueueFake(Fake):
     def assert_called(self, what: str | re.Pattern[str] | None=None, *, times: int | None=None, **where: Unpack[QueueCallFields]) -> QueueCalls: ...
     def assert_not_called(self, what: str | re.Pattern[str] | None=None, **where: Unpack[QueueCallFields]) -> None: ...
 
-class QueueServiceMatchers(Matchers, total=False):
+class QueueServiceMatchers(ServiceMatchers, total=False):
     kind: object
     label: object
     message_id: object

@@ -73,6 +73,7 @@ class Fault:
         self._removed = False
         self._origin = _caller()
         check_fields(matchers, {*_COMMON, *self._fields}, "fault")
+        self._check_matchers(matchers)
         self._times = optional(whole(1)).read("times", matchers.get("times"))
         self._skip = optional(whole(0)).read("skip", matchers.get("skip")) or 0
         self._route: str | re.Pattern[str] | None = matchers.get("route")
@@ -138,6 +139,9 @@ class Fault:
         fields["route"] = Field(names, NamesOf, parts=NamesOf.each_command)
         return Query({"route": self._route, **self._facts}, fields, "fault")
 
+    def _check_matchers(self, matchers: Mapping[str, Any]) -> None:
+        """Raise ``ContractError`` for a known matcher that cannot apply to faults of this kind."""
+
     @property
     def _fields(self) -> Mapping[str, Field]:
         """The facts that the fault can match."""
@@ -175,10 +179,6 @@ class Fault:
     def _end(self) -> None:
         """Let the fault never fire again. Only its injector calls this."""
         self._removed = True
-
-    def _allow_unused(self) -> None:
-        """Do not require that the fault fires."""
-        self._must_fire = False
 
     def _applies_to(self, request: Request) -> bool:
         """Return whether the fault applies to requests like this: unless it names commands, it skips
@@ -255,6 +255,14 @@ class ServiceFault(Fault):
         """The facts of requests, or of the service's own subjects, that the fault can match."""
         service_fields = self._injector.service_fields
         return super()._fields if service_fields is None else service_fields
+
+    def _check_matchers(self, matchers: Mapping[str, Any]) -> None:
+        service_fields = self._injector.service_fields
+        if service_fields is not None and matchers.get("route") is not None:
+            raise ContractError(
+                f"route={shown(matchers['route'])} names requests, but a fault of the kind "
+                f"{self.kind} applies to none: pass {' or '.join(map('{}='.format, service_fields))}"
+            )
 
 
 setting_over: ContextVar[str] = ContextVar("setting_over", default="")

@@ -188,7 +188,7 @@ class Injector:
         """Count a hit of the first fault of a service's kind that fires on a subject; return it.
 
         ``fits`` returns whether a fault applies to the subject, apart from its matchers. The
-        subject's ``call`` has ``facts``, ``route``, ``method``, ``path`` and ``fault``.
+        subject's ``call`` has ``facts``, ``cut`` and ``faults``, as that of a request.
         """
         for fault in self.active:
             if fault.kind == kind and fits(fault) and self._fires(fault, subject):

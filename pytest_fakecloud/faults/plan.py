@@ -47,19 +47,26 @@ from .injector import Injector
 
 if TYPE_CHECKING:
 
-    class Matchers(TypedDict, total=False):
-        """The keywords that every fault accepts; the facts of a service are in its stub in ``_typing/``.
+    class ServiceMatchers(TypedDict, total=False):
+        """The keywords that every fault accepts, also one that applies to no requests.
 
         ``times`` is the number of hits after which the fault ends (a strict test fails if there
-        were fewer), ``skip`` the number of matching requests that are let through first, ``route``
-        an endpoint's name, path or ``"POST /path"``, ``when`` a predicate on the ``Request`` (its
-        ``call`` has the facts). See ``core.matching``.
+        were fewer), ``skip`` the number of matching requests that are let through first, ``when`` a
+        predicate on the ``Request`` (its ``call`` has the facts) or on what else a service's fault
+        applies to. See ``core.matching``.
         """
 
         times: int | None
         skip: int
-        route: str | re.Pattern[str] | None
         when: Callable[[Any], object] | None
+
+    class Matchers(ServiceMatchers, total=False):
+        """The keywords of faults of requests; the facts of a service are in its stub in ``_typing/``.
+
+        ``route`` is an endpoint's name, path or ``"POST /path"``.
+        """
+
+        route: str | re.Pattern[str] | None
 
 
 class FaultPlan:

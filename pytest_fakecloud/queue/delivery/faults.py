@@ -70,16 +70,8 @@ class DeliverySubject:
             "topic": message.topic_name,
             "message_id": self.message_id,
         }
-        # Faults read these attributes of a recorded call.
-        self.call = SimpleNamespace(
-            facts=facts,
-            method=method,
-            path=self.url,
-            route="delivery",
-            fault=None,
-            faults=(),
-            cut={},
-        )
+        # What an injector reads and writes of a call (``Injector.claim``).
+        self.call = SimpleNamespace(facts=facts, cut={}, faults=())
 
 
 DELIVERY_FACTS: Mapping[str, Field] = {

@@ -47,6 +47,15 @@ def test_a_crash_after_the_answer_means_a_second_delivery(scene: Scene) -> None:
     assert "fault: crash_after_response" in scene.queue.message(message_id).timeline
 
 
+@pytest.mark.parametrize("kind", ["duplicate", "reorder", "tamper", "drop_callback", "unsigned"])
+def test_faults_of_deliveries_name_no_route_of_requests(scene: Scene, kind: str) -> None:
+    with pytest.raises(
+        ContractError, match=r"'publish' names requests, .* applies to none: pass topic="
+    ):
+        getattr(scene.queue.faults, kind)(route="publish")
+    getattr(scene.queue.faults, kind)(route=None)
+
+
 def test_duplicates(scene: Scene) -> None:
     fault = scene.queue.faults.duplicate(times=1)
     first = scene.publish()
