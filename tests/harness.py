@@ -287,7 +287,7 @@ def run(pytester: pytest.Pytester) -> Run:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let endless long polls last a twentieth of a second while the clock is frozen."""
-    monkeypatch.setattr(Timekeeper, "_wait_cap", 0.05)
+    monkeypatch.setattr(Timekeeper, "wait_cap", 0.05)
 
 
 _APART = frozenset((

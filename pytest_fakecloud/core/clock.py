@@ -22,7 +22,6 @@ from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from .errors import ContractError, shown
 from .registry import Registry
-from .settings import number
 from .signals import Signal
 from .timers import (
     LANES,
@@ -89,7 +88,10 @@ class Timekeeper:
     on_background: Callable[[], object] | None = None
     """A function called before the listeners when a timer of lane ``"background"`` is planned."""
 
-    _wait_cap = 1.0
+    wait_cap = 1.0
+    """Maximum real seconds of a client's blocking call on a frozen clock. A call with a shorter timeout
+    ends after as many real seconds.
+    """
     anchored = False
     """Whether the process's time follows the clock, which therefore cannot run."""
     drives = 0
@@ -170,18 +172,6 @@ class Timekeeper:
             return frozen
         with self._lock:
             return self._current_us()
-
-    @property
-    def wait_cap(self) -> float:
-        """Maximum real seconds of a client's blocking call on a frozen clock. Can be set.
-
-        A call with a shorter timeout ends after as many real seconds.
-        """
-        return self._wait_cap
-
-    @wait_cap.setter
-    def wait_cap(self, seconds: float) -> None:
-        self._wait_cap = number(0).read("wait_cap", seconds)
 
     # -- moving ----------------------------------------------------------------------------------
 
@@ -661,7 +651,7 @@ class Timekeeper:
         """
         # Limit the wait to the real time left now: the process's clock may be set back.
         running_left = max(0.0, (deadline_us - self.now_us()) / 1e6) + 0.01
-        frozen_left = min(self._wait_cap, running_left)
+        frozen_left = min(self.wait_cap, running_left)
         while True:
             seen = signal.version
             result = poll()

@@ -20,14 +20,11 @@ from .calls import (
     EVENT_KINDS,
     KEEP_BYTES,
     LIGHT,
-    NO_HEADERS,
     Action,
     Arguments,
     Call,
     Entry,
     Event,
-    FactsReader,
-    Headers,
     Listed,
     data_field,
     field_of,
@@ -307,37 +304,6 @@ class Recorder:
         return self.was_read or (self._parent is not None and self._parent.was_read)
 
     # -- recording -------------------------------------------------------------------------------
-
-    def open_call(
-        self,
-        method: str,
-        target: str,
-        headers: Headers = NO_HEADERS,
-        body: bytes = b"",
-        *,
-        at_us: int,
-        client: tuple[str, int] | None = None,
-        route: str = "",
-        reader: FactsReader | None = None,
-    ) -> Call:
-        """Record a received request, and return its call. The server adds the response to it, and then
-        calls ``close_call()``.
-        """
-        call = Call(
-            number=0,
-            at_us=at_us,
-            service=self.service,
-            fake=self.fake,
-            method=method,
-            target=target,
-            request_headers=headers,
-            request_body=body,
-            client=client,
-            reader=reader,
-            route=route,
-        )
-        self.begin_call(call, weight_of(call))
-        return call
 
     def begin_call(self, call: Call, weight: int) -> None:
         """Record a received request as its new call, of about ``weight`` bytes."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.core.arguments import arguments_shown
-from pytest_fakecloud.core.calls import KEEP_BYTES, Call, Event, Headers, weight_of
+from pytest_fakecloud.core.calls import KEEP_BYTES, NO_HEADERS, Call, Event, Headers, weight_of
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.field_types import TEXT, URL
 from pytest_fakecloud.core.frames import code_place, place_at
@@ -31,6 +31,24 @@ class Both(Recorder):
 
     def __len__(self) -> int:
         return len(Journal(self))
+
+    def open_call(
+        self,
+        method: str,
+        target: str,
+        headers: Headers = NO_HEADERS,
+        body: bytes = b"",
+        *,
+        at_us: int,
+        **fields: Any,
+    ) -> Call:
+        """Record a received request."""
+        call = Call(
+            0, at_us, self.service, self.fake, method, target,
+            request_headers=headers, request_body=body, **fields,
+        )  # fmt: skip
+        self.begin_call(call, weight_of(call))
+        return call
 
 
 class Reader:

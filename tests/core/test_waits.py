@@ -21,7 +21,7 @@ from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.signals import Signal
 from pytest_fakecloud.core.timers import instant_us, monotonic
 
-from ..harness import error_of, wait_until
+from ..harness import wait_until
 
 NOON = "2026-01-01T12:00:00Z"
 NOON_US = instant_us(NOON)
@@ -165,19 +165,6 @@ def test_signals_come_and_go_while_the_clock_moves(background: ThreadPoolExecuto
     assert all(maker.result(10) > 0 for maker in makers)
     gc.collect()
     assert len(clock._signals) == 0
-
-
-@pytest.mark.parametrize("seconds", [-1, -0.001, float("nan"), "1", True, None])
-def test_what_is_no_cap_of_waits(clock: Timekeeper, seconds: Any) -> None:
-    message = f"wait_cap={seconds!r} must be a number of at least 0"
-    assert error_of(setattr, clock, "wait_cap", seconds) == message
-    assert clock.wait_cap == 1.0
-
-
-@pytest.mark.parametrize("seconds", [0, 0.0, 1, 2.5, float("inf")])
-def test_a_cap_of_waits_is_a_number_from_0_up(clock: Timekeeper, seconds: float) -> None:
-    clock.wait_cap = seconds
-    assert clock.wait_cap == seconds
 
 
 def test_with_no_cap_a_wait_on_a_frozen_clock_looks_once(clock: Timekeeper) -> None:

@@ -70,10 +70,6 @@ def start_with_a_setting_named(name: Any) -> None:
         own._start("kv_server", {name if hashable else "": 1})
 
 
-def set_wait_cap(value: Any) -> None:
-    Timekeeper().wait_cap = value
-
-
 def _cloud(world: World) -> Cloud:
     return Cloud(seed=1, now=NOON, delivery="driven")
 
@@ -149,7 +145,7 @@ NAMES: tuple[Any, ...] = (
     Asynchronous, AsyncMock, Broker, BrokerLimits, CallbackCapture, Cloud, Context, Embedder,
     Ids, IndexKind, KVServer, ProducerRecord, Queue, Response, Timed, Timekeeper, VectorIndex,
     VectorLimits, start_over, fixture_fake, awaited, checked_headers, checked_status,
-    checked_type, explored, gone_through, set_wait_cap, start_with_a_setting_named, math, re,
+    checked_type, explored, gone_through, start_with_a_setting_named, math, re,
 )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ from .turns import CommandTurns, ScriptRunning
 
 if TYPE_CHECKING:
     from ...core.signals import Signal
-    from ..scripting.scripts import Scripting, ScriptingCopy
+    from ..scripting.scripts import ScriptingCopy
     from ..search.index import Indexes, Search
 
 Check: TypeAlias = Callable[[Session, CommandSpec, list[bytes]], None]
