@@ -120,7 +120,7 @@ class Explorer:
         shares = [Share(single, weight, HEAD_START), *beside]
         yield Phase(shares, self._part_of_budget(FIRST_PHASE_SHARE), until=single)
 
-        # 3. The same sources with the other single disturbances, and orders of timers, for the rest of the
+        # 3. The same sources, the other single disturbances, and orders of timers, for the rest of the
         # budget.
         single.go_on_with(others)
         beside = [*(Share(share.source) for share in orders), *map(Share, numbers)]
