@@ -108,7 +108,7 @@ def explore(
         check_covered(player, named_kinds)
         player.subject.promises.finish()
         player.judge.allowed.check_used()
-        if options.trust and player.judge.has_promise:
+        if options.trust and not player.judge.anomalies_break:
             trust = examination.trust(player, undisturbed)
     return Exploration(tally, named_kinds or [*KINDS], trust)
 
@@ -160,7 +160,7 @@ def playing(
             horizon_us=None if options.horizon is None else duration_us(options.horizon),
             setup=options.setup,
         )
-        judge = Judge(world, promises, allowed_anomalies, asserts or not anomalies_break)
+        judge = Judge(world, promises, allowed_anomalies, anomalies_break and not asserts)
         yield Player(world, subject, judge)
 
 

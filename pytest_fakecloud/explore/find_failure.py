@@ -12,7 +12,7 @@ from .search.explorer import Explorer
 from .search.player import PlanRunner, Player
 from .search.shrinking import smallest
 from .search.store import Store
-from .search.tally import SearchBudget
+from .search.tally import REPLAYED, SearchBudget
 from .undisturbed import check_repeats, check_undisturbed, own_errors
 from .values.plan import Plan
 from .values.schedule import Schedule
@@ -73,7 +73,7 @@ def find_failure(
             if "stuck" not in failing.flags:
                 store.save(failing.schedule)
         player.tally.seconds = monotonic() - began
-    if failing is None and player.tally.anomalies and not player.judge.has_promise:
+    if failing is None and player.tally.anomalies and player.judge.anomalies_break:
         # Trials that only show one of the patterns that are reported last have counted as held.
         player = player.counting_last()
         shown_anomaly = next(iter(player.tally.anomalies.values()))
@@ -86,7 +86,8 @@ def find_failure(
 def _check_can_fail(player: Player, undisturbed: Trial) -> None:
     """Raise ``ContractError`` if nothing is promised, and the code accesses no data."""
     uses_other_services = any(line.call and line.call.service != "kv" for line in undisturbed.lines)
-    if not (player.judge.has_promise or undisturbed.effects.accesses or uses_other_services):
+    can_show_anomalies = undisturbed.effects.accesses or uses_other_services
+    if player.judge.anomalies_break and not can_show_anomalies:
         raise ContractError(
             "nothing can fail: there is no check=, the code asserts nothing, and it reads and writes "
             "no data of a fake. Pass check=, a function that asserts what must hold after a trial"
@@ -98,7 +99,7 @@ def _stored_failure(player: Player, store: Store) -> Trial | None:
     schedule = store.load()
     if not schedule:
         return None
-    player.tally.counts["replayed"] += 1
+    player.tally.counts[REPLAYED] += 1
     trial = player.play(Plan(schedule))
     if trial.broken is not None and len(trial.fired) == len(schedule):
         return trial

@@ -28,7 +28,7 @@ class Player:
     ) -> None:
         self.world = world
         self.subject = subject
-        self.tally = Tally(has_promise=judge.has_promise, input_count=input_count)
+        self.tally = Tally(anomalies_break=judge.anomalies_break, input_count=input_count)
         self.outcomes: dict[Schedule, Schedule | None] = {}
         """For each schedule so far, the applied disturbances, or None if the promise held."""
         self.judge = judge
@@ -106,7 +106,9 @@ class PlanRunner:
         """Let a subclass play some of the plans that a source will probably return next."""
 
     def play(self, plan: Plan) -> Outline:
-        """Return the outline of a plan's trial, which the player has recorded; all of it if it fails."""
+        """Return the trial of a plan, which the player has recorded. A subclass may return the outline
+        of a trial that holds.
+        """
         return self._player.play(plan)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Strands of explored code (clients, workers, deliveries, tasks, threads), and their stack frames."""
+"""Strands of explored code (clients, workers, deliveries, tasks, threads), and their states."""
 
 from __future__ import annotations
 

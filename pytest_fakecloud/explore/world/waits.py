@@ -24,18 +24,19 @@ if TYPE_CHECKING:
 class ThreadWaits:
     """Lets threads wait in fake time: until a condition is true, or some seconds have passed.
 
-    A check or ``setup=`` moves the clock from event to event, explored code lets other strands run,
-    and a promise that is checked after every step must not wait. Other threads wait in real time.
+    A check or ``setup=`` moves the clock from event to event, explored code lets other strands run, and
+    a promise that is checked after every step must not wait. Other threads sleep in fake time if they
+    work for a strand; all else that they wait for takes real time.
     """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._moving = threading.RLock()
         self._earlier_threads = WeakSet(threading.enumerate())
-        """The threads that were there before the exploration."""
+        """The threads that were alive when the exploration began, with this one."""
 
     def sleep(self, seconds: float) -> bool:
-        """Sleep in fake time; return False for a thread that is not explored."""
+        """Sleep in fake time; return False for a thread that neither checks nor works for a strand."""
         simulation = self._world.simulation
         if simulation is None:
             return self.wait_in_check(lambda: False, seconds)
