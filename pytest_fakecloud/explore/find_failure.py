@@ -21,8 +21,8 @@ from .values.trial import Trial
 MakeRunner: TypeAlias = Callable[[Player, Trial], PlanRunner]
 
 
-class Search(NamedTuple):
-    """A search that has ended: its player, and the trials that it found."""
+class SearchResult(NamedTuple):
+    """The result of a search: its player, and the trials that it found."""
 
     player: Player
     undisturbed: Trial
@@ -46,7 +46,7 @@ class Division:
 
 def find_failure(
     player: Player, budget: SearchBudget, seed: int | str, cache: Any, make_runner: MakeRunner
-) -> Search:
+) -> SearchResult:
     """Search for a schedule that breaks the promise, and shrink it.
 
     ``cache`` is that of pytest, for the schedule that failed last time; None if the search does not
@@ -57,9 +57,9 @@ def find_failure(
     if player.subject.inputs:
         if undisturbed.broken is not None and not own_errors(undisturbed):
             # Smaller inputs may break the promise, too.
-            return Search(player, undisturbed, undisturbed)
+            return SearchResult(player, undisturbed, undisturbed)
         if not (undisturbed.calls or undisturbed.errors):
-            return Search(player, undisturbed)  # These inputs lead to no call; others may.
+            return SearchResult(player, undisturbed)  # These inputs lead to no call; others may.
     check_undisturbed(player, undisturbed)
     check_repeats(player, undisturbed, "the second time")
     _check_can_fail(player, undisturbed)
@@ -80,7 +80,7 @@ def find_failure(
         failing = smallest(player, player.play(Plan(shown_anomaly.schedule)), undisturbed)
     if failing is None:
         check_repeats(player, undisturbed, "after the search")
-    return Search(player, undisturbed, failing)
+    return SearchResult(player, undisturbed, failing)
 
 
 def _check_can_fail(player: Player, undisturbed: Trial) -> None:

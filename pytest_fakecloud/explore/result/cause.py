@@ -262,7 +262,7 @@ def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[_Conflict]:
         return
     calls = _calls(trial)
     places = _usual_places(trial, undisturbed)
-    for delayed, since in reversed(list(_delays(trial))):
+    for delayed, since in reversed(list(_delayed_strands(trial))):
         own = [
             at
             for at, call in calls.items()
@@ -311,7 +311,7 @@ def _positions(trial: Trial) -> Iterator[int | None]:
         yield positions[disturbance].popleft() if positions[disturbance] else None
 
 
-def _delays(trial: Trial) -> Iterator[tuple[str, int]]:
+def _delayed_strands(trial: Trial) -> Iterator[tuple[str, int]]:
     """Yield the strand that each disturbance delayed, and the position of the disturbance's line."""
     for disturbance, at in zip(trial.fired, _positions(trial), strict=True):
         if at is not None and trial.lines[at].call is None:

@@ -15,7 +15,7 @@ from ..values.plan import Plan
 from ..values.schedule import Schedule
 from ..values.trial import Outline, Trial
 from ..world.world import World
-from .observers import Observers
+from .capture import TrialCapture
 from .pieces import PiecePlayer
 from .tally import Tally
 
@@ -32,8 +32,8 @@ class Player:
         self.outcomes: dict[Schedule, Schedule | None] = {}
         """For each schedule so far, the applied disturbances, or None if the promise held."""
         self.judge = judge
-        self._observers = Observers(context_of(world.cloud).recorder)
-        self._pieces = PiecePlayer(world, subject, self._observers)
+        self._capture = TrialCapture(context_of(world.cloud).recorder)
+        self._pieces = PiecePlayer(world, subject, self._capture)
         self._workers = frozenset(program.name for program in subject.programs if program.is_worker)
         self._reference: Evidence | None = None
         """The evidence of the undisturbed trial with which this player compares its trials."""
@@ -70,7 +70,7 @@ class Player:
         self, plan: Plan, *, records: bool, is_reference: bool = False
     ) -> tuple[Trial, Evidence | None]:
         """Play a trial, and return it with its evidence."""
-        with self._observers.of_trial(plan):
+        with self._capture.discarding(plan):
             reads_order = self.judge.reads_order
             trial, history = self.world.play(self.subject, plan, reads_order=reads_order)
             if "redundant" in trial.flags:
