@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack
 from ..core.clock import asyncio_is_running
 from ..core.errors import ContractError, importing, shown
 from ..core.timers import duration_us
-from .find_failure import Division, MakeRunner, Search, find_failure
+from .find_failure import Division, MakeRunner, SearchResult, find_failure
 from .judge.anomalies import Allowed
 from .judge.judge import Judge
 from .result.exploration import Exploration, Trust
@@ -95,7 +95,7 @@ def explore(
             player = player.with_inputs(inputs or {})
             replay_only(player, replayed)
             return Exploration(player.tally, named_kinds, trust)
-        searches: list[Search] = []
+        searches: list[SearchResult] = []
         for part, its_budget in division.players(player, budget):
             searches.append(find_failure(part, its_budget, seed, cache, make_runner))
             if searches[-1].failing is not None:
@@ -108,12 +108,12 @@ def explore(
         check_covered(player, named_kinds)
         player.subject.promises.finish()
         player.judge.allowed.check_used()
-        if options.trust and player.judge.has_promise:
+        if options.trust and not player.judge.anomalies_break:
             trust = examination.trust(player, undisturbed)
     return Exploration(tally, named_kinds or [*KINDS], trust)
 
 
-def _raise_failure(searches: Sequence[Search], division: Division, whole: Player) -> NoReturn:
+def _raise_failure(searches: Sequence[SearchResult], division: Division, whole: Player) -> NoReturn:
     """Raise ``BrokenPromiseError`` for the last search, with the smallest inputs that are found."""
     __tracebackhide__ = True
     player, undisturbed, failing = searches[-1]
@@ -160,7 +160,7 @@ def playing(
             horizon_us=None if options.horizon is None else duration_us(options.horizon),
             setup=options.setup,
         )
-        judge = Judge(world, promises, allowed_anomalies, asserts or not anomalies_break)
+        judge = Judge(world, promises, allowed_anomalies, anomalies_break and not asserts)
         yield Player(world, subject, judge)
 
 

@@ -12,7 +12,7 @@ from .search.explorer import Explorer
 from .search.player import PlanRunner, Player
 from .search.shrinking import smallest
 from .search.store import Store
-from .search.tally import SearchBudget
+from .search.tally import REPLAYED, SearchBudget
 from .undisturbed import check_repeats, check_undisturbed, own_errors
 from .values.plan import Plan
 from .values.schedule import Schedule
@@ -21,8 +21,8 @@ from .values.trial import Trial
 MakeRunner: TypeAlias = Callable[[Player, Trial], PlanRunner]
 
 
-class Search(NamedTuple):
-    """A search that has ended: its player, and the trials that it found."""
+class SearchResult(NamedTuple):
+    """The result of a search: its player, and the trials that it found."""
 
     player: Player
     undisturbed: Trial
@@ -46,7 +46,7 @@ class Division:
 
 def find_failure(
     player: Player, budget: SearchBudget, seed: int | str, cache: Any, make_runner: MakeRunner
-) -> Search:
+) -> SearchResult:
     """Search for a schedule that breaks the promise, and shrink it.
 
     ``cache`` is that of pytest, for the schedule that failed last time; None if the search does not
@@ -57,9 +57,9 @@ def find_failure(
     if player.subject.inputs:
         if undisturbed.broken is not None and not own_errors(undisturbed):
             # Smaller inputs may break the promise, too.
-            return Search(player, undisturbed, undisturbed)
+            return SearchResult(player, undisturbed, undisturbed)
         if not (undisturbed.calls or undisturbed.errors):
-            return Search(player, undisturbed)  # These inputs lead to no call; others may.
+            return SearchResult(player, undisturbed)  # These inputs lead to no call; others may.
     check_undisturbed(player, undisturbed)
     check_repeats(player, undisturbed, "the second time")
     _check_can_fail(player, undisturbed)
@@ -73,20 +73,21 @@ def find_failure(
             if "stuck" not in failing.flags:
                 store.save(failing.schedule)
         player.tally.seconds = monotonic() - began
-    if failing is None and player.tally.anomalies and not player.judge.has_promise:
+    if failing is None and player.tally.anomalies and player.judge.anomalies_break:
         # Trials that only show one of the patterns that are reported last have counted as held.
         player = player.counting_last()
         shown_anomaly = next(iter(player.tally.anomalies.values()))
         failing = smallest(player, player.play(Plan(shown_anomaly.schedule)), undisturbed)
     if failing is None:
         check_repeats(player, undisturbed, "after the search")
-    return Search(player, undisturbed, failing)
+    return SearchResult(player, undisturbed, failing)
 
 
 def _check_can_fail(player: Player, undisturbed: Trial) -> None:
     """Raise ``ContractError`` if nothing is promised, and the code accesses no data."""
     uses_other_services = any(line.call and line.call.service != "kv" for line in undisturbed.lines)
-    if not (player.judge.has_promise or undisturbed.effects.accesses or uses_other_services):
+    can_show_anomalies = undisturbed.effects.accesses or uses_other_services
+    if player.judge.anomalies_break and not can_show_anomalies:
         raise ContractError(
             "nothing can fail: there is no check=, the code asserts nothing, and it reads and writes "
             "no data of a fake. Pass check=, a function that asserts what must hold after a trial"
@@ -98,7 +99,7 @@ def _stored_failure(player: Player, store: Store) -> Trial | None:
     schedule = store.load()
     if not schedule:
         return None
-    player.tally.counts["replayed"] += 1
+    player.tally.counts[REPLAYED] += 1
     trial = player.play(Plan(schedule))
     if trial.broken is not None and len(trial.fired) == len(schedule):
         return trial

@@ -17,13 +17,13 @@ from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 
 from pytest_fakecloud import Cloud, DeliveredRequest, History, KVServer, always, observed
-from pytest_fakecloud.explore.search.dpor import Branch, InterleavingTree, decided_places
+from pytest_fakecloud.explore.search.dpor import Branch, InterleavingTree, decided_switches
 from pytest_fakecloud.explore.simulation.simulation import Simulation
 from pytest_fakecloud.explore.subject.programs import Program
 from pytest_fakecloud.explore.subject.promises import Promises
 from pytest_fakecloud.explore.subject.subject import Subject
 from pytest_fakecloud.explore.values.disturbances import SWITCHES
-from pytest_fakecloud.explore.values.plan import Place, Plan
+from pytest_fakecloud.explore.values.plan import Plan, SwitchKind
 from pytest_fakecloud.explore.values.trial import Step, Trial
 from pytest_fakecloud.explore.world.patches import explored
 
@@ -40,7 +40,7 @@ class Everything:
 
     def __init__(self, *, late: bool, moves_time: bool = False) -> None:
         self.moves_time = moves_time
-        self.places = decided_places(late=late)
+        self.switch_kinds = decided_switches(late=late)
         self._trail: list[tuple[int, int]] = []
         self._depth = 0
         self._begun = False
@@ -71,7 +71,7 @@ class Everything:
         self._trail[-1] = at + 1, of
         return True
 
-    def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str:
+    def pick(self, steps: Sequence[Step], options: Sequence[str], kind: SwitchKind) -> str:
         """Return the name of the strand to run next."""
         if self._depth == len(self._trail):
             self._trail.append((0, len(options)))
@@ -86,7 +86,7 @@ class Reduced:
     def __init__(self, *, late: bool, moves_time: bool = False) -> None:
         self.tree = InterleavingTree(Branch(late=late, moves_time=moves_time))
         self.moves_time = moves_time
-        self.places = decided_places(late=late)
+        self.switch_kinds = decided_switches(late=late)
         self._interleaving = self.tree.root.strategy()
 
     def must_go_on(self, has_only_written: Callable[[], bool]) -> bool:
@@ -102,9 +102,9 @@ class Reduced:
             self._interleaving = branch.strategy()
         return branch is not None
 
-    def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str:
+    def pick(self, steps: Sequence[Step], options: Sequence[str], kind: SwitchKind) -> str:
         """Return the name of the strand to run next."""
-        return self._interleaving.pick(steps, options, place)
+        return self._interleaving.pick(steps, options, kind)
 
     def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> Any:
         """Find the races of the trial."""
@@ -122,7 +122,7 @@ def outcomes(
     reached: set[Any] = set()
     trials = 0
     programs = [Program(name, function) for name, function in clients.items()]
-    late = "late" in strategy.places
+    late = "late" in strategy.switch_kinds
     fakes = frozenset(h.name for h in cloud.fakes())
     kinds = SWITCHES if late else SWITCHES - {"late"}
     with explored(cloud, programs) as world:

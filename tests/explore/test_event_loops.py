@@ -62,6 +62,9 @@ class Loop(EventLoop):
     def has_strangers(self) -> bool:
         return False
 
+    def wake(self) -> None:
+        raise NotImplementedError
+
 
 class _Wakeup(Wakeup):
     def __init__(self, loop: Loop, task: Task) -> None:

@@ -15,7 +15,7 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Broker, Cloud, ContractError, DeliveredRequest, Fake, KVServer, Queue
 from pytest_fakecloud.explore.fakes.fakes import OngoingDisturbances
-from pytest_fakecloud.explore.simulation.delivery_strands import AT_DELIVERIES, LOSSES
+from pytest_fakecloud.explore.simulation.delivery_strands import AT_DELIVERIES, LOST_ATTEMPTS
 from pytest_fakecloud.explore.simulation.faults import HAPPEN, SERVE
 from pytest_fakecloud.explore.values.disturbances import (
     DELAYS,
@@ -67,7 +67,7 @@ def get(kv: KVServer, path: str, seen: Seen) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_is_applied_in_one_place(kind: Kind) -> None:
     at_calls = [HAPPEN, SERVE, PAUSES | DELAYS]
-    others = [SWITCHES, PAUSES | DELAYS, {*AT_DELIVERIES, *LOSSES}, {"numbers"}]
+    others = [SWITCHES, PAUSES | DELAYS, {*AT_DELIVERIES, *LOST_ATTEMPTS}, {"numbers"}]
     appliers = others if KINDS[kind].at_calls is None else at_calls
     assert sum(kind in applier for applier in appliers) == 1
     assert (kind in SERVE) == (kind in FAULTS)

@@ -22,7 +22,7 @@ from ...cloud.fake import core_of
 from ...http.hub import Mount
 from ...http.server import RESET_ON_CLOSE, Connection
 from ..values.limits import ASIDE_WAIT, CHECKS_OF_STREAM, MOST_ASIDE_WAITS
-from .gate import Gate, nap
+from .gate import Gate, wait_really
 
 _CLIENT_PORTS = range(49_152, 65_536)
 _LOCAL = ("127.0.0.1", "localhost")
@@ -136,13 +136,15 @@ class MemoryLink(Connection):
     def has_news(self) -> bool:
         """Return whether the client can read bytes, or the end of the connection."""
         until = self.looks + 2  # The first of two looks may have begun before now.
-        for _ in range(CHECKS_OF_STREAM):
-            if self.sock.sent or self.sock.is_ended:
-                return True
-            if not self._streams or self.looks >= until:
-                return False
-            nap()
-        return False
+        if self._streams:
+            wait_really(
+                lambda: self._can_read() or self.looks >= until or not self._streams,
+                CHECKS_OF_STREAM,
+            )
+        return self._can_read()
+
+    def _can_read(self) -> bool:
+        return bool(self.sock.sent or self.sock.is_ended)
 
     def hang_up(self) -> None:
         """Called when the client sends nothing more."""
@@ -216,12 +218,17 @@ class MemoryLink(Connection):
         """Poll for something to send on a stream until ``is_over()``, in the thread of the stream: the
         clock stands still, so a wait in real time would be over at once.
         """
-        while True:
+        result = None
+
+        def has_ended() -> bool:
+            nonlocal result
             result = poll()
-            if result is not None or is_over() or self.sock.is_ended:
-                return result
-            self.looks += 1
-            nap()
+            ends = result is not None or is_over() or self.sock.is_ended
+            self.looks += not ends
+            return ends
+
+        wait_really(has_ended, None)
+        return result
 
     def after_fork(self) -> None:
         """Do nothing, because the copy of the connection works, too."""

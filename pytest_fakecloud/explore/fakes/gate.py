@@ -1,8 +1,9 @@
-"""Waiting in real time, while the locks of the process are replaced."""
+"""Waiting in wall-clock time, while the locks of the process are replaced."""
 
 from __future__ import annotations
 
 import _thread
+from collections.abc import Callable
 
 from ..values.limits import CHECK
 
@@ -33,3 +34,17 @@ class Gate:
 def nap() -> None:
     """Wait for a moment, before a condition is checked again."""
     Gate().acquire(CHECK)
+
+
+def wait_really(is_over: Callable[[], bool], checks: int | None) -> bool:
+    """Wait, in wall-clock time, for other threads until ``is_over()``; return False if they need longer.
+
+    ``checks`` is a limit in ``values.limits``, which says what is waited for, or None for no limit.
+    """
+    done = 0
+    while not is_over():
+        if done == checks:
+            return False
+        done += 1
+        nap()
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 from collections.abc import Callable, Iterator
@@ -10,47 +11,63 @@ from typing import Any
 
 from ...core.errors import ContractError
 from ...process.replace import Patch
+from ..simulation.event_loop import AsyncLibrary
 from ..world.world import World
 
 _PATIENCE = 0.05
 """Real seconds to wait for a socket or a thread before the clock moves, or is looked at again."""
 
 
-def trio_patches(world: World) -> Iterator[Patch]:
-    """Yield the functions of trio that checks call instead, as owner, name and value."""
-    trio = sys.modules.get("trio")
-    if trio is None:
-        return
-    real_run, real_run_sync = trio.run, trio.to_thread.run_sync
+class Trio(AsyncLibrary):
+    """trio, whose runs in a check have the clock of the cloud."""
 
-    def run(function: Callable[..., Any], *args: Any, clock: Any = None, **options: Any) -> Any:
-        thread = world.current_thread
-        if clock is not None or not (thread.is_of_check() or thread.is_in_promise()):
-            return real_run(function, *args, clock=clock, **options)
-        clock = _Clock(world, trio)
+    def __init__(self, world: World) -> None:
+        self._world = world
 
-        async def main() -> Any:
-            with clock.scope:
-                return await function(*args)
+    def is_running(self) -> bool:
+        trio = sys.modules.get("trio")
+        return trio is not None and bool(trio.lowlevel.in_trio_run())
 
-        result = real_run(main, clock=clock, **options)
-        if clock.error is not None:
-            raise clock.error
-        return result
+    def current_task(self) -> object | None:
+        with contextlib.suppress(RuntimeError):  # between two tasks
+            task: object = sys.modules["trio"].lowlevel.current_task()
+            return task
+        return None
 
-    async def run_sync(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        if not world.current_thread.is_of_check():
-            return await real_run_sync(function, *args, **options)
-        results: list[Any] = []
+    def patches(self) -> Iterator[Patch]:
+        world, trio = self._world, sys.modules.get("trio")
+        if trio is None:
+            return
+        real_run, real_run_sync = trio.run, trio.to_thread.run_sync
 
-        def work() -> None:
-            results.append(function(*args))
+        def run(function: Callable[..., Any], *args: Any, clock: Any = None, **options: Any) -> Any:
+            thread = world.current_thread
+            if clock is not None or not (thread.is_of_check() or thread.is_in_promise()):
+                return real_run(function, *args, clock=clock, **options)
+            clock = _Clock(world, trio)
 
-        await real_run_sync(partial(world.current_thread.run_in_check, work), **options)
-        return results[0]
+            async def main() -> Any:
+                with clock.scope:
+                    return await function(*args)
 
-    yield trio, "run", run
-    yield trio.to_thread, "run_sync", run_sync
+            result = real_run(main, clock=clock, **options)
+            if clock.error is not None:
+                raise clock.error
+            return result
+
+        async def run_sync(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+            if not world.current_thread.is_of_check():
+                return await real_run_sync(function, *args, **options)
+            results: list[Any] = []
+
+            def work() -> None:
+                results.append(function(*args))
+
+            await real_run_sync(partial(world.current_thread.run_in_check, work), **options)
+            return results[0]
+
+        yield trio, "run", run
+        yield trio.to_thread, "run_sync", run_sync
 
 
 class _Clock:

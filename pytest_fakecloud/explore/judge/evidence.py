@@ -19,7 +19,7 @@ _SENDS = MESSAGES | {"upsert", "upsert-data"}
 """Routes of other services by which a client stores or sends something that stays."""
 OF_CONSUMERS = frozenset({"consume", "commit", "delete-consumer"})
 """Routes by which a consumer says where it is."""
-LOSSES = with_role("loss")
+_LOSSES = with_role("loss")
 """Kinds of disturbances that can keep a client from having an effect."""
 _LOSSES_OF_ALL = with_role("loss of all")
 """Those that can keep all clients from their effects."""
@@ -80,13 +80,13 @@ class Evidence:
     @cached_property
     def loss(self) -> Disturbance | None:
         """The only disturbance that can have kept a client from an effect; others paused a worker."""
-        losses = [disturbance for disturbance in self.trial.fired if disturbance.kind in LOSSES]
+        losses = [disturbance for disturbance in self.trial.fired if disturbance.kind in _LOSSES]
         if len(losses) != 1:
             return None
         pauses = (
             disturbance
             for disturbance in self.trial.fired
-            if disturbance.kind not in LOSSES | {"numbers"}
+            if disturbance.kind not in _LOSSES | {"numbers"}
         )
         strand = losses[0].strand if actor_of(losses[0].strand) in self.workers else ""
         is_alone = all(

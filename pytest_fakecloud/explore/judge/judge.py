@@ -27,8 +27,8 @@ class Judge:
     world: World
     promises: Promises
     allowed: Allowed
-    has_promise: bool
-    """Whether anything is asserted; without a promise, an anomaly breaks a trial."""
+    anomalies_break: bool
+    """Whether an anomaly breaks a trial: in ``explore()``, if neither a check nor the code asserts."""
     counts_last: bool = False
     """Whether the patterns that are reported ``LAST`` count, because nothing else was found."""
     reads_order: bool = False
@@ -61,7 +61,7 @@ class Judge:
         reported = [
             anomaly for anomaly in anomalies if self.counts_last or anomaly.name not in LAST
         ]
-        broken = AnomalyError(reported[0]) if reported and not self.has_promise else None
+        broken = AnomalyError(reported[0]) if reported and self.anomalies_break else None
         return replace(verdict, broken=broken, anomalies=anomalies)
 
     def _broken_promise(

@@ -30,8 +30,8 @@ from .changes import Change, calls_by_id, request_of
 _Key: TypeAlias = tuple[str, int, object]
 """A strand, the ordinal of one of its calls (``calls_by_id()``), and what that call is."""
 _Places: TypeAlias = Mapping[Line, tuple[int, int]]
-"""Where each call is in the undisturbed trial: ``(position, 0)`` or, for a call that it does not make,
-``(position, 1)``, after the strand's previous call.
+"""Where calls are in the undisturbed trial: ``(position, 0)``. A call that it does not make is at
+``(position, 1)``, after the latest call of its strand that it makes; without such a call, it is missing.
 """
 _MOST_CONFLICTS = 8
 """Maximum number of conflicts that are examined, with up to two trials each."""
@@ -68,11 +68,11 @@ def find_cause(
     play: Callable[[Schedule], Trial],
     state_of: Callable[[Touch], object],
 ) -> Cause | None:
-    """Return what broke the promise; None if the undisturbed trial breaks it, too.
+    """Return what broke the promise; None if no disturbance did, because it is broken without any.
 
-    Two calls are only a cause if trials under other schedules confirm that their order decides. A
-    disturbance is only a cause if the promise holds in the trial of those before it. If there is no
-    undisturbed trial to compare with, because the trial is stuck, it is the last disturbance.
+    The order of two or three calls is only a cause if trials under other schedules confirm that it
+    decides. A disturbance is only a cause if the promise holds in the trial of those before it. A stuck
+    trial has no undisturbed one beside it: then the cause is its last disturbance.
     """
     if not trial.fired:
         return None
@@ -156,7 +156,10 @@ class _Experiments:
     """Returns the data that an access of the last trial left."""
 
     def holds_if_later(self, conflict: _Conflict) -> bool:
-        """Return whether the promise holds if the decisive call runs after the other."""
+        """Return whether the order of the two calls decides: the promise holds if the decisive one runs
+        after the other. If the schedule also lets time pass, the order alone must break the promise, or
+        be a lost update.
+        """
         decisive_second = _switch(conflict.decisive, conflict.after)
         decisive_last = _switch(conflict.after, conflict.decisive)
         if decisive_second is None or decisive_last is None:
@@ -259,7 +262,7 @@ def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[_Conflict]:
         return
     calls = _calls(trial)
     places = _usual_places(trial, undisturbed)
-    for delayed, since in reversed(list(_delays(trial))):
+    for delayed, since in reversed(list(_delayed_strands(trial))):
         own = [
             at
             for at, call in calls.items()
@@ -308,7 +311,7 @@ def _positions(trial: Trial) -> Iterator[int | None]:
         yield positions[disturbance].popleft() if positions[disturbance] else None
 
 
-def _delays(trial: Trial) -> Iterator[tuple[str, int]]:
+def _delayed_strands(trial: Trial) -> Iterator[tuple[str, int]]:
     """Yield the strand that each disturbance delayed, and the position of the disturbance's line."""
     for disturbance, at in zip(trial.fired, _positions(trial), strict=True):
         if at is not None and trial.lines[at].call is None:

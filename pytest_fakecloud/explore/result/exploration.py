@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import FakecloudError, counted, did_you_mean, shown
 from ...core.journal import Results
 from ..search.shrinking import ReplayResult
-from ..search.tally import ShownAnomaly, Tally
+from ..search.sources import Extending, Numbers, OrdersOfCalls, Singles
+from ..search.tally import REPLAYED, ShownAnomaly, Tally
 from ..subject.clients import Inputs, replay_text, text_of_inputs
 from ..values.disturbances import SWITCHES
 from ..values.trial import Trial
@@ -87,10 +88,11 @@ class Exploration:
 
     def __init__(self, tally: Tally, kinds_to_name: Sequence[str], trust: Trust) -> None:
         self.tried = tally.tried
-        self.orders, self.is_exhaustive = tally.counts["orders"], tally.interleavings.is_exhaustive
-        self.singles, self.all_singles = tally.counts["singles"], tally.all_singles
-        self.extended, self.drawn = tally.counts["extended"], tally.counts["drawn"]
-        self.replayed = tally.counts["replayed"]
+        counts = tally.counts
+        self.orders, self.is_exhaustive = _orders(tally), tally.interleavings.is_exhaustive
+        self.singles, self.all_singles = counts[Singles.counter], tally.all_singles
+        self.extended, self.drawn = counts[Extending.counter], counts[Numbers.counter]
+        self.replayed = counts[REPLAYED]
         self.states, self.last_new_state = tally.states, tally.last_new_state
         covered = tally.coverage
         self._ranges = {name: calls for name, calls in covered.calls.items() if calls[1]}
@@ -119,7 +121,7 @@ class Exploration:
         self._has_same_numbers = (
             covered.draws_numbers and "numbers" not in kinds_to_name and not tally.only_schedule
         )
-        what = "the promise held" if tally.has_promise else "no anomaly was found"
+        what = "no anomaly was found" if tally.anomalies_break else "the promise held"
         self._text = f"{what} in {_summary(tally)}"
 
     def __str__(self) -> str:
@@ -191,7 +193,7 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         self.tried = tally.tried
         self.seconds = tally.seconds
         self.failures = failures
-        what = "the promise was broken" if tally.has_promise else "an anomaly was found"
+        what = "an anomaly was found" if tally.anomalies_break else "the promise was broken"
         text = f"{what} by {self._schedule_text(tally)}"
         if failures:
             text = f"{what} in {_list_of_broken(failures)}\nthe first of them"
@@ -258,38 +260,40 @@ def _list_of_broken(failures: Results[Failure]) -> str:
     return "\n".join(lines)
 
 
+def _orders(tally: Tally) -> int:
+    return tally.counts[OrdersOfCalls.counter]
+
+
 def _summary(tally: Tally) -> str:
     if tally.only_schedule is not None:
         return "the given schedule"
-    orders, counts = tally.interleavings, tally.counts
+    orders, counts, number = tally.interleavings, tally.counts, _orders(tally)
     inputs = [counted(tally.input_count, "drawn input")] if tally.input_count else []
-    interleavings = counted(counts["orders"], "distinct interleaving")
+    interleavings = counted(number, "distinct interleaving")
     has_all = orders.is_exhaustive or orders.has_all
     if has_all:
-        which = (
-            "the only possible interleaving" if counts["orders"] == 1 else f"all {interleavings}"
-        )
+        which = "the only possible interleaving" if number == 1 else f"all {interleavings}"
         interleavings = f"{which} of calls to the fakes"
     if orders.is_exhaustive:
         interleavings += " (exhaustive)"
-        if not counts["singles"]:
+        if not counts[Singles.counter]:
             of_inputs = "".join(f" for {text}" for text in inputs)
             return f"{interleavings}{of_inputs} in {tally.seconds:.1f} s"
     parts, tried = inputs, counted(tally.tried, "schedule")
-    if has_all and tally.tried == counts["orders"]:
+    if has_all and tally.tried == number:
         tried = interleavings
-    elif counts["orders"]:
+    elif number:
         parts.append(interleavings)
     if orders.is_complete and not orders.is_exhaustive:
         parts.append("in which the clock moves only when all wait")
     if tally.all_singles:
-        parts.append(_of(counts["singles"], tally.all_singles, "of one disturbance"))
-    numbers = {
-        "of several": counts["extended"],
-        "that failed last time": counts["replayed"],
-        "with other random numbers": counts["drawn"],
+        parts.append(_of(counts[Singles.counter], tally.all_singles, Singles.label))
+    labels = {
+        Extending.counter: Extending.label,
+        REPLAYED: "that failed last time",
+        Numbers.counter: Numbers.label,
     }
-    parts += [f"{number:,} {words}" for words, number in numbers.items() if number]
+    parts += [f"{counts[name]:,} {label}" for name, label in labels.items() if counts[name]]
     shown = f"{', '.join(parts)}; " if parts else ""
     return f"{tried} in {tally.seconds:.1f} s ({shown}seed {tally.seed!r})"
 

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from ...core.errors import ContractError
 from ..search.player import Player
 from ..search.shrinking import replay
+from ..search.tally import REPLAYED
 from ..values.names import actor_of
 from ..values.plan import Plan
 from ..values.schedule import Schedule
@@ -23,7 +24,7 @@ def replay_only(player: Player, schedule: Schedule) -> None:
     tally = player.tally
     tally.only_schedule = schedule
     player = player.counting_last()
-    if player.judge.has_promise:
+    if not player.judge.anomalies_break:
         # Nothing but the schedule runs, and no anomalies are looked for.
         trial = player.play(Plan.reported(schedule))
     elif schedule:
@@ -48,7 +49,7 @@ def replay_only(player: Player, schedule: Schedule) -> None:
             f"{', '.join(map(str, missed))}. {again}The code may have changed, or makes fewer "
             "calls: run explore() again without schedule="
         )
-    tally.counts["replayed"] += 1
+    tally.counts[REPLAYED] += 1
 
 
 def raise_broken(player: Player, broken: Trial, **options: Any) -> NoReturn:

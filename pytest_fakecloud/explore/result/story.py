@@ -203,13 +203,13 @@ def _calls_to_show(entry: Sequence[Line], decisive: Container[Line]) -> set[Line
         *last_writes.values()
     }
     times = Counter(map(_origin, calls_to_show))
-    ranks: dict[Line, tuple[int, bool]] = {}
+    priorities: dict[Line, tuple[int, bool]] = {}
     for line in calls:
         if line not in calls_to_show:
-            ranks[line] = times[_origin(line)], not _writes(line)
+            priorities[line] = times[_origin(line)], not _writes(line)
             times[_origin(line)] += 1
     calls_to_show.update(
-        sorted(ranks, key=ranks.__getitem__)[: max(0, _SHOWN - len(calls_to_show))]
+        sorted(priorities, key=priorities.__getitem__)[: max(0, _SHOWN - len(calls_to_show))]
     )
     return set(calls) if len(calls) - len(calls_to_show) <= _NOT_WORTH_HIDING else calls_to_show
 

@@ -9,12 +9,14 @@ from ...core.errors import ContractError, brief, counted, shown
 from ...queue.delivery.routes import parts_of
 from ..values.disturbances import KINDS, SWITCHES
 from .player import Player
+from .sources import OrdersOfCalls, Singles
 from .tally import SearchBudget, Tally
 
 
 def check_budget(tally: Tally, budget: SearchBudget) -> None:
     """Raise ``ContractError`` if a time budget ended before the search tried any disturbance."""
-    tried_something = tally.counts["singles"] or not tally.all_singles or tally.counts["orders"] > 1
+    orders, singles = tally.counts[OrdersOfCalls.counter], tally.counts[Singles.counter]
+    tried_something = singles or not tally.all_singles or orders > 1
     if budget.began is None or tried_something or tally.interleavings.is_exhaustive:
         return
     raise ContractError(
@@ -36,7 +38,8 @@ def check_covered(player: Player, named_kinds: Sequence[str]) -> None:
             f"{', '.join(named_kinds) or 'any disturbance'}. "
             "Pass more clients (for switches), other kinds=, or other services="
         )
-    possible = kinds | SWITCHES if tally.counts["orders"] or kinds & SWITCHES else kinds
+    has_orders = tally.counts[OrdersOfCalls.counter] or kinds & SWITCHES
+    possible = kinds | SWITCHES if has_orders else kinds
     missing = [kind for kind in named_kinds if kind not in possible]
     if missing:
         raise ContractError(

@@ -22,11 +22,11 @@ from typing import NamedTuple
 
 from ..values.disturbances import CLOCK
 from ..values.footprint import Footprint
-from ..values.plan import Place, Redundant
+from ..values.plan import Redundant, SwitchKind
 from ..values.trial import Outline, Step
 
 
-def decided_places(*, late: bool) -> frozenset[Place]:
+def decided_switches(*, late: bool) -> frozenset[SwitchKind]:
     return frozenset({"switch", "wake", "late"} if late else {"switch", "wake"})
 
 
@@ -185,7 +185,7 @@ class BranchStrategy:
     """A strategy that begins with the decisions of a branch, and then makes no step that sleeps."""
 
     def __init__(self, branch: Branch) -> None:
-        self.places = decided_places(late=branch.late)
+        self.switch_kinds = decided_switches(late=branch.late)
         self.moves_time = branch.moves_time
         self._branch = branch
         self._repeated = 0
@@ -197,7 +197,7 @@ class BranchStrategy:
     def must_go_on(self, has_only_written: Callable[[], bool]) -> bool:
         return False
 
-    def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str:
+    def pick(self, steps: Sequence[Step], options: Sequence[str], kind: SwitchKind) -> str:
         """Return the name of the strand to run next; the first option is the default."""
         step, names = len(steps), tuple(options)
         if self._has_strayed:

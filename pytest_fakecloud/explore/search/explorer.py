@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..values.disturbances import SWITCHES
+from ..values.schedule import Schedule
 from ..values.trial import Outline, Trial
 from .dpor import Branch, InterleavingTree
 from .extend import Frontier
@@ -47,6 +49,21 @@ class Share:
         return self.head_start + self.asked / self.weight
 
 
+def _total_weight(shares: Iterable[Share]) -> float:
+    return sum(share.weight for share in shares)
+
+
+class Phase(NamedTuple):
+    """A phase of a search: the sources that share its budget.
+
+    It ends when the budget is used up, when no source has any more plans, or when ``until`` has none.
+    """
+
+    shares: Sequence[Share]
+    budget: SearchBudget
+    until: Source | None = None
+
+
 class Explorer:
     """Searches for a schedule that breaks the promise, within a budget."""
 
@@ -71,58 +88,54 @@ class Explorer:
         self._frontier.learn(undisturbed)
 
     def search(self) -> Trial | None:
-        """Return the first trial that breaks the promise; None if no schedule did.
-
-        First come orders of calls alone, if nothing else can differ. Then all sources share a part of
-        the budget, until the single disturbances are tried that probably have an effect of their own,
-        and then the rest of it.
-        """
-        orders, player, tally = self._orders(), self._player, self._tally
-        for share in orders if self._kinds <= SWITCHES else ():
-            budget = self._budget.part(tally.tried, ORDERS_ALONE_SHARE)
-            if (failing := self.play_plans([share], budget)) is not None:
+        """Return the first trial that breaks the promise; None if no schedule did."""
+        for phase in self._phases():
+            if (failing := self.play(phase)) is not None:
                 return failing
+        return None
+
+    def _phases(self) -> Iterator[Phase]:
+        """Yield the phases of the search. Each depends on the trials of those before it."""
+        player, orders = self._player, self._orders()
+
+        # 1. Orders of calls alone, if nothing else can differ.
+        if self._kinds <= SWITCHES:
+            for share in orders:
+                yield Phase([share], self._part_of_budget(ORDERS_ALONE_SHARE))
         if self._has_tried_all():
-            return None
-        first, others = singles(self._undisturbed)
-        tally.all_singles = len(first) + len(others)
-        if tally.all_singles > self._budget.expected(tally.tried):
-            # The budget is too small for all of them, so try them in random order.
-            first, others = singles(self._undisturbed, self._chance)
-        single = Singles(player, self._frontier, first)
+            return
+
+        # 2. All sources, until the single disturbances are tried that probably have an effect of their
+        # own, or a part of the budget is used up.
+        likely, others = self._single_disturbances()
+        single = Singles(player, self._frontier, likely)
         extending = Extending(player, self._frontier)
-        beside = [*orders, Share(extending, EXTENDING_WEIGHTS[0], EXTENDING_HEAD_STARTS[0])]
-        if varies_numbers(player):
-            beside.append(Share(Numbers(player, [*first, *others])))
-        weight = FIRST_SINGLES_WEIGHT * sum(share.weight for share in beside)
-        budget = self._budget.part(tally.tried, FIRST_PHASE_SHARE)
-        shares = [Share(single, weight, HEAD_START), *beside]
-        if (failing := self.play_plans(shares, budget, until=single)) is not None:
-            return failing
-        # All sources go on without a head start.
+        numbers = [Numbers(player, [*likely, *others])] if varies_numbers(player) else []
         beside = [
-            Share(share.source, share.weight) for share in beside if share.source is not extending
+            *orders,
+            Share(extending, EXTENDING_WEIGHTS[0], EXTENDING_HEAD_STARTS[0]),
+            *map(Share, numbers),
         ]
-        if tally.interleavings.has_timers and {"switch", "jump"} <= self._kinds:
+        weight = FIRST_SINGLES_WEIGHT * _total_weight(beside)
+        shares = [Share(single, weight, HEAD_START), *beside]
+        yield Phase(shares, self._part_of_budget(FIRST_PHASE_SHARE), until=single)
+
+        # 3. The same sources, the other single disturbances, and orders of timers, for the rest of the
+        # budget.
+        single.go_on_with(others)
+        beside = [*(Share(share.source) for share in orders), *map(Share, numbers)]
+        if self._tally.interleavings.has_timers and {"switch", "jump"} <= self._kinds:
             beside.append(self._interleavings(late="late" in self._kinds, moves_time=True))
         beside.append(Share(extending, EXTENDING_WEIGHTS[1], EXTENDING_HEAD_STARTS[1]))
-        spare = SPARE_FOR_SINGLES * (tally.all_singles - tally.counts["singles"])
-        part = spare / max(1.0, self._budget.expected(tally.tried))
-        part = min(MOST_SINGLES_SHARE, max(LEAST_SINGLES_SHARE, part))
-        weight = part / (1 - part) * sum(share.weight for share in beside)
-        single.go_on_with(others)
-        return self.play_plans([Share(single, weight), *beside], self._budget)
+        part = self._part_for_singles()
+        weight = part / (1 - part) * _total_weight(beside)
+        yield Phase([Share(single, weight), *beside], self._budget)
 
-    def play_plans(
-        self, shares: Iterable[Share], budget: SearchBudget, until: Source | None = None
-    ) -> Trial | None:
-        """Play the plans of several sources until the budget is used up, or ``until`` has no more.
-
-        Returns the first trial that breaks the promise.
-        """
-        shares = list(shares)
-        while shares and budget.remaining(self._tally.tried) > 0 and not self._has_tried_all():
-            if until is not None and until.is_over:
+    def play(self, phase: Phase) -> Trial | None:
+        """Play the plans of a phase; return the first trial that breaks the promise."""
+        shares, until = list(phase.shares), phase.until
+        while shares and phase.budget.remaining(self._tally.tried) > 0:
+            if self._has_tried_all() or (until is not None and until.is_over):
                 break
             share = min(shares, key=lambda share: share.rounds)
             share.asked += 1
@@ -143,7 +156,7 @@ class Explorer:
         trial = self._runner.play(plan)
         second_plan = None if trial.broken is not None else source.second_plan(trial)
         if second_plan is not None:
-            self._tally.counts["drawn" if plan.schedule.series else source.counter] += 1
+            self._tally.counts[Numbers.counter if plan.schedule.series else source.counter] += 1
             trial = self._runner.play(second_plan)
         if "redundant" not in trial.flags:
             self._tally.counts[source.counter] += 1
@@ -153,6 +166,25 @@ class Explorer:
     def _has_tried_all(self) -> bool:
         """Return whether the search ran all that ``kinds`` allows, which is only orders of calls."""
         return self._tally.interleavings.is_complete and self._kinds <= SWITCHES
+
+    def _part_of_budget(self, share: float) -> SearchBudget:
+        return self._budget.part(self._tally.tried, share)
+
+    def _single_disturbances(self) -> tuple[list[Schedule], list[Schedule]]:
+        """Return the schedules with one disturbance: the likely ones, and others."""
+        likely, others = singles(self._undisturbed)
+        self._tally.all_singles = len(likely) + len(others)
+        if self._tally.all_singles > self._budget.expected(self._tally.tried):
+            # The budget is too small for all of them, so try them in random order.
+            return singles(self._undisturbed, self._chance)
+        return likely, others
+
+    def _part_for_singles(self) -> float:
+        """Return the part of the rest of the budget for the remaining single disturbances."""
+        tally = self._tally
+        remaining = tally.all_singles - tally.counts[Singles.counter]
+        part = SPARE_FOR_SINGLES * remaining / max(1.0, self._budget.expected(tally.tried))
+        return min(MOST_SINGLES_SHARE, max(LEAST_SINGLES_SHARE, part))
 
     def _orders(self) -> list[Share]:
         """Return a search without late answers, and one with them that begins after a head start."""

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
 from ..values.disturbances import (
+    COMPLEXITY,
     DELAY,
     DELAYS,
     DUE,
     EDGE,
-    RANKS,
     WINDOWS,
     Disturbance,
     Kind,
@@ -140,14 +140,14 @@ class _Level:
         The trials that are extended alternate.
         """
 
-        def rank(arm: _Arm) -> tuple[float, int]:
+        def cost(arm: _Arm) -> tuple[float, int]:
             kind, why = arm
             # A likely disturbance is meant to meet another one, not to reach a state by itself.
             weight = LIKELY_WEIGHT if why in ("likely", "aligned") else likelihood(kind)
             weight *= REPEATED_WEIGHT if why == "repeated" else 1
-            return (self._tried[arm] + 1) / weight, RANKS[kind]
+            return (self._tried[arm] + 1) / weight, COMPLEXITY[kind]
 
-        arm = min((arm for arm, waiting in self._waiting.items() if waiting), key=rank)
+        arm = min((arm for arm, waiting in self._waiting.items() if waiting), key=cost)
         self._tried[arm] += 1
         waiting = self._waiting[arm]
         extensions = waiting.popleft()
@@ -169,11 +169,15 @@ def likely_disturbances(trial: Outline) -> Iterator[_Added]:
     after = (
         trial.points[ids.index(last.point_id) + 1 :] if last.point_id in ids else trial.points[1:]
     )
-    for disturbance in itertools.chain(_delays(trial, last, after), _ends_of_spans(last, after)):
+    for disturbance in itertools.chain(
+        _further_delays(trial, last, after), _ends_of_spans(last, after)
+    ):
         yield (disturbance,)
 
 
-def _delays(trial: Outline, last: Disturbance, after: Iterable[Point]) -> Iterator[Disturbance]:
+def _further_delays(
+    trial: Outline, last: Disturbance, after: Iterable[Point]
+) -> Iterator[Disturbance]:
     """Delay a strand that woke up while the last disturbance delayed another one.
 
     A strand that was delayed until something is due also runs in the middle of what the others do

@@ -15,10 +15,10 @@ from ..judge.serial import differences, idle_programs, is_compared
 from ..subject.promises import Promises
 from ..subject.subject import Subject
 from ..values.names import StrandName
-from ..values.plan import Place, Plan
+from ..values.plan import Plan, SwitchKind
 from ..values.trial import Step, Trial
 from ..world.world import World
-from .observers import Observers
+from .capture import TrialCapture
 
 MOST_PIECES = 100
 """Maximum number of trials in one piece; code that has more orders is not judged."""
@@ -57,7 +57,7 @@ class Pieces:
 class InOnePiece:
     """A strategy that runs each client, with its tasks and threads, worker and delivery in one piece."""
 
-    places: frozenset[Place] = frozenset({"switch", "wake"})
+    switch_kinds: frozenset[SwitchKind] = frozenset({"switch", "wake"})
     moves_time = False
 
     def __init__(self, order: Pieces) -> None:
@@ -71,7 +71,7 @@ class InOnePiece:
         # A piece that begins at the first read may still let others run after a write.
         return self._begin == "start" or not has_only_written()
 
-    def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str:
+    def pick(self, steps: Sequence[Step], options: Sequence[str], kind: SwitchKind) -> str:
         programs = {StrandName.of(option).program for option in options}
         goes_on = self._begin == "start" or len(programs) == 1
         if self._latest not in options or not goes_on:
@@ -89,10 +89,10 @@ class InOnePiece:
 class PiecePlayer:
     """Plays the trials in one piece, when another trial has to be compared with them."""
 
-    def __init__(self, world: World, subject: Subject, observers: Observers) -> None:
+    def __init__(self, world: World, subject: Subject, capture: TrialCapture) -> None:
         self._world = world
         self._subject = subject
-        self._observers = observers
+        self._capture = capture
         programs = subject.programs
         self._programs = frozenset(program.name for program in programs)
         self._clients = frozenset(program.name for program in programs if not program.is_worker)
@@ -147,7 +147,7 @@ class PiecePlayer:
         subject = replace(self._subject, programs=programs, promises=Promises(None))
         # What looks for the cause of a failure reads the data that the compared trial has left.
         left = self._world.cloud.snapshot()
-        with self._observers.of_trial(plan):
+        with self._capture.discarding(plan):
             try:
                 return self._world.play(subject, plan)[0]
             except ContractError:

@@ -15,7 +15,7 @@ from ..values.plan import Plan
 from ..values.schedule import Schedule
 from ..values.trial import Outline, Trial
 from ..world.world import World
-from .observers import Observers
+from .capture import TrialCapture
 from .pieces import PiecePlayer
 from .tally import Tally
 
@@ -28,12 +28,12 @@ class Player:
     ) -> None:
         self.world = world
         self.subject = subject
-        self.tally = Tally(has_promise=judge.has_promise, input_count=input_count)
+        self.tally = Tally(anomalies_break=judge.anomalies_break, input_count=input_count)
         self.outcomes: dict[Schedule, Schedule | None] = {}
         """For each schedule so far, the applied disturbances, or None if the promise held."""
         self.judge = judge
-        self._observers = Observers(context_of(world.cloud).recorder)
-        self._pieces = PiecePlayer(world, subject, self._observers)
+        self._capture = TrialCapture(context_of(world.cloud).recorder)
+        self._pieces = PiecePlayer(world, subject, self._capture)
         self._workers = frozenset(program.name for program in subject.programs if program.is_worker)
         self._reference: Evidence | None = None
         """The evidence of the undisturbed trial with which this player compares its trials."""
@@ -70,7 +70,7 @@ class Player:
         self, plan: Plan, *, records: bool, is_reference: bool = False
     ) -> tuple[Trial, Evidence | None]:
         """Play a trial, and return it with its evidence."""
-        with self._observers.of_trial(plan):
+        with self._capture.discarding(plan):
             reads_order = self.judge.reads_order
             trial, history = self.world.play(self.subject, plan, reads_order=reads_order)
             if "redundant" in trial.flags:
@@ -106,7 +106,9 @@ class PlanRunner:
         """Let a subclass play some of the plans that a source will probably return next."""
 
     def play(self, plan: Plan) -> Outline:
-        """Return the outline of a plan's trial, which the player has recorded; all of it if it fails."""
+        """Return the trial of a plan, which the player has recorded. A subclass may return the outline
+        of a trial that holds.
+        """
         return self._player.play(plan)
 
     def close(self) -> None:

@@ -12,7 +12,14 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ..values.disturbances import ONLY_TIMING, RANKED, RANKS, SWITCHES, Disturbance, Kind
+from ..values.disturbances import (
+    COMPLEXITY,
+    ONLY_TIMING,
+    SIMPLEST_FIRST,
+    SWITCHES,
+    Disturbance,
+    Kind,
+)
 from ..values.plan import Plan
 from ..values.schedule import Schedule
 from ..values.trial import Point, Trial
@@ -93,7 +100,7 @@ def _rank(schedule: Schedule) -> tuple[int, list[tuple[int, int, int]]]:
 def _rank_of(disturbance: Disturbance) -> tuple[int, int, int]:
     is_number = disturbance.detail.isdigit()
     detail = int(disturbance.detail) if is_number else bool(disturbance.detail)
-    return RANKS[disturbance.kind], detail, disturbance.point
+    return COMPLEXITY[disturbance.kind], detail, disturbance.point
 
 
 def _replacements(trial: Trial, undisturbed: Trial, kinds: Collection[Kind]) -> Iterator[Schedule]:
@@ -124,7 +131,7 @@ def _plainer(disturbance: Disturbance, trial: Trial, undisturbed: Trial) -> Iter
     own_points = [point for point in points if point.strand == disturbance.strand]
     other_points = [point for point in points if point.strand != disturbance.strand]
     near_points = own_points[:NEAR_POINTS] + other_points[:NEAR_POINTS]
-    kinds = RANKED[: RANKS[disturbance.kind]]
+    kinds = SIMPLEST_FIRST[: COMPLEXITY[disturbance.kind]]
     for kind, point in itertools.product(
         [kind for kind in kinds if kind not in ONLY_TIMING], near_points
     ):

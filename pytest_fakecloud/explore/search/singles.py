@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from ...core.touches import READS_CLOCK
-from ..values.disturbances import EDGE, KINDS, RANKS, SWITCHES, Disturbance
+from ..values.disturbances import COMPLEXITY, EDGE, KINDS, SWITCHES, Disturbance
 from ..values.footprint import Footprint
 from ..values.schedule import Schedule
 from ..values.trial import Trial
@@ -46,7 +46,7 @@ def _likeness(trial: Trial) -> Callable[[Disturbance], bool]:
     touched: dict[tuple[str, int], Footprint] = {}
     strands: dict[str, Footprint] = {}
     for step in trial.steps:
-        if step.place == "switch":
+        if step.switch_kind == "switch":
             touched.setdefault((step.strand, step.point), step.footprint)
         whole = strands.setdefault(step.strand, Footprint())
         whole.touches.update(step.footprint.touches)
@@ -100,7 +100,7 @@ def _alternating(disturbances: Iterable[Disturbance]) -> list[Schedule]:
     by_kind: dict[tuple[int, str], list[Disturbance]] = {}
     for disturbance in disturbances:
         detail = "" if disturbance.kind in SWITCHES else disturbance.detail
-        by_kind.setdefault((RANKS[disturbance.kind], detail), []).append(disturbance)
+        by_kind.setdefault((COMPLEXITY[disturbance.kind], detail), []).append(disturbance)
     rounds = itertools.zip_longest(*(by_kind[kind] for kind in sorted(by_kind)))
     return [
         Schedule([disturbance])

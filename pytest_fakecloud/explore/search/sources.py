@@ -19,7 +19,6 @@ from ..values.trial import Outline
 from .dpor import InterleavingTree
 from .extend import Frontier
 from .player import Player
-from .tally import Counted
 from .tuning import EXTENDED_AHEAD
 
 
@@ -30,8 +29,10 @@ class Source(ABC):
     failure, with any number of processes. A search that finds a failure asks for no further plan.
     """
 
-    counter: Counted
-    """The counter of the tally to which the search adds the trials of this source."""
+    counter: str
+    """The name of the counter to which the search adds the trials of this source."""
+    label = ""
+    """How a summary describes these trials, unless it does so in its own way."""
     is_over = False
     """Whether ``next_plan()`` has found that there are no more plans."""
 
@@ -106,13 +107,14 @@ class OrdersOfCalls(Source):
             if has_all_times:
                 orders.is_exhaustive = True
                 if late or moves_time:
-                    tally.count_only_orders_of(self._tree.trials)
+                    # This tree contains the interleavings of all others, so ``tried`` falls.
+                    tally.counts[self.counter] = self._tree.trials
 
 
 class Singles(Source):
     """Schedules with one disturbance, each with random numbers of its own if the code draws any."""
 
-    counter = "singles"
+    counter, label = "singles", "of one disturbance"
 
     def __init__(self, player: Player, frontier: Frontier, schedules: Sequence[Schedule]) -> None:
         self._player = player
@@ -156,7 +158,7 @@ class Singles(Source):
 class Extending(Source):
     """Schedules that extend an earlier one, while the frontier has any."""
 
-    counter = "extended"
+    counter, label = "extended", "of several"
 
     def __init__(self, player: Player, frontier: Frontier) -> None:
         self._player = player
@@ -170,7 +172,7 @@ class Extending(Source):
             return self._chosen.popleft()
         tally = self._player.tally
         # A further single disturbance may lead to a trial that can be extended.
-        self.is_over = tally.counts["singles"] >= tally.all_singles
+        self.is_over = tally.counts[Singles.counter] >= tally.all_singles
         return None
 
     def learn(self, trial: Outline) -> None:
@@ -195,7 +197,7 @@ class Extending(Source):
 class Numbers(Source):
     """Other random numbers, alone and with each of some schedules, again and again. It never ends."""
 
-    counter = "drawn"
+    counter, label = "drawn", "with other random numbers"
 
     def __init__(self, player: Player, schedules: Sequence[Schedule]) -> None:
         self._player = player

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from ...core.errors import ContractError, shown
 from ...core.timers import Duration, duration_us, monotonic
@@ -148,20 +148,18 @@ class TriedInterleavings:
         self.is_exhaustive = self.is_exhaustive and other.is_exhaustive
 
 
-Counted: TypeAlias = Literal["orders", "singles", "extended", "drawn", "replayed"]
-"""What a trial counts as: a distinct interleaving without other disturbances; a schedule with one
-disturbance; one that extends an earlier one; a schedule that is tried again with other random numbers;
-and one that the caller passed, or that failed last time.
-"""
+REPLAYED = "replayed"
+"""The counter of trials of no source: the caller passed the schedule, or it failed last time."""
 
 
 @dataclass
 class Tally:
     """Numbers of the schedules that a search has tried; ``all_singles`` is the number that exists."""
 
-    counts: Counter[Counted] = field(default_factory=Counter)
-    """The trials that count against the budget: those of the sources, without known orders, and the
-    stored or given one. Not the undisturbed one, those in one piece, and those that repeat or shrink.
+    counts: Counter[str] = field(default_factory=Counter)
+    """The trials that count against the budget, by ``Source.counter``: those of the sources, without
+    known orders, and ``REPLAYED``. Not the undisturbed one, those in one piece, and those that repeat
+    or shrink.
     """
     interleavings: TriedInterleavings = field(default_factory=TriedInterleavings)
     all_singles: int = 0
@@ -174,8 +172,8 @@ class Tally:
     """The only schedule to run, if the caller passed one."""
     seconds: float = 0.0
     seed: int | str = 0
-    has_promise: bool = True
-    """Whether anything is asserted; without a promise, an anomaly breaks a trial."""
+    anomalies_break: bool = False
+    """Whether an anomaly breaks a trial (``Judge``)."""
     one_process_reason: str = ""
     """Why the search could not use the processes that the caller wanted."""
     anomalies: dict[tuple[str, str], ShownAnomaly] = field(default_factory=dict)
@@ -187,10 +185,6 @@ class Tally:
     def tried(self) -> int:
         """The number of trials that count against the budget."""
         return self.counts.total()
-
-    def count_only_orders_of(self, trials: int) -> None:
-        """Count the interleavings of one search that contains those of all others; ``tried`` falls."""
-        self.counts["orders"] = trials
 
     def record(self, trial: Outline, inputs: Mapping[str, Any]) -> None:
         """Add what a trial with these drawn inputs has covered, and the anomalies that it shows."""

@@ -127,9 +127,7 @@ class Calls(Part):
         return response
 
     def _next_point(self, strand: Strand) -> int:
-        """Return the number of a strand's next call. A task may give up waiting for that call, and make
-        another one before its turn.
-        """
+        """Return the number of a strand's next point; end the trial of a strand with too many."""
         point = strand.next_point()
         if point > MOST_POINTS:
             self._turns.fail_trial(

@@ -10,7 +10,7 @@ from ..fakes.fakes import DueDelivery
 from ..values.disturbances import CLOCK, KINDS, SWITCHES, Disturbance, Kind
 from ..values.footprint import MEMORY, Footprint
 from ..values.names import StrandName
-from ..values.plan import Place, Redundant
+from ..values.plan import Redundant, SwitchKind
 from ..values.trial import Step
 from .clock import Option, TrialClock
 from .part import Part
@@ -88,7 +88,7 @@ class Decisions(Part):
                     planned.remove(disturbance)
                     self._switched(disturbance)
                     return disturbance.detail
-        elif self._script.strategy is not None and kind in self._script.strategy.places:
+        elif self._script.strategy is not None and kind in self._script.strategy.switch_kinds:
             name = self._script.strategy.pick(self._log.steps, names, kind)
             if name != default:
                 self._switched(Disturbance(default, point, kind, name))
@@ -106,7 +106,7 @@ class Decisions(Part):
             (strand for strand in self._strands if strand.scheduled_name == disturbance.detail),
             None,
         )
-        is_late = chosen is not None and chosen.state == "parked" and chosen.place == "late"
+        is_late = chosen is not None and chosen.state == "parked" and chosen.switch_kind == "late"
         words = "receives its answer" if is_late else "runs"
         text = f"{words} {when.format(other)}"
         self._log.add_line(disturbance.detail, text, disturbances=[disturbance])
@@ -124,15 +124,15 @@ class Decisions(Part):
     def _begin_step(self, option: Option, options: Sequence[str]) -> None:
         if "timers" not in self._log.flags and self.clock.next_us() is not None:
             self._log.flags.add("timers")
-        place, point = _continuation(option)
+        kind, point = _continuation(option)
         enabled_by, barrier = self._enabled_by(option), self.clock.barrier
         step = Step(
-            option.scheduled_name, place, point, tuple(options), Footprint(), enabled_by, barrier
+            option.scheduled_name, kind, point, tuple(options), Footprint(), enabled_by, barrier
         )
         if (
-            place != "switch"
+            kind != "switch"
             and self._script.strategy is not None
-            and "late" in self._script.strategy.places
+            and "late" in self._script.strategy.switch_kinds
         ):
             # Code between two calls is a step of its own, which shares the process's memory.
             step.footprint.add(MEMORY)
@@ -152,8 +152,8 @@ class Decisions(Part):
         return max(created_by, moved_by)
 
 
-def _continuation(option: Option) -> tuple[Place, int]:
-    """Return where an option continues: its place, and the number of its latest point."""
+def _continuation(option: Option) -> tuple[SwitchKind, int]:
+    """Return the kind of switch that delays an option, and the number of its latest point."""
     if not isinstance(option, Strand) or option.state == "new":
         return "switch", 0
-    return ("wake" if option.state == "waiting" else option.place), option.points
+    return ("wake" if option.state == "waiting" else option.switch_kind), option.points

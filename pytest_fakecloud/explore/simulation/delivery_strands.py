@@ -23,8 +23,8 @@ _Loss = Literal["unreachable", "unheard"]
 """A lost delivery: its destination is not reached, or the answer of its destination is lost."""
 AT_DELIVERIES: tuple[Kind, ...] = ("duplicate", "crash_after_response")
 """Faults of one delivery."""
-LOSSES: tuple[Kind, ...] = ("fail", "unreachable")
-"""Losses of a delivery, and of those that retry it."""
+LOST_ATTEMPTS: tuple[Kind, ...] = ("fail", "unreachable")
+"""Losses of the first attempts of a delivery."""
 
 
 @dataclass(eq=False)
@@ -65,7 +65,7 @@ class DeliveryStrands(Part):
         kinds = (disturbance.kind for disturbance in disturbances)
         self.planned_faults[due.message.id] = tuple(kind for kind in kinds if kind in AT_DELIVERIES)
         for disturbance in disturbances:
-            if disturbance.kind not in LOSSES:
+            if disturbance.kind not in LOST_ATTEMPTS:
                 continue
             losses: list[_Loss] = ["unreachable"] * int(disturbance.detail or 1)
             if disturbance.kind == "fail":

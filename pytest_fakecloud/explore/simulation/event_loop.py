@@ -1,13 +1,18 @@
-"""What a simulation needs of an event loop of explored code, whatever library the loop is of."""
+"""Event loops of explored code, and the libraries that they are of, such as asyncio."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...core.clock import in_thread
+from ...process.replace import Patch
 
 if TYPE_CHECKING:
     from .strand import Strand
+
+T = TypeVar("T")
 
 
 class Wakeup(ABC):
@@ -28,8 +33,7 @@ class Wakeup(ABC):
 class EventLoop(ABC):
     """An event loop that runs in the thread of a strand, on fake time, and whose tasks are strands.
 
-    It calls ``Loops`` when it starts, creates a task, has nothing to do, and ends. The one of asyncio is
-    ``OwnLoop`` in ``world.loops``.
+    It calls ``Loops`` when it starts, creates a task, has nothing to do, and ends.
     """
 
     strand: Strand | None = None
@@ -60,3 +64,31 @@ class EventLoop(ABC):
     @abstractmethod
     def has_strangers(self) -> bool:
         """Return whether a task waits for a socket of the system, which does not lead to a fake."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Let the loop look for events, if it is not explored. Called in any thread."""
+
+
+class AsyncLibrary(ABC):
+    """A library with event loops. ``World.async_libraries`` has one object for each library."""
+
+    @abstractmethod
+    def patches(self) -> Iterator[Patch]:
+        """Yield the functions of the library that are replaced, as owner, name and value."""
+
+    @abstractmethod
+    def is_running(self) -> bool:
+        """Return whether this thread runs an event loop of the library, explored or not."""
+
+    @abstractmethod
+    def current_task(self) -> object | None:
+        """Return the current task of the running loop, or None between two tasks."""
+
+    def own_loop(self) -> EventLoop | None:
+        """Return the running loop if it is one of explored code or of a check."""
+        return None
+
+    async def in_thread(self, function: Callable[[], T]) -> T:
+        """Run a function in a thread, for a loop that is not explored and that it would block."""
+        return await in_thread(function)

@@ -24,16 +24,16 @@ class KnownTimes:
         self._fakes = fakes
         self._idle_times: set[tuple[Any, bytes, bytes, int]] = set()
         self._data: set[int] = set()
-        """The times in the future that requests contained, in microseconds."""
+        """The times that requests contained, in microseconds; each was in the future then."""
 
     def note_data(self, times_us: Iterable[int]) -> None:
-        """Record the times in the next hours that a request contains: due times, leases, windows."""
+        """Record the times in the next day that a request contains: due times, leases, windows."""
         for at_us in times_us:
             if 0 < at_us - self._fakes.now_us() <= _MOST_AHEAD_US:
                 self._data.add(at_us)
 
     def next_in_data(self, now: int) -> int | None:
-        """Return the next time that the application keeps as data, or None."""
+        """Return the next time that a request contained, or None."""
         return min((at for at in self._data if at > now), default=None)
 
     def note_idle_time(self, keyspace: Any, claims: tuple[bytes, bytes, int]) -> None:

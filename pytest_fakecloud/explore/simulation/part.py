@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..fakes.fakes import Fakes
 from .current_thread import CurrentThread
+from .event_loop import AsyncLibrary
 from .log import TrialLog
 from .pool import Threads
 from .script import Script
@@ -31,12 +32,8 @@ class Surroundings(Fakes):
         """Return a value or, if it is a coroutine, its result in a loop that runs on fake time."""
 
     @abstractmethod
-    def is_in_loop(self) -> bool:
-        """Return whether this thread runs an event loop, which may be none of explored code."""
-
-    @abstractmethod
-    def current_task(self) -> object | None:
-        """Return the current task of an event loop that this thread runs, if any."""
+    def async_library(self) -> AsyncLibrary | None:
+        """Return the library whose event loop this thread runs, if any; the loop may be unexplored."""
 
 
 @dataclass(eq=False)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...core.errors import ContractError
-from ..fakes.gate import nap
+from ..fakes.gate import wait_really
 from ..values.limits import CHECKS_OF_BLOCKED, CHECKS_OF_WAITING
 from .clock import MOST_STEPS, ClockMove, Option, TrialClock
 from .decisions import Decisions
@@ -148,16 +148,12 @@ class Scheduler(Part):
 
     def _wait_for_stepped_over(self) -> bool:
         """Wait, in wall-clock time, until another strand can run; return False if none can."""
-        for _ in range(CHECKS_OF_BLOCKED):
-            nap()
-            if self._turns.has_ended:
-                return False
-            if (
-                not any(strand.is_stepped_over for strand in self._strands)
-                or self._runnable_or_restarted()
-            ):
-                return True
-        return False
+
+        def is_over() -> bool:
+            is_blocked = any(strand.is_stepped_over for strand in self._strands)
+            return self._turns.has_ended or not is_blocked or bool(self._runnable_or_restarted())
+
+        return wait_really(is_over, CHECKS_OF_BLOCKED) and not self._turns.has_ended
 
     def _has_ended(self) -> bool:
         """Return whether no strand can run again; report the strands that still wait."""
@@ -178,16 +174,17 @@ class Scheduler(Part):
             or application_frame(sys._current_frames().get(strand.host.thread.ident))
         ]
         if busy:
-            for _ in range(CHECKS_OF_WAITING):
-                # A thread that is not explored may still release a waiting strand.
-                nap()
-                if self._turns.has_ended or self.sleepers or self._runnable_or_restarted():
-                    return False
+            # A thread that is not explored may still release a waiting strand.
+            if wait_really(self._may_go_on, CHECKS_OF_WAITING):
+                return False
             self._report_stuck(busy)
         for strand in self._strands:
             if strand.is_daemon and strand.state not in ("ended", "new"):
                 self._log.note(f"the daemon thread {strand.name} was still running at the end")
         return True
+
+    def _may_go_on(self) -> bool:
+        return self._turns.has_ended or bool(self.sleepers) or bool(self._runnable_or_restarted())
 
     def _report_stuck(self, strands: Sequence[Strand]) -> None:
         text = describe_stuck(strands)

@@ -16,8 +16,8 @@ class Script:
         self.schedule = plan.schedule
         factory = plan.strategy_factory
         self.strategy = strategy = None if factory is None else factory.strategy()
-        places = subject.kinds if strategy is None else strategy.places
-        self.is_late = "late" in places or any(d.kind == "late" for d in plan.schedule)
+        kinds = subject.kinds if strategy is None else strategy.switch_kinds
+        self.is_late = "late" in kinds or any(d.kind == "late" for d in plan.schedule)
         """Whether strands can give up their turns before they receive their answers."""
         self.moves_time = strategy is not None and strategy.moves_time
         """Whether the search orders the moves of the clock."""

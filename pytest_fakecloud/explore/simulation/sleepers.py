@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
-from ..fakes.gate import nap
+from ..fakes.gate import wait_really
 from ..values.limits import CHECKS_OF_SLEEPERS
 from .part import Part
 from .strand import Strand
@@ -40,13 +41,13 @@ class Sleepers(Part):
         for sleeper in sorted(due, key=lambda s: (s.until_us, self._strands.index(s.strand))):
             self._sleepers.remove(sleeper)
             sleeper.wake()
-            strand, ready = sleeper.strand, sleeper.strand.waiting.ready
-            for _ in range(CHECKS_OF_SLEEPERS):
-                sleeps_again = any(other.strand is strand for other in self._sleepers)
-                has_ended = self._turns.has_ended
-                if has_ended or sleeps_again or ready is None or ready():
-                    break
-                nap()
+            wait_really(partial(self._has_gone_on, sleeper.strand), CHECKS_OF_SLEEPERS)
+
+    def _has_gone_on(self, strand: Strand) -> bool:
+        """Return whether the code that works for a strand sleeps again, or has let the strand go on."""
+        sleeps_again = any(other.strand is strand for other in self._sleepers)
+        ready = strand.waiting.ready
+        return self._turns.has_ended or sleeps_again or ready is None or ready()
 
     def end(self) -> None:
         """Wake all sleepers, because the trial has ended."""

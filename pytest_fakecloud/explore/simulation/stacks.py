@@ -54,7 +54,8 @@ class CallSites:
             return
         site = self.here()
         # A loop can send the end of a request outside of a task.
-        if site or not self._world.is_in_loop() or self._world.current_task() is not None:
+        library = None if site else self._world.async_library()
+        if library is None or library.current_task() is not None:
             self.by_port[port] = site
 
     def note_task(self, task: object) -> None:
@@ -64,9 +65,9 @@ class CallSites:
     def here(self) -> CallSite:
         """Return the application's lines that lead here, or that created the current task."""
         site = call_site_of(sys._getframe())
-        if not site and (task := self._world.current_task()) is not None:
-            site = self._by_task.get(task, ())
-        return site
+        library = None if site else self._world.async_library()
+        task = None if library is None else library.current_task()
+        return site if task is None else self._by_task.get(task, ())
 
 
 def innermost(frame: FrameType | None) -> str:

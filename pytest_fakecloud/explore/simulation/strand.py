@@ -1,4 +1,4 @@
-"""Strands of explored code (clients, workers, deliveries, tasks, threads), and their stack frames."""
+"""Strands of explored code (clients, workers, deliveries, tasks, threads), and their states."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...core.errors import Crash, is_crash
 from ..fakes.fakes import DueDelivery
 from ..fakes.gate import Gate
 from ..values.names import StrandName
-from ..values.plan import Place
+from ..values.plan import SwitchKind
 from ..values.trial import Line
 from .event_loop import EventLoop, Wakeup
 
@@ -128,7 +128,7 @@ class Strand:
     is_daemon: bool = False
 
     _state: State = field(default="new", init=False)
-    place: Place = "switch"
+    switch_kind: SwitchKind = "switch"
     line: Line | None = None
     """The line of the story of the latest call."""
     has_begun: bool = False
@@ -201,15 +201,15 @@ class Strand:
         self._become("running", "new")
         self.has_begun = True
 
-    def park(self, place: Place, number: int) -> None:
+    def park(self, kind: SwitchKind, number: int) -> None:
         """Give up the turn at a point; ``number`` counts how often strands have given it up."""
         self._become("parked", "running")
-        self._note_place(place, number)
+        self._note_parking(kind, number)
 
     def wait(self, waiting: Waiting, number: int) -> None:
         """Give up the turn until a condition or a time; ``number`` is that of ``park()``."""
         self._become("waiting", "running")
-        self._note_place("wake", number)
+        self._note_parking("wake", number)
         self.waiting = waiting
 
     def idle(self, waiting: Waiting) -> None:
@@ -217,7 +217,7 @@ class Strand:
         a time, or until one of its tasks is chosen.
         """
         self._become("waiting", "running")
-        self.place, self.waiting = "wake", waiting
+        self.switch_kind, self.waiting = "wake", waiting
         self.points = 0 if self.loop.main_task is None else self.loop.main_task.points
         self.loop.is_idle = True
 
@@ -234,8 +234,8 @@ class Strand:
     def end(self) -> None:
         self._state = "ended"
 
-    def _note_place(self, place: Place, number: int) -> None:
-        self.place = place
+    def _note_parking(self, kind: SwitchKind, number: int) -> None:
+        self.switch_kind = kind
         self.parked_at = self.host.parked_at = number
 
     # -- what changes beside the state

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..subject.programs import Program
 from ..values.names import StrandName
-from ..values.plan import Place
+from ..values.plan import SwitchKind
 from .event_loop import EventLoop
 from .strand import Strand, StrandThread, Waiting
 
@@ -39,8 +39,8 @@ class Strands(list[Strand]):
         self.append(strand)
         return strand
 
-    def park(self, strand: Strand, place: Place) -> None:
-        strand.park(place, next(self._parkings))
+    def park(self, strand: Strand, kind: SwitchKind) -> None:
+        strand.park(kind, next(self._parkings))
 
     def wait(self, strand: Strand, waiting: Waiting) -> None:
         strand.wait(waiting, next(self._parkings))

@@ -22,7 +22,9 @@ class Options:
     """The options of an exploration, with their defaults."""
 
     workers: Functions = ()
-    """Functions such as consumers, which start after the clients and are restarted when they fail."""
+    """Functions such as consumers. By default, they start when all clients have ended or wait. They are
+    restarted when they fail, and when there may be work that they have missed.
+    """
     services: str | Iterable[str] | None = None
     """The fixtures or fakes whose calls can have disturbances (default: all)."""
     kinds: Kind | Sequence[Kind] | None = None

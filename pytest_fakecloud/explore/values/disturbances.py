@@ -190,8 +190,8 @@ class AtCalls(NamedTuple):
 class _Row(NamedTuple):
     """What a kind of disturbance is, beside the code that applies it."""
 
-    rank: int
-    """How clear an explanation it is: 1 is the clearest, which the search tries first."""
+    complexity: int
+    """How complex an explanation with it is: 1 is the simplest, which the search tries first."""
     roles: tuple[_Role, ...] = ()
     words: str = ""
     """How the story describes it; the code that applies it fills the gaps."""
@@ -295,9 +295,10 @@ KINDS: dict[Kind, _Row] = {
 }  # fmt: skip
 """All kinds, in the order in which disturbances of one point are applied."""
 _ORDER = {kind: at for at, kind in enumerate(KINDS)}
-RANKED = sorted(KINDS, key=lambda kind: KINDS[kind].rank)
-"""All kinds in the order in which the search tries them, the clearest explanations first."""
-RANKS = {kind: rank for rank, kind in enumerate(RANKED)}
+SIMPLEST_FIRST = sorted(KINDS, key=lambda kind: KINDS[kind].complexity)
+"""All kinds in the order in which the search tries them, the simplest explanations first."""
+COMPLEXITY = {kind: number for number, kind in enumerate(SIMPLEST_FIRST)}
+"""The position of each kind in that order."""
 
 
 def with_role(role: _Role) -> frozenset[Kind]:

@@ -11,8 +11,10 @@ from .schedule import UNDISTURBED, Schedule
 if TYPE_CHECKING:
     from .trial import Step
 
-Place = Literal["switch", "late", "wake"]
-"""Where a strand gave up its turn: before a call, before its answer, or before it wakes up."""
+SwitchKind = Literal["switch", "late", "wake"]
+"""The kind of a disturbance that lets another strand run first: before a call of the strand, before the
+answer of the call, or before the strand wakes up.
+"""
 
 
 class Redundant(Exception):
@@ -28,8 +30,8 @@ class Strategy(Protocol):
     becomes a switch in ``fired``, so that ``Schedule(fired)`` repeats the trial without the strategy.
     """
 
-    places: frozenset[Place]
-    """The places at which ``pick()`` is called; elsewhere the first option runs."""
+    switch_kinds: frozenset[SwitchKind]
+    """Those for which ``pick()`` is called; otherwise the first option runs."""
     moves_time: bool
     """Whether a move of the clock, ``CLOCK``, can be an option although a strand could run."""
 
@@ -39,7 +41,7 @@ class Strategy(Protocol):
         """
         ...
 
-    def pick(self, steps: Sequence[Step], options: Sequence[str], place: Place) -> str:
+    def pick(self, steps: Sequence[Step], options: Sequence[str], kind: SwitchKind) -> str:
         """Return one of the options; raise ``Redundant`` to end the trial."""
         ...
 

@@ -14,7 +14,7 @@ from ...queue.delivery.routes import Url
 from .accesses import Access
 from .disturbances import Disturbance, Kind
 from .footprint import Footprint
-from .plan import Place
+from .plan import SwitchKind
 from .schedule import Schedule
 
 Choices: TypeAlias = tuple[tuple[Kind, str], ...]
@@ -110,7 +110,7 @@ class Step:
     """
 
     strand: str
-    place: Place
+    switch_kind: SwitchKind
     point: int
     options: tuple[str, ...]
     footprint: Footprint

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...cloud.fake import core_of
 from ...core.calls import set_faults_end
-from ...core.clock import checkpoint
+from ...core.clock import checkpoint, in_thread
 from ...core.errors import ServiceError
 from ...core.exits import Exits
 from ...core.registry import Registry
@@ -22,7 +22,6 @@ from ...process.shortcut import Shortcut
 from ...queue.delivery.destinations import route_context_of, route_to
 from ...queue.model import DeliveryInterceptor
 from ..simulation.stacks import carried_call_site
-from .loops import run_in_carrier
 from .world import World
 
 if TYPE_CHECKING:
@@ -133,7 +132,8 @@ async def _around(world: World, fake: Fake, exchange: Callable[[], T]) -> T:
         return await simulation.calls.exchange(fake, exchange)
     # Several strands share this event loop, which the request would block: use a thread.
     carried_call_site.set(simulation.call_sites.here())
-    return await run_in_carrier(world, exchange)
+    library = world.async_library()
+    return await (in_thread if library is None else library.in_thread)(exchange)
 
 
 class _ExploredDeliveries(DeliveryInterceptor):

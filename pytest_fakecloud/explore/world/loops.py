@@ -1,4 +1,4 @@
-"""asyncio in explored code and its checks: their event loops, which run on fake time, and others."""
+"""asyncio in explored code and its checks: the library, and its event loops on fake time."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...core.clock import asyncio_is_running, in_thread
+from ...core.clock import asyncio_is_running
 from ...core.errors import ContractError, is_crash
 from ...core.libraries import is_library
 from ...process.replace import Patch
 from ..fakes.connections import Connections, MemoryLink
-from ..simulation.event_loop import EventLoop, Wakeup
+from ..simulation.event_loop import AsyncLibrary, EventLoop, Wakeup
 from .locks import is_of_a_fake
 
 if TYPE_CHECKING:
@@ -29,82 +29,82 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def loop_patches(world: World) -> Iterator[Patch]:
-    """Yield the functions that create event loops and tasks, as owner, name and value."""
-    really, really_create_task = asyncio.events.new_event_loop, asyncio.BaseEventLoop.create_task
+class Asyncio(AsyncLibrary):
+    """asyncio, whose loops run on fake time in explored code and its checks."""
 
-    def new_event_loop() -> asyncio.AbstractEventLoop:
-        # A loop of a fake, such as that of an ASGI application, is not explored. Its code sleeps in fake
-        # time, as in a loop that has started before.
-        is_explored = world.current_thread.is_own() and not is_of_a_fake(sys._getframe(1))
-        return new_loop(world) if is_explored else really()
+    def __init__(self, world: World) -> None:
+        self._world = world
 
-    @functools.wraps(really_create_task)
-    def create_task(loop: Any, coro: Any, **options: Any) -> asyncio.Task[Any]:
-        """Note the lines that create each task, in any event loop: before Python 3.12, for example,
-        ``asyncio.wait_for()`` awaits its argument in a task of its own, whose stack has none of them.
-        """
-        task = really_create_task(loop, coro, **options)
-        if world.simulation is not None:
-            world.simulation.call_sites.note_task(task)
-        return task
-
-    yield asyncio, "new_event_loop", new_event_loop
-    yield asyncio.events, "new_event_loop", new_event_loop
-    yield asyncio.BaseEventLoop, "create_task", create_task
-
-
-def new_loop(world: World) -> OwnLoop:
-    """Create an event loop that runs on fake time. Ends a trial whose threads cannot have one."""
-    if (here := world.here()) is not None and threading.get_ident() not in sys._current_frames():
-        simulation, strand = here
-        library = threading.get_ident.__module__.partition(".")[0]
-        simulation.turns.fail_trial(
-            ContractError(
-                f"{strand.name} runs an event loop, but {library} has replaced the threads of this "
-                "process by its own, which share one thread of the system. explore() runs each client "
-                "in a thread, and only one event loop can run in a thread of the system. Let the "
-                f"clients be functions without an event loop, or {without_patching(library)}"
-            )
+    def patches(self) -> Iterator[Patch]:
+        world = self._world
+        really, really_create_task = (
+            asyncio.events.new_event_loop,
+            asyncio.BaseEventLoop.create_task,
         )
-    return OwnLoop(world)
 
+        def new_event_loop() -> asyncio.AbstractEventLoop:
+            # A loop of a fake, such as that of an ASGI application, is not explored. Its code sleeps in
+            # fake time, as in a loop that has started before.
+            is_explored = world.current_thread.is_own() and not is_of_a_fake(sys._getframe(1))
+            return self.new_loop() if is_explored else really()
 
-def run_coroutine(world: World, coroutine: Any) -> Any:
-    """Return the result of a coroutine, which runs in a new loop on fake time."""
-    # A coroutine for which no loop can be created would warn that it was never awaited.
-    with (
-        contextlib.closing(coroutine),
-        asyncio.Runner(loop_factory=partial(new_loop, world)) as runner,
-    ):
-        return runner.run(coroutine)
+        @functools.wraps(really_create_task)
+        def create_task(loop: Any, coro: Any, **options: Any) -> asyncio.Task[Any]:
+            """Note the lines that create each task, in any event loop: before Python 3.12, for example,
+            ``asyncio.wait_for()`` awaits its argument in a task of its own, whose stack lacks them.
+            """
+            task = really_create_task(loop, coro, **options)
+            if world.simulation is not None:
+                world.simulation.call_sites.note_task(task)
+            return task
 
+        yield asyncio, "new_event_loop", new_event_loop
+        yield asyncio.events, "new_event_loop", new_event_loop
+        yield asyncio.BaseEventLoop, "create_task", create_task
 
-def current_task() -> asyncio.Task[Any] | None:
-    """Return the current task of any loop that this thread runs."""
-    return asyncio.current_task() if asyncio_is_running() else None
+    def is_running(self) -> bool:
+        return asyncio_is_running()
 
+    def current_task(self) -> object | None:
+        return asyncio.current_task()
 
-def own_loop() -> OwnLoop | None:
-    """Return the loop that this thread runs, if it is one of explored code or of a check."""
-    loop = asyncio._get_running_loop()
-    return loop if isinstance(loop, OwnLoop) else None
+    def own_loop(self) -> OwnLoop | None:
+        loop = asyncio._get_running_loop()
+        return loop if isinstance(loop, OwnLoop) else None
 
+    async def in_thread(self, function: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._world.carriers, copy_context().run, function)
 
-async def sleep_elsewhere(world: World, seconds: float) -> bool:
-    """Sleep in fake time in a loop that is not explored; return False in other loops."""
-    loop = asyncio.get_running_loop()
-    if isinstance(loop, OwnLoop):
-        return False
-    return await world.waits.sleep_in_loop(seconds, partial(_Wakeup, loop))
+    async def sleep(self, seconds: float) -> bool:
+        """Sleep in fake time in a loop that is not explored; return False in other loops."""
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, OwnLoop):
+            return False
+        return await self._world.waits.sleep_in_loop(seconds, partial(_Wakeup, loop))
 
+    def run(self, coroutine: Any) -> Any:
+        """Return the result of a coroutine, which runs in a new loop on fake time."""
+        # A coroutine for which no loop can be created would warn that it was never awaited.
+        with contextlib.closing(coroutine), asyncio.Runner(loop_factory=self.new_loop) as runner:
+            return runner.run(coroutine)
 
-async def run_in_carrier(world: World, function: Callable[[], T]) -> T:
-    """Run a function, in a thread, for a loop that is not explored and that it would block."""
-    if not asyncio_is_running():  # trio's loop
-        return await in_thread(function)
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(world.carriers, copy_context().run, function)
+    def new_loop(self) -> OwnLoop:
+        """Create an event loop that runs on fake time. Ends a trial whose threads cannot have one."""
+        here = self._world.here()
+        if here is not None and threading.get_ident() not in sys._current_frames():
+            simulation, strand = here
+            library = threading.get_ident.__module__.partition(".")[0]
+            simulation.turns.fail_trial(
+                ContractError(
+                    f"{strand.name} runs an event loop, but {library} has replaced the threads of this "
+                    "process by its own, which share one thread of the system. explore() runs each "
+                    "client in a thread, and only one event loop can run in a thread of the system. "
+                    "Let the clients be functions without an event loop, or "
+                    f"{without_patching(library)}"
+                )
+            )
+        return OwnLoop(self._world)
 
 
 def without_patching(library: str) -> str:
@@ -249,7 +249,6 @@ class OwnLoop(asyncio.SelectorEventLoop, EventLoop):
         return future
 
     def wake(self) -> None:
-        """Wake the loop, called in another thread; a loop that is explored waits differently."""
         if self.strand is None and not self.is_closed():
             self.call_soon_threadsafe(lambda: None)
 

@@ -39,7 +39,6 @@ from ..simulation.strand import Strand
 from ..subject.programs import Program
 from .interceptors import watch
 from .locks import StoredObjects, lock_patches
-from .loops import loop_patches, sleep_elsewhere
 from .sockets import check_sockets, socket_patches
 from .threads import thread_patches
 from .world import World
@@ -78,6 +77,10 @@ def explored(
         )
     check_sockets()
     world = World(cloud, cloud.seed if seed is None else seed)
+    with if_installed("explore.guests.trio_runs"):
+        from ..guests.trio_runs import Trio
+
+        world.async_libraries.append(Trio(world))
     with exiting() as exits:
         _stop_time(world, exits)
         _steer_process(world, exits, process_time)
@@ -96,7 +99,7 @@ def explored(
         exits.callback(world.connections.close)
         for owner, name, value in (
             *socket_patches(world),
-            *loop_patches(world),
+            *(patch for library in world.async_libraries for patch in library.patches()),
             *lock_patches(world),
             *thread_patches(world),
             *_process_patches(world),
@@ -164,7 +167,7 @@ class _ExploredTime:
     async def sleep_in_asyncio(
         self, delay: float, result: Any, really: Callable[..., Awaitable[Any]], caller: FrameType
     ) -> Any:
-        is_passed = await sleep_elsewhere(self._world, delay)
+        is_passed = await self._world.asyncio.sleep(delay)
         return await really(0 if is_passed else delay, result)
 
     def read(self, clock: RealClock, caller: FrameType) -> Any:
@@ -262,10 +265,6 @@ def _guest_patches(world: World) -> Iterator[Patch]:
         from ..guests.polling import polling_patches
 
         yield from polling_patches(world.connections, world.waits.wait_until)
-    with if_installed("explore.guests.trio_runs"):
-        from ..guests.trio_runs import trio_patches
-
-        yield from trio_patches(world)
     with if_installed("explore.guests.celery_workers"):
         from ..guests.celery_workers import celery_patches
 

@@ -15,7 +15,7 @@ from ...process.replace import Patch
 from ..fakes.connections import MemoryLink
 from ..simulation.pool import is_of_a_strand
 from ..simulation.simulation import Simulation
-from .loops import own_loop, without_patching
+from .loops import without_patching
 
 if TYPE_CHECKING:
     from .world import World
@@ -125,7 +125,8 @@ class Sockets:
 
     def _send(self, link: MemoryLink, sock: socket.socket, data: bytes) -> int:
         link.send(data)
-        loop = own_loop() if sock.gettimeout() == 0 else None
+        library = self._world.async_library() if sock.gettimeout() == 0 else None
+        loop = None if library is None else library.own_loop()
         if loop is None:
             link.serve()
         else:

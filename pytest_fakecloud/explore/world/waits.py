@@ -12,7 +12,7 @@ from ...core.errors import ContractError
 from ...core.signals import Signal
 from ...core.timers import monotonic, to_datetime
 from ..fakes.fakes import DELIVERIES_END_US
-from ..fakes.gate import nap
+from ..fakes.gate import wait_really
 from ..simulation.event_loop import Wakeup
 from ..simulation.pool import ABANDONED
 from ..values.limits import EARLIER_THREADS
@@ -24,18 +24,19 @@ if TYPE_CHECKING:
 class ThreadWaits:
     """Lets threads wait in fake time: until a condition is true, or some seconds have passed.
 
-    A check or ``setup=`` moves the clock from event to event, explored code lets other strands run,
-    and a promise that is checked after every step must not wait. Other threads wait in real time.
+    A check or ``setup=`` moves the clock from event to event, explored code lets other strands run, and
+    a promise that is checked after every step must not wait. Other threads sleep in fake time if they
+    work for a strand; all else that they wait for takes real time.
     """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._moving = threading.RLock()
         self._earlier_threads = WeakSet(threading.enumerate())
-        """The threads that were there before the exploration."""
+        """The threads that were alive when the exploration began, with this one."""
 
     def sleep(self, seconds: float) -> bool:
-        """Sleep in fake time; return False for a thread that is not explored."""
+        """Sleep in fake time; return False for a thread that neither checks nor works for a strand."""
         simulation = self._world.simulation
         if simulation is None:
             return self.wait_in_check(lambda: False, seconds)
@@ -85,7 +86,8 @@ class ThreadWaits:
                 until = None if timeout is None else world.now_us() + math.ceil(timeout * 1e6)
                 simulation.strand_waits.yield_until(strand, is_over, until)
             elif not self.wait_in_check(is_over, timeout):
-                _wait_really(is_over, timeout)
+                end = math.inf if timeout is None else monotonic() + timeout
+                wait_really(lambda: is_over() or monotonic() > end, None)
             if not is_over():
                 raise TimeoutError("timed out")
         if simulation is not None and strand is not None:
@@ -146,10 +148,3 @@ class ThreadWaits:
                 "change the trial: read from the fakes, or wait in a check at the end of a trial, such "
                 "as eventually()"
             )
-
-
-def _wait_really(is_over: Callable[[], bool], seconds: float | None) -> None:
-    """Wait, in wall-clock time, until a condition is true or a time has passed."""
-    deadline = None if seconds is None else monotonic() + seconds
-    while not is_over() and (deadline is None or monotonic() <= deadline):
-        nap()

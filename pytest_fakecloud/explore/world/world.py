@@ -10,11 +10,11 @@ from functools import lru_cache
 from typing import Any
 
 from ...cloud.base import BaseCloud
-from ...core.clock import asyncio_is_running
 from ...core.touches import READS_CLOCK, Touch
 from ...kv.touches import key_of_touch
 from ...process.replace import Function
 from ..simulation.current_thread import CurrentThread
+from ..simulation.event_loop import AsyncLibrary
 from ..simulation.log import TrialLog
 from ..simulation.operations import TrialHistory
 from ..simulation.part import Surroundings
@@ -27,7 +27,7 @@ from ..values.disturbances import SWITCHES
 from ..values.footprint import command_line
 from ..values.plan import Plan
 from ..values.trial import Effects, Trial
-from .loops import current_task, run_coroutine
+from .loops import Asyncio
 from .randomness import Randomness
 from .waits import ThreadWaits
 
@@ -54,6 +54,8 @@ class World(Surroundings):
         self.carriers = ThreadPoolExecutor(_MOST_CARRIERS, "fakecloud-explore")
         """Threads for requests of event loops that several strands share."""
         self.threads = Threads()
+        self.asyncio = Asyncio(self)
+        self.async_libraries: list[AsyncLibrary] = [self.asyncio]
 
     def after_fork(self) -> None:
         """Let clients reach the copies of the fakes in a forked process, which lacks the threads."""
@@ -119,15 +121,11 @@ class World(Surroundings):
         return Effects(log.accesses, remaining, left, left_with_ttl, pending, log.acknowledged)
 
     def awaited(self, value: Any) -> Any:
-        if not inspect.iscoroutine(value):
-            return value
-        return run_coroutine(self, value)
+        return self.asyncio.run(value) if inspect.iscoroutine(value) else value
 
-    def is_in_loop(self) -> bool:
-        return asyncio_is_running()
-
-    def current_task(self) -> object | None:
-        return current_task()
+    def async_library(self) -> AsyncLibrary | None:
+        libraries = self.async_libraries
+        return next((library for library in libraries if library.is_running()), None)
 
     def note_clock_read(self) -> None:
         simulation = self.simulation

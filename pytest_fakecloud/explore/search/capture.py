@@ -1,4 +1,4 @@
-"""What the journal and pytest have collected about a trial: calls, log records, warnings and output."""
+"""The calls, log records, warnings and output of a trial, which the journal and pytest capture."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ...core.recorder import Recorder
 
 
-class Observers:
-    """Forgets each trial of an exploration: its calls, and what pytest has collected about it.
+class TrialCapture:
+    """Discards what the journal and pytest have captured of each trial of an exploration.
 
     A report shows the log records, warnings and output of the failing schedule only, as it does with
     the calls of the journal. A test that passes shows those of the undisturbed trial.
@@ -28,8 +28,8 @@ class Observers:
         self._forget_shown: Callable[[], object] = lambda: None
 
     @contextmanager
-    def of_trial(self, plan: Plan) -> Iterator[None]:
-        """Forget the trial in the block, unless its plan says otherwise."""
+    def discarding(self, plan: Plan) -> Iterator[None]:
+        """Discard what is captured in the block, unless the plan of its trial says otherwise."""
         if plan.keeps:
             self._forget_shown()
         number, forget = self._recorder.reserve(), _mark()
@@ -43,7 +43,7 @@ class Observers:
 
 
 def _mark() -> Callable[[], None]:
-    """Return a function that makes pytest forget what it has collected since then."""
+    """Return a function that makes pytest forget what it has captured since then."""
     cuts = [*_cuts_of_logs(), *_cuts_of_warnings(), *_cuts_of_output()]
 
     def forget() -> None:
