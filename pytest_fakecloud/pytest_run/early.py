@@ -37,7 +37,6 @@ def start_early_fakes(run: Run) -> None:
     try:
         owner = CloudOwner(run.exits, run.options, None, {}, "session")
         run.early_owner = owner
-        run.note_owners()
         for fixture in fixtures:
             for name, value in fixture_fake(owner.cloud, fixture).env.items():
                 variables.set(name, value)

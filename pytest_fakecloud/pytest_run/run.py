@@ -96,10 +96,6 @@ class Run:
         """The variables of the early fakes, which last until the run ends."""
         self.fixture_parameter: Any = {}
         """The parameter of the fixture of a wide scope that was set up last; empty without one."""
-        self.owners: tuple[CloudOwner, ...] = ()
-        """The owners of the open clouds, that of the fixtures first."""
-        self.fixtures_owner: CloudOwner | None = None
-        """The owner of the cloud of the fixture ``fakecloud``; with the scope session, the session's."""
         self.early_owner: CloudOwner | None = None
         """The owner of the early fakes, until the first test requests the cloud of the session."""
         self.session_owner: CloudOwner | None = None
@@ -131,11 +127,15 @@ class Run:
 
     # -- clouds ----------------------------------------------------------------------------------
 
-    def note_owners(self) -> None:
-        """Update the owners after one of them has been added or forgotten."""
-        owners = (self._shorter_owner, self.early_owner, self.session_owner)
-        self.owners = tuple(filter(None, owners))
-        self.fixtures_owner = owners[2] if self.scope == "session" else owners[0]
+    @property
+    def owners(self) -> tuple[CloudOwner, ...]:
+        """The owners of the open clouds, that of the fixtures first."""
+        return tuple(filter(None, (self._shorter_owner, self.early_owner, self.session_owner)))
+
+    @property
+    def fixtures_owner(self) -> CloudOwner | None:
+        """The owner of the cloud of the fixture ``fakecloud``; with the scope session, the session's."""
+        return self.session_owner if self.scope == "session" else self._shorter_owner
 
     def node_of_fakes(self, item: pytest.Item) -> Node:
         """Return what the fakes of a test's fixtures last for: test, class, module or session. Tests of
@@ -170,7 +170,6 @@ class Run:
             except ContractError as error:
                 raise misuse(str(error)) from None
             self._shorter_owner = owner
-            self.note_owners()
         # pytest does not name the fixture as requested yet.
         self.test.requested_cloud = owner.cloud
         self.prepare_clouds(item)
@@ -207,7 +206,6 @@ class Run:
         except ContractError as error:
             raise misuse(str(error)) from None
         self.early_owner, self.session_owner = None, owner
-        self.note_owners()
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
         self.prepare_clouds(item)
@@ -351,12 +349,9 @@ class Run:
         report, when the next test begins or the run ends.
         """
         self.test.exits.close()
-        if self._shorter_owner or self.early_owner or self.session_owner:
-            for name in ("_shorter_owner", "early_owner", "session_owner"):
-                owner = getattr(self, name)
-                if owner is not None and owner.has_ended:
-                    setattr(self, name, None)
-            self.note_owners()
+        self._shorter_owner = _unless_ended(self._shorter_owner)
+        self.early_owner = _unless_ended(self.early_owner)
+        self.session_owner = _unless_ended(self.session_owner)
         # Last, because the next test repeats what an interruption has left undone.
         self.test = TestState()
 
@@ -367,6 +362,10 @@ class Run:
     def close(self) -> None:
         """End what has not ended before the run. Can be repeated."""
         self.exits.close()
+
+
+def _unless_ended(owner: CloudOwner | None) -> CloudOwner | None:
+    return None if owner is None or owner.has_ended else owner
 
 
 def _requests_fakecloud(item: pytest.Item) -> bool:

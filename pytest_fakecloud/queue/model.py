@@ -483,17 +483,14 @@ Perform = Callable[[Delivery, bool], Coroutine[Any, Any, Outcome]]
 class Exchange:
     """An attempt in progress. ``delivery`` is the request, which interceptors may replace.
 
-    ``perform`` makes the request, in the running event loop if ``in_loop``. ``error``, the exception
-    of a fault's predicate, is raised in its place.
+    The request is made in the running event loop if ``in_loop``. ``error``, the exception of a fault's
+    predicate, is raised in its place.
     """
 
-    def __init__(
-        self, message: Message, attempt: Attempt, delivery: Delivery, perform: Perform
-    ) -> None:
+    def __init__(self, message: Message, attempt: Attempt, delivery: Delivery) -> None:
         self.message = message
         self.attempt = attempt
         self.delivery = delivery
-        self.perform = perform
         self.error: BaseException | None = None
         self.in_loop = False
 

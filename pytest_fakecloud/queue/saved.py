@@ -31,8 +31,8 @@ def saved(fake: Queue) -> Any:
 
 
 def load_saved(fake: Queue, content: Any, where: str) -> None:
-    """Replace the data of a queue by JSON that ``saved()`` returned, as ``copy_of()`` reads it."""
-    core_of(fake).engine.restore(copy_of(content, where))
+    """Replace the data of a queue by JSON that ``saved()`` returned, as ``read_copy()`` reads it."""
+    core_of(fake).engine.restore(read_copy(content, where))
 
 
 def plain_of(data: QueueCopy) -> Any:
@@ -49,7 +49,7 @@ def plain_of(data: QueueCopy) -> Any:
     return to_plain(SavedQueue(data, former_runs))
 
 
-def copy_of(content: Any, where: str) -> QueueCopy:
+def read_copy(content: Any, where: str) -> QueueCopy:
     """Return the data of an engine from JSON that ``plain_of()`` returned.
 
     Raises ``ContractError``, which begins with the place, for any other JSON.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import LoopError
-from ..model import Attempt, DeliveryInterceptor, Exchange, Message, Perform
+from ..model import Attempt, DeliveryInterceptor, Exchange, Message
 from ..wire.values import as_text, delivery_of
 from ..workflow.runs import WorkflowRuns
 from .admission import Admission
@@ -18,7 +18,7 @@ from .queues import Queues
 
 
 class Attempts:
-    """Starts the attempts of due messages. ``perform`` makes the request of a delivery."""
+    """Starts the attempts of due messages."""
 
     def __init__(
         self,
@@ -32,7 +32,6 @@ class Attempts:
         workflow: WorkflowRuns,
         overtaking: Overtaking,
         interceptors: Interceptors,
-        perform: Perform,
     ) -> None:
         self._data = data
         self._planning = planning
@@ -44,7 +43,6 @@ class Attempts:
         self._workflow = workflow
         self._overtaking = overtaking
         self._interceptors = interceptors
-        self._perform = perform
         self._reported_loop: int | None = None
         """The drive of the last endless loop in the background that was reported."""
 
@@ -102,7 +100,7 @@ class Attempts:
                 body = self._workflow.delivery_body(message, now)
             prefix, region = self._data.settings.header_prefix, self._data.settings.region
             delivery = delivery_of(message, body, prefix=prefix, region=region)
-            exchange = Exchange(message, attempt, delivery, self._perform)
+            exchange = Exchange(message, attempt, delivery)
         if faults:
             self._claim(faults, exchange)
         return exchange

@@ -17,7 +17,7 @@ from ..workflow.runs import WorkflowRuns
 from .attempts import Attempts
 from .causes import causing
 from .data import QueueData
-from .interceptors import Interceptors, send
+from .interceptors import Interceptors
 from .lifecycle import Lifecycle
 from .outcomes import Outcomes
 from .overtaking import Overtaking
@@ -67,7 +67,7 @@ class Deliveries:
     def close(self) -> None:
         """Remove the interceptors, and forget the chain, which refers back to this object."""
         self._interceptors.replace(())
-        self._chain = send
+        self._chain = self._interceptors.send
 
     # -- timers call these three with the due time, which is not needed ---------------------------
 

@@ -116,11 +116,11 @@ class Engine:
         self.event_waits = EventWaits(data, planning, workflow, publisher)
         self.continuations = Continuations(data, dead_letters, workflow, lifecycle, publisher)
         # Deliveries:
-        self.interceptors = interceptors = Interceptors()
+        self.interceptors = interceptors = Interceptors(perform)
         self.overtaking = overtaking = Overtaking(data, planning, queues, flow_control)
         self.attempts = attempts = Attempts(
             data, planning, queues, parallelism, flow_control, admission, causes, workflow,
-            overtaking, interceptors, perform,
+            overtaking, interceptors,
         )  # fmt: skip
         self.outcomes = outcomes = Outcomes(
             data, planning, parallelism, flow_control, dead_letters, workflow, lifecycle, publisher,

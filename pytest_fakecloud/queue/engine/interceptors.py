@@ -6,15 +6,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ..model import Deliver, DeliveryInterceptor, Exchange, Outcome
+from ..model import Deliver, DeliveryInterceptor, Exchange, Outcome, Perform
 
 
 class Interceptors:
     """The interceptors of an engine. ``all`` are outermost first, ``faults`` those of them that inject
-    faults.
+    faults. ``perform`` makes the request of a delivery.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, perform: Perform) -> None:
+        self._perform = perform
         self.replace(())
 
     def replace(self, interceptors: Sequence[DeliveryInterceptor]) -> None:
@@ -34,15 +35,14 @@ class Interceptors:
         ]
         outer = [interceptor.deliver for interceptor in around if interceptor.encloses_engine]
         inner = [interceptor.deliver for interceptor in around if not interceptor.encloses_engine]
-        chain: Deliver = send
+        chain: Deliver = self.send
         parts: list[Any] = [*outer, deliver, *inner]
         for part in reversed(parts):
             chain = partial(part, proceed=chain)
         return chain
 
-
-async def send(exchange: Exchange) -> Outcome:
-    """Send the request: the innermost part of the chain. It waits only in ``run_async()``."""
-    if exchange.error is not None:
-        raise exchange.error
-    return await exchange.perform(exchange.delivery, exchange.in_loop)
+    async def send(self, exchange: Exchange) -> Outcome:
+        """Send the request: the innermost part of the chain. It waits only in ``run_async()``."""
+        if exchange.error is not None:
+            raise exchange.error
+        return await self._perform(exchange.delivery, exchange.in_loop)

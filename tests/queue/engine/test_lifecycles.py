@@ -27,7 +27,7 @@ from pytest_fakecloud.queue.model import (
     Message,
     Outcome,
 )
-from pytest_fakecloud.queue.saved import copy_of, plain_of
+from pytest_fakecloud.queue.saved import plain_of, read_copy
 from pytest_fakecloud.queue.settings import PlanLimits, QueueConfig
 from pytest_fakecloud.queue.wire.waits import next_wait
 
@@ -244,7 +244,7 @@ class Lives(RuleBasedStateMachine):
     def restart(self) -> None:
         """Load what a file keeps of the engine, as a server does when it starts again."""
         content = json.loads(json.dumps(plain_of(self.engine.snapshot())))
-        self.engine.restore(copy_of(content, "saved"))
+        self.engine.restore(read_copy(content, "saved"))
 
     @invariant()
     def who_is_pending_waits_for_something(self) -> None:
