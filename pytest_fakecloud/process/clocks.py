@@ -114,8 +114,13 @@ def sleeps_of(policy: Policy) -> list[tuple[Function, Function]]:
     really_in_asyncio = original_of(asyncio.sleep)
 
     @functools.wraps(really)
-    def sleep(seconds: float, /) -> None:
-        policy.sleep(seconds, really, sys._getframe(1))
+    def sleep(*arguments: Any, **options: Any) -> None:
+        # Other calls are errors, or know the function that a tool has put in place: gevent's needs no
+        # argument, and then lets others run.
+        if len(arguments) != 1 or options:
+            really(*arguments, **options)
+        else:
+            policy.sleep(arguments[0], really, sys._getframe(1))
 
     @functools.wraps(really_in_asyncio)
     def sleep_in_asyncio(delay: float, result: Any = None) -> Any:

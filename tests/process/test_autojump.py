@@ -194,7 +194,26 @@ def test_what_is_no_span_is_left_to_the_real_sleep(cloud: Cloud) -> None:
         time.sleep(-1)
     with pytest.raises(TypeError):
         time.sleep("1")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="exactly one argument"):
+        time.sleep()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="no keyword arguments"):
+        time.sleep(seconds=1)  # type: ignore[call-arg]
     assert since_noon(cloud) == 0
+
+
+def test_a_sleep_that_a_tool_has_put_in_place_may_have_other_arguments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slept: list[tuple[float, bool]] = []
+    # As gevent's.
+    monkeypatch.setattr(time, "sleep", lambda seconds=0, ref=True: slept.append((seconds, ref)))
+    with jumping() as cloud:
+        time.sleep()  # type: ignore[call-arg]
+        time.sleep(2, ref=False)  # type: ignore[call-arg]
+        assert slept == [(0, True), (2, False)]
+        assert since_noon(cloud) == 0
+        time.sleep(3)
+        assert since_noon(cloud) == 3
 
 
 def test_who_waits_until_a_deadline_is_over_comes_past_it(cloud: Cloud) -> None:
