@@ -99,15 +99,15 @@ def row_json(
     """Return a row as plain data; `findings` are the indexes of the findings about it."""
     marks = marks or Marks()
     words = describe(row, lookups)
-    lines = [*words.below, *words.remarks]
+    request, response, data, errors = None, None, dict[str, Any](), list[str]()
+    with contained("the data cannot be shown", errors):
+        shown_data = row.source.data().items()
+        data = _plain({name: value for name, value in shown_data if name not in _LEFT_OUT})
+        request, response = row.source.messages(row, lookups)
+    lines = [*words.below, *words.remarks, *errors]
     text = {"what": words.what, "answer": words.answer, "lines": lines, "note": words.note}
     if words.script is not None:
         text["script"] = words.script.source
-    request, response, data = None, None, dict[str, Any]()
-    with contained("the data cannot be shown", lines, call=row.source.call):
-        data = _plain({name: value for name, value in row.source.data().items()
-                       if name not in _LEFT_OUT})  # fmt: skip
-        request, response = row.source.messages(row, lookups)
     return {
         **{name: getattr(row, name) for name in _COPIED},
         "rules": {"bar": row.bar, **{name: getattr(row.rules, name) for name in _RULES}},

@@ -296,7 +296,7 @@ class _Builder:
         order = row.number if call is None else executed_at(call)
         order_of_reads = order if reads_at is None else reads_at
         failed = f"what a row of {row.peer} accessed cannot be shown"
-        with contained(failed, self._errors, call=call):
+        with contained(failed, self._errors):
             accesses += read(*arguments, self._lookups)
         ordered = (replace(access, order=order if access.writes else order_of_reads)
                    for access in accesses)  # fmt: skip

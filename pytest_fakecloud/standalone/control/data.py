@@ -38,11 +38,11 @@ from ...inspect.data import (
     whole_number,
 )
 from ...reporting.as_json import row_json
-from ...reporting.calls import error_of
 from ...reporting.lookups import Exchanged, Lookups, exchanges_of
 from ...reporting.mask import Mask
 from ...reporting.model import ReportRow, RowSource
 from ...reporting.rows import rows
+from ...reporting.sources import error_of
 from ..state_file import checked_state, stub
 from . import shapes
 from .advice import advice_of, expected_of
