@@ -28,11 +28,13 @@ _BEFORE, _AFTER = 2, 8
 """Number of source lines before and after a call that are shown with it."""
 _COPIED = (
     "number", "began", "ended", "at_us", "kind", "actor", "peer", "service", "operation", "status",
-    "outcome", "ok", "cause", "depth", "attempt", "took_us",
+    "outcome", "ok", "depth", "attempt", "took_us",
 )  # fmt: skip
 """Fields of a row that its JSON contains unchanged."""
 _RULES = ("is_received", "is_sent", "is_inside", "surrounds")
 """The rules of a kind of row that pages read."""
+MARKS = {"touched": "touched", "linked": "linked", "unsuccessful": "refused"}
+"""The names of marks in the JSON form."""
 _LEFT_OUT = {"exception", "sent", "sent_headers", "answer", "changed"}
 
 
@@ -109,11 +111,11 @@ def row_json(
     if words.script is not None:
         text["script"] = words.script.source
     return {
-        **{name: getattr(row, name) for name in _COPIED},
+        **{name: getattr(row, name) for name in _COPIED}, "cause": row.parent,
         "rules": {"bar": row.bar, **{name: getattr(row.rules, name) for name in _RULES}},
         "at": _time(row.at_us), "subjects": list(map(_subject, row.subjects)),
         "faults": [asdict(fault) for fault in row.faults], "findings": list(findings),
-        "marks": list(marks.of(row.number)), "read": row.number in marks.writers,
+        "marks": [MARKS[mark] for mark in marks.of(row.number)], "read": row.number in marks.writers,
         "trace": None if row.trace is None else row.trace.trace_id,
         "where": None if row.where is None else _where(row.where, lookups.mask), "text": text,
         "request": request, "response": response, "data": data,

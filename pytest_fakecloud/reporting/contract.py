@@ -23,7 +23,7 @@ from .model import DataAccess, Delivery, Finding, ReportRow, Sentences, Sought, 
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
-    from .lookups import Background, Exchanged, Lookups, ServiceLookups
+    from .lookups import Background, DeliveryExchange, Lookups, ServiceLookups
     from .mask import Mask
     from .observed import ObservedTest
 
@@ -142,11 +142,11 @@ class ActionFunctions:
     """The data that an action changed."""
 
 
-class AttemptSummary(Protocol):
+class DeliverySummary(Protocol):
     def __call__(
         self, row: ReportRow, last: ReportRow, lookups: Lookups, received: Summary | None, /
     ) -> Summary | None:
-        """Return the words of the row of an attempt, given the last of equal ones, and the words of the
+        """Return the words of the row of a delivery, given the last of equal ones, and the words of the
         call if a fake received it. None lets the row show these words, or the URL.
         """
 
@@ -157,13 +157,13 @@ class DeliveryFunctions:
     fakes: events of the kind ``attempt`` (`Delivery`). The row of one to a fake has its call, too.
     """
 
-    summary: AttemptSummary = _none
+    summary: DeliverySummary = _none
     accesses: Callable[[ReportRow, Delivery, Lookups], Iterable[DataAccess]] = _nothing
     """The data that a delivery read and wrote, given its row."""
     received: Callable[[Iterable[Entry]], Mapping[int, Event]] = lambda entries: {}
-    """The attempts that fakes of the cloud received, by the numbers of their calls."""
-    exchanges: Callable[[OwnFake], Iterable[tuple[int, Exchanged]]] = _nothing
-    """What the recent attempts of a fake sent and received, with the number at which each began."""
+    """The events of deliveries that fakes of the cloud received, by the numbers of their calls."""
+    exchanges: Callable[[OwnFake], Iterable[tuple[int, DeliveryExchange]]] = _nothing
+    """What the recent deliveries of a fake sent and received, with the number at which each began."""
     handlers: Callable[
         [OwnFake, Sequence[ReportRow]], Iterable[tuple[Iterable[object], Sequence[int]]]
     ] = _nothing

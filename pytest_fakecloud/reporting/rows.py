@@ -73,7 +73,7 @@ def rows(
     fake as its sender. A row follows the row that caused it. ``served`` are the requests to the
     application; successful requests that called no fake are left out. Actions of the test have rows
     only without ``entries``, which are otherwise all of the journal. ``lookups`` contain the calls that
-    are shown in another call's row, and the recent delivery attempts.
+    are shown in another call's row, and what the recent deliveries exchanged.
 
     ``is_within`` says of a delivery and of a call that arrived during it whether the delivery's handler
     has made it: always in a test, in which nothing else calls. Exceptions of services become lines of
@@ -96,7 +96,7 @@ def ordered_accesses(rows: Sequence[ReportRow]) -> list[OrderedAccess]:
     ordered = [
         OrderedAccess(access.order, row, access)
         for row in rows for access in row.accesses
-        if not row.follows and not access.is_named
+        if not row.first_cause and not access.is_named
     ]  # fmt: skip
     return sorted(ordered, key=attrgetter("order"))
 
@@ -122,7 +122,7 @@ def _nested(unnested_rows: Sequence[ReportRow], is_within: _IsWithin) -> list[Re
         around: ReportRow | None = None
         if cause := causes.get(row.number):
             around = nested[cause.number]
-            row = replace(row, follows=cause.number)
+            row = replace(row, first_cause=cause.number)
         else:
             while open_rows and open_rows[-1].ended < row.began:
                 open_rows.pop()
@@ -138,7 +138,7 @@ def _inside(row: ReportRow, around: ReportRow) -> ReportRow:
     # The receiver of a request or a delivery makes the calls in it. Those of a fault's function, which
     # are in a call, are made by the test.
     actor = around.peer if row.actor == CLIENT and around.rules.surrounds else row.actor
-    return replace(row, depth=around.depth + 1, cause=around.number, actor=actor)
+    return replace(row, depth=around.depth + 1, parent=around.number, actor=actor)
 
 
 def _with_accesses_of_events(
@@ -178,14 +178,14 @@ class _Builder:
         self._names.update((fake.url, fake.name) for fake in context_of(cloud).fakes)
         services = {fake.service for fake in cloud.fakes()} | {entry.service for entry in entries}
         self._received: dict[int, Event] = {}
-        """The delivery attempts that fakes of the cloud received, by the numbers of their calls."""
+        """The events of deliveries that fakes of the cloud received, by the numbers of their calls."""
         for service in sorted(services):
             with contained("which calls are deliveries cannot be shown", errors):
                 self._received |= functions_of(service).deliveries.received(entries)
 
     def rows(self, entries: Iterable[Entry]) -> list[ReportRow]:
         """Return a row for each entry that is not shown in the row of another entry."""
-        received = {attempt.number for attempt in self._received.values()}
+        received = {event.number for event in self._received.values()}
         entry_rows: list[ReportRow] = []
         for entry in entries:
             if entry.number in received or entry.number in self._lookups.without_row:
@@ -228,10 +228,10 @@ class _Builder:
             same=(masked.method, call.route, request, masked.response_body, call.outcome,
                   note, *(step.request_body for step in steps)),
         )  # fmt: skip
-        if (attempt := self._received.get(call.number)) is None:
+        if (event := self._received.get(call.number)) is None:
             return self._accessing(row, functions.accesses, masked)
-        delivery = Delivery.of(self._mask.event(attempt))
-        row = self._accessing(_attempt_row(row, delivery), functions.accesses, masked)
+        delivery = Delivery.of(self._mask.event(event))
+        row = self._accessing(_delivery_row(row, delivery), functions.accesses, masked)
         return self._delivering(row, delivery)
 
     def _event_row(self, event: Event) -> ReportRow:
@@ -247,7 +247,7 @@ class _Builder:
             accesses = functions_of(event.service).events.accesses
             return self._accessing(replace(row, actor=actor), accesses, masked)
         delivery = Delivery.of(masked)
-        row = _attempt_row(row, delivery)
+        row = _delivery_row(row, delivery)
         row = replace(row, same=repr(details), trace=self._sent_trace(delivery))
         if delivery.url:
             parts, status = parts_of_url(delivery.url), delivery.status
@@ -261,7 +261,7 @@ class _Builder:
         return self._accessing(row, accesses, row, delivery, reads_at=row.began)
 
     def _sent_trace(self, delivery: Delivery) -> TraceParent | None:
-        exchanged = self._lookups.attempts.get(delivery.began)
+        exchanged = self._lookups.exchanges.get(delivery.began)
         in_event: Iterable[tuple[str, str]] = delivery.data.get("sent_headers") or ()
         headers = in_event if exchanged is None else exchanged.headers
         values = (str(value) for name, value in headers if str(name).lower() == TRACEPARENT)
@@ -303,11 +303,11 @@ class _Builder:
         return replace(row, accesses=(*row.accesses, *ordered))
 
 
-def _attempt_row(row: ReportRow, delivery: Delivery) -> ReportRow:
-    """Return the row of the event of an attempt, or of the call that a fake received, as an attempt."""
+def _delivery_row(row: ReportRow, delivery: Delivery) -> ReportRow:
+    """Return the row of a delivery, given that of its event or of the call that a fake received."""
     return replace(
         row, kind="attempt", actor=delivery.event.fake, address=delivery.url,
-        source=sources.AttemptSource(call=row.source.call, delivery=delivery),
+        source=sources.DeliverySource(call=row.source.call, delivery=delivery),
         attempt=delivery.attempt or 0, faults=row.faults or delivery.faults,
         began=min(row.number, delivery.began), ended=row.ended or delivery.ended,
     )  # fmt: skip

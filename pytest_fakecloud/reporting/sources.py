@@ -68,7 +68,7 @@ class CallSource(RowSource):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptSource(RowSource):
+class DeliverySource(RowSource):
     """A delivery, with its call if a fake of the cloud received it: its words are those of both, its
     request, response and values those of the call.
     """
@@ -87,15 +87,15 @@ class AttemptSource(RowSource):
 
     def messages(self, row: ReportRow, lookups: Lookups) -> Messages:
         """A fake of this process keeps its most recent deliveries. For another one, only the events of
-        failed attempts and callbacks contain bodies.
+        failed deliveries and callbacks contain bodies.
         """
         if self._received is not None:
             return self._received.messages(row, lookups)
         data, mask, status = self.delivery.data, lookups.mask, str(row.status)
         line = f"{data.get('method', 'POST')} {self.delivery.url}"
-        if attempt := lookups.attempts.get(self.delivery.began):
-            request = _message(line, mask.headers(attempt.headers), mask.data(attempt.body), mask)
-            headers, body = mask.headers(attempt.response_headers), mask.data(attempt.response_body)
+        if sent := lookups.exchanges.get(self.delivery.began):
+            request = _message(line, mask.headers(sent.headers), mask.data(sent.body), mask)
+            headers, body = mask.headers(sent.response_headers), mask.data(sent.response_body)
             answer = _message(status, headers, body, mask)
         else:
             texts = (str(data.get(name) or "") for name in ("sent", "answer"))
@@ -115,10 +115,10 @@ class AttemptSource(RowSource):
     def values(self, row: ReportRow, accesses: Accesses, lookups: Lookups) -> _Values:
         if self._received is not None:
             return self._received.values(row, accesses, lookups)
-        attempt = lookups.attempts.get(row.began)
-        if attempt is None:
+        exchange = lookups.exchanges.get(row.began)
+        if exchange is None:
             return ()
-        sent, returned = _content(attempt.body), _content(attempt.response_body)
+        sent, returned = _content(exchange.body), _content(exchange.response_body)
         return [ExchangedValues(sent, returned, accesses)]
 
 
