@@ -26,7 +26,7 @@ from ..core.output_files import write_private
 from ..core.secrets import HIDDEN
 from ..core.timers import instant_us, to_datetime
 from ..http.messages import query_items
-from ..reporting.lookups import Exchanged, exchanges_of
+from ..reporting.lookups import DeliveryExchange, exchanges_of
 from ..reporting.mask import Mask
 
 
@@ -68,7 +68,7 @@ def _call_entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, 
     answer = call.response_body
     if not isinstance(answer, bytes) or call.method == "HEAD":
         answer = b""  # The journal has the body for GET.
-    message = Exchanged(
+    message = DeliveryExchange(
         call.request_headers.pairs, mask.body(call), call.response_headers.pairs, answer
     )
     return {
@@ -81,12 +81,12 @@ def _call_entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, 
 
 
 def _delivery_entry(
-    event: Event, fixture: str, exchanged: Exchanged | None, mask: Mask
+    event: Event, fixture: str, exchanged: DeliveryExchange | None, mask: Mask
 ) -> dict[str, Any]:
     """Return an attempt of a queue; without its bodies if the queue no longer has them."""
     data = event.data
     url, status = mask.text(str(data.get("url", ""))), data.get("status")
-    message = exchanged or Exchanged((), b"", (), b"")
+    message = exchanged or DeliveryExchange((), b"", (), b"")
     return {
         **_entry(event, str(data.get("method", "POST")), url, message, status, mask),
         "_fixture": fixture,
@@ -100,7 +100,7 @@ def _entry(
     source: Call | Event,
     method: str,
     url: str,
-    exchanged: Exchanged,
+    exchanged: DeliveryExchange,
     status: int | None,
     mask: Mask,
 ) -> dict[str, Any]:

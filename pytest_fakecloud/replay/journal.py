@@ -57,11 +57,11 @@ class ReportedRows(NamedTuple):
     """The rows in which a report shows entries of the journal, by the numbers of these.
 
     ``received``: a delivery to a fake of the cloud is shown in the row of the received call.
-    ``follows``: an event is shown after the row of the call that caused it.
+    ``first_causes``: an event is shown after the row of its first cause.
     """
 
     received: Mapping[int, int]
-    follows: Mapping[int, int]
+    first_causes: Mapping[int, int]
 
 
 def states(cloud: BaseCloud, reported: ReportedRows) -> dict[str, Any]:
@@ -309,7 +309,7 @@ class _StepRecorder:
 
     def __init__(self, player: Player, reported: ReportedRows, entries: Sequence[Entry]) -> None:
         self._rows = reported.received
-        self.events = _events(entries, reported.follows)
+        self.events = _events(entries, reported.first_causes)
         self._states_of = player.states_of
         self.initial = player.states_of(player.copies)
         self._shown = dict(self.initial)
@@ -375,7 +375,7 @@ def _entries(cloud: BaseCloud, fakes: Collection[str]) -> list[Entry]:
     return sorted(entries, key=lambda entry: entry.number)
 
 
-def _events(entries: Sequence[Entry], follows: Mapping[int, int]) -> dict[int, list[Event]]:
+def _events(entries: Sequence[Entry], first_causes: Mapping[int, int]) -> dict[int, list[Event]]:
     """Return the events that change data, by the number of their call or of the first at their time."""
     events_after: dict[int, list[Event]] = {}
     alone: list[Event] = []
@@ -384,8 +384,8 @@ def _events(entries: Sequence[Entry], follows: Mapping[int, int]) -> dict[int, l
             continue
         if not hasattr(_part(entry.service), "frames"):
             continue
-        if entry.number in follows:
-            events_after.setdefault(follows[entry.number], []).append(entry)
+        if entry.number in first_causes:
+            events_after.setdefault(first_causes[entry.number], []).append(entry)
             continue
         if not alone or (alone[0].fake, alone[0].at_us) != (entry.fake, entry.at_us):
             alone = events_after[entry.number] = []

@@ -28,11 +28,13 @@ _BEFORE, _AFTER = 2, 8
 """Number of source lines before and after a call that are shown with it."""
 _COPIED = (
     "number", "began", "ended", "at_us", "kind", "actor", "peer", "service", "operation", "status",
-    "outcome", "ok", "cause", "depth", "attempt", "took_us",
+    "outcome", "ok", "depth", "attempt", "took_us",
 )  # fmt: skip
 """Fields of a row that its JSON contains unchanged."""
 _RULES = ("is_received", "is_sent", "is_inside", "surrounds")
 """The rules of a kind of row that pages read."""
+MARKS = {"touched": "touched", "linked": "linked", "unsuccessful": "refused"}
+"""The names of marks in the JSON form."""
 _LEFT_OUT = {"exception", "sent", "sent_headers", "answer", "changed"}
 
 
@@ -99,21 +101,21 @@ def row_json(
     """Return a row as plain data; `findings` are the indexes of the findings about it."""
     marks = marks or Marks()
     words = describe(row, lookups)
-    lines = [*words.below, *words.remarks]
+    request, response, data, errors = None, None, dict[str, Any](), list[str]()
+    with contained("the data cannot be shown", errors):
+        shown_data = row.source.data().items()
+        data = _plain({name: value for name, value in shown_data if name not in _LEFT_OUT})
+        request, response = row.source.messages(row, lookups)
+    lines = [*words.below, *words.remarks, *errors]
     text = {"what": words.what, "answer": words.answer, "lines": lines, "note": words.note}
     if words.script is not None:
         text["script"] = words.script.source
-    request, response, data = None, None, dict[str, Any]()
-    with contained("the data cannot be shown", lines, call=row.source.call):
-        data = _plain({name: value for name, value in row.source.data().items()
-                       if name not in _LEFT_OUT})  # fmt: skip
-        request, response = row.source.messages(row, lookups)
     return {
-        **{name: getattr(row, name) for name in _COPIED},
+        **{name: getattr(row, name) for name in _COPIED}, "cause": row.parent,
         "rules": {"bar": row.bar, **{name: getattr(row.rules, name) for name in _RULES}},
         "at": _time(row.at_us), "subjects": list(map(_subject, row.subjects)),
         "faults": [asdict(fault) for fault in row.faults], "findings": list(findings),
-        "marks": list(marks.of(row.number)), "read": row.number in marks.writers,
+        "marks": [MARKS[mark] for mark in marks.of(row.number)], "read": row.number in marks.writers,
         "trace": None if row.trace is None else row.trace.trace_id,
         "where": None if row.where is None else _where(row.where, lookups.mask), "text": text,
         "request": request, "response": response, "data": data,

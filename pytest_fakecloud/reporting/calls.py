@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..core.calls import Call, Entry, Event
-from .contract import functions_of
-from .strings import parsed, readable, scalar
 
 
 def calls_in(entries: Iterable[Entry], service: str = "") -> list[Call]:
@@ -49,19 +47,6 @@ def executed_but_lost(call: Call) -> bool:
     if call.outcome == "altered":
         return call.reached and (call.status or 0) >= 400
     return executed(call) and call.outcome in ("lost", "truncated")
-
-
-def error_of(call: Call) -> tuple[str, str]:
-    """Return the status and the message of an error response; empty strings for any other response."""
-    if call.status is None or call.status < 400:
-        return "", ""
-    error = functions_of(call.service).protocol.connection_error(call)
-    if error is not None:
-        return "", error  # such an answer has no status
-    body = parsed(call.response_body)
-    if isinstance(body, dict) and isinstance(body.get("error"), str):
-        return str(call.status), scalar(body["error"])
-    return str(call.status), readable(call.response_body)
 
 
 def changed_items(event: Event) -> Iterator[tuple[str, str]]:

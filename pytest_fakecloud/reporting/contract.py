@@ -10,18 +10,20 @@ exploration passes raw calls to ``summary``. What has another type, such as `Cal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from ..cloud import services
 from ..core.calls import Arguments, Call, Entry, Event
+from .calls import has_full_answer
+from .errors import MALFORMED
 from .masked import MaskedAction, MaskedCall, MaskedEvent
 from .model import DataAccess, Delivery, Finding, ReportRow, Sentences, Sought, Summary
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
-    from .lookups import Background, Exchanged, Lookups, ServiceLookups
+    from .lookups import Background, DeliveryExchange, Lookups, ServiceLookups
     from .mask import Mask
     from .observed import ObservedTest
 
@@ -140,11 +142,11 @@ class ActionFunctions:
     """The data that an action changed."""
 
 
-class AttemptSummary(Protocol):
+class DeliverySummary(Protocol):
     def __call__(
         self, row: ReportRow, last: ReportRow, lookups: Lookups, received: Summary | None, /
     ) -> Summary | None:
-        """Return the words of the row of an attempt, given the last of equal ones, and the words of the
+        """Return the words of the row of a delivery, given the last of equal ones, and the words of the
         call if a fake received it. None lets the row show these words, or the URL.
         """
 
@@ -155,13 +157,13 @@ class DeliveryFunctions:
     fakes: events of the kind ``attempt`` (`Delivery`). The row of one to a fake has its call, too.
     """
 
-    summary: AttemptSummary = _none
+    summary: DeliverySummary = _none
     accesses: Callable[[ReportRow, Delivery, Lookups], Iterable[DataAccess]] = _nothing
     """The data that a delivery read and wrote, given its row."""
     received: Callable[[Iterable[Entry]], Mapping[int, Event]] = lambda entries: {}
-    """The attempts that fakes of the cloud received, by the numbers of their calls."""
-    exchanges: Callable[[OwnFake], Iterable[tuple[int, Exchanged]]] = _nothing
-    """What the recent attempts of a fake sent and received, with the number at which each began."""
+    """The events of deliveries that fakes of the cloud received, by the numbers of their calls."""
+    exchanges: Callable[[OwnFake], Iterable[tuple[int, DeliveryExchange]]] = _nothing
+    """What the recent deliveries of a fake sent and received, with the number at which each began."""
     handlers: Callable[
         [OwnFake, Sequence[ReportRow]], Iterable[tuple[Iterable[object], Sequence[int]]]
     ] = _nothing
@@ -173,9 +175,9 @@ class DeliveryFunctions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFunctions:
     """The functions of one service that reports call. Those with a default are needed only if the
-    service does what their description says. They may raise the exceptions of ``MALFORMED`` for a
-    request that was rejected, and for one that the journal cut; others are shown in the report, which
-    loses no row (`contained()`).
+    service does what their description says. Those about one call may raise the exceptions of
+    ``MALFORMED`` if it was rejected, or if the journal cut it (`tolerant()`). The report shows any other
+    exception in place of what the function says; if that is the row, in the row.
     """
 
     calls: CallFunctions
@@ -222,5 +224,60 @@ def functions_of(service_name: str) -> ReportFunctions:
     if service is None or not service.report:
         return _WITHOUT_REPORTS
     if service.fixture not in IN_USE:
-        IN_USE[service.fixture] = services.imported(service.report)
+        IN_USE[service.fixture] = tolerant(services.imported(service.report))
     return IN_USE[service.fixture]
+
+
+_IF_MALFORMED: Mapping[str, Mapping[str, object]] = {
+    "calls": {"summary": None, "accesses": (), "may_wait": False, "rejection": None, "address": ""},
+    "protocol": {
+        "command": "", "commands": (), "hides_body": True, "shown_facts": {}, "decoded_answer": None,
+        "connection_exchange": None, "connection_error": None,
+    },
+    "events": {"effect": ""},
+    "deliveries": {"summary": None, "accesses": ()},
+}  # fmt: skip
+"""What each function that reads a call returns if it cannot read it, by the group of the function."""
+
+
+def tolerant(functions: ReportFunctions) -> ReportFunctions:
+    """Return functions of which none raises an exception of `MALFORMED` for a call that was rejected,
+    or that the journal cut: each has a result without it, and what an iterator had yielded.
+    """
+    groups = {}
+    for group_name, results in _IF_MALFORMED.items():
+        group = getattr(functions, group_name)
+        own = {name: getattr(group, name) for name in results}
+        groups[group_name] = replace(group, **{
+            name: _tolerant(function, results[name]) for name, function in own.items() if function
+        })  # fmt: skip
+    return replace(functions, **groups)
+
+
+def _tolerant(function: Callable[..., Any], otherwise: object) -> Callable[..., Any]:
+    def value(*arguments: object) -> Any:
+        try:
+            return function(*arguments)
+        except MALFORMED:
+            if not _may_be_malformed(arguments):
+                raise
+        return otherwise
+
+    def values(*arguments: object) -> Iterator[Any]:
+        try:
+            yield from function(*arguments)
+        except MALFORMED:
+            if not _may_be_malformed(arguments):
+                raise
+
+    return values if otherwise == () else value
+
+
+def _may_be_malformed(arguments: Iterable[object]) -> bool:
+    """Return whether the call among the arguments, or in a row, was rejected or cut: its bodies may have
+    any form.
+    """
+    calls = [own.source.call if isinstance(own, ReportRow) else own for own in arguments]
+    return any(
+        isinstance(call, Call) and (not has_full_answer(call) or bool(call.cut)) for call in calls
+    )

@@ -19,7 +19,7 @@ def calls_from(group: CodeGroup, test: ObservedTest) -> tuple[int, ...]:
     numbers = {number for number, stack in places.items() if any(map(group.spans_have, stack))}
     if not numbers:
         numbers = {number for number, stack in places.items() if any(map(group.has, stack))}
-    caused = (row.number for row in test.rows if row.cause in numbers)
+    caused = (row.number for row in test.rows if row.parent in numbers)
     return tuple(sorted(numbers.union(caused)))
 
 

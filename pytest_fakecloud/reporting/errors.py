@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeVar
 
-from ..core.calls import Call
-from ..core.errors import report_hook_failure
-from .calls import has_full_answer
+from ..core.errors import report_failure, report_hook_failure
 
 _Item = TypeVar("_Item")
 _Arguments = ParamSpec("_Arguments")
@@ -16,16 +13,9 @@ MALFORMED = (ValueError, LookupError, TypeError, AttributeError)
 """What code raises that reads a body of another form than it expects."""
 
 
-@contextmanager
-def contained(failed: str, errors: list[str], *, call: Call | None = None) -> Iterator[None]:
-    """Turn an exception of a part of the report into a line of ``errors`` that begins with ``failed``.
-
-    The exceptions of `MALFORMED` are dropped if the part reads a ``call`` that was rejected or that the
-    journal cut, because its bodies may have any form.
-    """
-    malformed = call is not None and (not has_full_answer(call) or bool(call.cut))
-    with report_hook_failure(failed, errors.append), suppress(*MALFORMED if malformed else ()):
-        yield
+def contained(failed: str, errors: list[str]) -> report_failure:
+    """Turn an exception in a part of a report into a line of ``errors`` that begins with ``failed``."""
+    return report_hook_failure(failed, errors.append)
 
 
 def collected(

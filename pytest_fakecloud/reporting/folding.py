@@ -41,7 +41,7 @@ def merged(rows: Sequence[ReportRow], apart: Collection[int]) -> list[RowGroup]:
     groups: list[RowGroup] = []
     positions: dict[int, int] = {}
     for row in rows:
-        at = positions.get(row.follows)
+        at = positions.get(row.first_cause)
         event = row.source.event
         if at is not None and row.number not in apart and event is not None:
             groups[at] = replace(groups[at], effects=(*groups[at].effects, event))
@@ -54,7 +54,7 @@ def merged(rows: Sequence[ReportRow], apart: Collection[int]) -> list[RowGroup]:
 def folded(unfolded: Sequence[RowGroup]) -> list[RowGroup]:
     """Return the groups with repetitions folded. A row is folded together with its nested rows.
 
-    Attempts of the same message are folded even if their attempt numbers differ.
+    Deliveries of the same message are folded although ``attempt`` differs.
     """
     blocks: list[list[RowGroup]] = []
     for group in unfolded:

@@ -20,8 +20,8 @@ _WORD = re.compile(r"\b\w{20,}")
 """A word that is as long as an id."""
 
 
-class Exchanged(NamedTuple):
-    """The request and the response of a delivery attempt."""
+class DeliveryExchange(NamedTuple):
+    """The request and the response of a delivery."""
 
     headers: Iterable[tuple[str, str]]
     body: bytes
@@ -64,8 +64,8 @@ _Value = TypeVar("_Value")
 class Lookups(ServiceLookups):
     """Lookups of one cloud and its journal: those of all services together."""
 
-    attempts: Mapping[int, Exchanged] = field(default_factory=dict)
-    """The request and the outcome of each delivery attempt, by the number at which it began."""
+    exchanges: Mapping[int, DeliveryExchange] = field(default_factory=dict)
+    """The request and the response of each recent delivery, by the number at which it began."""
     background: Mapping[int, Background] = field(default_factory=dict)
     """What fakes know about calls beside their answers, by the call's number; only in reports."""
     services: Mapping[type, ServiceLookups] = field(default_factory=dict)
@@ -104,15 +104,15 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], errors: list[str]) ->
         with contained("lookups failed", errors):
             if (function := functions_of(service).lookups) is not None:
                 contributed.append(function(cloud, entries, mask))
-    attempts: dict[int, Exchanged] = {}
+    exchanges: dict[int, DeliveryExchange] = {}
     with contained("what deliveries sent cannot be shown", errors):
-        attempts = exchanges_of(cloud)
+        exchanges = exchanges_of(cloud)
     return Lookups(
         ids=_merged(lookups.ids for lookups in contributed),
         names=_merged(lookups.names for lookups in contributed),
         grouped_calls=_merged(lookups.grouped_calls for lookups in contributed),
         without_row=frozenset().union(*(lookups.without_row for lookups in contributed)),
-        details=_merged(lookups.details for lookups in contributed), attempts=attempts,
+        details=_merged(lookups.details for lookups in contributed), exchanges=exchanges,
         services={type(lookups): lookups for lookups in contributed}, mask=mask,
     )  # fmt: skip
 
@@ -121,8 +121,8 @@ def _merged(mappings: Iterable[Mapping[_Key, _Value]]) -> dict[_Key, _Value]:
     return {key: value for mapping in mappings for key, value in mapping.items()}
 
 
-def exchanges_of(cloud: BaseCloud) -> dict[int, Exchanged]:
-    """Return what recent delivery attempts sent and received, by the number at which each began."""
+def exchanges_of(cloud: BaseCloud) -> dict[int, DeliveryExchange]:
+    """Return what recent deliveries sent and received, by the number at which each began."""
     return {number: exchanged for fake in cloud.fakes()
             for number, exchanged in functions_of(fake.service).deliveries.exchanges(fake)}  # fmt: skip
 

@@ -1,10 +1,8 @@
 """The marks of rows: what each has to do with the data that a failing statement read.
 
-A row is *touched* if it accessed this data, and *linked* if it is connected with such a row: by an ID,
-such as that of a message, because the same request, delivery or line of the test made both, or because
-it accessed a subject, such as a key, that the request, delivery or line of a touched row accessed, too
-(`SubjectKind` says which kinds do so). A row is *refused* if it failed or a fault was applied to it,
-or if one of its accesses did not succeed: a write that changed nothing, or a read that found nothing.
+Each function has one rule. The examples are rows of the test in ``docs/contributing/map.md``: row 2 sets
+``stock``, the delivery 8 decrements it in row 6 and pushes to ``sold`` in row 7, row 9 reads ``sold``,
+row 10 cannot set ``stock``, and the statement read ``stock`` in row 11.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
-from .model import JournalNumber, Marks, OrderedAccess, ReportRow, ReportSubject
+from .model import DataAccess, JournalNumber, Marks, OrderedAccess, ReportRow, ReportSubject
 from .read_data import ReadData
 
 
@@ -23,50 +21,71 @@ def marks_of_rows(
     lines_of_test: Mapping[int, Hashable],
 ) -> Marks:
     """Return the marks of rows for what the failing statement read; without it, only of those that were
-    refused. ``lines_of_test`` are the lines of the test that called the application's functions which
-    made a row, by its number.
+    unsuccessful. ``lines_of_test`` are the lines of the test that called the application's functions
+    which made a row, by its number.
     """
-    refused = frozenset([
-        *(row.number for row in rows if not row.ok or row.faults),
-        *(ordered.row.number for ordered in accesses if ordered.access.succeeded is False),
-    ])  # fmt: skip
+    unsuccessful = frozenset(_unsuccessful(rows, accesses))
     if read_data is None:
-        return Marks(refused=refused)
+        return Marks(unsuccessful=unsuccessful)
     touched = {ordered.row.number for ordered in accesses if read_data.covers(ordered.access)}
     touched.update(read_data.rows)
-    reached = _Links(rows, accesses, lines_of_test).reached_from(touched)
-    effects = [row for row in rows if row.follows]
-    touched.update(row.number for row in effects if row.follows in touched)
-    reached.update(row.number for row in effects if row.follows in reached)
+    linked = _Links(rows, accesses, lines_of_test).linked_with(touched)
+    touched = _with_events(touched, rows)
     return Marks(
-        touched=frozenset(touched), linked=frozenset(reached - touched), refused=refused,
-        writers=frozenset(_writers(accesses, read_data)), undone=_undone(accesses, read_data),
+        touched=frozenset(touched), linked=frozenset(_with_events(linked, rows) - touched),
+        unsuccessful=unsuccessful, writers=frozenset(_writers(accesses, read_data)),
+        unsuccessful_write=_unsuccessful_write(accesses, read_data),
     )  # fmt: skip
 
 
-def _writers(accesses: Iterable[OrderedAccess], read_data: ReadData) -> Iterator[int]:
-    """Yield the numbers of the last rows that wrote the values which a statement read."""
+def _unsuccessful(rows: Iterable[ReportRow], accesses: Iterable[OrderedAccess]) -> Iterator[int]:
+    """Yield the numbers of the rows that failed, to which a fault was applied, or of which an access did
+    not succeed: row 10, and a read that found nothing.
+    """
+    yield from (row.number for row in rows if not row.ok or row.faults)
+    yield from (ordered.row.number for ordered in accesses if ordered.access.succeeded is False)
+
+
+def _with_events(numbers: set[int], rows: Iterable[ReportRow]) -> set[int]:
+    """Return rows with the events that they caused: with a commit, the event that has its offsets."""
+    return numbers | {row.number for row in rows if row.first_cause in numbers}
+
+
+# -- writes of what was read -----------------------------------------------------------------------
+
+
+def _writers(accesses: Iterable[OrderedAccess], read_data: ReadData) -> Iterable[int]:
+    """Return the numbers of the last rows that wrote the values which a statement read: of rows 2, 6 and
+    12, which wrote ``stock``, only 6. Of a hash, each field has its own last row.
+    """
     last: dict[tuple[ReportSubject, str], int] = {}
     for ordered in accesses if read_data.read_values else ():
-        subject, part = ordered.access.subject, ordered.access.part
-        is_effective = ordered.access.writes and ordered.access.succeeded is not False
-        is_read = any(sought.subject.kind.has_value and sought.covers(ordered.access)
-                      for sought in read_data.sought)  # fmt: skip
-        until = read_data.read_until(ordered.access)
-        is_before = ordered.order < until or (
-            ordered.order == until and not ordered.access.returns_value
-        )
-        if is_effective and is_read and is_before:
-            if not part:
-                last = {data: number for data, number in last.items()
-                        if not subject.includes(data[0])}  # fmt: skip
-            last[subject, part] = ordered.row.number
-    yield from last.values()
+        access = ordered.access
+        if access.is_effective_write and _writes_read_value(ordered, read_data):
+            if not access.part:
+                last = {(subject, part): number for (subject, part), number in last.items()
+                        if not access.subject.includes(subject)}  # fmt: skip
+            last[access.subject, access.part] = ordered.row.number
+    return last.values()
 
 
-def _undone(accesses: Iterable[OrderedAccess], read_data: ReadData) -> JournalNumber:
-    """Return the last refused write of what a statement read, unless an effective one followed."""
-    refused: dict[tuple[ReportSubject, str], int] = {}
+def _writes_read_value(ordered: OrderedAccess, read_data: ReadData) -> bool:
+    """Return whether a write was before the last read of its data: that of row 6, not that of row 12.
+    The read itself may have written, as GETDEL does, but then it returned the value before.
+    """
+    access, until = ordered.access, read_data.read_until(ordered.access)
+    if ordered.order > until or (ordered.order == until and access.returns_value):
+        return False
+    return any(
+        sought.subject.kind.has_value and sought.covers(access) for sought in read_data.sought
+    )
+
+
+def _unsuccessful_write(accesses: Iterable[OrderedAccess], read_data: ReadData) -> JournalNumber:
+    """Return the last unsuccessful write of what a statement read, unless an effective one followed: 10.
+    If row 11 had set ``stock`` before the read, this would be 0.
+    """
+    last: dict[tuple[ReportSubject, str], int] = {}
     for ordered in accesses:
         access, until = ordered.access, read_data.read_until(ordered.access)
         # Whatever a statement read of a message, a later request may be why there is no other one.
@@ -74,75 +93,77 @@ def _undone(accesses: Iterable[OrderedAccess], read_data: ReadData) -> JournalNu
         if not access.writes or is_late or not read_data.covers(access):
             continue
         if access.succeeded is False:
-            refused[access.subject, access.part] = ordered.row.number
-            continue
-        for subject, part in list(refused):
-            is_same_part = "" in (part, access.part) or part == access.part
-            if is_same_part and access.subject.includes(subject):
-                del refused[subject, part]
-    return max(refused.values(), default=0)
+            last[access.subject, access.part] = ordered.row.number
+        else:
+            last = {(subject, part): number for (subject, part), number in last.items()
+                    if not _overwrites(access, subject, part)}  # fmt: skip
+    return max(last.values(), default=0)
+
+
+def _overwrites(access: DataAccess, subject: ReportSubject, part: str) -> bool:
+    """Return whether a write changes a part of a subject: one of the field ``a`` changes ``a`` and the
+    whole hash, and one of the hash all its fields.
+    """
+    return access.subject.includes(subject) and (part == access.part or "" in (part, access.part))
+
+
+# -- links -----------------------------------------------------------------------------------------
 
 
 class _Links:
-    """The bonds of rows: the request, delivery or line of the test that made a row, and the ids that it
-    has. Rows with a bond in common are linked.
-    """
+    """The rows with what connects them, by which those are found that are linked with touched ones."""
 
     def __init__(
         self,
         rows: Sequence[ReportRow],
-        accesses: Sequence[OrderedAccess],
+        accesses: Iterable[OrderedAccess],
         lines_of_test: Mapping[int, Hashable],
     ) -> None:
         self._rows = {row.number: row for row in rows}
+        self._accesses = [
+            ordered for ordered in accesses
+            if ordered.access.subject.kind.links_accesses and not ordered.access.subject.is_all
+        ]  # fmt: skip
         self._activities = {row.number: self._activity(row, lines_of_test) for row in rows}
-        self._bonds = {number: {activity} for number, activity in self._activities.items()}
-        for row in rows:
-            for subject in row.subjects:
-                self._add_id(row.number, subject, "")
-        self._by_subject: defaultdict[ReportSubject, set[tuple[int, bool]]] = defaultdict(set)
-        for ordered in accesses:
-            number, subject = ordered.row.number, ordered.access.subject
-            self._add_id(number, subject, ordered.access.part)
-            if subject.kind.links_accesses and not subject.is_all:
-                self._by_subject[subject].add((number, ordered.access.writes))
+        self._bonds = {row.number: {self._activities[row.number], *_ids_of(row)} for row in rows}
         self._with_bond: defaultdict[Hashable, list[int]] = defaultdict(list)
         for number, bonds in self._bonds.items():
             for bond in bonds:
                 self._with_bond[bond].append(number)
 
+    def linked_with(self, touched: Iterable[int]) -> set[int]:
+        """Return the numbers of touched rows, and of all that are linked with them: 4 and 7 to 9."""
+        touched = [number for number in touched if number in self._rows]
+        sharing = self._sharing_data(touched)
+        # What else a writer of the key did may be why it wrote. A reader changed nothing.
+        writers = [ordered.row.number for ordered in sharing if ordered.access.writes]
+        linked = self._with_bonds([*touched, *writers])
+        return self._with_parents(linked.union(ordered.row.number for ordered in sharing))
+
     def _activity(self, row: ReportRow, lines_of_test: Mapping[int, Hashable]) -> Hashable:
-        """Return what all rows of one request, delivery or line of the test have in common."""
+        """Return the request or delivery that a row is or is in: 8 for rows 6 to 8. Without one, return
+        the line of the test that called the function which made the row, or else the row: 2 for row 2.
+        """
         around: ReportRow | None = row
         while around is not None and not around.rules.surrounds:
-            around = self._rows.get(around.cause)
+            around = self._rows.get(around.parent)
         return lines_of_test.get(row.number, row.number) if around is None else around.number
 
-    def _add_id(self, number: int, subject: ReportSubject, part: str) -> None:
-        if subject.kind.has_id and subject.name and not subject.is_all:
-            # Whoever receives a message names it by the same id.
-            self._bonds[number].add((subject.kind, subject.name))
-        elif part and subject.kind.parts_have_ids:
-            self._bonds[number].add((subject, part))
-
-    def reached_from(self, touched: Iterable[int]) -> set[int]:
-        """Return the numbers of touched rows, of all that are linked with them, and of those around."""
-        touched = [number for number in touched if number in self._rows]
+    def _sharing_data(self, touched: Iterable[int]) -> list[OrderedAccess]:
+        """Return the accesses to subjects that the activity of a touched row accessed: those of rows 7
+        and 9, because row 7 accessed ``sold`` in the delivery of row 6.
+        """
         activities = {self._activities[number] for number in touched}
-        accesses: set[tuple[int, bool]] = set()
-        for same_subject in self._by_subject.values():
-            if any(self._activities[number] in activities for number, _ in same_subject):
-                accesses |= same_subject
-        # What else a writer of the key did may be why it wrote. A reader changed nothing.
-        writers = [number for number, writes in accesses if writes]
-        reached = self._with_bonds([*touched, *writers]) | {number for number, _ in accesses}
-        for number in [*reached]:
-            while (number := self._rows[number].cause) in self._rows:
-                reached.add(number)
-        return reached
+        subjects = {
+            ordered.access.subject for ordered in self._accesses
+            if self._activities[ordered.row.number] in activities
+        }  # fmt: skip
+        return [ordered for ordered in self._accesses if ordered.access.subject in subjects]
 
-    def _with_bonds(self, numbers: Sequence[int]) -> set[int]:
-        """Return rows with those that have a bond in common with them, or with one of these."""
+    def _with_bonds(self, numbers: Iterable[int]) -> set[int]:
+        """Return rows with those that have a bond in common with them, or with one of these: with row 6,
+        the delivery 8 because of the activity, and then row 4, which named its message.
+        """
         reached, followed, waiting = set[int](), set[Hashable](), [*numbers]
         while waiting:
             number = waiting.pop()
@@ -151,3 +172,24 @@ class _Links:
                 followed.add(bond)
                 waiting += self._with_bond[bond]
         return reached
+
+    def _with_parents(self, numbers: Iterable[int]) -> set[int]:
+        """Return rows with those in which they are nested: with row 6, the delivery 8."""
+        complete = set(numbers)
+        for number in numbers:
+            while (number := self._rows[number].parent) in self._rows:
+                complete.add(number)
+        return complete
+
+
+def _ids_of(row: ReportRow) -> Iterator[Hashable]:
+    """Yield the ids that a row has: of rows 4 and 8, that of the message; of one that read the vector
+    ``a`` of a namespace, the vector.
+    """
+    for access in row.accesses:
+        subject = access.subject
+        if subject.kind.has_id and subject.name and not subject.is_all:
+            # Whoever receives a message names it by the same id.
+            yield subject.kind, subject.name
+        elif access.part and subject.kind.parts_have_ids:
+            yield subject, access.part

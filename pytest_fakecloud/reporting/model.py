@@ -31,24 +31,24 @@ VERSION = 3
 
 JournalNumber: TypeAlias = int
 """A position on the axis of a report: the counter of the cloud's journal, from 1; 0 if it is unknown, or
-if there is none. The ``number`` of a row is that at which a call or a request began, or at which an
-attempt, an event or an action was recorded. An attempt that a fake of the cloud received has that of its
-call. An attempt whose receiver made a call that caused an event, and a received one::
+if there is none. The ``number`` of a row is that at which a call or a request began, or at which a
+delivery, an event or an action was recorded. That of a delivery to a fake of the cloud is that of its
+call. A delivery whose receiver made a call that caused an event, and a received one::
 
     10 ········ 11 ········ 12 ········ 13
-    began                               ended, number    attempt
-                number                                   call, cause=13
-                            number                       event, cause=11, follows=11
+    began                               ended, number    delivery
+                number                                   call, parent=13
+                            number                       event, parent=11, first_cause=11
 
     20 ········ 21 ········ 22
-    began       number      ended                        attempt with its call
+    began       number      ended                        delivery with its call
 """
 Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
 """The kind of a row.
 
-``call``: a request to a fake. ``attempt``: a delivery by a fake. ``request``: a request to the
-application. ``event``: an event inside a fake, or an entry that cannot be shown. ``action``: an action
-of the test on a fake.
+``call``: a request to a fake. ``attempt``: a delivery by a fake, of which a message can have several.
+``request``: a request to the application. ``event``: an event inside a fake, or an entry that cannot be
+shown. ``action``: an action of the test on a fake.
 """
 
 
@@ -162,7 +162,7 @@ class AppliedFault:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A delivery attempt, read from an event of the kind ``attempt`` with these details, all optional:
+    """A delivery, read from an event of the kind ``attempt`` with these details, all optional:
     ``message_id``, ``about``, ``run``, ``url``, ``status`` and ``faults``; ``message_kind`` (`kind`),
     ``number`` (`attempt`), ``began``, and ``alone``, if nothing else was delivered at the time. Its
     ``trace`` and messages come from ``exchanges()``, or else from ``method``, ``sent``,
@@ -182,7 +182,7 @@ class Delivery:
     url: str
     status: int | None
     attempt: int | None
-    """How many attempts of the message there were, with this one."""
+    """How many deliveries of the message there were, with this one."""
     began: JournalNumber
     ended: JournalNumber
     """The number by which all its consequences had ended; 0 if others could be among them."""
@@ -205,7 +205,7 @@ class Delivery:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowSource:
     """What a row was made from, and what it shows. Each kind of row has a class of its own in `sources`,
-    with the member that it is made from; an attempt that a fake of the cloud received has ``delivery``
+    with the member that it is made from; a delivery that a fake of the cloud received has ``delivery``
     and ``call``. A row whose entry cannot be shown has only an ``error``.
     """
 
@@ -276,18 +276,18 @@ class ReportRow:
     """Its consequences have higher numbers."""
     ended: JournalNumber = 0
     """Its consequences have lower numbers."""
-    cause: JournalNumber = 0
-    """The row around it: the request or delivery during which it happened, the call during which the
-    function of its fault made this one, or the row that it ``follows``. 0 without one.
+    parent: JournalNumber = 0
+    """The row in which it is nested: the request or delivery during which it happened, the call during
+    which the function of its fault made this one, or its ``first_cause``. 0 without one.
     """
     depth: int = 0
     """How deep it is nested."""
-    follows: JournalNumber = 0
-    """The row of the call or the event that is the first cause of an event; 0 without one."""
+    first_cause: JournalNumber = 0
+    """Of an event, the row of the call or event that began the chain of causes; 0 without one."""
 
     # What tells it from similar rows.
     attempt: int = 0
-    """The number of the delivery attempt; 0 if it is no delivery."""
+    """How many deliveries of its message there were, with this one; 0 if it is no delivery."""
     where: Place | None = None
     """The line that made a call or an action, if it is known."""
     library: str = ""
@@ -371,6 +371,10 @@ class DataAccess:
         return cls(ReportSubject(kind, str(name), fake), False, succeeded=None, is_named=True)
 
     @property
+    def is_effective_write(self) -> bool:
+        return self.writes and self.succeeded is not False
+
+    @property
     def reads(self) -> bool:
         return self.returns_value or not (self.writes or self.is_named)
 
@@ -404,8 +408,14 @@ class Sought:
         return self.has(access.subject) and (not self.part or access.part in ("", self.part))
 
 
-Mark: TypeAlias = Literal["touched", "linked", "refused"]
-"""What a row has to do with a failure (see `marks_of_rows()`)."""
+Mark: TypeAlias = Literal["touched", "linked", "unsuccessful"]
+"""What a row has to do with a failure.
+
+``touched``: it accessed what the failing statement read. ``linked``: it is connected with such a row, by
+an id, such as that of a message, by the request, delivery or line of the test that made both, or by data
+that both accessed (`SubjectKind`). ``unsuccessful``: it failed, a fault was applied to it, it changed
+nothing, or it found nothing.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,11 +424,11 @@ class Marks:
 
     touched: frozenset[int] = frozenset()
     linked: frozenset[int] = frozenset()
-    refused: frozenset[int] = frozenset()
+    unsuccessful: frozenset[int] = frozenset()
     writers: frozenset[int] = frozenset()
     """The rows that wrote the values which the failing statement read."""
-    undone: JournalNumber = 0
-    """The last write of what it read that was refused, if no later one was effective; 0 without one."""
+    unsuccessful_write: JournalNumber = 0
+    """The last write of what it read that did nothing, if no effective one followed; 0 without one."""
 
     def of(self, number: int) -> tuple[Mark, ...]:
         return tuple(mark for mark in get_args(Mark) if number in getattr(self, mark))

@@ -78,7 +78,7 @@ class ObservedTest:
         return [action for action in records_of(self.cloud).actions if action.fake == fake.name]
 
     def deliveries_of(self, fake: Fake) -> Iterator[tuple[ReportRow, Delivery]]:
-        """Yield the row and the delivery of each attempt of a fake."""
+        """Yield the row and the data of each delivery of a fake."""
         for row in self.rows:
             delivery = row.source.delivery
             if delivery is None or delivery.event.fake != fake.name:

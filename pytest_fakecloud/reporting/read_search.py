@@ -164,11 +164,11 @@ def _last_call(
     last = test.accesses[-1].row
     accesses = [
         ordered.access for ordered in test.accesses
-        if ordered.row is last or (last.cause and ordered.row.cause == last.cause)
+        if ordered.row is last or (last.parent and ordered.row.parent == last.parent)
     ]  # fmt: skip
-    cause = test.by_number.get(last.cause)
+    parent = test.by_number.get(last.parent)
     # The response to a request depends on what it read; the effect of a delivery is what it wrote.
-    result_is_read = cause is not None and cause.rules.result_is_read
+    result_is_read = parent is not None and parent.rules.result_is_read
     preferred = [access for access in accesses if access.writes != result_is_read]
     sought = tuple(dict.fromkeys(sought_of(preferred or accesses)))
     place, rows = statements[0].place if statements else None, (last.number,)

@@ -14,11 +14,11 @@ def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
     received = {
         row.source.delivery.event.number: row.number for row in report.rows if row.source.delivery
     }
-    follows = {row.number: row.follows for row in report.rows if row.follows}
+    first_causes = {row.number: row.first_cause for row in report.rows if row.first_cause}
     with if_installed("replay"):
         from ..replay import journal
 
-        return journal.states(cloud, journal.ReportedRows(received, follows))
+        return journal.states(cloud, journal.ReportedRows(received, first_causes))
     return {"steps": [], "note": "The data of the fakes is not shown: replay/ is not installed."}
 
 

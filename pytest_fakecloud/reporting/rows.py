@@ -6,7 +6,7 @@ Rows are data; `wording` describes them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from operator import attrgetter
 from pathlib import Path
@@ -73,7 +73,7 @@ def rows(
     fake as its sender. A row follows the row that caused it. ``served`` are the requests to the
     application; successful requests that called no fake are left out. Actions of the test have rows
     only without ``entries``, which are otherwise all of the journal. ``lookups`` contain the calls that
-    are shown in another call's row, and the recent delivery attempts.
+    are shown in another call's row, and what the recent deliveries exchanged.
 
     ``is_within`` says of a delivery and of a call that arrived during it whether the delivery's handler
     has made it: always in a test, in which nothing else calls. Exceptions of services become lines of
@@ -96,7 +96,7 @@ def ordered_accesses(rows: Sequence[ReportRow]) -> list[OrderedAccess]:
     ordered = [
         OrderedAccess(access.order, row, access)
         for row in rows for access in row.accesses
-        if not row.follows and not access.is_named
+        if not row.first_cause and not access.is_named
     ]  # fmt: skip
     return sorted(ordered, key=attrgetter("order"))
 
@@ -105,52 +105,68 @@ def ordered_accesses(rows: Sequence[ReportRow]) -> list[OrderedAccess]:
 
 
 def _nested(unnested_rows: Sequence[ReportRow], is_within: _IsWithin) -> list[ReportRow]:
-    """Return the rows in order, each with its cause, its depth and the row in which it is nested. An
-    event directly follows its first cause, even if other entries were recorded before.
-    """
-    by_number = {row.number: row for row in unnested_rows}
-    causes = {row.number: cause for row in unnested_rows
-              if (cause := by_number.get(_first_cause(row.source.event)))}  # fmt: skip
-
-    def position(row: ReportRow) -> tuple[int, int]:
-        return causes.get(row.number, row).began, row.began
-
+    """Return the rows in order, each with its parent, its depth and the accesses of its events."""
     nested: dict[int, ReportRow] = {}
-    # Those whose consequences may follow, each nested in the one before.
+    ordered = _in_order(_with_events(unnested_rows))
+    parents = _parents(ordered, is_within)
+    for row in ordered:
+        parent = nested.get(parents.get(row.number, 0))
+        nested[row.number] = row if parent is None else _inside(row, parent)
+    return list(nested.values())
+
+
+def _with_events(rows: Sequence[ReportRow]) -> Iterator[ReportRow]:
+    """Yield events with their first cause, and other rows with the accesses of the events that they
+    caused: of a consume request 1 that caused a join 2 and so a rebalance 3, row 1 has those of 2 and 3.
+    """
+    numbers = {row.number for row in rows}
+    causes = {row.number: cause for row in rows
+              if (cause := _first_cause(row.source.event)) in numbers}  # fmt: skip
+    effects: defaultdict[int, list[DataAccess]] = defaultdict(list)
+    for row in rows:
+        if row.number in causes:
+            effects[causes[row.number]] += row.accesses
+    for row in rows:
+        accesses = (*row.accesses, *effects[row.number])
+        yield replace(row, first_cause=causes.get(row.number, 0), accesses=accesses)
+
+
+def _in_order(unordered: Iterable[ReportRow]) -> list[ReportRow]:
+    """Return the rows as they began, but an event directly after its first cause: with a call 1 that
+    waited, a call 2 and the event 3 at the end of the wait, 1 3 2.
+    """
+    rows = list(unordered)
+    began = {row.number: row.began for row in rows}
+    return sorted(rows, key=lambda row: (began.get(row.first_cause, row.began), row.began))
+
+
+def _parents(rows: Iterable[ReportRow], is_within: _IsWithin) -> dict[int, int]:
+    """Return the number of the parent of each row that has one: the first cause, or else the innermost
+    row that had begun and not ended, of deliveries only if the row ``is_within``. In a request 1 to 9
+    and a delivery 3 to 7 to its application, a call 5 is in 3, or in 1 if it is not within 3.
+    """
+    parents: dict[int, int] = {}
     open_rows: list[ReportRow] = []
-    for row in sorted(_with_accesses_of_events(unnested_rows, causes), key=position):
-        around: ReportRow | None = None
-        if cause := causes.get(row.number):
-            around = nested[cause.number]
-            row = replace(row, follows=cause.number)
+    for row in rows:
+        if row.first_cause:
+            parents[row.number] = row.first_cause
         else:
             while open_rows and open_rows[-1].ended < row.began:
                 open_rows.pop()
             for outer in open_rows:
-                around = outer if not outer.rules.is_sent or is_within(outer, row) else around
-        nested[row.number] = row = row if around is None else _inside(row, around)
+                if not outer.rules.is_sent or is_within(outer, row):
+                    parents[row.number] = outer.number
         if row.ended > row.began:
             open_rows.append(row)
-    return list(nested.values())
+    return parents
 
 
-def _inside(row: ReportRow, around: ReportRow) -> ReportRow:
-    # The receiver of a request or a delivery makes the calls in it. Those of a fault's function, which
-    # are in a call, are made by the test.
-    actor = around.peer if row.actor == CLIENT and around.rules.surrounds else row.actor
-    return replace(row, depth=around.depth + 1, cause=around.number, actor=actor)
-
-
-def _with_accesses_of_events(
-    rows: Iterable[ReportRow], causes: Mapping[int, ReportRow]
-) -> Iterator[ReportRow]:
-    """Yield rows with the accesses of the events that they caused."""
-    effects: defaultdict[int, list[DataAccess]] = defaultdict(list)
-    for row in rows:
-        if row.number in causes:
-            effects[causes[row.number].number] += row.accesses
-    for row in rows:
-        yield replace(row, accesses=(*row.accesses, *effects[row.number]))
+def _inside(row: ReportRow, parent: ReportRow) -> ReportRow:
+    """Return a row nested in its parent. The receiver of a request or a delivery makes the calls in it;
+    those of a fault's function, which are in a call, are made by the test.
+    """
+    actor = parent.peer if row.actor == CLIENT and parent.rules.surrounds else row.actor
+    return replace(row, depth=parent.depth + 1, parent=parent.number, actor=actor)
 
 
 def _first_cause(event: Event | None) -> int:
@@ -178,14 +194,14 @@ class _Builder:
         self._names.update((fake.url, fake.name) for fake in context_of(cloud).fakes)
         services = {fake.service for fake in cloud.fakes()} | {entry.service for entry in entries}
         self._received: dict[int, Event] = {}
-        """The delivery attempts that fakes of the cloud received, by the numbers of their calls."""
+        """The events of deliveries that fakes of the cloud received, by the numbers of their calls."""
         for service in sorted(services):
             with contained("which calls are deliveries cannot be shown", errors):
                 self._received |= functions_of(service).deliveries.received(entries)
 
     def rows(self, entries: Iterable[Entry]) -> list[ReportRow]:
         """Return a row for each entry that is not shown in the row of another entry."""
-        received = {attempt.number for attempt in self._received.values()}
+        received = {event.number for event in self._received.values()}
         entry_rows: list[ReportRow] = []
         for entry in entries:
             if entry.number in received or entry.number in self._lookups.without_row:
@@ -228,10 +244,10 @@ class _Builder:
             same=(masked.method, call.route, request, masked.response_body, call.outcome,
                   note, *(step.request_body for step in steps)),
         )  # fmt: skip
-        if (attempt := self._received.get(call.number)) is None:
+        if (event := self._received.get(call.number)) is None:
             return self._accessing(row, functions.accesses, masked)
-        delivery = Delivery.of(self._mask.event(attempt))
-        row = self._accessing(_attempt_row(row, delivery), functions.accesses, masked)
+        delivery = Delivery.of(self._mask.event(event))
+        row = self._accessing(_delivery_row(row, delivery), functions.accesses, masked)
         return self._delivering(row, delivery)
 
     def _event_row(self, event: Event) -> ReportRow:
@@ -247,7 +263,7 @@ class _Builder:
             accesses = functions_of(event.service).events.accesses
             return self._accessing(replace(row, actor=actor), accesses, masked)
         delivery = Delivery.of(masked)
-        row = _attempt_row(row, delivery)
+        row = _delivery_row(row, delivery)
         row = replace(row, same=repr(details), trace=self._sent_trace(delivery))
         if delivery.url:
             parts, status = parts_of_url(delivery.url), delivery.status
@@ -261,7 +277,7 @@ class _Builder:
         return self._accessing(row, accesses, row, delivery, reads_at=row.began)
 
     def _sent_trace(self, delivery: Delivery) -> TraceParent | None:
-        exchanged = self._lookups.attempts.get(delivery.began)
+        exchanged = self._lookups.exchanges.get(delivery.began)
         in_event: Iterable[tuple[str, str]] = delivery.data.get("sent_headers") or ()
         headers = in_event if exchanged is None else exchanged.headers
         values = (str(value) for name, value in headers if str(name).lower() == TRACEPARENT)
@@ -296,18 +312,18 @@ class _Builder:
         order = row.number if call is None else executed_at(call)
         order_of_reads = order if reads_at is None else reads_at
         failed = f"what a row of {row.peer} accessed cannot be shown"
-        with contained(failed, self._errors, call=call):
+        with contained(failed, self._errors):
             accesses += read(*arguments, self._lookups)
         ordered = (replace(access, order=order if access.writes else order_of_reads)
                    for access in accesses)  # fmt: skip
         return replace(row, accesses=(*row.accesses, *ordered))
 
 
-def _attempt_row(row: ReportRow, delivery: Delivery) -> ReportRow:
-    """Return the row of the event of an attempt, or of the call that a fake received, as an attempt."""
+def _delivery_row(row: ReportRow, delivery: Delivery) -> ReportRow:
+    """Return the row of a delivery, given that of its event or of the call that a fake received."""
     return replace(
         row, kind="attempt", actor=delivery.event.fake, address=delivery.url,
-        source=sources.AttemptSource(call=row.source.call, delivery=delivery),
+        source=sources.DeliverySource(call=row.source.call, delivery=delivery),
         attempt=delivery.attempt or 0, faults=row.faults or delivery.faults,
         began=min(row.number, delivery.began), ended=row.ended or delivery.ended,
     )  # fmt: skip

@@ -102,7 +102,7 @@ class _RowValues:
             accesses = [ordered.access for ordered in self._accesses[row.number]]
             exchanges, errors = list[ExchangedValues](), self._test.errors
             failed = f"commands of {row.peer} cannot be compared"
-            with contained(failed, errors, call=row.source.call):
+            with contained(failed, errors):
                 exchanges += row.source.values(row, accesses, self._test.lookups)
             for exchange in exchanges:
                 for own, last in ((exchange.returned, returned), (exchange.sent, written)):

@@ -19,8 +19,8 @@ LAST = 10
 """Number of rows at the end of a longer run that are always listed."""
 _MARKED = 60
 """Maximum number of touched rows, and of linked ones, of a longer run: the newest."""
-_REFUSED = 100
-"""Maximum number of refused rows of a longer run: the newest. A test may never stop asking."""
+_UNSUCCESSFUL = 100
+"""Maximum number of unsuccessful rows of a longer run: the newest. A test may never stop asking."""
 _GAP = 3
 """Maximum number of rows between two others that are listed, because they need no more room than a line
 that says how many are left out.
@@ -44,7 +44,7 @@ def concerning(
     accessed = {
         ordered.access.subject for ordered in accesses
         if ordered.row.number in connected
-        or (ordered.row.cause and _address(by_number[ordered.row.cause]) in addresses)
+        or (ordered.row.parent and _address(by_number[ordered.row.parent]) in addresses)
     }  # fmt: skip
 
     def concerns(finding: Finding) -> bool:
@@ -79,7 +79,7 @@ def selected(
     The calls that a library makes for its own purposes, such as those of a task queue, are listed
     only if they failed or accessed what the failing statement read.
     """
-    numbers = [row.number for row in rows if not row.library and not row.follows]
+    numbers = [row.number for row in rows if not row.library and not row.first_cause]
     of_libraries = [
         row.number for row in rows
         if row.library and (not row.ok or row.faults or row.number in marks.touched)
@@ -88,10 +88,10 @@ def selected(
     if len(numbers) <= MOST_ROWS:
         listed.update(numbers)
     else:
-        # Without a touched row, nothing tells the rows apart that were not refused.
+        # Without a touched row, nothing tells the rows apart that were successful.
         listed.update(numbers[-LAST:] if marks.touched else numbers[-MOST_ROWS:])
-        for with_mark in (marks.touched, marks.linked, marks.refused):
-            most = _REFUSED if with_mark is marks.refused else _MARKED
+        for with_mark in (marks.touched, marks.linked, marks.unsuccessful):
+            most = _UNSUCCESSFUL if with_mark is marks.unsuccessful else _MARKED
             listed.update([number for number in numbers if number in with_mark][-most:])
         listed.update([*_short_gaps(numbers, listed)])
     return frozenset(_with_causes(rows, listed))
@@ -112,5 +112,5 @@ def _with_causes(rows: Iterable[ReportRow], listed: set[int]) -> set[int]:
     for number in listed:
         while number in by_number and number not in complete:
             complete.add(number)
-            number = by_number[number].cause
-    return complete | {row.number for row in by_number.values() if row.follows in complete}
+            number = by_number[number].parent
+    return complete | {row.number for row in by_number.values() if row.first_cause in complete}

@@ -9,14 +9,14 @@ from typing import Any
 
 from ..core.calls import CREATED, Call
 from ..process.applications import ServedRequest
-from .calls import error_of, has_full_answer
+from .calls import has_full_answer
 from .contract import ExchangedValues, functions_of
 from .errors import contained
 from .lookups import Lookups
 from .mask import Mask
 from .masked import MaskedAction, MaskedCall, MaskedEvent
 from .model import Accesses, Delivery, Messages, ReportRow, RowSource, Summary
-from .strings import EXCERPT, decoded, parsed, readable, shortened
+from .strings import EXCERPT, decoded, parsed, readable, scalar, shortened
 
 _LONGEST = 20_000
 """Maximum number of characters of a body in the JSON form."""
@@ -34,7 +34,7 @@ class CallSource(RowSource):
         summary = summarise(call, lookups) or _raw(call)
         note = "" if call.violation == "bug" else call.note
         answer, errors = "", list[str]()
-        with contained("the answer cannot be described", errors, call=call):
+        with contained("the answer cannot be described", errors):
             answer = _answer(call, summary)
         return replace(summary, answer=answer, note=note, remarks=[*summary.remarks, *errors])
 
@@ -68,7 +68,7 @@ class CallSource(RowSource):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptSource(RowSource):
+class DeliverySource(RowSource):
     """A delivery, with its call if a fake of the cloud received it: its words are those of both, its
     request, response and values those of the call.
     """
@@ -87,15 +87,15 @@ class AttemptSource(RowSource):
 
     def messages(self, row: ReportRow, lookups: Lookups) -> Messages:
         """A fake of this process keeps its most recent deliveries. For another one, only the events of
-        failed attempts and callbacks contain bodies.
+        failed deliveries and callbacks contain bodies.
         """
         if self._received is not None:
             return self._received.messages(row, lookups)
         data, mask, status = self.delivery.data, lookups.mask, str(row.status)
         line = f"{data.get('method', 'POST')} {self.delivery.url}"
-        if attempt := lookups.attempts.get(self.delivery.began):
-            request = _message(line, mask.headers(attempt.headers), mask.data(attempt.body), mask)
-            headers, body = mask.headers(attempt.response_headers), mask.data(attempt.response_body)
+        if sent := lookups.exchanges.get(self.delivery.began):
+            request = _message(line, mask.headers(sent.headers), mask.data(sent.body), mask)
+            headers, body = mask.headers(sent.response_headers), mask.data(sent.response_body)
             answer = _message(status, headers, body, mask)
         else:
             texts = (str(data.get(name) or "") for name in ("sent", "answer"))
@@ -115,10 +115,10 @@ class AttemptSource(RowSource):
     def values(self, row: ReportRow, accesses: Accesses, lookups: Lookups) -> _Values:
         if self._received is not None:
             return self._received.values(row, accesses, lookups)
-        attempt = lookups.attempts.get(row.began)
-        if attempt is None:
+        exchange = lookups.exchanges.get(row.began)
+        if exchange is None:
             return ()
-        sent, returned = _content(attempt.body), _content(attempt.response_body)
+        sent, returned = _content(exchange.body), _content(exchange.response_body)
         return [ExchangedValues(sent, returned, accesses)]
 
 
@@ -198,9 +198,9 @@ def summarise(call: Call, lookups: Lookups) -> Summary | None:
     The story of an exploration has the words of raw calls.
     """
     errors: list[str] = []
-    with contained("cannot be described", errors, call=call):
+    with contained("cannot be described", errors):
         return functions_of(call.service).calls.summary(MaskedCall(call), lookups)
-    return replace(_raw(call), remarks=errors) if errors else None
+    return replace(_raw(call), remarks=errors)
 
 
 def _of_service(
@@ -219,6 +219,19 @@ def _raw(call: Call) -> Summary:
     kind = call.request_headers.get("Content-Type") or ""
     body = shortened(readable(call.request_body, kind), EXCERPT)
     return Summary(f"{call.method} {call.target} {body}".strip())
+
+
+def error_of(call: Call) -> tuple[str, str]:
+    """Return the status and the message of an error response; empty strings for any other response."""
+    if call.status is None or call.status < 400:
+        return "", ""
+    error = functions_of(call.service).protocol.connection_error(call)
+    if error is not None:
+        return "", error  # such an answer has no status
+    body = parsed(call.response_body)
+    if isinstance(body, dict) and isinstance(body.get("error"), str):
+        return str(call.status), scalar(body["error"])
+    return str(call.status), readable(call.response_body)
 
 
 def _answer(call: Call, summary: Summary) -> str:

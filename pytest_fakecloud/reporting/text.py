@@ -17,7 +17,7 @@ from .folding import RowGroup
 from .model import Finding, ReportRow
 from .report import Report, report_of
 from .strings import shortened
-from .wording import last_write, read_data_text, sentence, undone_write, violation
+from .wording import last_write, read_data_text, sentence, unsuccessful_write, violation
 
 WIDTH = 80
 WIDE = 120
@@ -80,9 +80,9 @@ def _addresses(report: Report) -> Iterator[str]:
             host_before = host
 
 
-_GUTTER = {"touched": "> ", "refused": "! ", "linked": "- "}
+_GUTTER = {"touched": "> ", "unsuccessful": "! ", "linked": "- "}
 """The beginning of a line by the marks of its rows. The first of these wins, unless a row that touched
-what was read was itself refused.
+what was read was itself unsuccessful.
 """
 _LEGEND = "> touched what was read, - linked, ! failed or did nothing, <== value read"
 _SOURCE = 600
@@ -138,7 +138,7 @@ class _Writer:
             lines = _wrapped_code(text, "  ", self._width)
             if len(lines) <= _MOST_LINES["statement"]:
                 break
-        for written in filter(None, [last_write(self._report), undone_write(self._report)]):
+        for written in filter(None, [last_write(self._report), unsuccessful_write(self._report)]):
             lines += _wrapped_code(f"{written[0].upper()}{written[1:]}", "  ", self._width)
         return lines
 
@@ -239,8 +239,8 @@ class _Writer:
         if not self._has_gutter:
             return ""
         marks = self._report.marks
-        if any(row.number in marks.touched & marks.refused for row in rows):
-            return _GUTTER["refused"]
+        if any(row.number in marks.touched & marks.unsuccessful for row in rows):
+            return _GUTTER["unsuccessful"]
         marks_of_rows = {mark for row in rows for mark in marks.of(row.number)}
         return next((text for mark, text in _GUTTER.items() if mark in marks_of_rows), "  ")
 
@@ -280,7 +280,7 @@ class _Writer:
                 lines += self._lines_below([*words.below, *packed], indent)
         is_explained = bool(words.script or explanation_of(words))
         is_short = row.rules.shares_line and not (nests or row.faults or is_explained)
-        line_key = (_stamp(row), row.depth, row.cause, _ends(row)) if is_short else None
+        line_key = (_stamp(row), row.depth, row.parent, _ends(row)) if is_short else None
         note = [f"note: {words.note}"] if words.note and not is_known else []
         note = self._lines_below(note, indent)
         return _Block(group.rows, lines, content.code, note, nests, line_key)

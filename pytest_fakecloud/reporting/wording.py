@@ -104,7 +104,7 @@ def headline(report: Report) -> str:
                  if row.number in read_data.rows]  # fmt: skip
     else:
         parts = [f"{read_data.described(lookups, 4)}{unwritten_text(read_data, lookups, 4)}"]
-        parts += filter(None, [last_write(report), undone_write(report)])
+        parts += filter(None, [last_write(report), unsuccessful_write(report)])
     return visible(lookups.mask.text("; ".join(parts)))
 
 
@@ -116,18 +116,18 @@ def last_write(report: Report) -> str:
     written = [row for row in report.rows if row.number in report.marks.writers]
     if not written:
         return ""
-    cause = rows.get(written[-1].cause)
+    parent = rows.get(written[-1].parent)
     within = ""
-    if cause is not None and cause.rules.surrounds:
-        within = f" in {shortened(describe(cause, report.lookups).what, 100)}"
+    if parent is not None and parent.rules.surrounds:
+        within = f" in {shortened(describe(parent, report.lookups).what, 100)}"
     return f"last written by {_in_short(written[-1], report.lookups, within)}"
 
 
-def undone_write(report: Report) -> str:
-    """Return the last write of what a failing statement read if it was refused; empty if it was not, or
-    if a finding may explain the value.
+def unsuccessful_write(report: Report) -> str:
+    """Return the last write of what a failing statement read if it did nothing; empty if it did, or if a
+    finding may explain the value.
     """
-    rows = [row for row in report.rows if row.number == report.marks.undone]
+    rows = [row for row in report.rows if row.number == report.marks.unsuccessful_write]
     if not rows or report.findings:
         return ""
     which = "a later write" if report.marks.writers else "a write"

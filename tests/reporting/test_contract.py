@@ -6,13 +6,13 @@ import ast
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from inspect import signature
 from operator import attrgetter
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import httpx
 import pytest
@@ -21,10 +21,11 @@ import pytest_fakecloud
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.broker.report.accesses import ARGUMENTS
 from pytest_fakecloud.cloud.base import fixture_fake
-from pytest_fakecloud.cloud.services import SERVICES, Service
+from pytest_fakecloud.cloud.services import SERVICES, Service, imported, named
 from pytest_fakecloud.reporting import wording
 from pytest_fakecloud.reporting.as_json import as_json
 from pytest_fakecloud.reporting.contract import (
+    IN_USE,
     ActionFunctions,
     CallFunctions,
     CommandFunctions,
@@ -32,6 +33,7 @@ from pytest_fakecloud.reporting.contract import (
     EventFunctions,
     ReportFunctions,
     functions_of,
+    tolerant,
 )
 from pytest_fakecloud.reporting.lookups import Lookups
 from pytest_fakecloud.reporting.model import DataAccess, Finding, SubjectKind
@@ -56,11 +58,23 @@ GROUPS = {"calls.": CallFunctions, "protocol.": CommandFunctions,
 NAMES = [prefix + field.name for prefix, group in GROUPS.items() for field in fields(group)]
 
 
+def raw(fixture: str) -> ReportFunctions:
+    """Return the functions of a service as it has written them."""
+    service = named(fixture)
+    assert service is not None
+    functions: ReportFunctions = imported(service.report)
+    return functions
+
+
+def is_own(fixture: str, name: str) -> bool:
+    """Return whether a service has a function of its own."""
+    function = attrgetter(name)
+    return function(raw(fixture)) is not function(functions_of("unknown"))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_service_needs_each_function(name: str) -> None:
-    function = attrgetter(name)
-    default = function(functions_of("unknown"))
-    assert any(function(functions_of(fixture)) is not default for fixture in SERVICES)
+    assert any(is_own(fixture, name) for fixture in SERVICES)
 
 
 def test_a_kind_of_findings_belongs_to_one_service() -> None:
@@ -176,8 +190,7 @@ def test_an_error_is_expected_of_a_request_that_was_rejected_or_cut(
 
 FUNCTIONS = sorted({
     name for fixture in SERVICES for name in NAMES
-    if callable(attrgetter(name)(functions_of(fixture)))
-    and attrgetter(name)(functions_of(fixture)) is not attrgetter(name)(functions_of("unknown"))
+    if callable(attrgetter(name)(raw(fixture))) and is_own(fixture, name)
 })  # fmt: skip
 """The functions of any service."""
 
@@ -198,22 +211,20 @@ def make_rows(cloud: Cloud) -> None:
     queue.deliver_due()
 
 
-@contextmanager
-def raising(name: str) -> Iterator[None]:
-    """Let a function of all services that have it raise an error."""
+def broken_functions(fixture: str, names: Iterable[str], error: Exception) -> ReportFunctions:
+    """Return the functions of a service, of which those with these names raise an error."""
 
     def broken(*arguments: object, **named: object) -> object:
-        raise RuntimeError(BROKE)
+        raise error
 
-    group, _, own_name = name.rpartition(".")
-    with ExitStack() as stack:
-        for fixture in SERVICES:
-            owner = attrgetter(group)(functions_of(fixture)) if group else functions_of(fixture)
-            # The functions of services are frozen, and are imported once.
-            original = getattr(owner, own_name)
-            stack.callback(object.__setattr__, owner, own_name, original)
-            object.__setattr__(owner, own_name, broken)
-        yield
+    functions = raw(fixture)
+    for name in names:
+        group, _, own_name = name.rpartition(".")
+        changes: dict[str, Any] = {own_name: broken}
+        if group:
+            changes = {group: replace(getattr(functions, group), **changes)}
+        functions = replace(functions, **changes)
+    return tolerant(functions)
 
 
 def shown_by(cloud: Cloud) -> tuple[list[int], str]:
@@ -229,13 +240,50 @@ def shown_by(cloud: Cloud) -> tuple[list[int], str]:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_an_error_in_a_function_loses_no_row(cloud: Cloud, name: str) -> None:
+def test_an_error_in_a_function_loses_no_row(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     make_rows(cloud)
     numbers, shown = shown_by(cloud)
     assert BROKE not in shown
-    with raising(name):
-        rows, shown = shown_by(cloud)
+    for fixture in SERVICES:
+        functions = broken_functions(fixture, [name], RuntimeError(BROKE))
+        monkeypatch.setitem(IN_USE, fixture, functions)
+    rows, shown = shown_by(cloud)
     # Without the lookups, for example, calls have rows of their own that are one row otherwise.
+    assert set(rows) >= set(numbers)
+    assert BROKE in shown
+
+
+CALL_FUNCTIONS = [name for name in FUNCTIONS if name.startswith(("calls.", "protocol."))]
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_no_function_needs_to_read_a_call_that_was_rejected(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    kv_server = cloud.kv_server()
+    httpx.post(kv_server.url, json=["AUTH", "secret"], headers={"Authorization": "Bearer no"})
+    functions = broken_functions("kv_server", CALL_FUNCTIONS, error(BROKE))
+    monkeypatch.setitem(IN_USE, "kv_server", functions)
+    report = report_of(cloud, raised=AssertionError(), idle_s=2)
+    other = report_of(cloud, read=["secret"])
+    shown = "\n".join([text(report), json.dumps(as_json(report)), *other.errors])
+    [row] = report.rows
+    assert row.source.call is not None
+    assert BROKE not in shown
+    assert "secret" not in shown, "a body that cannot be read may have a password anywhere"
+
+
+def test_a_call_that_was_answered_has_a_row_although_every_function_raises(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_rows(cloud)
+    numbers, _ = shown_by(cloud)
+    for fixture in SERVICES:
+        names = [name for name in FUNCTIONS if is_own(fixture, name)]
+        monkeypatch.setitem(IN_USE, fixture, broken_functions(fixture, names, ValueError(BROKE)))
+    rows, shown = shown_by(cloud)
     assert set(rows) >= set(numbers)
     assert BROKE in shown
 

@@ -66,7 +66,7 @@ def test_an_event_is_part_of_the_call_it_results_from_unless_it_is_marked() -> N
     event = Event(2, 0, "broker", "broker", "rebalance", "")
     rows = [
         row(1),
-        row(2, actor="kv", peer="kv", kind="event", source=RowSource(event=event), follows=1),
+        row(2, actor="kv", peer="kv", kind="event", source=RowSource(event=event), first_cause=1),
     ]
     assert [len(line.effects) for line in merged(rows, ())] == [1]
     assert [len(line.effects) for line in merged(rows, {2})] == [0, 0]

@@ -1,4 +1,4 @@
-"""Rows are touched, linked or refused by their accesses, ids and causes."""
+"""Rows are touched, linked or unsuccessful by their accesses, ids and causes."""
 
 from __future__ import annotations
 
@@ -57,13 +57,25 @@ class Scene:
         self, *texts: str, kind: Kind = "call", line: str = "", executed: int = 0, **fields: Any
     ) -> int:
         number = len(self.rows) + 1
-        row = ReportRow(number, 0, kind, "client", "fake", "", began=number, **fields)
-        self.rows.append(row)
+        accesses: list[DataAccess] = []
         for access in texts:
             verb, name, part, *_ = *access.split(), "", ""
             succeeded = {"W": False, "R": False}.get(verb, True)
-            own = DataAccess(subject(name), verb.lower() == "w", part, succeeded)
-            self.accesses.append(OrderedAccess(executed or number, row, own))
+            accesses.append(DataAccess(subject(name), verb.lower() == "w", part, succeeded))
+        named = fields.pop("accesses", ())
+        row = ReportRow(
+            number,
+            0,
+            kind,
+            "client",
+            "fake",
+            "",
+            began=number,
+            accesses=(*named, *accesses),
+            **fields,
+        )
+        self.rows.append(row)
+        self.accesses += [OrderedAccess(executed or number, row, access) for access in accesses]
         if line:
             self.lines[number] = line
         return number
@@ -87,7 +99,7 @@ def test_rows_that_accessed_what_was_read_are_touched(scene: Scene) -> None:
     asked = scene.add()
     marks = scene.marks("key:a", rows=(asked,))
     assert marks.touched == own | {asked}
-    assert (marks.linked, marks.refused) == (set(), set())
+    assert (marks.linked, marks.unsuccessful) == (set(), set())
 
 
 @pytest.mark.parametrize(("data", "has_writer"), [("key:a", True), ("message:m", False)])
@@ -133,11 +145,11 @@ def test_subjects_of_rows_are_ids_whichever_fake_names_them(scene: Scene) -> Non
 @pytest.mark.parametrize("kind", ["attempt", "request"])
 def test_the_delivery_or_request_around_a_row_and_all_that_it_did(scene: Scene, kind: Kind) -> None:
     outer = scene.add(kind="request")
-    around = scene.add(kind=kind, cause=outer)
-    direct = scene.add("w key:a", cause=around)
-    other = scene.add("r key:b", cause=around)
-    inner = scene.add("r key:c", cause=other)
-    scene.add("w key:d", cause=outer)
+    around = scene.add(kind=kind, parent=outer)
+    direct = scene.add("w key:a", parent=around)
+    other = scene.add("r key:b", parent=around)
+    inner = scene.add("r key:c", parent=other)
+    scene.add("w key:d", parent=outer)
     marks = scene.marks("key:a")
     assert marks.touched == {direct}
     assert marks.linked == {outer, around, other, inner}
@@ -152,12 +164,12 @@ def test_all_calls_of_one_line_of_the_test(scene: Scene) -> None:
 
 def test_keys_that_the_activity_of_a_touched_row_accessed(scene: Scene) -> None:
     around = scene.add(kind="request")
-    direct, cached = scene.add("w key:a", cause=around), scene.add("r key:cache", cause=around)
+    direct, cached = scene.add("w key:a", parent=around), scene.add("r key:cache", parent=around)
     writer = scene.add(kind="request")
-    wrote, beside = scene.add("w key:cache", cause=writer), scene.add("r key:x", cause=writer)
+    wrote, beside = scene.add("w key:cache", parent=writer), scene.add("r key:x", parent=writer)
     reader = scene.add(kind="request")
-    has_read = scene.add("r key:cache", cause=reader)
-    scene.add("w key:y", cause=reader)  # A reader of the cache changed nothing.
+    has_read = scene.add("r key:cache", parent=reader)
+    scene.add("w key:y", parent=reader)  # A reader of the cache changed nothing.
     scene.add("r key:x")  # The key of a row that is only linked.
     marks = scene.marks("key:a")
     assert marks.touched == {direct}
@@ -166,21 +178,21 @@ def test_keys_that_the_activity_of_a_touched_row_accessed(scene: Scene) -> None:
 
 def test_an_event_has_the_marks_of_its_call(scene: Scene) -> None:
     direct = scene.add("w group:g", line="x")
-    event = scene.add(kind="event", follows=direct)
+    event = scene.add(kind="event", first_cause=direct)
     linked = scene.add(line="x")
-    other = scene.add(kind="event", follows=linked)
+    other = scene.add(kind="event", first_cause=linked)
     marks = scene.marks("group:g")
     assert (marks.touched, marks.linked) == ({direct, event}, {linked, other})
 
 
-def test_refused_rows(scene: Scene) -> None:
+def test_unsuccessful_rows(scene: Scene) -> None:
     scene.add("w key:a")
     failed = scene.add("w key:a", ok=False)
     faulty = scene.add(faults=(AppliedFault("delay", "delay 1 s"),))
     nothing = scene.add("r key:a", "W key:b")
-    assert scene.marks("key:a").refused == {failed, faulty, nothing}
+    assert scene.marks("key:a").unsuccessful == {failed, faulty, nothing}
     assert marks_of_rows(scene.rows, scene.accesses, None, {}) == Marks(
-        refused=frozenset({failed, faulty, nothing})
+        unsuccessful=frozenset({failed, faulty, nothing})
     )
 
 
@@ -204,7 +216,7 @@ def test_a_write_that_waited_was_read_if_it_was_executed_before_the_look(
 
 
 @pytest.mark.parametrize(
-    ("accesses", "undone"),
+    ("accesses", "number"),
     [
         (["W key:a"], 1), (["w key:a", "W key:a"], 2), (["W key:a", "w key:a"], 0),
         (["W key:a f", "w key:a g"], 1), (["W key:a f", "w key:a"], 0), (["W key:a", "w key:a f"], 0),
@@ -212,10 +224,10 @@ def test_a_write_that_waited_was_read_if_it_was_executed_before_the_look(
         (["w message:m", "W message:m"], 2), (["w key:a", "r key:a", "r key:a", "W key:a"], 0),
     ],
 )  # fmt: skip
-def test_the_last_write_that_did_nothing(scene: Scene, accesses: list[str], undone: int) -> None:
+def test_the_last_write_that_did_nothing(scene: Scene, accesses: list[str], number: int) -> None:
     for access in accesses:
         scene.add(access)
-    assert scene.marks("key:a", "message:m", until=3).undone == undone
+    assert scene.marks("key:a", "message:m", until=3).unsuccessful_write == number
 
 
 def test_a_write_of_the_whole_value_replaces_its_parts(scene: Scene) -> None:
@@ -232,7 +244,7 @@ def test_a_write_of_the_whole_value_replaces_its_parts(scene: Scene) -> None:
 
 @pytest.mark.parametrize("protocol", ["REST", 2, 3])
 @pytest.mark.parametrize(
-    ("line", "is_refused"),
+    ("line", "is_marked"),
     [
         ("XREADGROUP GROUP group worker STREAMS log >", False),
         ("XREADGROUP GROUP group other STREAMS log >", True),
@@ -246,8 +258,8 @@ def test_a_write_of_the_whole_value_replaces_its_parts(scene: Scene) -> None:
         ("XAUTOCLAIM log group other 60000 0 JUSTID", True),
     ],
 )  # fmt: skip
-def test_commands_of_streams_that_returned_no_entry_are_refused(
-    cloud: Cloud, protocol: Literal["REST", 2, 3], line: str, is_refused: bool
+def test_commands_of_streams_that_returned_no_entry_are_unsuccessful(
+    cloud: Cloud, protocol: Literal["REST", 2, 3], line: str, is_marked: bool
 ) -> None:
     kv = cloud.kv_server()
     for command in (
@@ -262,11 +274,11 @@ def test_commands_of_streams_that_returned_no_entry_are_refused(
     else:
         with redis.Redis.from_url(kv.database_url, protocol=protocol) as connection:
             connection.execute_command(*words, parse_justid="JUSTID" in words)
-    assert bool(report_of(cloud).marks.refused) is is_refused
+    assert bool(report_of(cloud).marks.unsuccessful) is is_marked
 
 
 @pytest.mark.parametrize(
-    ("line", "is_refused"),
+    ("line", "is_marked"),
     [
         ("DEL other", True), ("HDEL stock pear", True), ("SREM names pear", True),
         ("LREM jobs 0 c", True), ("ZREMRANGEBYSCORE ranks 5 9", True), ("LPOP empty 2", True),
@@ -284,7 +296,9 @@ def test_commands_of_streams_that_returned_no_entry_are_refused(
         ("MGET other text", False), ("EVAL return#1 1 jobs", False), ("GET text", False),
     ],
 )  # fmt: skip
-def test_commands_that_did_nothing_are_refused(cloud: Cloud, line: str, is_refused: bool) -> None:
+def test_commands_that_did_nothing_are_unsuccessful(
+    cloud: Cloud, line: str, is_marked: bool
+) -> None:
     kv = cloud.kv_server()
     for command in (
         "HSET stock tea 1 jug 1", "SADD names tea", "RPUSH jobs a b", "ZADD ranks 1 tea", "SET text x",
@@ -298,7 +312,7 @@ def test_commands_that_did_nothing_are_refused(cloud: Cloud, line: str, is_refus
             client.execute(words)
     else:
         client.execute(words)
-    assert bool(report_of(cloud).marks.refused) is is_refused
+    assert bool(report_of(cloud).marks.unsuccessful) is is_marked
 
 
 @pytest.mark.parametrize(
@@ -362,7 +376,7 @@ def test_the_second_request_of_each_service_did_nothing(
     use(cloud)
     report = report_of(cloud)
     calls = [row.number for row in report.rows if row.kind == "call"]
-    assert report.marks.refused == {calls[-1]}
+    assert report.marks.unsuccessful == {calls[-1]}
 
 
 def test_requests_about_a_message_access_this_message(cloud: Cloud) -> None:

@@ -609,9 +609,11 @@ def test_the_row_of_a_call_has_the_accesses_of_the_events_that_it_caused(cloud: 
     client.post("/commit/g/i", json={"topic": "t", "partition": 0, "offset": 1})
     journal = report_rows(cloud)
     by_number = {row.number: row for row in journal}
-    events = [row for row in journal if row.follows]
+    events = [row for row in journal if row.first_cause]
     assert len(events) > 1
     for event in events:
         assert {access.order for access in event.accesses} == {event.number}
-        assert set(event.accesses) <= set(by_number[event.follows].accesses)
-        assert set(event.subjects) <= set(by_number[event.follows].subjects)
+        assert set(event.accesses) <= set(by_number[event.first_cause].accesses)
+        assert set(event.subjects) <= set(by_number[event.first_cause].subjects)
+    [commit] = [row for row in journal if row.operation == "commit" and row.rules.is_received]
+    assert [access.part for access in commit.accesses if access.writes] == ["t-0"]

@@ -487,8 +487,8 @@ def test_the_last_effective_write_was_read(cloud: Cloud, kv: KVServer, client: R
 
     result = report(cloud, fail)
     assert read(result) == ['SET a "value of a"']
-    refused = [row.operation for row in result.rows if row.number in result.marks.refused]
-    assert refused == ["LPUSH", "SET", "APPEND"]
+    unsuccessful = [row.operation for row in result.rows if row.number in result.marks.unsuccessful]
+    assert unsuccessful == ["LPUSH", "SET", "APPEND"]
 
 
 def test_a_deletion_and_a_flush_were_read(cloud: Cloud, kv: KVServer, client: Redis) -> None:
@@ -668,10 +668,10 @@ def test_the_handler_around_a_helper_in_a_loop(
         assert kv.value("a") == "1"
 
     result = report(cloud, fail)
-    [refused] = [row for row in result.rows if row.number in result.marks.refused and row.where]
-    assert refused.where is not None
+    [failed] = [row for row in result.rows if row.number in result.marks.unsuccessful and row.where]
+    assert failed.where is not None
     handlers = [
-        handler_at(place.file, place.line) for place in (refused.where, *refused.where.callers)
+        handler_at(place.file, place.line) for place in (failed.where, *failed.where.callers)
     ]
     assert [handler[1] for handler in handlers if handler] == ["except Exception: continue"]
 
@@ -711,9 +711,9 @@ def test_a_write_that_did_nothing_stands_before_the_rows(
         assert kv.value("a") == "2"
 
     result = report(cloud, fail)
-    (undone,) = [row for row in result.rows if row.number == result.marks.undone]
-    assert undone.operation == line.split()[0]
-    assert undone.number in result.marks.refused
+    (write,) = [row for row in result.rows if row.number == result.marks.unsuccessful_write]
+    assert write.operation == line.split()[0]
+    assert write.number in result.marks.unsuccessful
     if line == "EXEC":
         watched = result.findings[0].values["watched"]
         (change,) = [row for row in result.rows if row.number == watched["number"]]

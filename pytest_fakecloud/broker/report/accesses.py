@@ -55,13 +55,13 @@ def of_call(call: MaskedCall, lookups: Lookups) -> Iterator[DataAccess]:
             yield DataAccess(ReportSubject(TOPIC, topic, call.fake), False, "", has_records)
         for record in answer if isinstance(answer, list) else ():
             yield _access_to(call.fake, record, writes=False)
-    # The event of a commit that was executed has the offsets.
+    elif call.route == "delete-consumer":
+        yield DataAccess(group, True, "", success_of(call))
+    # The event of a commit that was executed writes the partitions.
     elif call.route == "commit" and not (executed(call) or executed_but_lost(call)):
         for item in body if isinstance(body, list) else [body]:
             part = f"{item['topic']}-{item['partition']}" if isinstance(item, dict) else ""
             yield DataAccess(group, True, part, success_of(call))
-    elif call.route in ("commit", "delete-consumer"):
-        yield DataAccess(group, True, "", success_of(call))
 
 
 def _produced(call: MaskedCall, body: Any, answer: Any) -> Iterator[DataAccess]:

@@ -14,9 +14,8 @@ from ...core.touches import Touch
 from ...kv.report.calls import SEVERAL, command_of
 from ...kv.report.connections import gathered
 from ...kv.table import kinds
-from ...reporting.calls import error_of
 from ...reporting.lookups import Lookups
-from ...reporting.sources import summarise
+from ...reporting.sources import error_of, summarise
 from ..judge.anomalies import AnomalyError
 from ..values.disturbances import PAUSES, Disturbance, with_role
 from ..values.names import StrandName

@@ -25,7 +25,7 @@ def accesses(row: ReportRow, delivery: Delivery, lookups: Lookups) -> Iterator[D
     # The destination reads the body of the message, and that of the message that a callback is about.
     read = [delivery.about or delivery.message_id]
     if delivery.run:
-        exchange = lookups.attempts.get(delivery.began)
+        exchange = lookups.exchanges.get(delivery.began)
         sent = str(delivery.data.get("sent") or "")
         body = exchange.body.decode("utf-8", "replace") if exchange else sent
         read = [message_id for message_id, _ in sent_steps(body)] or read
@@ -39,9 +39,9 @@ def accesses(row: ReportRow, delivery: Delivery, lookups: Lookups) -> Iterator[D
 
 
 def received(entries: Iterable[Entry]) -> dict[int, Event]:
-    """Return the delivery attempts that fakes of the cloud received, by the numbers of their calls."""
+    """Return the events of the deliveries that fakes of the cloud received, by the call's number."""
     waiting: dict[tuple[str | None, str], list[Call]] = {}
-    attempts: dict[int, Event] = {}
+    delivered: dict[int, Event] = {}
     for entry in entries:
         if isinstance(entry, Call):
             message_id = entry.request_headers.get(_MESSAGE_HEADER)
@@ -51,8 +51,8 @@ def received(entries: Iterable[Entry]) -> dict[int, Event]:
             parts = parts_of_url(str(entry.data.get("url", "")))
             target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
             if calls := waiting.get((entry.data.get("message_id"), target)):
-                attempts[calls.pop().number] = entry
-    return attempts
+                delivered[calls.pop().number] = entry
+    return delivered
 
 
 def handlers(fake: Queue, rows: Sequence[ReportRow]) -> Iterator[tuple[list[object], list[int]]]:

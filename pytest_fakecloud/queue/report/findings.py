@@ -33,7 +33,7 @@ def wrong_signature(test: ObservedTest, queue: Queue) -> Iterator[Finding]:
     """Find deliveries that the application rejected for their signature, with the reasons."""
     for row, delivery in test.deliveries_of(queue):
         signature = delivery.data.get("signature")
-        # The row of the attempt already shows a fault that changed the signature.
+        # The row of the delivery already shows a fault that changed the signature.
         if not isinstance(signature, dict) or delivery.faults:
             continue
         if reasons := _reasons(signature):

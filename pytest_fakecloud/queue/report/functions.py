@@ -16,7 +16,7 @@ FUNCTIONS = contract.ReportFunctions(
     events=contract.EventFunctions(accesses=accesses.of_event, volatile=("dlq_id", "ahead_s")),
     actions=contract.ActionFunctions(accesses=accesses.of_action),
     deliveries=contract.DeliveryFunctions(
-        summary=wording.attempt_summary, accesses=deliveries.accesses,
+        summary=wording.delivery_summary, accesses=deliveries.accesses,
         received=deliveries.received, exchanges=lookups.exchanges, handlers=deliveries.handlers,
     ),
     sought=accesses.sought,

@@ -11,7 +11,7 @@ from ...cloud.base import BaseCloud
 from ...core.calls import Call, Entry, began
 from ...core.errors import listed
 from ...reporting.calls import calls_in, events_in, executed_but_lost, has_full_answer
-from ...reporting.lookups import LONG_NAME, Exchanged, Lookups, ServiceLookups, abbreviated
+from ...reporting.lookups import LONG_NAME, DeliveryExchange, Lookups, ServiceLookups, abbreviated
 from ...reporting.mask import Mask
 from ...reporting.masked import MaskedEvent
 from ...reporting.strings import compact, items_of
@@ -20,7 +20,7 @@ from ..rest.app import PUBLISHING
 from .steps import steps_of_messages
 
 _SENT = 2_000
-"""Maximum number of characters of a body that an attempt's event keeps."""
+"""Maximum number of characters of a body that a delivery's event keeps."""
 _ID = re.compile(r"(?:msg|scd)_\w{20,}")
 
 
@@ -58,10 +58,10 @@ def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLook
     )  # fmt: skip
 
 
-def exchanges(queue: Queue) -> Iterator[tuple[int, Exchanged]]:
-    """Yield what recent delivery attempts sent and received, with the number at which each began."""
+def exchanges(queue: Queue) -> Iterator[tuple[int, DeliveryExchange]]:
+    """Yield what recent deliveries sent and received, with the number at which each began."""
     for number, sent, outcome in finished_deliveries(queue):
-        yield number, Exchanged(sent.headers, sent.body, outcome.headers, outcome.body)
+        yield number, DeliveryExchange(sent.headers, sent.body, outcome.headers, outcome.body)
 
 
 def message_name(message_id: object, lookups: Lookups) -> str:
@@ -72,9 +72,9 @@ def message_name(message_id: object, lookups: Lookups) -> str:
 
 
 def schedule_of(event: MaskedEvent, lookups: Lookups) -> str:
-    """Return the ID of the schedule that created the message of an attempt; empty without one."""
-    attempt = lookups.attempts.get(began(event))
-    headers = {name.lower(): value for name, value in (attempt.headers if attempt else ())}
+    """Return the ID of the schedule that created the message of a delivery; empty without one."""
+    exchange = lookups.exchanges.get(began(event))
+    headers = {name.lower(): value for name, value in (exchange.headers if exchange else ())}
     return headers.get("upstash-schedule-id", "")
 
 
@@ -88,7 +88,7 @@ def _created(calls: Iterable[Call]) -> Iterator[tuple[str, Call]]:
 
 
 def _beginning(call: Call) -> str:
-    """Return as much of a call's body as the event of a delivery attempt keeps."""
+    """Return as much of a call's body as the event of a delivery keeps."""
     return call.request_body[: 4 * _SENT].decode("utf-8", "replace")[:_SENT]
 
 

@@ -192,13 +192,13 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else compact(value)
 
 
-def attempt_summary(
+def delivery_summary(
     row: ReportRow, last: ReportRow, lookups: Lookups, received: Summary | None
 ) -> Summary:
     delivery = row.source.delivery
     assert delivery is not None
     data, url, message_id = delivery.data, delivery.url, delivery.message_id
-    name = _attempt_name(delivery, row, last, lookups)
+    name = _delivery_name(delivery, row, last, lookups)
     if received is not None:
         # The row shows the body that the fake received.
         remarks = _exchange_lines(delivery, lookups) if "answer" in data else ()
@@ -216,8 +216,8 @@ def attempt_summary(
     return Summary(f"{name}{end}", answer, remarks=lines, note=note, repeated=repeated)
 
 
-def _attempt_name(delivery: Delivery, row: ReportRow, last: ReportRow, lookups: Lookups) -> str:
-    """Return the name of an attempt, such as ``attempt 1 to 3 of msg_1234``."""
+def _delivery_name(delivery: Delivery, row: ReportRow, last: ReportRow, lookups: Lookups) -> str:
+    """Return the name of a delivery, such as ``attempt 1 to 3 of msg_1234``."""
     kind, message = delivery.kind.replace("_", " "), lookups.short(delivery.message_id)
     name = "attempt" if kind == "message" else kind
     if row.attempt == last.attempt == 1 and name != "attempt":
@@ -232,11 +232,11 @@ def _attempt_name(delivery: Delivery, row: ReportRow, last: ReportRow, lookups: 
             name += f" (schedule {lookups.short(schedule)})"
     if delivery.about:
         name += f" about {lookups.short(delivery.about)}"
-    return " ".join(f"{_step_of_attempt(delivery, lookups)}{name}".split())
+    return " ".join(f"{_step_of_delivery(delivery, lookups)}{name}".split())
 
 
-def _step_of_attempt(delivery: Delivery, lookups: Lookups) -> str:
-    """Return the step of a workflow run that an attempt executes, before the attempt's name; empty for
+def _step_of_delivery(delivery: Delivery, lookups: Lookups) -> str:
+    """Return the step of a workflow run that a delivery executes, before the delivery's name; empty for
     a message of no run. If the step is unknown, return the one before it. A callback after which the
     run did not continue has the step of the message that it reports on.
     """
@@ -259,7 +259,7 @@ def _step_of_attempt(delivery: Delivery, lookups: Lookups) -> str:
 
 
 def _exchange_lines(delivery: Delivery, lookups: Lookups) -> Iterator[str]:
-    """Yield the body and headers of a failed attempt, and the exceptions logged during it."""
+    """Yield the body and headers of a failed delivery, and the exceptions logged during it."""
     headers = [f"{name}: {value}" for name, value in delivery.data.get("sent_headers", ())]
     with_headers = f"with {plural('header', len(headers))} {', '.join(headers)}" if headers else ""
     sent = _sent_body(delivery, lookups)
@@ -271,7 +271,7 @@ def _exchange_lines(delivery: Delivery, lookups: Lookups) -> Iterator[str]:
 
 
 def _sent_body(delivery: Delivery, lookups: Lookups) -> str:
-    """Return the body of a failed attempt; empty if the row of the publish request shows it."""
+    """Return the body of a failed delivery; empty if the row of the publish request shows it."""
     data = delivery.data
     body = str(data.get("sent") or "")
     if data.get("signature"):
@@ -293,7 +293,7 @@ def _sent_step(body: str) -> str:
 
 
 def _answered(delivery: Delivery) -> str:
-    """Describe the response to a failed attempt; empty if it only repeats the status."""
+    """Describe the response to a failed delivery; empty if it only repeats the status."""
     data, status = delivery.data, delivery.status or 0
     if data.get("location"):
         return f"to {data['location']}"

@@ -38,11 +38,11 @@ from ...inspect.data import (
     whole_number,
 )
 from ...reporting.as_json import row_json
-from ...reporting.calls import error_of
-from ...reporting.lookups import Exchanged, Lookups, exchanges_of
+from ...reporting.lookups import DeliveryExchange, Lookups, exchanges_of
 from ...reporting.mask import Mask
 from ...reporting.model import ReportRow, RowSource
 from ...reporting.rows import rows
+from ...reporting.sources import error_of
 from ..state_file import checked_state, stub
 from . import shapes
 from .advice import advice_of, expected_of
@@ -455,9 +455,9 @@ def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[sha
     """Return the rows of entries, from a number on."""
     mask = Mask(cloud)
     entries = list(entries)
-    attempts = exchanges_of(cloud)
-    results = mask.value(_results(cloud, entries, attempts))
-    lookups = Lookups(attempts=attempts, details=results, mask=mask)
+    exchanges = exchanges_of(cloud)
+    results = mask.value(_results(cloud, entries, exchanges))
+    lookups = Lookups(exchanges=exchanges, details=results, mask=mask)
     # The entries of rows are masked, and one that cannot be shown has none.
     by_number = {entry.number: entry for entry in entries}
     journal_rows: list[shapes.RowData] = []
@@ -517,17 +517,17 @@ def _with_owner_of_token(cloud: Cloud, entry: Entry, row: shapes.RowData) -> sha
 
 
 def _results(
-    cloud: Cloud, entries: Iterable[Entry], attempts: Mapping[int, Exchanged]
+    cloud: Cloud, entries: Iterable[Entry], exchanges: Mapping[int, DeliveryExchange]
 ) -> dict[str, dict[str, Any]]:
     """Return the steps of workflow runs after which deliveries continue, by the messages' IDs."""
     results: dict[str, dict[str, Any]] = {}
     for fake in cloud.fakes():
         if find(fake.fixture).delivers:
             sent = {
-                str(entry.data.get("message_id")): attempt.body if attempt else b""
+                str(entry.data.get("message_id")): exchange.body if exchange else b""
                 for entry in entries
                 if isinstance(entry, Event) and entry.fake == fake.name and entry.data.get("run")
-                for attempt in [attempts.get(entry.data.get("began", 0))]
+                for exchange in [exchanges.get(entry.data.get("began", 0))]
             }
             results |= data_module(fake.fixture).results_of_messages(fake, sent)
     return results

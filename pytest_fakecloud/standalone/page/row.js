@@ -28,16 +28,16 @@ function retryElement(fake, {subjects = []}) {
   return place;
 }
 const MOST_LINKS = 8, FEW_LINKS = 3;
-function openLinks({number, kind: what, status, subjects = [], data}) {
+function openLinks({number, rules, status, subjects = [], data}) {
   // What a call names does not explain its failure if the call was rejected for its token.
-  if (what === "call" && status === 401) return null;
+  if (rules.is_received && status === 401) return null;
   const links = subjects.flatMap(({kind, name, fake}) => {
     const place = Object.keys(KINDS).find((one) => KINDS[one] === kind);
     return place && name ? [el("a", {class: "button", title: name, href: link(["fake", fake, place, name])}, subjects.filter((other) => other.kind === kind).length > 1 ? `Open ${short(name, 24)}` : `Open the ${kind}`)] : [];
   }).slice(0, MOST_LINKS);
   const toRow = (text, row) => el("a", {class: "button", href: link(["activity", row])}, `${text} #${row}`);
   if (data?.again_of) links.push(toRow("Sent again: the original is", data.again_of));
-  links.push(...entries.list.filter((row) => row.data?.again_of === number).map((row) => toRow("Sent again as", row.number)), ...what === "event" && data?.row ? [toRow("Open", data.row)] : []);
+  links.push(...entries.list.filter((row) => row.data?.again_of === number).map((row) => toRow("Sent again as", row.number)), ...rules.is_inside && data?.row ? [toRow("Open", data.row)] : []);
   return links.length ? el("div", {class: "tools"}, links.slice(0, FEW_LINKS), links.length > FEW_LINKS ? fold(`${links.length - FEW_LINKS} more`, tools(links.slice(FEW_LINKS))) : null) : null;
 }
 // What makes the call again, or the delivery: a form, and tests that begin with the data that was there before it.

@@ -195,7 +195,7 @@ def test_findings_that_a_touched_row_decided_come_first() -> None:
     subjects = {name: ReportSubject(KEY, name, "kv") for name in "abcd"}
     rows = [ReportRow(number, 0, "call", "client", "kv", "") for number in (3, 4)]
     rows += [ReportRow(number, 0, "request", "client", "app", "POST /x") for number in (10, 20)]
-    rows += [ReportRow(21, 0, "call", "client", "kv", "", cause=20)]
+    rows += [ReportRow(21, 0, "call", "client", "kv", "", parent=20)]
     marks = Marks(touched=frozenset({3}), linked=frozenset({4, 10}))
     accesses = [OrderedAccess(4, rows[1], DataAccess(subjects["c"], True)),
                 OrderedAccess(21, rows[4], DataAccess(subjects["d"], False))]  # fmt: skip
