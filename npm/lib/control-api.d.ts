@@ -175,6 +175,7 @@ export interface Dismissed {
  * The number of planned events, those of each kind, how many are due at each time, and the first 200
  * lines of those that match, with the item of a list that each is about; `matching` is the number of
  * lines. With more than 500 different times, a moment stands for several that follow each other.
+ * `moves` are the last five moves of the clock that caused something or can be undone, newest first.
  */
 export interface DueData {
   now: string
@@ -183,6 +184,7 @@ export interface DueData {
   matching: number
   moments: Moment[]
   due: Planned[]
+  moves: MoveResult[]
 }
 
 /** One direction of an HTTP exchange; `cut` is the full size of a body that was truncated. */
@@ -353,6 +355,20 @@ export interface MoveData {
   events: number
 }
 
+/**
+ * What a move of the clock caused between two times: `events` has the first 100 of `count`
+ * events that became due, and `expired` is the number of keys that expired. `undoable` says
+ * whether `POST /clock/undo` undoes the move.
+ */
+export interface MoveResult {
+  since: string
+  now: string
+  count: number
+  events: BecameDue[]
+  expired: number
+  undoable: boolean
+}
+
 export interface MoveTo {
   action: "move_to"
   to: string
@@ -362,7 +378,8 @@ export interface MoveTo {
 /**
  * The clock after a move, the events that became due, each as a time and a label, and those of them
  * that are expiries of keys. `events` has each with what it is about. `undoable` says whether
- * `POST /clock/undo` undoes the move.
+ * `POST /clock/undo` undoes the move. `result` is the summary that `GET /due` has later, null
+ * for `stop`.
  */
 export interface Moved {
   now: string
@@ -374,6 +391,7 @@ export interface Moved {
   expired: string[]
   events: BecameDue[]
   undoable: boolean
+  result: MoveResult | null
 }
 
 /** A new isolated cloud; the environment variables contain its addresses and credentials. */

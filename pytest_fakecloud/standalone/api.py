@@ -329,6 +329,7 @@ class ControlApp(App):
         """
         body = fields(request)
         self._begins(self.cloud)
+        self.part(CloudRoutes).forget_moves()
         with contract():
             start_over(self.cloud, body.get("now"), body.get("clock"))
         return clock_view(self.cloud)

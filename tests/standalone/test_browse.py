@@ -815,3 +815,32 @@ def test_what_a_move_made_due_is_named_with_its_row(lists: Lists) -> None:
     assert [rows[row]["attempt"] for row, _ in named if row][:3] == [1, 2, 1]
     assert rows[named[0][0]]["subjects"][0]["name"] == named[0][1]
     assert (named[2], rows[named[4][0]]["operation"]) == ((0, "nightly"), "expired")
+
+
+def test_what_the_last_moves_caused_is_kept_as_long_as_the_last_can_be_undone(lists: Lists) -> None:
+    kv = lists.cloud.kv_server()
+    for key, seconds in (("a", 30), ("b", 90)):
+        kv.execute("SET", key, "1", "EX", seconds)
+
+    def moves() -> Any:
+        return ask(lists.app, "GET", "/due")[1]["moves"]
+
+    assert moves() == []
+    for by in ("1m", "1m", "1s"):
+        body = {"action": "advance", "by": by, "undoable": True}
+        result = ask(lists.app, "POST", "/clock", body)[1]["result"]
+        assert moves()[0] == result
+    # The last one caused nothing, but can be undone; the others caused something.
+    spans = [(move["since"][14:19], move["now"][14:19]) for move in moves()]
+    assert spans == [("02:00", "02:01"), ("01:00", "02:00"), ("00:00", "01:00")]
+    assert [(move["expired"], move["undoable"]) for move in moves()] == [
+        (0, True), (1, False), (1, False),
+    ]  # fmt: skip
+    ask(lists.app, "POST", "/clock/undo")
+    assert [move["expired"] for move in moves()] == [1, 1]
+    # Of a move that causes nothing, nothing remains when it cannot be undone any more.
+    ask(lists.app, "POST", "/clock", body)
+    ask(lists.app, "POST", "/clock", body)
+    assert [move["expired"] for move in moves()] == [0, 1, 1]
+    ask(lists.app, "POST", "/begin", {})
+    assert moves() == []

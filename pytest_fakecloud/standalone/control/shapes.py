@@ -78,16 +78,32 @@ class BecameDue(TypedDict):
     row: int
 
 
+class MoveResult(TypedDict):
+    """What a move of the clock caused between two times: ``events`` has the first 100 of ``count``
+    events that became due, and ``expired`` is the number of keys that expired. ``undoable`` says
+    whether ``POST /clock/undo`` undoes the move.
+    """
+
+    since: str
+    now: str
+    count: int
+    events: list[BecameDue]
+    expired: int
+    undoable: bool
+
+
 class Moved(ClockData):
     """The clock after a move, the events that became due, each as a time and a label, and those of them
     that are expiries of keys. ``events`` has each with what it is about. ``undoable`` says whether
-    ``POST /clock/undo`` undoes the move.
+    ``POST /clock/undo`` undoes the move. ``result`` is the summary that ``GET /due`` has later, null
+    for ``stop``.
     """
 
     fired: list[str]
     expired: list[str]
     events: list[BecameDue]
     undoable: bool
+    result: MoveResult | None
 
 
 class UndoneMove(ClockData):
@@ -121,6 +137,7 @@ class DueData(TypedDict):
     """The number of planned events, those of each kind, how many are due at each time, and the first 200
     lines of those that match, with the item of a list that each is about; ``matching`` is the number of
     lines. With more than 500 different times, a moment stands for several that follow each other.
+    ``moves`` are the last five moves of the clock that caused something or can be undone, newest first.
     """
 
     now: str
@@ -129,6 +146,7 @@ class DueData(TypedDict):
     matching: int
     moments: list[Moment]
     due: list[Planned]
+    moves: list[MoveResult]
 
 
 class Seed(TypedDict):

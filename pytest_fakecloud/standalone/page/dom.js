@@ -282,7 +282,6 @@ export class LivePage {
 
 // -- the clock in the header of every page --
 let clock = {};
-export const clockNow = () => clock.now;
 export function showClock(found) {
   clock = found;
   moving.until = found.move?.until ?? moving.until;

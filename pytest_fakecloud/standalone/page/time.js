@@ -7,7 +7,7 @@ import {errorsElement, isExpected, isInjected} from "./errors.js";
 import {changesSection, recorded, restoreButton, undoable} from "./history.js";
 import {hasFailed, lasted} from "./elements.js";
 import {columnsElement} from "./columns.js";
-import {moved, moves} from "./moves.js";
+import {linksOf, moved, undoButton} from "./moves.js";
 import {entries, journal} from "./journal.js";
 import {oneAtATime} from "./rows.js";
 
@@ -34,14 +34,14 @@ export function timePage() {
     return [el("span", {class: "nowrap"}, about(micros(first) - micros(now))), ends.map((at) => el("span", {class: "nowrap"}, at === until && many > 1 ? " to " : "", day(at) === day(now) ? "" : `${day(at)} `, time(at))),
       [el("i", {class: `dot kind-${kind}`, title: own(DUE_KINDS, kind)}), shown], tools(goThere({...one, at: until}), goBefore(one, now))];
   };
-  const page = new LivePage("/due", ({now, count: many, kinds: counts, matching, moments, due}) => {
+  const page = new LivePage("/due", ({now, count: many, kinds: counts, matching, moments, due, moves}) => {
     const [from, to] = page.chosen ?? [], kinds = Object.keys(DUE_KINDS).filter((name) => counts[name] || name === page.values.kind), isWide = matchMedia(WIDE).matches, start = micros(now);
     if (to <= start) select(span("", ""), {replace: true});
     planned.textContent = `${many ? `${count(many, "event")} planned` : "Nothing is planned"}${page.values.within ? ` in the ${own(WITHIN, page.values.within)}` : ""}${due.length < matching ? `, the first ${due.length} of ${count(matching, "line")} below` : ""}`;
     redraw(moment, copies({method: "POST", path: "/clock", body: {action: "move_to", to: now}}, "this moment"));
     redraw(chosen, page.chosen && el("button", {type: "button", class: "trace-chip", "aria-label": "Show the next events again", onclick: () => select(span("", ""))}, `due in ${lasted(Math.max(0, from - start))}${to > from ? ` to ${lasted(to - start)}` : ""} ✕`));
     const items = moments.filter(({kind}) => isShown(kind)).map(({at_us: at, kind, count: value}) => ({at, kind, value}));
-    const became = moves.length ? [el("h2", {}, "Became due"), el("ul", {}, moves.map(({now: to, linked, events, back}) => el("li", {}, linked(), ` by the move to ${both(to)} `, back(), events.length ? el("details", {"data-key": `moved ${to} ${page.values.moved === to}`, open: page.values.moved === to}, el("summary", {}, shownDue(events[0]), events.length > 1 ? `, and ${number(events.length - 1)} more` : ""), table("events that became due", ["at", "event", "row"], events.slice(0, 200), (one) => [time(one.at), one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, shownDue(one)) : shownDue(one), one.row ? el("a", {href: link(["activity", one.row])}, `#${one.row}`) : ""])) : null)))] : null;
+    const became = moves.length ? [el("h2", {}, "Became due"), el("ul", {}, moves.map((move_) => { const {now: to, events, count: sum} = move_, links = linksOf(move_); return el("li", {}, links.length ? links : "Nothing became due", ` by the move to ${both(to)} `, undoButton(move_), events.length ? el("details", {"data-key": `moved ${to} ${page.values.moved === to}`, open: page.values.moved === to}, el("summary", {}, shownDue(events[0]), sum > 1 ? `, and ${number(sum - 1)} more` : ""), table("events that became due", ["at", "event", "row"], events, (one) => [time(one.at), one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, shownDue(one)) : shownDue(one), one.row ? el("a", {href: link(["activity", one.row])}, `#${one.row}`) : ""]), sum > events.length ? soft(`The first ${events.length} of ${count(sum, "event")}.`) : null) : null); }))] : null;
     return [page.values.moved && became, many || page.values.within ? el("div", {class: "due"}, el("div", {class: "filters"}, choice("time until", Object.keys(WITHIN), page.values.within ?? "", (within) => select({...span("", ""), within}), (name) => WITHIN[name]),
       kinds.length > 1 || page.values.kind ? el("div", {class: "kinds", role: "group", "aria-label": "kinds of events"}, kinds.map((name) => kindElement(name, counts[name] ?? 0, kinds))) : null,
       el("details", {class: "over-time", open: isWide}, el("summary", {}, "Events over time"), columnsElement("events by due time", [{at: start, kind: "other", value: 0}, ...items], {kinds: DUE_KINDS, chosen: page.chosen, start, pixels: isWide ? BESIDE : room(), onselect: (...ends) => select(span(...ends))}))),
@@ -49,7 +49,7 @@ export function timePage() {
       : empty("No timers.", "Delayed messages, retries, schedules, TTLs of keys and consumer sessions appear here with their due times.", "They use the clock above, not the wall clock."),
       page.values.moved ? null : became];
   }, pageHead("Time", planned, chosen, form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { return await moved({action: "move_to", to: /^[-\d]+[ T][\d:.]+$/.test(to.trim()) ? `${to.trim().replace(" ", "T")}Z` : to}) ? done("Moved.") : null; }, {open: false, copied: false}), moment));
-  return Object.assign(page, {values: {}, without: [], version: () => [moves[0]?.now, page.values.moved], go: ({query: values}) => {
+  return Object.assign(page, {values: {}, without: [], version: () => page.values.moved, go: ({query: values}) => {
     const {from: since, to: until, kind, without = "", within, open} = values;
     Object.assign(page, {values, without: without.split(","), chosen: since && until ? [since, until].map(Number) : null, path: `/due${query({since, until, kind, without, within, open, fold: kind === "expiry" ? "" : "yes"})}`});
     return page.refresh();
