@@ -66,6 +66,13 @@ export interface Broken {
   row: number | null
 }
 
+/** Violations with the same cause, and the rows, by number, and the dead letters that it caused. */
+export interface CauseData {
+  violations: ViolationData[]
+  rows: number[]
+  dead_letters: OpenLetterData[]
+}
+
 /** What is about to change, in words, and the fake whose data changes; by default all. */
 export interface Change {
   what: string
@@ -166,9 +173,10 @@ export interface DestinationData {
   answer: Json
 }
 
-/** The texts of the violations to remove. */
+/** The texts of the violations to remove, and the numbers of the rows to dismiss. */
 export interface Dismissed {
-  texts: string[]
+  texts?: string[]
+  rows?: number[]
 }
 
 /**
@@ -217,8 +225,9 @@ export interface FailureData {
 
 /**
  * A fake: its address, its environment variables, the headers with its credentials, and the numbers
- * of its faults that may still fire and of its dead letters. `forgotten` is the number of its oldest
- * entries that the journal has dropped; those that remain begin at `recorded_since`.
+ * of its faults that may still fire and of its dead letters, without those whose message was delivered
+ * since. `forgotten` is the number of its oldest entries that the journal has dropped; those that
+ * remain begin at `recorded_since`.
  */
 export interface FakeData {
   name: string
@@ -420,6 +429,14 @@ export interface NextEvent {
   what: string
 }
 
+/** A dead letter whose message was not delivered since; `run_id` is that of its workflow run. */
+export interface OpenLetterData {
+  fake: string
+  id: string
+  message_id: string
+  run_id: string | null
+}
+
 /** A planned event, or `count` expiries of keys next to each other, the last at `until`. */
 export interface Planned {
   at: string
@@ -432,10 +449,15 @@ export interface Planned {
   item: string | null
 }
 
-/** The violations, and the numbers of the rows of attempts whose message was delivered. */
+/**
+ * The causes of violations, the dead letters, and the numbers of the rows that count as failures no
+ * more: of attempts whose message was delivered, and those that were dismissed.
+ */
 export interface Problems {
-  violations: ViolationData[]
+  causes: CauseData[]
+  dead_letters: OpenLetterData[]
   settled: number[]
+  dismissed: number[]
 }
 
 export interface Raised {
@@ -690,13 +712,15 @@ export interface SnapshotOptions {
 
 /**
  * A summary of a cloud, with the numbers of its isolated clouds and of those that are kept because
- * a test failed. `kept` is null without `serve --state`.
+ * a test failed. `problems` are the causes of violations, and the dead letters with other causes.
+ * `kept` is null without `serve --state`.
  */
 export interface State {
   seed: number | string
   clock: ClockData
   fakes: FakeData[]
   violations: number
+  problems: number
   latest: number
   clouds: number
   failed_clouds: number
@@ -853,7 +877,7 @@ export interface Control {
   /** Put the clock and all data back to just before the last move that was `undoable`. */
   (method: "POST", path: "/clock/undo", body?: Record<string, Json>): Promise<UndoneMove>
   /** Remove violations, `{"texts": [their texts]}`, and return the others. */
-  (method: "POST", path: "/violations/dismiss", body: Dismissed): Promise<ViolationData[]>
+  (method: "POST", path: "/violations/dismiss", body?: Dismissed): Promise<ViolationData[]>
   /** Restore a snapshot. */
   (method: "POST", path: `/snapshots/${string}`, body?: Record<string, Json>): Promise<RestoredSnapshot>
   /** Delete a snapshot. */
@@ -916,7 +940,7 @@ export interface Control {
   (method: "GET", path: "/archive"): Promise<Record<string, Json>>
   /** Return the strict-mode violations. */
   (method: "GET", path: "/violations"): Promise<ViolationData[]>
-  /** Return the violations, and the attempts whose message was delivered in the end. */
+  /** Return the violations by cause, the dead letters, and the failures that count no more. */
   (method: "GET", path: "/problems"): Promise<Problems>
   /** Return the isolated clouds, oldest first. */
   (method: "GET", path: "/clouds"): Promise<CloudData[]>

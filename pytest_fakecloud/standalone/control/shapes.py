@@ -157,8 +157,9 @@ class Seed(TypedDict):
 
 class FakeData(TypedDict):
     """A fake: its address, its environment variables, the headers with its credentials, and the numbers
-    of its faults that may still fire and of its dead letters. ``forgotten`` is the number of its oldest
-    entries that the journal has dropped; those that remain begin at ``recorded_since``.
+    of its faults that may still fire and of its dead letters, without those whose message was delivered
+    since. ``forgotten`` is the number of its oldest entries that the journal has dropped; those that
+    remain begin at ``recorded_since``.
     """
 
     name: str
@@ -185,13 +186,15 @@ class KeptData(TypedDict):
 
 class State(TypedDict):
     """A summary of a cloud, with the numbers of its isolated clouds and of those that are kept because
-    a test failed. ``kept`` is null without ``serve --state``.
+    a test failed. ``problems`` are the causes of violations, and the dead letters with other causes.
+    ``kept`` is null without ``serve --state``.
     """
 
     seed: int | str
     clock: ClockData
     fakes: list[FakeData]
     violations: int
+    problems: int
     latest: int
     clouds: int
     failed_clouds: int
@@ -336,11 +339,32 @@ class ViolationData(TypedDict):
     facts: dict[str, str]
 
 
-class Problems(TypedDict):
-    """The violations, and the numbers of the rows of attempts whose message was delivered."""
+class OpenLetterData(TypedDict):
+    """A dead letter whose message was not delivered since; ``run_id`` is that of its workflow run."""
+
+    fake: str
+    id: str
+    message_id: str
+    run_id: str | None
+
+
+class CauseData(TypedDict):
+    """Violations with the same cause, and the rows, by number, and the dead letters that it caused."""
 
     violations: list[ViolationData]
+    rows: list[int]
+    dead_letters: list[OpenLetterData]
+
+
+class Problems(TypedDict):
+    """The causes of violations, the dead letters, and the numbers of the rows that count as failures no
+    more: of attempts whose message was delivered, and those that were dismissed.
+    """
+
+    causes: list[CauseData]
+    dead_letters: list[OpenLetterData]
     settled: list[int]
+    dismissed: list[int]
 
 
 class DestinationData(TypedDict):
@@ -738,10 +762,11 @@ class NewDestination(TypedDict):
     answer: Any
 
 
-class Dismissed(TypedDict):
-    """The texts of the violations to remove."""
+class Dismissed(TypedDict, total=False):
+    """The texts of the violations to remove, and the numbers of the rows to dismiss."""
 
     texts: list[str]
+    rows: list[int]
 
 
 class SnapshotOptions(TypedDict, total=False):

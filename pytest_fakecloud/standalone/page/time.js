@@ -1,14 +1,12 @@
-// Due times, snapshots, isolated clouds and violations.
+// Due times, snapshots and isolated clouds.
 
-import {LivePage, about, act, attempt, both, choice, confirmed, copies, count, day, done, el, empty, form, go, json, isoOf, link, micros, move, number, own, pageHead, redraw, room, saveButton, short, soft, table, time, tools, unbroken, withoutSchemes, words} from "./dom.js";
+import {LivePage, about, act, attempt, both, choice, confirmed, copies, count, day, done, el, empty, form, go, json, isoOf, link, micros, move, number, own, pageHead, redraw, room, saveButton, short, soft, table, time, tools, unbroken, withoutSchemes} from "./dom.js";
 import {ask, askText, query} from "./api.js";
-import {destinationForms} from "./destinations.js";
-import {errorsElement, isExpected, isInjected} from "./errors.js";
 import {changesSection, recorded, restoreButton, undoable} from "./history.js";
-import {hasFailed, lasted} from "./elements.js";
+import {lasted} from "./elements.js";
 import {columnsElement} from "./columns.js";
 import {linksOf, moved, undoButton} from "./moves.js";
-import {entries, journal} from "./journal.js";
+import {entries} from "./journal.js";
 import {oneAtATime} from "./rows.js";
 
 // Moves the clock to an event, or freezes it at the microsecond before it, so that it can be looked at before it happens.
@@ -103,43 +101,3 @@ const openConsole = async (id) => { open((await ask("POST", `/clouds/${id}/codes
 export const cloudsPage = () => new LivePage("/clouds", (found) => !found.length ? empty("No isolated clouds.", "")
   : table("isolated clouds", ["cloud", "", "fakes", "", ""], found, (one) => [one.id, one.test ? el("span", {class: "bad"}, one.test) : "running", one.fakes.join(", "), act("Open", `Open ${one.id}`, () => openConsole(one.id)), act("Close", `Close ${one.id}`, () => ask("DELETE", `/clouds/${one.id}`))]),
 pageHead("Isolated clouds", soft("Those of failed tests are kept.")));
-
-// -- problems: violations, failed calls and dead letters --
-const ADVICE = {
-  unstubbed: ({url}) => ["The queue delivers to loopback addresses only. Forward the address or answer it below, or do so at each start of the server:", ["Forward it: ", el("code", {}, `pytest-fakecloud serve --forward ${origin(url)}=http://127.0.0.1:3000`)],
-    ["Answer it from a state file, under \"destinations\": ", el("code", {}, "pytest-fakecloud serve --load state.json")]],
-  unrouted: () => ["Your application called an address that this fake does not have. Compare method and path with the documentation of the service.", ["Check that your application uses the address and token of this fake: ", el("a", {href: "#/connect"}, "Connect")]],
-  rejected_step: () => ["The queue rejected a step of a workflow run, for example because the run has ended. Workflow clients ignore this error, so the run does not continue."],
-  no_workflow: ({url}) => ["Your application triggered a workflow at an address that serves no workflow, so the run failed.", ["Trigger the address at which your application serves the workflow, instead of ", el("code", {}, url)]],
-  bug: () => ["This is a bug of pytest-fakecloud. Please report it with the text below."],
-};
-const origin = (url) => { try { return new URL(url).origin; } catch { return "https://app.example"; } };
-
-// Violations with the same cause: of one kind, fake and site. Which message or run met it does not matter.
-const causeOf = ({kind, text, facts: {fake, url, message_id: id, run_id: run}}) => JSON.stringify([kind, fake, url ? origin(url) : id || run ? "" : text]);
-const isAbout = (row, {url, path, message_id: id, run_id: run}) => row.subjects.some(({name}) => name === id || name === run) || [url, path].some((one) => one && `${row.request?.line} ${row.request?.body}`.includes(one));
-// A fault that has not fired yet may still fire, and an answer may still be given; tabs of the fake show them.
-const isYetToCome = ({kind}) => kind === "unused_fault" || kind === "unmet";
-const APPEAR = "What a test in strict mode would report appears here, such as a delivery to an address that nothing answers.";
-export const violationsPage = (state) => Object.assign(new LivePage("/problems", ({violations: found, settled}) => {
-  const causes = Map.groupBy(found.filter((one) => !isYetToCome(one)), causeOf), known = new Set(settled), isSettled = ({number: row}) => known.has(row), [again, failures] = [true, false].map((whether) => entries.list.filter((row) => row.done && hasFailed(row) && isSettled(row) === whether)), expected = failures.filter(isExpected).length, injected = failures.filter(isInjected).length, failed = failures.length - expected - injected;
-  // The navigation counts the first two.
-  const letters = state().fakes.filter((one) => one.dead_letters), many = [...causes.values()].flat().length, to = (text, status) => el("a", {href: link(["activity"], {status})}, text);
-  const parts = [many ? count(many, "violation") : null, ...letters.map((one) => el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)),
-    failures.length ? [to(count(failed, "failed call"), "failed"), journal.older ? " so far: older ones are being loaded" : ""] : null, injected ? to(`${count(injected, "failure")} by injected faults`, "fault") : null, expected ? to(`${count(expected, "error")} that clients expect`, "expected") : null, again.length ? `${count(again.length, "failed attempt")} of messages that were delivered since` : null].filter(Boolean);
-  return [parts.length ? el("p", {}, parts.flatMap((part, at) => at ? [" · ", part] : part)) : null, causes.size ? [...causes.values()].map((all) => violation(all, letters.length)) : failures.length ? soft(`No violations. ${APPEAR}`) : empty("No violations.", APPEAR), failures.length ? [causes.size ? el("h2", {}, "Failed calls") : null, errorsElement(failures)] : null];
-}, pageHead("Problems")), {version: () => [entries.list.length, journal.older, state().fakes.map((one) => one.dead_letters), [...solved]]});
-// What was done about a cause, until the page is loaded again.
-const solved = new Map();
-
-function violation(all, letters) {
-  const [{kind, what, text, facts: known}] = all, cause = causeOf(all[0]), rows = entries.list.filter((row) => hasFailed(row) && all.some(({facts}) => isAbout(row, facts))), ats = rows.map((row) => both(new Date(row.at_us / 1000).toISOString()));
-  const places = [...Map.groupBy(all, ({facts: {url, method, path}}) => url ?? [method, path].filter(Boolean).join(" "))], runs = new Set(all.map(({facts}) => facts.run_id).filter(Boolean));
-  const card = el("article", {class: "violation"}, el("h2", {class: "bad"}, words(kind), all.length > 1 ? el("span", {class: "many"}, `${number(all.length)} times`) : null), " ", el("span", {class: "soft"}, `${known.fake ?? ""}${ats.length ? ` · ${ats[0]}${ats.at(-1) === ats[0] ? "" : ` to ${ats.at(-1)}`} UTC` : ""}`),
-    el("ul", {}, places.filter(([place]) => place).slice(0, 20).map(([place, some]) => el("li", {class: "mono"}, el("a", {href: link(["activity"], {search: place, violations: "yes"})}, place), some.length > 1 ? ` ${number(some.length)} times` : ""))),
-    solved.has(cause) ? el("p", {class: "ok", role: "status"}, `${solved.get(cause)} Retries will use it. `, letters ? ["Retry the ", el("a", {href: link(["fake", known.fake, "dead-letters"])}, "dead letters"), ", then dismiss this."] : "Dismiss this.") : null,
-    el("p", {class: "mono"}, what), (own(ADVICE, kind)?.(known) ?? []).map((line) => el("p", {}, line)), kind === "unstubbed" ? destinationForms({name: known.fake}, origin(known.url), (done_) => solved.set(cause, done_)) : null,
-    text === what ? null : el("details", {}, el("summary", {}, "As a test with pytest reports it"), el("p", {class: "mono"}, text)),
-    tools(act("Dismiss", `Dismiss ${words(kind)} ${places[0]?.[0] ?? ""}`, async () => { await ask("POST", "/violations/dismiss", {texts: all.map((one) => one.text)}); card.remove(); })), [...runs].slice(0, 20).map((run) => el("p", {}, el("a", {href: link(["fake", known.fake ?? "queue", "runs", run])}, `Show the run ${run}`))));
-  return card;
-}
