@@ -73,8 +73,6 @@ export const head = (text) => el("h3", {}, text);
 export const shown = (cell) => typeof cell === "string" ? visible(cell) : cell;
 export const title = (text) => el("h2", {class: "mono", tabindex: -1}, shown(text));
 export const empty = (title, ...advice) => el("div", {class: "empty"}, el("h2", {}, title), ...advice.map((line) => line instanceof Node ? line : el("p", {}, line)));
-// What an address names does not exist, but these places do, each with its name.
-export const missing = (text, places) => empty(text, el("p", {}, "There is ", places.flatMap(([place, name], at) => [at ? ", " : "", el("a", {href: link(place)}, name)]), "."));
 
 export function table(label, names, items, cells, rowAttributes = () => ({})) {
   return el("div", {class: "wide-table", tabindex: 0, role: "group", "aria-label": label}, el("table", {},
