@@ -29,7 +29,7 @@ export class OverviewPage {
     const last = entries.list.slice(-MOST).reverse(), failed = openFailures(problems), shape = JSON.stringify([fakes, due, lists, problems.causes, problems.dead_letters, last, failed.length, entries.list.length, journal.older]);
     if (shape === this.shape) return;
     this.shape = shape;
-    redraw(this.body, this.running(fakes, lists), el("div", {}, this.due(due), this.last(last)), this.failed(failed, problems));
+    redraw(this.body, el("div", {}, this.running(fakes, lists), this.failed(failed, problems)), el("div", {}, this.due(due), this.last(last)));
   }
   running(fakes, lists) {
     return el("section", {"aria-label": "What runs"}, el("h2", {}, "What runs"), table("fakes", ["fake", "address", "holds", "recorded"], fakes, (fake) => {
@@ -54,7 +54,7 @@ export class OverviewPage {
   }
   failed(rows, {causes, dead_letters: letters}) {
     const named = causes.slice(0, FEW).map(({violations: [one]}) => `${words(one.kind)} ${shortened(siteOf(one))}`), violations = causes.flatMap((cause) => cause.violations).length, injected = rows.filter(isInjected).length, real = rows.filter((row) => !isExpected(row) && !isInjected(row)), ignored = rows.length - real.length - injected;
-    return el("section", {class: "across", "aria-label": "What failed"}, el("h2", {}, el("a", {href: "#/problems"}, "What failed")), tools(violations ? el("a", {href: "#/problems"}, `${count(violations, "violation")}: ${named.join(", ")}${causes.length > FEW ? ", …" : ""}`) : null, journal.older ? loading() : null, lettersLinks(letters)),
+    return el("section", {"aria-label": "What failed"}, el("h2", {}, el("a", {href: "#/problems"}, "What failed")), tools(violations ? el("a", {href: "#/problems"}, `${count(violations, "violation")}: ${named.join(", ")}${causes.length > FEW ? ", …" : ""}`) : null, journal.older ? loading() : null, lettersLinks(letters)),
       real.length ? errorsElement(real, letters, FEW) : violations || letters.length || journal.older ? null : el("p", {class: "soft"}, "Nothing failed. Try what your application does if something does: add a fault to a fake."), injected ? el("p", {}, el("a", {href: link(["activity"], {status: "fault"})}, `${count(injected, "failure")} by injected faults`)) : null, ignored ? el("p", {}, el("a", {href: link(["activity"], {status: "expected"})}, `${count(ignored, "error")} that clients expect`)) : null);
   }
 }

@@ -19,10 +19,11 @@ export const lettersLinks = (letters) => [...Map.groupBy(letters, ({fake}) => fa
 export const isInjected = (row) => row.faults.length > 0, isTried = (group) => group.every(({actor}) => actor === "console");
 export function errorsElement(rows, letters, few) {
   const most = few ?? 50, groups = [...Map.groupBy(rows, (row) => JSON.stringify([row.fake, row.kind, row.operation, codeOf(row), row.advice, isInjected(row)])).values()].sort((one, other) => isExpected(one[0]) - isExpected(other[0]) || isInjected(one[0]) - isInjected(other[0]) || isTried(one) - isTried(other) || other.at(-1).number - one.at(-1).number);
-  return el("div", {}, table("errors", ["what failed", "answer", "times", "last", "advice", ...few ? [] : [""]], groups.slice(0, most), (group) => {
+  return el("div", {}, table("errors", few ? ["what failed", "answer", "last"] : ["what failed", "answer", "times", "last", "advice", ""], groups.slice(0, most), (group) => {
     const last = group.at(-1), caused = letters.filter(({message_id: id}) => group.some(({subjects}) => subjects.some(({name}) => name === id)));
-    return [[el("a", {href: link(["activity", last.number], {fake: last.fake, problems: "yes"})}, `${last.fake} · ${last.operation}${isTried(group) ? ", from here" : ""}`), caused.length ? el("div", {}, lettersLinks(caused)) : null], [isInjected(last) ? pill("injected", "wait") : null, " ", el("span", {class: isInjected(last) ? "" : "bad"}, short(last.text.answer, 90))], number(group.length), when(new Date(last.at_us / 1000).toISOString()), adviceOf(last),
-      few ? null : act("Dismiss", `Dismiss ${last.operation} ${short(last.text.answer, 40)}`, () => ask("POST", "/violations/dismiss", {rows: group.map((row) => row.number)}))].slice(0, few ? 5 : 6);
+    const what = [el("a", {href: link(["activity", last.number], {fake: last.fake, problems: "yes"})}, `${last.fake} · ${last.operation}${isTried(group) ? ", from here" : ""}`), few && group.length > 1 ? ` ${number(group.length)} times` : null, caused.length ? el("div", {}, lettersLinks(caused)) : null];
+    const answer = [isInjected(last) ? pill("injected", "wait") : null, " ", el("span", {class: isInjected(last) ? "" : "bad"}, short(last.text.answer, 90))], at = when(new Date(last.at_us / 1000).toISOString());
+    return few ? [what, [answer, el("div", {class: "soft"}, adviceOf(last))], at] : [what, answer, number(group.length), at, adviceOf(last), act("Dismiss", `Dismiss ${last.operation} ${short(last.text.answer, 40)}`, () => ask("POST", "/violations/dismiss", {rows: group.map((row) => row.number)}))];
   }), groups.length > most ? el("p", {}, el("a", {href: few ? "#/problems" : link(["activity"], {status: "failed"})}, `${count(groups.length - most, "other kind")} of error${groups.length - most === 1 ? "" : "s"}`)) : null);
 }
 const ADVICE = {
