@@ -66,6 +66,13 @@ export interface Broken {
   row: number | null
 }
 
+/** Violations with the same cause, and the rows, by number, and the dead letters that it caused. */
+export interface CauseData {
+  violations: ViolationData[]
+  rows: number[]
+  dead_letters: OpenLetterData[]
+}
+
 /** What is about to change, in words, and the fake whose data changes; by default all. */
 export interface Change {
   what: string
@@ -166,15 +173,17 @@ export interface DestinationData {
   answer: Json
 }
 
-/** The texts of the violations to remove. */
+/** The texts of the violations to remove, and the numbers of the rows to dismiss. */
 export interface Dismissed {
-  texts: string[]
+  texts?: string[]
+  rows?: number[]
 }
 
 /**
  * The number of planned events, those of each kind, how many are due at each time, and the first 200
  * lines of those that match, with the item of a list that each is about; `matching` is the number of
  * lines. With more than 500 different times, a moment stands for several that follow each other.
+ * `moves` are the last five moves of the clock that caused something or can be undone, newest first.
  */
 export interface DueData {
   now: string
@@ -183,6 +192,7 @@ export interface DueData {
   matching: number
   moments: Moment[]
   due: Planned[]
+  moves: MoveResult[]
 }
 
 /** One direction of an HTTP exchange; `cut` is the full size of a body that was truncated. */
@@ -215,8 +225,9 @@ export interface FailureData {
 
 /**
  * A fake: its address, its environment variables, the headers with its credentials, and the numbers
- * of its faults that may still fire and of its dead letters. `forgotten` is the number of its oldest
- * entries that the journal has dropped; those that remain begin at `recorded_since`.
+ * of its faults that may still fire and of its dead letters, without those whose message was delivered
+ * since. `forgotten` is the number of its oldest entries that the journal has dropped; those that
+ * remain begin at `recorded_since`.
  */
 export interface FakeData {
   name: string
@@ -353,6 +364,20 @@ export interface MoveData {
   events: number
 }
 
+/**
+ * What a move of the clock caused between two times: `events` has the first 100 of `count`
+ * events that became due, and `expired` is the number of keys that expired. `undoable` says
+ * whether `POST /clock/undo` undoes the move.
+ */
+export interface MoveResult {
+  since: string
+  now: string
+  count: number
+  events: BecameDue[]
+  expired: number
+  undoable: boolean
+}
+
 export interface MoveTo {
   action: "move_to"
   to: string
@@ -362,7 +387,8 @@ export interface MoveTo {
 /**
  * The clock after a move, the events that became due, each as a time and a label, and those of them
  * that are expiries of keys. `events` has each with what it is about. `undoable` says whether
- * `POST /clock/undo` undoes the move.
+ * `POST /clock/undo` undoes the move. `result` is the summary that `GET /due` has later, null
+ * for `stop`.
  */
 export interface Moved {
   now: string
@@ -374,6 +400,7 @@ export interface Moved {
   expired: string[]
   events: BecameDue[]
   undoable: boolean
+  result: MoveResult | null
 }
 
 /** A new isolated cloud; the environment variables contain its addresses and credentials. */
@@ -402,6 +429,14 @@ export interface NextEvent {
   what: string
 }
 
+/** A dead letter whose message was not delivered since; `run_id` is that of its workflow run. */
+export interface OpenLetterData {
+  fake: string
+  id: string
+  message_id: string
+  run_id: string | null
+}
+
 /** A planned event, or `count` expiries of keys next to each other, the last at `until`. */
 export interface Planned {
   at: string
@@ -414,10 +449,15 @@ export interface Planned {
   item: string | null
 }
 
-/** The violations, and the numbers of the rows of attempts whose message was delivered. */
+/**
+ * The causes of violations, the dead letters, and the numbers of the rows that count as failures no
+ * more: of attempts whose message was delivered, and those that were dismissed.
+ */
 export interface Problems {
-  violations: ViolationData[]
+  causes: CauseData[]
+  dead_letters: OpenLetterData[]
   settled: number[]
+  dismissed: number[]
 }
 
 export interface Raised {
@@ -672,13 +712,15 @@ export interface SnapshotOptions {
 
 /**
  * A summary of a cloud, with the numbers of its isolated clouds and of those that are kept because
- * a test failed. `kept` is null without `serve --state`.
+ * a test failed. `problems` are the causes of violations, and the dead letters with other causes.
+ * `kept` is null without `serve --state`.
  */
 export interface State {
   seed: number | string
   clock: ClockData
   fakes: FakeData[]
   violations: number
+  problems: number
   latest: number
   clouds: number
   failed_clouds: number
@@ -835,7 +877,7 @@ export interface Control {
   /** Put the clock and all data back to just before the last move that was `undoable`. */
   (method: "POST", path: "/clock/undo", body?: Record<string, Json>): Promise<UndoneMove>
   /** Remove violations, `{"texts": [their texts]}`, and return the others. */
-  (method: "POST", path: "/violations/dismiss", body: Dismissed): Promise<ViolationData[]>
+  (method: "POST", path: "/violations/dismiss", body?: Dismissed): Promise<ViolationData[]>
   /** Restore a snapshot. */
   (method: "POST", path: `/snapshots/${string}`, body?: Record<string, Json>): Promise<RestoredSnapshot>
   /** Delete a snapshot. */
@@ -898,7 +940,7 @@ export interface Control {
   (method: "GET", path: "/archive"): Promise<Record<string, Json>>
   /** Return the strict-mode violations. */
   (method: "GET", path: "/violations"): Promise<ViolationData[]>
-  /** Return the violations, and the attempts whose message was delivered in the end. */
+  /** Return the violations by cause, the dead letters, and the failures that count no more. */
   (method: "GET", path: "/problems"): Promise<Problems>
   /** Return the isolated clouds, oldest first. */
   (method: "GET", path: "/clouds"): Promise<CloudData[]>

@@ -92,6 +92,15 @@ class PlannedEvent(NamedTuple):
     what: str
 
 
+class OpenLetter(NamedTuple):
+    """A dead letter whose message was not delivered since, and the run of which that was a step."""
+
+    fake: str
+    id: str
+    message_id: str
+    run_id: str | None
+
+
 class MessageView(TypedDict):
     """A message with its attempts."""
 

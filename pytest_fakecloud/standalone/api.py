@@ -25,7 +25,7 @@ from ..http.app import App, Instruments
 from ..http.messages import Answer, AnyResponse, ConnectionEffect, Json, Request, bearer_token, same
 from ..http.routing import Match, Route, RouteTable
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
-from .control import shapes
+from .control import problems, shapes
 from .control.clouds import (
     CloudRoutes,
     IsolatedClouds,
@@ -252,12 +252,9 @@ class ControlApp(App):
         return {
             "seed": self.cloud.seed,
             "clock": clock_view(self.cloud),
-            "fakes": [describe(fake) for fake in self.cloud.fakes()],
-            # A fault that has not fired yet may still fire, and an answer may still be given.
-            "violations": sum(
-                violation.kind not in ("unused_fault", "unmet")
-                for violation in self.cloud.violations()
-            ),
+            "fakes": [describe(self.cloud, fake) for fake in self.cloud.fakes()],
+            "violations": len(problems.violations(self.cloud)),
+            "problems": problems.count(self.cloud),
             "latest": entries[-1].number if entries else 0,
             "clouds": clouds,
             "failed_clouds": failed_clouds,
@@ -329,6 +326,7 @@ class ControlApp(App):
         """
         body = fields(request)
         self._begins(self.cloud)
+        self.part(CloudRoutes).forget_moves()
         with contract():
             start_over(self.cloud, body.get("now"), body.get("clock"))
         return clock_view(self.cloud)
@@ -382,8 +380,8 @@ _PAGE_POLICY = f"{POLICY}; script-src 'self'; style-src 'self'; connect-src 'sel
 _PAGE = (
     "activity.js", "api.js", "columns.js", "commands.js", "connect.js", "console.css",
     "destinations.js", "dom.js", "errors.js", "fake.js", "faults.js", "history.js", "journal.js",
-    "lists.js", "main.js", "moves.js", "overview.js", "row.js", "rows.js", "search.js", "sending.js",
-    "time.js", "words.js",
+    "lists.js", "main.js", "moves.js", "overview.js", "problems.js", "row.js", "rows.js", "search.js",
+    "sending.js", "time.js", "words.js",
     *(f"{word}.js" for word in services_by_word()),
 )  # fmt: skip
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}

@@ -185,7 +185,7 @@ def _summary(app: ControlApp, options: Options) -> str:
             "control": {"url": app.url, "token": app.token},
             "console": app.console_url(),
             "seed": cloud.seed,
-            "fakes": [describe(fake) for fake in cloud.fakes()],
+            "fakes": [describe(cloud, fake) for fake in cloud.fakes()],
             "env": app.environment(),
         })  # fmt: skip
     lines = [f"pytest-fakecloud is ready: seed {cloud.seed!r}, clock {cloud.clock.mode}", ""]

@@ -667,6 +667,7 @@ def test_failed_attempts_of_delivered_messages_are_settled(lists: Lists) -> None
     queue.clock.advance("1s")
     first, _ = queue.dead_letters()
     assert ask(lists.app, "GET", "/problems")[1]["settled"] == []
+    assert ask(lists.app, "GET", "/state")[1]["problems"] == 2
     # Its retry fails, and the retry of that is delivered.
     first.retry()
     queue.clock.advance("1s")
@@ -675,6 +676,56 @@ def test_failed_attempts_of_delivered_messages_are_settled(lists: Lists) -> None
     settled = ask(lists.app, "GET", "/problems")[1]["settled"]
     rows = {row["number"]: row for row in ask(lists.app, "GET", "/journal")[1]}
     assert [rows[number]["status"] for number in settled] == [500, 500, 200]
+
+
+def test_a_dead_letter_counts_until_a_message_that_repeats_it_is_delivered(lists: Lists) -> None:
+    queue = lists.cloud.queue()
+    body = {"url": "https://app.example", "answer": [500, 500, 200]}
+    ask(lists.app, "POST", "/fakes/queue/destinations", body)
+    headers = {"Upstash-Retries": "0"}
+    sent = {"method": "POST", "target": "/v2/publish/https://app.example/x", "headers": headers}
+    ask(lists.app, "POST", "/fakes/queue/requests", sent)
+    queue.clock.advance("1s")
+    [attempt] = [row["number"] for row in ask(lists.app, "GET", "/journal")[1] if row["attempt"]]
+    counts = []
+    for _ in range(2):
+        ask(lists.app, "POST", "/fakes/queue/requests", sent | {"again_of": attempt})
+        queue.clock.advance("1s")
+        state = ask(lists.app, "GET", "/state")[1]
+        counts.append((state["fakes"][0]["dead_letters"], state["problems"]))
+    # The first that repeats it fails, and is another dead letter.
+    assert (counts[0], len(queue.dead_letters())) == ((2, 2), 2)
+    found = ask(lists.app, "GET", "/problems")[1]
+    assert [letter["message_id"] for letter in found["dead_letters"]] == [
+        queue.dead_letters()[1].message.id
+    ]
+    assert counts[1] == (1, 1)
+
+
+def test_one_cause_is_one_problem_with_its_rows_and_dead_letters(lists: Lists) -> None:
+    queue = lists.cloud.queue()
+    for site in ("app", "app", "other"):
+        queue.publish(f"https://{site}.example/hook", retries=0)
+    ask(lists.app, "POST", "/fakes/queue/requests", {"method": "GET", "target": "/none"})
+    queue.clock.advance("1s")
+    state, found = (ask(lists.app, "GET", f"/{name}")[1] for name in ("state", "problems"))
+    assert (state["violations"], state["fakes"][0]["dead_letters"], state["problems"]) == (4, 3, 3)
+    rows = {row["number"]: row for row in ask(lists.app, "GET", "/journal")[1]}
+    caused = {
+        (cause["violations"][0]["kind"], len(cause["violations"]), len(cause["dead_letters"])): [
+            rows[number]["operation"] for number in cause["rows"]
+        ]
+        for cause in found["causes"]
+    }
+    assert caused.pop(("unrouted", 1, 0)) == ["GET /none"]
+    assert caused == {
+        ("unstubbed", 2, 2): ["attempt", "attempt"], ("unstubbed", 1, 1): ["attempt"],
+    }  # fmt: skip
+    # A row that was dismissed is a failure no more.
+    ask(lists.app, "POST", "/violations/dismiss", {"rows": [found["causes"][0]["rows"][0]]})
+    again = ask(lists.app, "GET", "/problems")[1]
+    assert again["dismissed"] == found["causes"][0]["rows"][:1]
+    assert len(again["causes"]) == 3
 
 
 def test_removals_by_age_are_among_what_is_due(lists: Lists) -> None:
@@ -816,3 +867,32 @@ def test_what_a_move_made_due_is_named_with_its_row(lists: Lists) -> None:
     assert [rows[row]["attempt"] for row, _ in named if row][:3] == [1, 2, 1]
     assert rows[named[0][0]]["subjects"][0]["name"] == named[0][1]
     assert (named[2], rows[named[4][0]]["operation"]) == ((0, "nightly"), "expired")
+
+
+def test_what_the_last_moves_caused_is_kept_as_long_as_the_last_can_be_undone(lists: Lists) -> None:
+    kv = lists.cloud.kv_server()
+    for key, seconds in (("a", 30), ("b", 90)):
+        kv.execute("SET", key, "1", "EX", seconds)
+
+    def moves() -> Any:
+        return ask(lists.app, "GET", "/due")[1]["moves"]
+
+    assert moves() == []
+    for by in ("1m", "1m", "1s"):
+        body = {"action": "advance", "by": by, "undoable": True}
+        result = ask(lists.app, "POST", "/clock", body)[1]["result"]
+        assert moves()[0] == result
+    # The last one caused nothing, but can be undone; the others caused something.
+    spans = [(move["since"][14:19], move["now"][14:19]) for move in moves()]
+    assert spans == [("02:00", "02:01"), ("01:00", "02:00"), ("00:00", "01:00")]
+    assert [(move["expired"], move["undoable"]) for move in moves()] == [
+        (0, True), (1, False), (1, False),
+    ]  # fmt: skip
+    ask(lists.app, "POST", "/clock/undo")
+    assert [move["expired"] for move in moves()] == [1, 1]
+    # Of a move that causes nothing, nothing remains when it cannot be undone any more.
+    ask(lists.app, "POST", "/clock", body)
+    ask(lists.app, "POST", "/clock", body)
+    assert [move["expired"] for move in moves()] == [0, 1, 1]
+    ask(lists.app, "POST", "/begin", {})
+    assert moves() == []

@@ -131,7 +131,7 @@ BROKEN = """() => [...document.querySelectorAll("main td")].filter((cell) => cel
     && /^\\S+$/.test(cell.textContent.trim()) && cell.textContent.trim().length < 17
     && !cell.querySelector("button, input")).filter((cell) => {
         const range = document.createRange();
-        range.selectNodeContents(cell);
+        range.selectNodeContents(cell.querySelector("a") ?? cell);
         return new Set([...range.getClientRects()].map(({top}) => Math.round(top / 8))).size > 1;
     }).map((cell) => cell.textContent)"""
 

@@ -130,7 +130,7 @@ def test_an_unanswered_address_is_forwarded_and_answered_on_the_problem(
     press(page, "Dismiss")
     holds(page, "document.querySelectorAll('.violation').length === 1")
     press(page, "Dismiss")
-    page.locator("#view p", has_text="No violations.").wait_for()
+    page.locator("#view .empty", has_text="No violations.").wait_for()
     server.ask("POST", "/clock", {"action": "advance", "by": "1h"})
     attempts = server.ask("GET", "/fakes/queue/attempts")[1]
     assert {attempt["url"]: attempt["status"] for attempt in attempts} == {

@@ -77,10 +77,14 @@ def test_the_notice_of_a_move_stays_with_its_link(page: Any, server: Server) -> 
     notice = page.locator("#notice", has_text="1 event became due.")
     notice.locator("a").wait_for()
     moves = page.locator("h2:text-is('Became due') + ul li")
-    moves.filter(has_text="1 event became due by the move to 2026-01-01 01:00:00").wait_for()
+    line = moves.filter(has_text="1 event became due by the move to 2026-01-01 01:00:00")
+    line.wait_for()
+    shown = line.inner_text()
+    page.reload()
+    assert line.inner_text() == shown
     # The clock goes back with the data.
     kv(server, "SET", "b", "1")
-    notice.locator("button:text-is('Undo the move…')").click()
+    line.locator("button:text-is('Undo the move…')").click()
     page.locator("#question", has_text="The clock goes back to 2026-01-01 00:00:00").wait_for()
     page.click("dialog button.danger")
     page.locator("#notice", has_text="All data and the clock are restored.").wait_for()

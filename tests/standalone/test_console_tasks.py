@@ -113,7 +113,9 @@ def test_a_long_move_shows_its_progress_and_is_stopped(page: Any, server: Server
                 "2026-01-01T01:00:00+00:00 retry",
             ]
             events = [{"kind": "wait", "what": line.split(" ", 1)[1], "row": 0} for line in fired]
-            moved = {"fired": fired, "expired": [], "events": events}
+            now = state["clock"]["now"]
+            result = {"since": now, "now": now, "count": 2, "expired": 0, "undoable": False}
+            moved = {"fired": fired, "expired": [], "events": events, "result": result}
             route.fulfill(json={**state["clock"], **moved})
         page.locator("#moving").wait_for(state="hidden")
         text = "Stopped at 2026-01-01 01:00:00 UTC, before 2026-01-01 04:00:00. "

@@ -777,16 +777,20 @@ def test_violations_of_one_cause_are_one_card_with_its_times(page: Any, server: 
     # A fault that has not fired yet may still fire.
     holds(page, "document.querySelectorAll('.violation').length === 2")
     many = [int(text.split()[0]) for text in page.locator("h2 .many").all_inner_texts()]
-    # Each number says what it counts. That of the navigation is the sum of the first two.
+    # Each number says what it counts. That of the navigation counts each cause once.
     page.locator("#view .page section > p", has_text="dead letters of queue").wait_for()
     summary = page.locator("#view .page section > p").first.inner_text().split(" · ")
     counts = {text.partition(" ")[2]: int(text.split()[0]) for text in summary}
     assert counts["violations"] == sum(many)
     letters = counts["dead letters of queue"]
     problems = page.locator("#nav .many.bad").first
-    assert int(problems.inner_text()) == sum(many) + letters
-    assert problems.get_attribute("title") == f"{sum(many)} violations, {letters} dead letters"
-    holds(page, f"document.title.startsWith('({sum(many) + letters}) Problems')")
+    assert int(problems.inner_text()) == 2
+    title = f"{sum(many)} violations, {letters} dead letters, each cause once"
+    assert problems.get_attribute("title") == title
+    holds(page, "document.title.startsWith('(2) Problems')")
+    # What failed for such a cause is shown with it alone.
+    assert page.locator("[aria-label=errors]").count() == 0
+    page.locator(".violation a", has_text="4 dead letters of queue").wait_for()
     page.locator(".violation h2 + .soft", has_text="2026-01-01 00:").first.wait_for()
     page.locator(".violation h2 + .soft", has_text=re.compile(r":\d\d to 2026-")).first.wait_for()
     page.click(".violation li a:text-is('https://app.example/hook1')")

@@ -25,6 +25,7 @@ from ...inspect.data import (
     Listing,
     MessageView,
     NotFound,
+    OpenLetter,
     PageQuery,
     PlannedEvent,
     State,
@@ -556,12 +557,37 @@ def without_expired(engine: Any, state: State) -> State:
     return {**state, "dead letters": recent}
 
 
+def has_dead_letters(fake: Queue) -> bool:
+    """Return whether a queue has dead letters, without waiting for deliveries in progress."""
+    return bool(core_of(fake).engine.dead_letters.by_id)
+
+
+@_locked
+def open_letters(engine: Any, name: str, resends: Mapping[str, Iterable[str]]) -> list[OpenLetter]:
+    """Return the dead letters of a queue called ``name`` that no delivered message repeats."""
+    delivered_ids = _delivered(engine, resends)
+    return [
+        OpenLetter(
+            name,
+            str(letter.dlq_id),
+            letter.public_id,
+            None if letter.workflow is None else letter.workflow.run_id,
+        )
+        for letter in engine.dead_letters.all()
+        if letter.public_id not in delivered_ids
+    ]
+
+
 @_locked
 def delivered(engine: Any, resends: Mapping[str, Iterable[str]]) -> set[str]:
     """Return the ids of the messages that were delivered, or that a delivered message repeats.
 
     ``resends`` has the messages that were published to repeat others, by the ids of these.
     """
+    return _delivered(engine, resends)
+
+
+def _delivered(engine: Any, resends: Mapping[str, Iterable[str]]) -> set[str]:
     messages = {message.public_id: message for message in engine.data.messages.values()}
     repeated = {repeat: original for original, repeats in resends.items() for repeat in repeats} | {
         message.public_id: message.retry_of for message in messages.values() if message.retry_of

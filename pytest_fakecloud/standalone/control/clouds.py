@@ -48,6 +48,9 @@ _MOVES: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Actions of the clock, each with the fields that it requires."""
 _MOST_DUE = 200
+_MOST_MOVES = 5
+_MOST_OF_MOVE = 100
+"""Maximum number of events of a past move that are kept."""
 _SPAN = ("since", "until")
 """The parameters that limit which events are returned in full."""
 States: TypeAlias = Mapping[str, State | None]
@@ -134,6 +137,8 @@ class CloudRoutes(Part):
         self._snapshots: dict[str, _Kept] = {}
         self._before_move: _BeforeMove | None = None
         """What the last move that can be undone goes back to."""
+        self._moves: list[shapes.MoveResult] = []
+        """What the last moves caused, newest first."""
         self._numbers = itertools.count(1)
 
     @classmethod
@@ -156,6 +161,11 @@ class CloudRoutes(Part):
             cls.route("GET", f"{PREFIX}/saved", "saved", cls.get_saved),
             cls.route("POST", f"{PREFIX}/replay", "replay", cls.replay, lingers=True),
         ]
+
+    def forget_moves(self) -> None:
+        """Forget the moves of the clock, none of which can be undone any more."""
+        self._before_move = None
+        self._moves = []
 
     def get_clock(self, request: Request) -> shapes.ClockData:
         """Return the clock's time and mode, what is due next, and the move in progress."""
@@ -182,12 +192,16 @@ class CloudRoutes(Part):
             if (move := context_of(self._cloud).clock.move) is not None:
                 move.stopped = True
             clock = clock_view(self._cloud)
-            return {**clock, "fired": [], "expired": [], "events": [], "undoable": False}
+            return {
+                **clock, "fired": [], "expired": [], "events": [], "undoable": False,
+                "result": None,
+            }  # fmt: skip
         keeps = body.get("undoable") is True and action not in ("freeze", "resume")
         before = self._kept_before_move() if keeps else None
         planned = _expiries(self._cloud)
         entries = self._cloud.journal.entries
         latest = entries[-1].number if entries else 0
+        since = self._cloud.clock.now().isoformat()
         with contract(400):
             timers = getattr(self._cloud.clock, action)(*(body[name] for name in required)) or []
         self._before_move = before or self._before_move
@@ -202,13 +216,37 @@ class CloudRoutes(Part):
         removals = [
             f"{to_datetime(due_us).isoformat()} {event.what}" for due_us, _, event in removed
         ]
+        clock, is_undoable = clock_view(self._cloud), before is not None
+        events = events_of_move(self._cloud, timers, ended_keys, removed, latest)
+        others = [event for event in events if event["kind"] != "expiry"]
+        result: shapes.MoveResult = {
+            "since": since,
+            "now": clock["now"],
+            "count": len(others),
+            "events": others[:_MOST_OF_MOVE],
+            "expired": len(expired),
+            "undoable": is_undoable,
+        }
+        self._keep_move(result)
         return {
-            **clock_view(self._cloud),
+            **clock,
             "fired": sorted([*fired, *expired, *removals], key=lambda line: line.split()[0]),
             "expired": expired,
-            "events": events_of_move(self._cloud, timers, ended_keys, removed, latest),
-            "undoable": before is not None,
+            "events": events,
+            "undoable": is_undoable,
+            "result": result,
         }
+
+    def _keep_move(self, result: shapes.MoveResult) -> None:
+        """Keep what a move caused, among those that caused something. Only the last can be undone."""
+        if result["undoable"]:
+            for move in self._moves:
+                move["undoable"] = False
+        self._moves = [
+            move
+            for move in [result, *self._moves]
+            if move["count"] or move["expired"] or move["undoable"]
+        ][:_MOST_MOVES]
 
     def _kept_before_move(self) -> _BeforeMove | None:
         """Return the clock and the data; None if there is too much data to keep it for each move."""
@@ -249,6 +287,7 @@ class CloudRoutes(Part):
             context_of(self._cloud).clock.rewind(before.kept.at, before.mode)
         self._cloud.restore(before.kept.saved)
         self._before_move = None
+        self._moves = [move for move in self._moves if not move["undoable"]]
         moment = f"just before the clock moved from {before.kept.at}"
         row = record_restore(self._cloud.fakes(), "", moment, changed)
         return {**clock_view(self._cloud), "row": row}
@@ -288,6 +327,7 @@ class CloudRoutes(Part):
             "matching": len(lines),
             "moments": moments_of(events),
             "due": lines[:_MOST_DUE],
+            "moves": self._moves,
         }
 
     def get_seed(self, request: Request) -> shapes.Seed:

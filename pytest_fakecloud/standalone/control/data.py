@@ -22,6 +22,7 @@ from ...core.characters import printable
 from ...core.errors import ContractError, unknown_name
 from ...core.signals import Signal
 from ...core.timers import monotonic
+from ...core.violations import Violation
 from ...faults.plan import possible_kinds
 from ...http.messages import Answer, Request, Stream
 from ...http.routing import Route
@@ -34,6 +35,7 @@ from ...inspect.data import (
     Listing,
     MessageView,
     NotFound,
+    OpenLetter,
     PageQuery,
     whole_number,
 )
@@ -44,7 +46,7 @@ from ...reporting.model import ReportRow, RowSource
 from ...reporting.rows import rows
 from ...reporting.sources import error_of
 from ..state_file import checked_state, stub
-from . import shapes
+from . import problems, shapes
 from .advice import advice_of, expected_of
 from .endpoints import PREFIX, Part, Refused, compressed, contract, fields, named
 from .resends import repeated, with_resends
@@ -61,6 +63,8 @@ class DataRoutes(Part):
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
         self._streams: set[Signal] = set()
+        self._dismissed: set[int] = set()
+        """The numbers of the failed rows that were dismissed."""
 
     @classmethod
     def routes(cls) -> list[Route]:
@@ -317,41 +321,56 @@ class DataRoutes(Part):
         """Remove violations, ``{"texts": [their texts]}``, and return the others.
 
         A violation that occurs again is reported again. What a fault or a prepared answer has left
-        undone cannot be dismissed.
+        undone cannot be dismissed. ``rows`` are the numbers of failed calls that are ``dismissed`` in
+        ``GET /problems`` from then on.
         """
-        context_of(self._cloud).violations.dismiss(fields(request)["texts"])
+        body = fields(request)
+        context_of(self._cloud).violations.dismiss(body.get("texts", ()))
+        first = self._cloud.journal.entries[0].number if self._cloud.journal.entries else 0
+        rows = {*self._dismissed, *body.get("rows", ())}
+        self._dismissed = {number for number in rows if number >= first}
         return self.get_violations(request)
 
     def get_problems(self, request: Request) -> shapes.Problems:
-        """Return the violations, and the attempts whose message was delivered in the end.
+        """Return the violations by cause, the dead letters, and the failures that count no more.
 
-        If need be by another message that repeats it: a failed attempt is no problem any more.
+        A cause has the rows and dead letters that it caused. ``settled`` are attempts whose message was
+        delivered in the end, if need be by another message that repeats it, ``dismissed`` the rows that
+        were dismissed. ``dead_letters`` are those whose message was not delivered since.
         """
-        settled = []
-        for fake in self._cloud.fakes():
-            if find(fake.fixture).delivers:
-                delivered = data_module(fake.fixture).delivered(fake, repeated(self._cloud, fake))
-                settled += [
-                    entry.number
-                    for entry in self._cloud.journal.entries
-                    if entry.fake == fake.name
-                    and isinstance(entry, Event)
-                    and entry.kind == "attempt"
-                    and entry.data.get("message_id") in delivered
-                ]
-        return {"violations": self.get_violations(request), "settled": settled}
+        return {
+            "causes": [
+                {
+                    "violations": [_violation_data(violation) for violation in cause.violations],
+                    "rows": list(cause.rows),
+                    "dead_letters": list(map(_letter_data, cause.letters)),
+                }
+                for cause in problems.causes(self._cloud)
+            ],
+            "dead_letters": list(map(_letter_data, problems.open_letters(self._cloud))),
+            "settled": list(problems.settled(self._cloud)),
+            "dismissed": sorted(self._dismissed),
+        }
 
     def get_violations(self, request: Request) -> list[shapes.ViolationData]:
         """Return the strict-mode violations."""
-        return [
-            {
-                "kind": violation.kind,
-                "what": violation.what,
-                "text": violation.text,
-                "facts": {k: str(v) for k, v in violation.facts.items()},
-            }
-            for violation in self._cloud.violations()
-        ]
+        return [_violation_data(violation) for violation in self._cloud.violations()]
+
+
+def _letter_data(letter: OpenLetter) -> shapes.OpenLetterData:
+    return {
+        "fake": letter.fake, "id": letter.id, "message_id": letter.message_id,
+        "run_id": letter.run_id,
+    }  # fmt: skip
+
+
+def _violation_data(violation: Violation) -> shapes.ViolationData:
+    return {
+        "kind": violation.kind,
+        "what": violation.what,
+        "text": violation.text,
+        "facts": {k: str(v) for k, v in violation.facts.items()},
+    }
 
 
 def _page_query(request: Request, listing: Listing) -> PageQuery:

@@ -31,6 +31,7 @@ from ..first_calls import first_call
 from ..state_file import inject
 from . import shapes
 from .endpoints import PREFIX, Part, Refused, contract, fake_named, fields, named
+from .problems import open_letters_of
 
 _MOST_USED_UP = 20
 
@@ -69,7 +70,8 @@ class FakeRoutes(Part):
         fixture, settings = body["fixture"], body.get("settings", {})
         with contract():
             try:
-                return describe(start(self._cloud, self._hosts, fixture, settings))
+                fake = start(self._cloud, self._hosts, fixture, settings)
+                return describe(self._cloud, fake)
             except OSError as error:
                 raise Refused(422, f"{fixture} cannot start at this address: {error}") from error
 
@@ -86,7 +88,7 @@ class FakeRoutes(Part):
 
     def get_fake(self, request: Request) -> shapes.FakeData:
         """Return one fake: its address, credentials and environment variables."""
-        return describe(named(self._cloud, request))
+        return describe(self._cloud, named(self._cloud, request))
 
     def close_fake(self, request: Request) -> shapes.Closed:
         """Close a fake."""
@@ -213,7 +215,7 @@ def start(cloud: Cloud, hosts: Hosts, fixture: str, settings: Mapping[str, Any])
     return fake
 
 
-def describe(fake: Any) -> shapes.FakeData:
+def describe(cloud: Cloud, fake: Any) -> shapes.FakeData:
     """Return a fake's address and credentials, and how far its journal goes back."""
     core = core_of(fake)
     forgotten = core.context.recorder.forgotten[fake.name]
@@ -226,7 +228,7 @@ def describe(fake: Any) -> shapes.FakeData:
         "env": fake.env,
         "headers": fake.headers,
         "faults": len(fake.faults),
-        "dead_letters": len(fake.dead_letters()) if find(fake.fixture).delivers else 0,
+        "dead_letters": len(open_letters_of(cloud, fake)),
         "forgotten": forgotten,
         "recorded_since": to_datetime(entries[0].at_us).isoformat() if entries else None,
     }

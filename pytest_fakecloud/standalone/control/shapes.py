@@ -78,16 +78,32 @@ class BecameDue(TypedDict):
     row: int
 
 
+class MoveResult(TypedDict):
+    """What a move of the clock caused between two times: ``events`` has the first 100 of ``count``
+    events that became due, and ``expired`` is the number of keys that expired. ``undoable`` says
+    whether ``POST /clock/undo`` undoes the move.
+    """
+
+    since: str
+    now: str
+    count: int
+    events: list[BecameDue]
+    expired: int
+    undoable: bool
+
+
 class Moved(ClockData):
     """The clock after a move, the events that became due, each as a time and a label, and those of them
     that are expiries of keys. ``events`` has each with what it is about. ``undoable`` says whether
-    ``POST /clock/undo`` undoes the move.
+    ``POST /clock/undo`` undoes the move. ``result`` is the summary that ``GET /due`` has later, null
+    for ``stop``.
     """
 
     fired: list[str]
     expired: list[str]
     events: list[BecameDue]
     undoable: bool
+    result: MoveResult | None
 
 
 class UndoneMove(ClockData):
@@ -121,6 +137,7 @@ class DueData(TypedDict):
     """The number of planned events, those of each kind, how many are due at each time, and the first 200
     lines of those that match, with the item of a list that each is about; ``matching`` is the number of
     lines. With more than 500 different times, a moment stands for several that follow each other.
+    ``moves`` are the last five moves of the clock that caused something or can be undone, newest first.
     """
 
     now: str
@@ -129,6 +146,7 @@ class DueData(TypedDict):
     matching: int
     moments: list[Moment]
     due: list[Planned]
+    moves: list[MoveResult]
 
 
 class Seed(TypedDict):
@@ -139,8 +157,9 @@ class Seed(TypedDict):
 
 class FakeData(TypedDict):
     """A fake: its address, its environment variables, the headers with its credentials, and the numbers
-    of its faults that may still fire and of its dead letters. ``forgotten`` is the number of its oldest
-    entries that the journal has dropped; those that remain begin at ``recorded_since``.
+    of its faults that may still fire and of its dead letters, without those whose message was delivered
+    since. ``forgotten`` is the number of its oldest entries that the journal has dropped; those that
+    remain begin at ``recorded_since``.
     """
 
     name: str
@@ -167,13 +186,15 @@ class KeptData(TypedDict):
 
 class State(TypedDict):
     """A summary of a cloud, with the numbers of its isolated clouds and of those that are kept because
-    a test failed. ``kept`` is null without ``serve --state``.
+    a test failed. ``problems`` are the causes of violations, and the dead letters with other causes.
+    ``kept`` is null without ``serve --state``.
     """
 
     seed: int | str
     clock: ClockData
     fakes: list[FakeData]
     violations: int
+    problems: int
     latest: int
     clouds: int
     failed_clouds: int
@@ -318,11 +339,32 @@ class ViolationData(TypedDict):
     facts: dict[str, str]
 
 
-class Problems(TypedDict):
-    """The violations, and the numbers of the rows of attempts whose message was delivered."""
+class OpenLetterData(TypedDict):
+    """A dead letter whose message was not delivered since; ``run_id`` is that of its workflow run."""
+
+    fake: str
+    id: str
+    message_id: str
+    run_id: str | None
+
+
+class CauseData(TypedDict):
+    """Violations with the same cause, and the rows, by number, and the dead letters that it caused."""
 
     violations: list[ViolationData]
+    rows: list[int]
+    dead_letters: list[OpenLetterData]
+
+
+class Problems(TypedDict):
+    """The causes of violations, the dead letters, and the numbers of the rows that count as failures no
+    more: of attempts whose message was delivered, and those that were dismissed.
+    """
+
+    causes: list[CauseData]
+    dead_letters: list[OpenLetterData]
     settled: list[int]
+    dismissed: list[int]
 
 
 class DestinationData(TypedDict):
@@ -720,10 +762,11 @@ class NewDestination(TypedDict):
     answer: Any
 
 
-class Dismissed(TypedDict):
-    """The texts of the violations to remove."""
+class Dismissed(TypedDict, total=False):
+    """The texts of the violations to remove, and the numbers of the rows to dismiss."""
 
     texts: list[str]
+    rows: list[int]
 
 
 class SnapshotOptions(TypedDict, total=False):

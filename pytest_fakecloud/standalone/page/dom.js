@@ -107,8 +107,8 @@ export function say(text, kind = "bad") {
   if (isInside) goOn();
   document.body.style.setProperty("--floating", `${text ? $("notice").offsetHeight : 0}px`);
   // What can be pressed stays longer, and as long as it is pointed at.
-  const fade = () => { if ($("notice").matches(":hover, :focus-within")) fading = setTimeout(fade, 4000); else dismiss(); };
-  if (kind === "good" && text) fading = setTimeout(fade, stays ? 20000 : 4000);
+  const fade = () => { if ($("notice").matches(":hover, :focus-within")) fading = setTimeout(fade, 2000); else dismiss(); };
+  if (kind === "good" && text) fading = setTimeout(fade, stays ? 8000 : 4000);
 }
 addEventListener("click", ({target}) => { if ($("notice").dataset.kind === "good" && target.closest("a, button, tr") && !$("notice").querySelector("a, button:not([aria-label=Dismiss])")) dismiss(); }, true);
 const goOn = () => (document.querySelector(".detail:not([hidden])") ?? $("view")).focus({preventScroll: true});
@@ -282,7 +282,6 @@ export class LivePage {
 
 // -- the clock in the header of every page --
 let clock = {};
-export const clockNow = () => clock.now;
 export function showClock(found) {
   clock = found;
   moving.until = found.move?.until ?? moving.until;

@@ -1,12 +1,12 @@
-// Failed calls, grouped by what failed, each group with advice.
+// What failed calls mean, and what to do about them.
 
-import {count, el, link, number, own, pill, short, table, when, words} from "./dom.js";
+import {el, link, own, short, words} from "./dom.js";
 import {ask, query} from "./api.js";
 import {withoutScheme} from "./elements.js";
 import {entries} from "./journal.js";
 
 // The error code of a Redis reply, or the status of a response.
-const codeOf = (row) => /^(?:\d{3} )?([A-Z]{3,}) /.exec(row.text.answer)?.[1] ?? (row.status ? String(row.status) : row.data.error ?? row.outcome);
+export const codeOf = (row) => /^(?:\d{3} )?([A-Z]{3,}) /.exec(row.text.answer)?.[1] ?? (row.status ? String(row.status) : row.data.error ?? row.outcome);
 // The advice of a group of rows, or with `isHere` that beside the details of the row itself, which names the destination.
 const answerOf = ({data, peer, text}) => `${withoutScheme(data.url ?? peer)} answered ${text.answer}. `;
 export function adviceOf(row, isHere = false) {
@@ -28,13 +28,3 @@ function typeElement({number: row, operation, subjects, advice}) {
 const sendsScript = (row) => codeOf(row) === "NOSCRIPT" && /^EVALSHA/.test(row.operation)
   && entries.list.some((one) => one.number > row.number && one.fake === row.fake && one.ok && /^(EVAL(_RO)?|SCRIPT LOAD)$/.test(one.operation));
 export const isExpected = (row) => Boolean(row.expected) || sendsScript(row);
-
-// The first groups are those of the newest rows. What was only tried in the console comes after them, expected errors come last. `all` is the address of all rows.
-export const isInjected = (row) => row.faults.length > 0, isTried = (group) => group.every(({actor}) => actor === "console");
-export function errorsElement(rows, most = 50, all = link(["activity"], {status: "failed"})) {
-  const groups = [...Map.groupBy(rows, (row) => JSON.stringify([row.fake, row.kind, row.operation, codeOf(row), row.advice, isInjected(row)])).values()].sort((one, other) => isExpected(one[0]) - isExpected(other[0]) || isInjected(one[0]) - isInjected(other[0]) || isTried(one) - isTried(other) || other.at(-1).number - one.at(-1).number);
-  return el("div", {}, table("errors", ["what failed", "answer", "times", "last", "advice"], groups.slice(0, most), (group) => {
-    const last = group.at(-1);
-    return [el("a", {href: link(["activity", last.number], {fake: last.fake, problems: "yes"})}, `${last.fake} · ${last.operation}${isTried(group) ? ", from here" : ""}`), [isInjected(last) ? pill("injected", "wait") : null, " ", el("span", {class: isInjected(last) ? "" : "bad"}, short(last.text.answer, 90))], number(group.length), when(new Date(last.at_us / 1000).toISOString()), adviceOf(last)];
-  }), groups.length > most ? el("p", {}, el("a", {href: all}, `${count(groups.length - most, "other kind")} of error${groups.length - most === 1 ? "" : "s"}`)) : null);
-}

@@ -15,14 +15,14 @@ const PAGES = {
   find: {title: "Search", make: async () => new (await import("./search.js")).SearchPage(current)},
   connect: {title: "Connect", make: async () => new (await import("./connect.js")).ConnectPage(current)},
   time: {title: "Time", make: async () => (await import("./time.js")).timePage()},
-  problems: {title: "Problems", make: async () => (await import("./time.js")).violationsPage(current)},
+  problems: {title: "Problems", make: async () => (await import("./problems.js")).problemsPage()},
   snapshots: {title: "Snapshots", make: async () => (await import("./time.js")).snapshotsPage(current)},
   isolated: {title: "Isolated clouds", make: async () => (await import("./time.js")).cloudsPage()},
 };
 
 // -- navigation --
 function drawNav() {
-  const {parts} = read(), of = parts[0] === "fake" && state.fakes.find((fake) => fake.name === parts[1]), letters = state.fakes.reduce((sum, fake) => sum + fake.dead_letters, 0), problems = state.violations + letters, item = parts[of ? 3 : 1], what = `${count(state.violations, "violation")}, ${count(letters, "dead letter")}`, {kept} = state;
+  const {parts} = read(), of = parts[0] === "fake" && state.fakes.find((fake) => fake.name === parts[1]), letters = state.fakes.reduce((sum, fake) => sum + fake.dead_letters, 0), {kept, problems} = state, item = parts[of ? 3 : 1], what = `${count(state.violations, "violation")}, ${count(letters, "dead letter")}, each cause once`;
   document.title = `${problems ? `(${number(problems)}) ` : ""}${item ? `${parts[0] === "activity" ? "#" : ""}${short(item, 60)} · ` : ""}${of ? `${of.name} ${product(of)}` : own(PAGES, parts[0])?.title ?? ""} · fakecloud`; Object.assign($("problems"), {textContent: problems ? number(problems) : "", ariaLabel: `${count(problems, "problem")}: ${what}`});
   const entry = (where, text, mark) => el("a", {href: link(where), "data-key": where.join("/"), "aria-current": where.every((part, at) => part === parts[at]) ? "page" : null}, text, mark ? el("span", {class: "many bad", title: where[0] === "problems" ? what : null}, String(mark)) : null);
   const badge = (fake, tab, many, text) => many ? el("a", {href: link(["fake", fake.name, tab]), class: `many ${tab === "faults" ? "fault" : "bad"}`, "data-key": `${fake.name} ${tab}`, "aria-label": `${count(many, tab.replace("-", " ").slice(0, -1))} of ${fake.name}`}, text) : null;
@@ -96,7 +96,7 @@ async function settled(work) {
 // -- refreshing --
 export const refresh = oneAtATime(async () => {
   const found = await ask("GET", "/state"), named = (one) => one.fakes.map((fake) => [fake.name, fake.url, fake.faults, fake.dead_letters]).join();
-  const changed = named(found) !== named(state) || ["violations", "clouds", "failed_clouds"].some((name) => found[name] !== state[name]) || found.kept?.failure !== state.kept?.failure;
+  const changed = named(found) !== named(state) || ["violations", "problems", "clouds", "failed_clouds"].some((name) => found[name] !== state[name]) || found.kept?.failure !== state.kept?.failure;
   state = found;
   // The journal was cleared elsewhere, by a reset or for another test.
   if (entries.list.length && found.latest < entries.list[0].number) { entries.clear(); catchUp().catch(() => {}); }

@@ -1,11 +1,12 @@
 // The first page: what runs and where to connect, what is due next, what failed, and what happened last.
 
-import {about, addresses, copyButton, count, el, link, micros, move, pageHead, product, redraw, short, table, tokenButton, tools, when, withoutPassword, withoutSchemes} from "./dom.js";
+import {about, addresses, copyButton, count, el, link, micros, move, pageHead, product, redraw, short, table, tokenButton, tools, when, withoutPassword, withoutSchemes, words} from "./dom.js";
 import {ask, path} from "./api.js";
 import {FORMATS} from "./connect.js";
 import {hasFailed} from "./elements.js";
-import {errorsElement, isExpected, isInjected} from "./errors.js";
+import {isExpected} from "./errors.js";
 import {entries, journal} from "./journal.js";
+import {errorsElement, isInjected, lettersLinks, openFailures, siteOf} from "./problems.js";
 
 // So many calls, and so many events and kinds of errors, that all parts are on the first screen.
 const MOST = 5, FEW = 3;
@@ -23,12 +24,12 @@ export class OverviewPage {
     this.node = el("div", {class: "page"}, pageHead("Overview"), this.body);
   }
   async refresh() {
-    const {fakes, violations} = this.state(), [due, env, ...lists] = await Promise.all([ask("GET", "/due?fold=yes"), this.env ?? ask("GET", "/env"), ...fakes.map((fake) => ask("GET", path(fake, "/lists")).catch(() => ({})))]);
+    const {fakes} = this.state(), [due, problems, env, ...lists] = await Promise.all([ask("GET", "/due?fold=yes"), ask("GET", "/problems"), this.env ?? ask("GET", "/env"), ...fakes.map((fake) => ask("GET", path(fake, "/lists")).catch(() => ({})))]);
     this.env = env;
-    const last = entries.list.slice(-MOST).reverse(), failed = entries.list.filter((row) => row.done && hasFailed(row)), shape = JSON.stringify([fakes, due, lists, violations, last, failed.length, entries.list.length, journal.older]);
+    const last = entries.list.slice(-MOST).reverse(), failed = openFailures(problems), shape = JSON.stringify([fakes, due, lists, problems.causes, problems.dead_letters, last, failed.length, entries.list.length, journal.older]);
     if (shape === this.shape) return;
     this.shape = shape;
-    redraw(this.body, this.running(fakes, lists), el("div", {}, this.due(due), this.last(last)), this.failed(failed, violations, fakes));
+    redraw(this.body, el("div", {}, this.running(fakes, lists), this.failed(failed, problems)), el("div", {}, this.due(due), this.last(last)));
   }
   running(fakes, lists) {
     return el("section", {"aria-label": "What runs"}, el("h2", {}, "What runs"), table("fakes", ["fake", "address", "holds", "recorded"], fakes, (fake) => {
@@ -51,10 +52,9 @@ export class OverviewPage {
     }), more.length ? el("p", {class: "soft"}, `Also planned: ${more.join(" and ")}.`) : null]
       : el("p", {class: "soft"}, "Nothing is planned. Delays, retries, schedules and TTLs use the clock above: freeze it, or move it."));
   }
-  failed(rows, violations, fakes) {
-    const letters = fakes.filter((fake) => fake.dead_letters), injected = rows.filter(isInjected).length, real = rows.filter((row) => !isExpected(row) && !isInjected(row)), ignored = rows.length - real.length - injected;
-    return el("section", {class: "across", "aria-label": "What failed"}, el("h2", {}, el("a", {href: "#/problems"}, "What failed")), tools(violations ? el("a", {href: "#/problems"}, count(violations, "violation")) : null, journal.older ? loading() : null,
-      letters.map((fake) => el("a", {href: link(["fake", fake.name, "dead-letters"])}, `${count(fake.dead_letters, "dead letter")} of ${fake.name}`))),
-      real.length ? errorsElement(real, FEW, "#/problems") : violations || letters.length || journal.older ? null : el("p", {class: "soft"}, "Nothing failed. Try what your application does if something does: add a fault to a fake."), injected ? el("p", {}, el("a", {href: link(["activity"], {status: "fault"})}, `${count(injected, "failure")} by injected faults`)) : null, ignored ? el("p", {}, el("a", {href: link(["activity"], {status: "expected"})}, `${count(ignored, "error")} that clients expect`)) : null);
+  failed(rows, {causes, dead_letters: letters}) {
+    const named = causes.slice(0, FEW).map(({violations: [one]}) => `${words(one.kind)} ${shortened(siteOf(one))}`), violations = causes.flatMap((cause) => cause.violations).length, injected = rows.filter(isInjected).length, real = rows.filter((row) => !isExpected(row) && !isInjected(row)), ignored = rows.length - real.length - injected;
+    return el("section", {"aria-label": "What failed"}, el("h2", {}, el("a", {href: "#/problems"}, "What failed")), tools(violations ? el("a", {href: "#/problems"}, `${count(violations, "violation")}: ${named.join(", ")}${causes.length > FEW ? ", …" : ""}`) : null, journal.older ? loading() : null, lettersLinks(letters)),
+      real.length ? errorsElement(real, letters, FEW) : violations || letters.length || journal.older ? null : el("p", {class: "soft"}, "Nothing failed. Try what your application does if something does: add a fault to a fake."), injected ? el("p", {}, el("a", {href: link(["activity"], {status: "fault"})}, `${count(injected, "failure")} by injected faults`)) : null, ignored ? el("p", {}, el("a", {href: link(["activity"], {status: "expected"})}, `${count(ignored, "error")} that clients expect`)) : null);
   }
 }

@@ -1,14 +1,12 @@
-// Due times, snapshots, isolated clouds and violations.
+// Due times, snapshots and isolated clouds.
 
-import {LivePage, about, act, attempt, both, choice, confirmed, copies, count, day, done, el, empty, form, go, json, isoOf, link, micros, move, number, own, pageHead, redraw, room, saveButton, short, soft, table, time, tools, unbroken, withoutSchemes, words} from "./dom.js";
+import {LivePage, about, act, attempt, both, choice, confirmed, copies, count, day, done, el, empty, form, go, json, isoOf, link, micros, move, number, own, pageHead, redraw, room, saveButton, short, soft, table, time, tools, unbroken, withoutSchemes} from "./dom.js";
 import {ask, askText, query} from "./api.js";
-import {destinationForms} from "./destinations.js";
-import {errorsElement, isExpected, isInjected} from "./errors.js";
 import {changesSection, recorded, restoreButton, undoable} from "./history.js";
-import {hasFailed, lasted} from "./elements.js";
+import {lasted} from "./elements.js";
 import {columnsElement} from "./columns.js";
-import {moved, moves} from "./moves.js";
-import {entries, journal} from "./journal.js";
+import {linksOf, moved, undoButton} from "./moves.js";
+import {entries} from "./journal.js";
 import {oneAtATime} from "./rows.js";
 
 // Moves the clock to an event, or freezes it at the microsecond before it, so that it can be looked at before it happens.
@@ -34,14 +32,14 @@ export function timePage() {
     return [el("span", {class: "nowrap"}, about(micros(first) - micros(now))), ends.map((at) => el("span", {class: "nowrap"}, at === until && many > 1 ? " to " : "", day(at) === day(now) ? "" : `${day(at)} `, time(at))),
       [el("i", {class: `dot kind-${kind}`, title: own(DUE_KINDS, kind)}), shown], tools(goThere({...one, at: until}), goBefore(one, now))];
   };
-  const page = new LivePage("/due", ({now, count: many, kinds: counts, matching, moments, due}) => {
+  const page = new LivePage("/due", ({now, count: many, kinds: counts, matching, moments, due, moves}) => {
     const [from, to] = page.chosen ?? [], kinds = Object.keys(DUE_KINDS).filter((name) => counts[name] || name === page.values.kind), isWide = matchMedia(WIDE).matches, start = micros(now);
     if (to <= start) select(span("", ""), {replace: true});
     planned.textContent = `${many ? `${count(many, "event")} planned` : "Nothing is planned"}${page.values.within ? ` in the ${own(WITHIN, page.values.within)}` : ""}${due.length < matching ? `, the first ${due.length} of ${count(matching, "line")} below` : ""}`;
     redraw(moment, copies({method: "POST", path: "/clock", body: {action: "move_to", to: now}}, "this moment"));
     redraw(chosen, page.chosen && el("button", {type: "button", class: "trace-chip", "aria-label": "Show the next events again", onclick: () => select(span("", ""))}, `due in ${lasted(Math.max(0, from - start))}${to > from ? ` to ${lasted(to - start)}` : ""} ✕`));
     const items = moments.filter(({kind}) => isShown(kind)).map(({at_us: at, kind, count: value}) => ({at, kind, value}));
-    const became = moves.length ? [el("h2", {}, "Became due"), el("ul", {}, moves.map(({now: to, linked, events, back}) => el("li", {}, linked(), ` by the move to ${both(to)} `, back(), events.length ? el("details", {"data-key": `moved ${to} ${page.values.moved === to}`, open: page.values.moved === to}, el("summary", {}, shownDue(events[0]), events.length > 1 ? `, and ${number(events.length - 1)} more` : ""), table("events that became due", ["at", "event", "row"], events.slice(0, 200), (one) => [time(one.at), one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, shownDue(one)) : shownDue(one), one.row ? el("a", {href: link(["activity", one.row])}, `#${one.row}`) : ""])) : null)))] : null;
+    const became = moves.length ? [el("h2", {}, "Became due"), el("ul", {}, moves.map((move_) => { const {now: to, events, count: sum} = move_, links = linksOf(move_); return el("li", {}, links.length ? links : "Nothing became due", ` by the move to ${both(to)} `, undoButton(move_), events.length ? el("details", {"data-key": `moved ${to} ${page.values.moved === to}`, open: page.values.moved === to}, el("summary", {}, shownDue(events[0]), sum > 1 ? `, and ${number(sum - 1)} more` : ""), table("events that became due", ["at", "event", "row"], events, (one) => [time(one.at), one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, shownDue(one)) : shownDue(one), one.row ? el("a", {href: link(["activity", one.row])}, `#${one.row}`) : ""]), sum > events.length ? soft(`The first ${events.length} of ${count(sum, "event")}.`) : null) : null); }))] : null;
     return [page.values.moved && became, many || page.values.within ? el("div", {class: "due"}, el("div", {class: "filters"}, choice("time until", Object.keys(WITHIN), page.values.within ?? "", (within) => select({...span("", ""), within}), (name) => WITHIN[name]),
       kinds.length > 1 || page.values.kind ? el("div", {class: "kinds", role: "group", "aria-label": "kinds of events"}, kinds.map((name) => kindElement(name, counts[name] ?? 0, kinds))) : null,
       el("details", {class: "over-time", open: isWide}, el("summary", {}, "Events over time"), columnsElement("events by due time", [{at: start, kind: "other", value: 0}, ...items], {kinds: DUE_KINDS, chosen: page.chosen, start, pixels: isWide ? BESIDE : room(), onselect: (...ends) => select(span(...ends))}))),
@@ -49,7 +47,7 @@ export function timePage() {
       : empty("No timers.", "Delayed messages, retries, schedules, TTLs of keys and consumer sessions appear here with their due times.", "They use the clock above, not the wall clock."),
       page.values.moved ? null : became];
   }, pageHead("Time", planned, chosen, form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { return await moved({action: "move_to", to: /^[-\d]+[ T][\d:.]+$/.test(to.trim()) ? `${to.trim().replace(" ", "T")}Z` : to}) ? done("Moved.") : null; }, {open: false, copied: false}), moment));
-  return Object.assign(page, {values: {}, without: [], version: () => [moves[0]?.now, page.values.moved], go: ({query: values}) => {
+  return Object.assign(page, {values: {}, without: [], version: () => page.values.moved, go: ({query: values}) => {
     const {from: since, to: until, kind, without = "", within, open} = values;
     Object.assign(page, {values, without: without.split(","), chosen: since && until ? [since, until].map(Number) : null, path: `/due${query({since, until, kind, without, within, open, fold: kind === "expiry" ? "" : "yes"})}`});
     return page.refresh();
@@ -103,43 +101,3 @@ const openConsole = async (id) => { open((await ask("POST", `/clouds/${id}/codes
 export const cloudsPage = () => new LivePage("/clouds", (found) => !found.length ? empty("No isolated clouds.", "")
   : table("isolated clouds", ["cloud", "", "fakes", "", ""], found, (one) => [one.id, one.test ? el("span", {class: "bad"}, one.test) : "running", one.fakes.join(", "), act("Open", `Open ${one.id}`, () => openConsole(one.id)), act("Close", `Close ${one.id}`, () => ask("DELETE", `/clouds/${one.id}`))]),
 pageHead("Isolated clouds", soft("Those of failed tests are kept.")));
-
-// -- problems: violations, failed calls and dead letters --
-const ADVICE = {
-  unstubbed: ({url}) => ["The queue delivers to loopback addresses only. Forward the address or answer it below, or do so at each start of the server:", ["Forward it: ", el("code", {}, `pytest-fakecloud serve --forward ${origin(url)}=http://127.0.0.1:3000`)],
-    ["Answer it from a state file, under \"destinations\": ", el("code", {}, "pytest-fakecloud serve --load state.json")]],
-  unrouted: () => ["Your application called an address that this fake does not have. Compare method and path with the documentation of the service.", ["Check that your application uses the address and token of this fake: ", el("a", {href: "#/connect"}, "Connect")]],
-  rejected_step: () => ["The queue rejected a step of a workflow run, for example because the run has ended. Workflow clients ignore this error, so the run does not continue."],
-  no_workflow: ({url}) => ["Your application triggered a workflow at an address that serves no workflow, so the run failed.", ["Trigger the address at which your application serves the workflow, instead of ", el("code", {}, url)]],
-  bug: () => ["This is a bug of pytest-fakecloud. Please report it with the text below."],
-};
-const origin = (url) => { try { return new URL(url).origin; } catch { return "https://app.example"; } };
-
-// Violations with the same cause: of one kind, fake and site. Which message or run met it does not matter.
-const causeOf = ({kind, text, facts: {fake, url, message_id: id, run_id: run}}) => JSON.stringify([kind, fake, url ? origin(url) : id || run ? "" : text]);
-const isAbout = (row, {url, path, message_id: id, run_id: run}) => row.subjects.some(({name}) => name === id || name === run) || [url, path].some((one) => one && `${row.request?.line} ${row.request?.body}`.includes(one));
-// A fault that has not fired yet may still fire, and an answer may still be given; tabs of the fake show them.
-const isYetToCome = ({kind}) => kind === "unused_fault" || kind === "unmet";
-const APPEAR = "What a test in strict mode would report appears here, such as a delivery to an address that nothing answers.";
-export const violationsPage = (state) => Object.assign(new LivePage("/problems", ({violations: found, settled}) => {
-  const causes = Map.groupBy(found.filter((one) => !isYetToCome(one)), causeOf), known = new Set(settled), isSettled = ({number: row}) => known.has(row), [again, failures] = [true, false].map((whether) => entries.list.filter((row) => row.done && hasFailed(row) && isSettled(row) === whether)), expected = failures.filter(isExpected).length, injected = failures.filter(isInjected).length, failed = failures.length - expected - injected;
-  // The navigation counts the first two.
-  const letters = state().fakes.filter((one) => one.dead_letters), many = [...causes.values()].flat().length, to = (text, status) => el("a", {href: link(["activity"], {status})}, text);
-  const parts = [many ? count(many, "violation") : null, ...letters.map((one) => el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)),
-    failures.length ? [to(count(failed, "failed call"), "failed"), journal.older ? " so far: older ones are being loaded" : ""] : null, injected ? to(`${count(injected, "failure")} by injected faults`, "fault") : null, expected ? to(`${count(expected, "error")} that clients expect`, "expected") : null, again.length ? `${count(again.length, "failed attempt")} of messages that were delivered since` : null].filter(Boolean);
-  return [parts.length ? el("p", {}, parts.flatMap((part, at) => at ? [" · ", part] : part)) : null, causes.size ? [...causes.values()].map((all) => violation(all, letters.length)) : failures.length ? soft(`No violations. ${APPEAR}`) : empty("No violations.", APPEAR), failures.length ? [causes.size ? el("h2", {}, "Failed calls") : null, errorsElement(failures)] : null];
-}, pageHead("Problems")), {version: () => [entries.list.length, journal.older, state().fakes.map((one) => one.dead_letters), [...solved]]});
-// What was done about a cause, until the page is loaded again.
-const solved = new Map();
-
-function violation(all, letters) {
-  const [{kind, what, text, facts: known}] = all, cause = causeOf(all[0]), rows = entries.list.filter((row) => hasFailed(row) && all.some(({facts}) => isAbout(row, facts))), ats = rows.map((row) => both(new Date(row.at_us / 1000).toISOString()));
-  const places = [...Map.groupBy(all, ({facts: {url, method, path}}) => url ?? [method, path].filter(Boolean).join(" "))], runs = new Set(all.map(({facts}) => facts.run_id).filter(Boolean));
-  const card = el("article", {class: "violation"}, el("h2", {class: "bad"}, words(kind), all.length > 1 ? el("span", {class: "many"}, `${number(all.length)} times`) : null), " ", el("span", {class: "soft"}, `${known.fake ?? ""}${ats.length ? ` · ${ats[0]}${ats.at(-1) === ats[0] ? "" : ` to ${ats.at(-1)}`} UTC` : ""}`),
-    el("ul", {}, places.filter(([place]) => place).slice(0, 20).map(([place, some]) => el("li", {class: "mono"}, el("a", {href: link(["activity"], {search: place, violations: "yes"})}, place), some.length > 1 ? ` ${number(some.length)} times` : ""))),
-    solved.has(cause) ? el("p", {class: "ok", role: "status"}, `${solved.get(cause)} Retries will use it. `, letters ? ["Retry the ", el("a", {href: link(["fake", known.fake, "dead-letters"])}, "dead letters"), ", then dismiss this."] : "Dismiss this.") : null,
-    el("p", {class: "mono"}, what), (own(ADVICE, kind)?.(known) ?? []).map((line) => el("p", {}, line)), kind === "unstubbed" ? destinationForms({name: known.fake}, origin(known.url), (done_) => solved.set(cause, done_)) : null,
-    text === what ? null : el("details", {}, el("summary", {}, "As a test with pytest reports it"), el("p", {class: "mono"}, text)),
-    tools(act("Dismiss", `Dismiss ${words(kind)} ${places[0]?.[0] ?? ""}`, async () => { await ask("POST", "/violations/dismiss", {texts: all.map((one) => one.text)}); card.remove(); })), [...runs].slice(0, 20).map((run) => el("p", {}, el("a", {href: link(["fake", known.fake ?? "queue", "runs", run])}, `Show the run ${run}`))));
-  return card;
-}

@@ -1,0 +1,59 @@
+// Problems: the causes of violations, failed calls by what failed, and dead letters, each with advice.
+
+import {LivePage, act, both, count, el, empty, link, number, own, pageHead, pill, short, soft, table, tools, when, words} from "./dom.js";
+import {ask} from "./api.js";
+import {destinationForms} from "./destinations.js";
+import {hasFailed} from "./elements.js";
+import {adviceOf, codeOf, isExpected} from "./errors.js";
+import {entries, journal} from "./journal.js";
+
+const failedOf = (numbers) => numbers.map((number_) => entries.known.get(number_)).filter((row) => row?.done && hasFailed(row));
+// The failed calls of which no violation is the cause, and that count as failures still. `found` is the answer of the server.
+export function openFailures({causes, settled, dismissed}) {
+  const apart = new Set([...settled, ...dismissed, ...causes.flatMap(({rows}) => rows)]);
+  return entries.list.filter((row) => row.done && hasFailed(row) && !apart.has(row.number));
+}
+export const siteOf = ({facts: {url, method, path}}) => url ?? [method, path].filter(Boolean).join(" ");
+export const lettersLinks = (letters) => [...Map.groupBy(letters, ({fake}) => fake)].map(([fake, some]) => el("a", {href: link(["fake", fake, "dead-letters", ...some.length === 1 ? [some[0].id] : []])}, `${count(some.length, "dead letter")} of ${fake}`));
+// The first groups are those of the newest rows. What was only tried in the console comes after them, expected errors come last. Overview shows `few`.
+export const isInjected = (row) => row.faults.length > 0, isTried = (group) => group.every(({actor}) => actor === "console");
+export function errorsElement(rows, letters, few) {
+  const most = few ?? 50, groups = [...Map.groupBy(rows, (row) => JSON.stringify([row.fake, row.kind, row.operation, codeOf(row), row.advice, isInjected(row)])).values()].sort((one, other) => isExpected(one[0]) - isExpected(other[0]) || isInjected(one[0]) - isInjected(other[0]) || isTried(one) - isTried(other) || other.at(-1).number - one.at(-1).number);
+  return el("div", {}, table("errors", few ? ["what failed", "answer", "last"] : ["what failed", "answer", "times", "last", "advice", ""], groups.slice(0, most), (group) => {
+    const last = group.at(-1), caused = letters.filter(({message_id: id}) => group.some(({subjects}) => subjects.some(({name}) => name === id)));
+    const what = [el("a", {href: link(["activity", last.number], {fake: last.fake, problems: "yes"})}, `${last.fake} · ${last.operation}${isTried(group) ? ", from here" : ""}`), few && group.length > 1 ? ` ${number(group.length)} times` : null, caused.length ? el("div", {}, lettersLinks(caused)) : null];
+    const answer = [isInjected(last) ? pill("injected", "wait") : null, " ", el("span", {class: isInjected(last) ? "" : "bad"}, short(last.text.answer, 90))], at = when(new Date(last.at_us / 1000).toISOString());
+    return few ? [what, [answer, el("div", {class: "soft"}, adviceOf(last))], at] : [what, answer, number(group.length), at, adviceOf(last), act("Dismiss", `Dismiss ${last.operation} ${short(last.text.answer, 40)}`, () => ask("POST", "/violations/dismiss", {rows: group.map((row) => row.number)}))];
+  }), groups.length > most ? el("p", {}, el("a", {href: few ? "#/problems" : link(["activity"], {status: "failed"})}, `${count(groups.length - most, "other kind")} of error${groups.length - most === 1 ? "" : "s"}`)) : null);
+}
+const ADVICE = {
+  unstubbed: ({url}) => ["The queue delivers to loopback addresses only. Forward the address or answer it below, or do so at each start of the server:", ["Forward it: ", el("code", {}, `pytest-fakecloud serve --forward ${origin(url)}=http://127.0.0.1:3000`)],
+    ["Answer it from a state file, under \"destinations\": ", el("code", {}, "pytest-fakecloud serve --load state.json")]],
+  unrouted: () => ["Your application called an address that this fake does not have. Compare method and path with the documentation of the service.", ["Check that your application uses the address and token of this fake: ", el("a", {href: "#/connect"}, "Connect")]],
+  rejected_step: () => ["The queue rejected a step of a workflow run, for example because the run has ended. Workflow clients ignore this error, so the run does not continue."],
+  no_workflow: ({url}) => ["Your application triggered a workflow at an address that serves no workflow, so the run failed.", ["Trigger the address at which your application serves the workflow, instead of ", el("code", {}, url)]],
+  bug: () => ["This is a bug of pytest-fakecloud. Please report it with the text below."],
+};
+const origin = (url) => { try { return new URL(url).origin; } catch { return "https://app.example"; } };
+const APPEAR = "What a test in strict mode would report appears here, such as a delivery to an address that nothing answers.";
+export const problemsPage = () => Object.assign(new LivePage("/problems", (found) => {
+  const {causes, dead_letters: letters, settled, dismissed} = found, failures = openFailures(found), expected = failures.filter(isExpected).length, injected = failures.filter(isInjected).length, failed = failures.length - expected - injected;
+  const many = causes.flatMap(({violations}) => violations).length, again = failedOf(settled).length, gone = failedOf(dismissed).length, to = (text, status) => el("a", {href: link(["activity"], {status})}, text);
+  const parts = [many ? count(many, "violation") : null, ...lettersLinks(letters), failures.length ? [to(count(failed, "failed call"), "failed"), journal.older ? " so far: older ones are being loaded" : ""] : null, injected ? to(`${count(injected, "failure")} by injected faults`, "fault") : null, expected ? to(`${count(expected, "error")} that clients expect`, "expected") : null,
+    again ? `${count(again, "failed attempt")} of messages that were delivered since` : null, gone ? `${number(gone)} dismissed` : null].filter(Boolean);
+  return [parts.length ? el("p", {}, parts.flatMap((part, at) => at ? [" · ", part] : part)) : null, causes.length ? causes.map(violation) : failures.length ? soft(`No violations. ${APPEAR}`) : empty("No violations.", APPEAR), failures.length ? [causes.length ? el("h2", {}, "Failed calls") : null, errorsElement(failures, letters)] : null];
+}, pageHead("Problems")), {version: () => [entries.list.length, journal.older, [...solved]]});
+// What was done about a cause, until the page is loaded again.
+const solved = new Map();
+
+function violation({violations: all, rows, dead_letters: letters}) {
+  const [{kind, what, text, facts: known}] = all, cause = text, ats = failedOf(rows).map((row) => both(new Date(row.at_us / 1000).toISOString()));
+  const places = [...Map.groupBy(all, siteOf)], runs = new Set(all.map(({facts}) => facts.run_id).filter(Boolean));
+  const card = el("article", {class: "violation"}, el("h2", {class: "bad"}, words(kind), all.length > 1 ? el("span", {class: "many"}, `${number(all.length)} times`) : null), " ", el("span", {class: "soft"}, `${known.fake ?? ""}${ats.length ? ` · ${ats[0]}${ats.at(-1) === ats[0] ? "" : ` to ${ats.at(-1)}`} UTC` : ""}`),
+    el("ul", {}, places.filter(([place]) => place).slice(0, 20).map(([place, some]) => el("li", {class: "mono"}, el("a", {href: link(["activity"], {search: place, violations: "yes"})}, place), some.length > 1 ? ` ${number(some.length)} times` : ""))),
+    solved.has(cause) ? el("p", {class: "ok", role: "status"}, `${solved.get(cause)} Retries will use it. `, letters.length ? "Retry the dead letters, then dismiss this." : "Dismiss this.") : null,
+    el("p", {class: "mono"}, what), (own(ADVICE, kind)?.(known) ?? []).map((line) => el("p", {}, line)), kind === "unstubbed" ? destinationForms({name: known.fake}, origin(known.url), (done_) => solved.set(cause, done_)) : null,
+    text === what ? null : el("details", {}, el("summary", {}, "As a test with pytest reports it"), el("p", {class: "mono"}, text)),
+    tools(act("Dismiss", `Dismiss ${words(kind)} ${places[0]?.[0] ?? ""}`, async () => { await ask("POST", "/violations/dismiss", {texts: all.map((one) => one.text), rows}); card.remove(); }), lettersLinks(letters)), [...runs].slice(0, 20).map((run) => el("p", {}, el("a", {href: link(["fake", known.fake ?? "queue", "runs", run])}, `Show the run ${run}`))));
+  return card;
+}
