@@ -215,6 +215,19 @@ def steps_of(engine: Any, run: WorkflowRun) -> list[StepView]:
     return list(_Run(run, messages, recorded, engine.clock.now_us()).steps())
 
 
+def step_count(engine: Any, run: WorkflowRun) -> int:
+    """Return the number of steps of a run, with those that it has taken over from its parent."""
+    # Neither the first recorded step, the input, nor what a client has planned is one. The first message
+    # of a rerun has the result with which it goes on, and ``steps_of()`` returns the steps after it.
+    later = set(run.message_ids[1:])
+    taken_over = [
+        step
+        for step in run.steps[1:]
+        if step.message_id not in later and not read_step(step.body).get("targetStep")
+    ]
+    return len(taken_over) + len(steps_of(engine, run))
+
+
 class _Run:
     """The messages of a run, and the attempts in which they were published."""
 
