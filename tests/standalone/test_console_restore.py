@@ -30,7 +30,7 @@ def previewed(page: Any) -> list[list[str]]:
 
 
 def confirm(page: Any) -> None:
-    page.click("dialog button.danger")
+    page.click("dialog button[value=yes]")
     page.locator("dialog").wait_for(state="detached")
 
 

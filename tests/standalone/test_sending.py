@@ -230,6 +230,20 @@ def test_a_rerun_and_its_original_name_each_other_in_the_list_with_their_results
     assert own == ["step 2", "step 1", ""]
 
 
+def test_a_fault_names_the_calls_that_have_used_it_up(server: Server) -> None:
+    fault = {"kind": "respond", "args": [503], "times": 2, "command": "SET"}
+    assert server.ask("POST", "/fakes/kv_server/faults", fault)[1]["rows"] == []
+    rows = [send(server, "kv_server", "/", [name, "a", "1"])["row"] for name in ("SET", "APPEND")]
+    url = server.fake("kv_server")["env"]["REDIS_URL"]
+    with redis.Redis.from_url(url) as client, pytest.raises(redis.RedisError):
+        client.set("a", "2")
+    (found,) = server.ask("GET", "/fakes/kv_server/faults")[1]
+    assert (found["hits"], found["active"], found["rows"][0]) == (2, False, rows[0])
+    used_up = server.ask("GET", f"/journal?after={found['rows'][1] - 1}&limit=1")[1][0]
+    assert used_up["operation"] == "SET"
+    assert used_up["actor"] != "console"
+
+
 def report_steps(server: Server, *results: tuple[str, str, str]) -> str:
     """Start the run ``wfr_1`` and publish steps with these names, types and results, as a workflow
     does; return the first message of the run.

@@ -50,6 +50,7 @@ from .failures import failure_of
 from .failures import failure_words as failure_words
 from .steps import (
     ComparedPart,
+    as_stack,
     cause_of,
     compared,
     recorded_steps,
@@ -1013,8 +1014,8 @@ def _run_state(run: Any) -> str:
 def run(engine: Any, id: str, page_query: PageQuery) -> View:
     """Return one workflow run: its input, its steps over time, its messages, and its record.
 
-    The record is that of the service's API. It contains the outputs of the steps and the result, and
-    ``recorded`` has these steps with their results as text.
+    ``response`` is its result or its error. The record is that of the service's API. It contains the
+    outputs of the steps and the result, and ``recorded`` has these steps with their results as text.
     ``parent`` is the run that this one resumes, restarts or reruns, and ``children`` are the runs that
     do so with this one. ``compared`` are its input, steps and result beside those of ``compared_with``:
     the parent, otherwise the last child, or without both the run of the same workflow before it.
@@ -1037,6 +1038,7 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
         **_run_row(engine, workflow_run, children),
         "input": None if given is None else _body(given, redaction)["body"],
         "record": record,
+        "response": as_stack(str(record.get("workflowRunResponse") or "")),
         "recorded": list(recorded_steps(record, parent and run_record(engine, parent))),
         "compared_with": other and other.id,
         "compared": [] if other is None else _compared(engine, workflow_run, other),

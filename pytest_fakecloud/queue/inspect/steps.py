@@ -473,9 +473,22 @@ def _errors(attempts: Sequence[Attempt], message: Message) -> Iterator[StepError
             "number": attempt.number,
             "at": to_datetime(attempt.at_us).isoformat(),
             "status": attempt.status,
-            "reason": reason[:LONGEST_ERROR],
+            "reason": as_stack(reason)[:LONGEST_ERROR],
             "cause": cause_of(reason),
         }
+
+
+def as_stack(reason: str) -> str:
+    """Return the message and the stack of an error that a client sent as JSON, or another text."""
+    try:
+        error = json.loads(reason)
+    except ValueError:
+        return reason
+    if not isinstance(error, dict) or not error.get("message"):
+        return reason
+    message, stack = str(error["message"]), str(error.get("stack") or "")
+    parts = [stack] if message in stack else [f"{error.get('error')}: {message}", stack]
+    return "\n".join(filter(None, parts))
 
 
 def cause_of(reason: str) -> str:
