@@ -285,6 +285,7 @@ def test_a_query_of_vectors_is_in_the_address(page: Any, server: Server) -> None
     found = page.locator("form[aria-label=Query] .out tbody tr")
     # The filter of the list is that of queries.
     page.fill("input[name=filter]", "year < 1993")
+    page.keyboard.press("Tab")
     page.locator("#count", has_text="3 found").wait_for()
     typed(page, "Query", what="3, 1", most="2")
     holds(page, "document.querySelectorAll('form[aria-label=Query] .out tbody tr').length === 2")

@@ -135,7 +135,6 @@ export const choice = (label, options, chosen, take, text = (name) => name) => e
 // The bar above the details of an item. Close returns to the list, and Back does not open the details again.
 export const detailBar = (address, name, about = {search: name}) => el("div", {class: "tools detail-head"}, el("a", {class: "button", href: address, "aria-label": "close the details", onclick: (event) => { if (event.ctrlKey || event.metaKey || event.shiftKey) return; event.preventDefault(); go(address, {replace: true}); }}, "✕ Close"), name ? el("a", {href: link(["activity"], about)}, "In Activity") : null, copyButton(() => location.href, "Copy link to these details", "Copy link"));
 
-// What takes something away is red.
 const isDestructive = (label) => /^(Delete|Remove|Discard|Reset|Cancel) /.test(`${label} `);
 // A button that changes data, as its label says. It asks `question` first if the change cannot be undone.
 export function act(text, label, work, {question} = {}) {
@@ -201,7 +200,7 @@ export function form(title, button, fields, work, {open = true, overwrites, conf
       out.replaceChildren(...shown, ...!copied || change.number === before ? [] : [copies({...change})]);
       // The details are redrawn when the item changes, so show the result outside of them.
       const notice = shown[0]?.className === "ok" && [`${short(of, 60)}: `, ...[...shown[0].childNodes].map((part) => part instanceof Text ? part.data : part.cloneNode(true))];
-      if (undo && notice && change.number !== before) { body.dataset.sent = "yes"; undo(change.row, notice); }
+      if (undo && notice && change.number !== before) { body.dataset.sent = "yes"; undo(change.row, notice); if (body.closest(".list")) { body.parentNode.open = false; body.parentNode.firstChild.focus(); } }
       else if (notice && body.closest(".detail, .violation")) say(notice, "good");
     }
     catch (error) { out.replaceChildren(el("p", {class: "bad", role: "alert"}, error.message)); }

@@ -69,7 +69,7 @@ export class FaultsPage extends LivePage {
     });
     const preview = el("p", {class: "field wide preview", role: "status"}), readIn = (values) => ({where: Object.fromEntries(matchers.map((name) => [name, read.text(values[`only-${name}`] ?? "")])), times: read.number(values.times), skip: read.number(values.skip)});
     const sentenceOf = (values) => { try { return sentence({kind, description: values.args ?? kind, ...readIn(values), made: {args: (about.args ?? (() => []))(values)}}); } catch { return "…"; } };
-    const draw = () => { const values = Object.fromEntries(new FormData(made.querySelector("form"))); preview.replaceChildren(sentenceOf(values), el("span", {class: "soft"}, Object.values(readIn(values).where).some(Boolean) ? "" : ` Calls of a running application count too. To spare them, limit it: ${matchers.join(" or ")}.`)); };
+    const draw = () => { const values = Object.fromEntries(new FormData(made.querySelector("form"))); preview.replaceChildren(sentenceOf(values), el("span", {class: "soft"}, Object.values(readIn(values).where).some(Boolean) ? "" : ` Calls of a running application count too. To spare them, limit it to a ${matchers.join(" or a ")}.`)); };
     // What was typed for another kind stays in the fields that both have.
     if (this.typed) {
       for (const field of made.querySelectorAll("input")) field.value = this.adding.querySelector(`[name="${field.name}"]`)?.value ?? field.value;

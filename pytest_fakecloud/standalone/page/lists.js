@@ -52,6 +52,8 @@ export class ListPage {
     this.side = el("section", {class: "detail", "aria-label": "details", tabindex: -1, hidden: true});
     this.node = el("div", {class: "split"}, el("section", {class: "list", "aria-label": plural(spec.noun)},
       tools(this.search, this.more ?? this.fields.map(({input}) => input.placeholder?.startsWith(input.getAttribute("aria-label")) ? input : el("label", {}, `${input.getAttribute("aria-label")} `, input)), spec.tools?.(fake, this), this.bar, this.counted, saveButton(`${fake.name}-${tab}.json`, async () => JSON.stringify(await this.all(), null, 1), `Save these ${plural(spec.noun)} as JSON`, "↓ JSON"), this.clear, this.facets), this.outside, this.body), border("width of the list", 52), this.side);
+    // Only one form is open over the list.
+    for (const one of this.node.querySelectorAll(".list .form:not(.filters)")) one.name = "forms";
     this.stop = new AbortController();
     addEventListener("keydown", (event) => this.step(event), {signal: this.stop.signal});
   }
