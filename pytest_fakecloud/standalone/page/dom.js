@@ -37,7 +37,7 @@ function beside(text) {
 export const isAhead = (text) => Boolean(text && clock.now) && micros(text) > micros(clock.now);
 export const both = (text) => text ? `${day(text)} ${time(text)}` : "";
 export function short(value, length = 160) {
-  // With the spaces that Python writes, so that a value looks the same everywhere.
+  // Spaces as in Python.
   const text = typeof value === "string" ? value : (JSON.stringify(value, null, 1) ?? "").replace(/(?<=[{[])\n *|\n *(?=[}\]])/g, "").replace(/\n */g, " ");
   return visible(text.length > length ? text.slice(0, length) + "…" : text);
 }
