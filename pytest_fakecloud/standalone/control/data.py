@@ -9,6 +9,7 @@ import gzip
 import json
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from operator import attrgetter, itemgetter
 from typing import Any, cast
 from urllib.parse import unquote
@@ -47,7 +48,7 @@ from ...reporting.rows import rows
 from ...reporting.sources import error_of
 from ..state_file import checked_state, stub
 from . import problems, shapes
-from .advice import advice_of, expected_of
+from .advice import advice_of, advice_on_message, expected_of
 from .endpoints import PREFIX, Part, Refused, compressed, contract, fields, named
 from .resends import repeated, with_resends
 
@@ -135,7 +136,8 @@ class DataRoutes(Part):
         if request.path.endswith("/"):
             return self.item(request)
         fake, listing = self._listing(request)
-        page = listing.page(fake, _page_query(request, listing))
+        with _advised():
+            page = listing.page(fake, _page_query(request, listing))
         if request.params["list"] in _OF_MESSAGES and find(fake.fixture).delivers:
             page["resends"] = repeated(self._cloud, fake)
         return page
@@ -386,6 +388,18 @@ def _page_query(request: Request, listing: Listing) -> PageQuery:
     )
     filters = {name: parameters[name] for name in listing.filters if name in parameters}
     return PageQuery(search, after, before, PAGE if limit is None else limit, filters, sort, around)
+
+
+@contextmanager
+def _advised() -> Iterator[None]:
+    """Add to an error that a service raises for a filter what to do about it."""
+    try:
+        yield
+    except ContractError as error:
+        advice = advice_on_message(str(error))
+        if advice is None:
+            raise
+        raise Refused(422, f"{error}. {advice.text}") from error
 
 
 # -- the journal -----------------------------------------------------------------------------------
