@@ -169,7 +169,7 @@ class FlowKeys:
             self.timers[key.key] = data.clock.call_at(
                 opens_us,
                 partial(self._key_opens, key.key),
-                lane=data.own_lane,
+                lane=data.changes_lane,
                 label=f"flow control {key.key}",
             )
 
