@@ -118,7 +118,6 @@ class Attempts:
 
     def _cut_loop(self, message: Message, now: int, loop: str) -> None:
         self._flow_control.release(message)
-        self._flow_control.release_slot(message)
         message.depth = message.chain = 0
         message.causes = frozenset()
         if self._data.in_background:
