@@ -59,9 +59,7 @@ def typed(page: Any, form: str, **fields: str) -> None:
 
 
 def said(page: Any, form: str, text: str) -> None:
-    # A form that is over a list closes after it was sent, and the notice has its text.
-    out = page.locator(f"form[aria-label='{form}'] .out", has_text=text)
-    out.first.wait_for(state="attached")
+    page.locator(f"form[aria-label='{form}'] .out", has_text=text).first.wait_for()
 
 
 def press(page: Any, label: str, *, sure: bool = False) -> None:
@@ -303,7 +301,7 @@ def test_vectors_are_upserted_queried_filtered_and_deleted(page: Any, server: Se
     page.fill("input[name=filter] >> nth=0", "n = 1")
     page.keyboard.press("Enter")
     holds(page, "document.querySelectorAll('table.rows tbody tr').length === 1")
-    page.locator("table.rows a").first.evaluate("(one) => one.click()")
+    page.click("table.rows a")
     # Nearest neighbours obey the filter of the list.
     press(page, "Nearest neighbours")
     page.locator(".detail h3", has_text="Nearest neighbours with n = 1").wait_for()
@@ -1174,8 +1172,7 @@ def all_places(opened: Any) -> Iterator[str]:
     """Visit all pages with all details open; yield their names."""
     for place in PLACES:
         if place.endswith("/@"):
-            # The forms of the list, which are open over it, stay.
-            opened.locator(".trace-row, table.rows a").first.evaluate("(one) => one.click()")
+            opened.locator(".trace-row, table.rows a").first.click()
             opened.locator(".detail h2, .trace-pane h3").first.wait_for()
         else:
             parts = place.split("?")[0].split("/")

@@ -200,7 +200,7 @@ export function form(title, button, fields, work, {open = true, overwrites, conf
       out.replaceChildren(...shown, ...!copied || change.number === before ? [] : [copies({...change})]);
       // The details are redrawn when the item changes, so show the result outside of them.
       const notice = shown[0]?.className === "ok" && [`${short(of, 60)}: `, ...[...shown[0].childNodes].map((part) => part instanceof Text ? part.data : part.cloneNode(true))];
-      if (undo && notice && change.number !== before) { body.dataset.sent = "yes"; undo(change.row, notice); if (body.closest(".list")) { body.parentNode.open = false; body.parentNode.firstChild.focus(); } }
+      if (undo && notice && change.number !== before) { body.dataset.sent = "yes"; undo(change.row, notice); }
       else if (notice && body.closest(".detail, .violation")) say(notice, "good");
     }
     catch (error) { out.replaceChildren(el("p", {class: "bad", role: "alert"}, error.message)); }
