@@ -492,18 +492,22 @@ def test_dead_letters_beside_open_details_are_told_apart_and_can_be_selected(
     page.locator("button:text-is('Delete 2…'):visible").wait_for()
 
 
-def test_a_form_of_a_list_opens_over_it(page: Any, server: Server) -> None:
-    sent(server, "queue", "/v2/publish/http://127.0.0.1:9/x", Upstash_Retries="0")
-    places = """() => [...document.querySelectorAll(".list :is(summary, #search, .facets, .rows)")]
-        .map((one) => [one.getBoundingClientRect().x, one.getBoundingClientRect().y])"""
-    for size in ((1280, 800), (390, 844)):
-        page.set_viewport_size({"width": size[0], "height": size[1]})
-        at(page, "fake/queue/messages", "table.rows tbody a")
-        before = page.evaluate(places)
-        page.click("summary:text-is('Publish a message')")
-        page.locator("form[aria-label='Publish a message'] [name=to]").wait_for()
-        assert page.evaluate(places) == before
-        page.click("summary:text-is('Publish a message')")
+def test_one_form_of_a_list_is_open_and_covers_no_row(page: Any, server: Server) -> None:
+    sent(server, "vector_index", "/upsert", body=[{"id": "v1", "vector": [1, 0]}])
+    covered = """() => [...document.querySelectorAll("table.rows a")].filter((link) => {
+        const {x, y} = link.getBoundingClientRect();
+        return y < innerHeight && !link.contains(document.elementFromPoint(x + 2, y + 4));
+    }).length"""
+    for width, height in ((1280, 800), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        at(page, "fake/vector_index/vectors", "table.rows tbody a")
+        for name in ("Query", "Upsert"):
+            page.click(f".list summary:text-is('{name}')")
+            page.locator(
+                f"form[aria-label='{name}'] textarea, form[aria-label='{name}'] input"
+            ).first.wait_for()
+            assert page.locator(".list details.form[open]").count() == 1
+            assert page.evaluate(covered) == 0
 
 
 def test_the_details_of_a_row_have_its_data_before_the_whole_request(
