@@ -215,7 +215,7 @@ def test_a_rerun_and_its_original_name_each_other_in_the_list_with_their_results
     shown = [(run["id"], run["parent"], run["children"], run["result"]) for run in listed()]
     assert shown == [(made, run_id, [], "other+"), (run_id, None, [made], "in++")]
     # The rerun has the steps of the original, of which it has taken over the first.
-    assert [run["steps"] for run in listed()] == [2, 2]
+    wait_until(lambda: [run["steps"] for run in listed()] == [2, 2])
     compared = server.ask("GET", f"/fakes/queue/lists/runs/{made}")[1]
     parts = [(part["name"], part["then"], part["now"]) for part in compared["compared"]]
     assert compared["compared_with"] == run_id
