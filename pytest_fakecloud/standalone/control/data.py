@@ -340,6 +340,7 @@ class DataRoutes(Part):
         delivered in the end, if need be by another message that repeats it, ``dismissed`` the rows that
         were dismissed. ``dead_letters`` are those whose message was not delivered since.
         """
+        letters = problems.open_letters(self._cloud)
         return {
             "causes": [
                 {
@@ -347,9 +348,9 @@ class DataRoutes(Part):
                     "rows": list(cause.rows),
                     "dead_letters": list(map(_letter_data, cause.letters)),
                 }
-                for cause in problems.causes(self._cloud)
+                for cause in problems.causes(self._cloud, letters)
             ],
-            "dead_letters": list(map(_letter_data, problems.open_letters(self._cloud))),
+            "dead_letters": list(map(_letter_data, letters)),
             "settled": list(problems.settled(self._cloud)),
             "dismissed": sorted(self._dismissed),
         }
