@@ -74,6 +74,7 @@ class Fault:
         self._seen = 0
         self._source: Mapping[str, Any] | None = None
         self._numbers = deque[int](maxlen=_MOST_NUMBERS)
+        """The numbers of the last calls on which the fault has fired."""
         self._removed = False
         self._origin = _caller()
         check_fields(matchers, {*_COMMON, *self._fields}, "fault")

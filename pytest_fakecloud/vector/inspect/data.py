@@ -41,6 +41,10 @@ _FIRST = 4
 _SAMPLE = 200
 """Maximum number of vectors that determine the plane of all."""
 _MOST_FIELDS = 50
+_MOST_GROUPS = 8
+"""Maximum number of groups by which points are coloured, if these are not ranges."""
+_RANGES = 5
+"""Number of ranges of many different numbers."""
 _NUMBERS = 16
 """Maximum number of components of a vector in a row."""
 
@@ -242,10 +246,6 @@ class _Groups:
         if self.has_ranges:
             return min(_RANGES - 1, int((value - self._least) / self._size))
         return self._frequent.index(value) if value in self._frequent else None
-
-
-_MOST_GROUPS = 8
-_RANGES = 5
 
 
 def _dense_of(
