@@ -27,8 +27,8 @@ class Cause(NamedTuple):
 
 
 def causes(cloud: Cloud, letters: Sequence[OpenLetter]) -> Iterator[Cause]:
-    """Yield the violations by their causes, of one kind, fake and site, whatever the message or run, with
-    those of the open dead letters that they have caused.
+    """Yield the violations by causes (one kind, fake and site, whatever the message or run), each with
+    the open dead letters that it has caused.
     """
     rows: dict[Hashable, list[int]] = {}
     for entry in cloud.journal.entries:
