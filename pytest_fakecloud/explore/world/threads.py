@@ -15,6 +15,7 @@ from ...process.replace import Patch
 from ..simulation.current_thread import carried_strand
 from ..simulation.simulation import Simulation
 from ..simulation.strand import Strand
+from ..values.limits import LOST_AFTER
 
 if TYPE_CHECKING:
     from .world import World
@@ -98,6 +99,10 @@ def thread_patches(world: World) -> Iterator[Patch]:
             simulation.strand_waits.yield_until(
                 strand, lambda: child.state == "ended", until, for_thread=True
             )
+        if child.state == "ended":
+            # It has handed over the turn. The thread itself is alive a moment longer.
+            with strand.waits_for_real():
+                real_join(thread, LOST_AFTER)
 
     def shutdown(pool: Any, *args: Any, **options: Any) -> None:
         # Join the threads in the same order in each trial. The order of a set differs.
