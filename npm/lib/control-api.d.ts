@@ -16,6 +16,13 @@ export interface Advance {
   undoable?: boolean
 }
 
+/** A sentence of advice, the command or address that follows it, and where it is followed. */
+export interface AdviceData {
+  text: string
+  code: string
+  at: AdvicePlace | null
+}
+
 /** Where in the console advice is followed: a part of a `fake`, or a page of all if it is null. */
 export interface AdvicePlace {
   place: string
@@ -66,9 +73,16 @@ export interface Broken {
   row: number | null
 }
 
-/** Violations with the same cause, and the rows, by number, and the dead letters that it caused. */
+/**
+ * Violations with the same cause, and the rows, by number, and the dead letters that it caused.
+ *
+ * `advice` says what to do. `unanswered` is the origin whose deliveries need an answer, null if
+ * that is not the cause.
+ */
 export interface CauseData {
   violations: ViolationData[]
+  advice: AdviceData[]
+  unanswered: string | null
   rows: number[]
   dead_letters: OpenLetterData[]
 }

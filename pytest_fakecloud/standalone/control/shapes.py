@@ -348,10 +348,24 @@ class OpenLetterData(TypedDict):
     run_id: str | None
 
 
+class AdviceData(TypedDict):
+    """A sentence of advice, the command or address that follows it, and where it is followed."""
+
+    text: str
+    code: str
+    at: AdvicePlace | None
+
+
 class CauseData(TypedDict):
-    """Violations with the same cause, and the rows, by number, and the dead letters that it caused."""
+    """Violations with the same cause, and the rows, by number, and the dead letters that it caused.
+
+    ``advice`` says what to do. ``unanswered`` is the origin whose deliveries need an answer, null if
+    that is not the cause.
+    """
 
     violations: list[ViolationData]
+    advice: list[AdviceData]
+    unanswered: str | None
     rows: list[int]
     dead_letters: list[OpenLetterData]
 
