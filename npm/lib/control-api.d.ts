@@ -107,6 +107,7 @@ export interface Changes {
   changes: ItemChange[]
   not_compared: string[]
   not_restored: Record<string, number>
+  why_not_own?: string
 }
 
 /** What has changed since a move of the clock, and the time before it. */
@@ -116,6 +117,7 @@ export interface ChangesSinceMove {
   changes: ItemChange[]
   not_compared: string[]
   not_restored: Record<string, number>
+  why_not_own?: string
   clock: string
 }
 
@@ -566,13 +568,17 @@ export interface ResetData {
   row: number | null
 }
 
-/** The fake to restore, by default all, and the items of a section, by default all. */
+/**
+ * The fake to restore, by default all, and the items of a section, by default all; or with `own`
+ * what a restore has changed.
+ */
 export interface RestoreOptions {
   fake?: string
   section?: string
   items?: string[]
   skip_unknown?: boolean
   after?: boolean
+  own?: boolean
 }
 
 /** The names of the fakes whose data was restored, and the first row that records it. */

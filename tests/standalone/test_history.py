@@ -43,6 +43,10 @@ def values(server: Server, number: int) -> dict[str, Any]:
     return {name: tuple(map(value, pair)) for name, pair in found if name.startswith("keys")}
 
 
+def kv_values(server: Server, *keys: str) -> list[Any]:
+    return list(server.call("kv_server", "execute", "MGET", *keys))
+
+
 def versions(server: Server, fake: str, section: str, item: str = "") -> list[Any]:
     path = f"/fakes/{fake}/versions?section={section}&item={item}"
     status, found = server.ask("GET", path)
@@ -279,6 +283,50 @@ def test_a_restore_is_undone_by_a_restore_to_its_row(server: Server) -> None:
     assert server.call("kv_server", "execute", "GET", "a") is None
     server.ask("POST", f"/journal/{row}/restore", {})
     assert server.call("kv_server", "execute", "GET", "a") == "2"
+
+
+def test_the_undo_of_a_restore_can_leave_what_was_written_since(server: Server) -> None:
+    kv(server, "MSET", "stock", "5", "price", "3")
+    first = kv(server, "MSET", "stock", "6", "price", "4")
+    kv(server, "SET", "new", "1")
+    restored = server.ask("POST", f"/journal/{first}/restore", {"skip_unknown": True})[1]["row"]
+    assert kv_values(server, "stock", "price", "new") == ["5", "3", None]
+    kv(server, "MSET", "price", "9", "later", "1")
+    own = server.ask("GET", f"/journal/{restored}/since?own=yes")[1]
+    whole = server.ask("GET", f"/journal/{restored}/since")[1]
+    assert sorted(change["item"] for change in own["changes"]) == ["new", "stock"]
+    assert len(whole["changes"]) == 4
+    status, undone = server.ask("POST", f"/journal/{restored}/restore", {"own": True})
+    assert (status, undone["restored"]) == (200, ["kv_server"])
+    assert kv_values(server, "stock", "price", "new", "later") == ["6", "9", "1", "1"]
+    # This is a restore too.
+    server.ask("POST", f"/journal/{undone['row']}/restore", {"own": True})
+    assert kv_values(server, "stock", "price", "new", "later") == ["5", "9", None, "1"]
+    # Nothing of the first restore is as it left it.
+    kv(server, "MSET", "stock", "7", "new", "2")
+    nothing = server.ask("POST", f"/journal/{restored}/restore", {"own": True})[1]
+    assert nothing == {"restored": [], "row": 0}
+    own = server.ask("GET", f"/journal/{first}/since?own=yes")[1]
+    assert "is not that of a restore" in own["why_not_own"]
+
+
+def test_a_restore_of_all_fakes_has_its_own_items_in_each(server: Server) -> None:
+    row = kv(server, "SET", "stock", "5")
+    send(server, "vector_index", "/upsert", [{"id": "v1", "vector": [1, 2]}])
+    restored = server.ask("POST", f"/journal/{row}/restore", {})[1]["row"]
+    undone = server.ask("POST", f"/journal/{restored}/restore", {"own": True})[1]
+    assert sorted(undone["restored"]) == ["kv_server", "vector_index"]
+    assert kv_values(server, "stock") == ["5"]
+
+
+def test_a_restore_of_messages_cannot_be_undone_alone(server: Server) -> None:
+    row = kv(server, "SET", "stock", "5")
+    server.call("queue", "publish", "https://shop.example/hook", delay="1h")
+    restored = server.ask("POST", f"/journal/{row}/restore", {})[1]["row"]
+    own = server.ask("GET", f"/journal/{restored}/since?own=yes")[1]
+    assert "cannot be put back alone" in own["why_not_own"]
+    rejected = server.ask("POST", f"/journal/{restored}/restore", {"own": True})
+    assert message(rejected) == own["why_not_own"]
 
 
 def test_versions_name_the_restore_that_made_them(server: Server) -> None:

@@ -476,6 +476,7 @@ class Changes(TypedDict):
     changes: list[ItemChange]
     not_compared: list[str]
     not_restored: dict[str, int]
+    why_not_own: NotRequired[str]
 
 
 class ChangesSinceMove(Changes):
@@ -738,13 +739,16 @@ class ToSendAgain(ToSend, total=False):
 
 
 class RestoreOptions(TypedDict, total=False):
-    """The fake to restore, by default all, and the items of a section, by default all."""
+    """The fake to restore, by default all, and the items of a section, by default all; or with ``own``
+    what a restore has changed.
+    """
 
     fake: str
     section: str
     items: list[str]
     skip_unknown: bool
     after: bool
+    own: bool
 
 
 class RerunOptions(TypedDict):

@@ -150,11 +150,11 @@ async function onlyOnce(button, work) {
   button.ariaBusy = "true";
   try { return await work(); } finally { button.ariaBusy = null; }
 }
-// A question ends without a change when the address changes.
-export function confirmed(question, button) {
+// A question ends without a change when the address changes. The answer is true, or "other" for the other button.
+export function confirmed(question, button, other) {
   return new Promise((done) => {
-    const left = () => dialog.close(), dialog = opened("question", {onclose: () => { removeEventListener("hashchange", left); done(dialog.returnValue === "yes"); }}, el("form", {method: "dialog"}, typeof question === "string" ? el("p", {id: "question"}, question) : question,
-      tools(el("button", {value: "yes", class: "danger"}, button), el("button", {value: "no", autofocus: true}, button === "Cancel" ? "Keep" : "Cancel"))));
+    const left = () => dialog.close(), dialog = opened("question", {onclose: () => { removeEventListener("hashchange", left); done({yes: true, other: "other"}[dialog.returnValue] ?? false); }}, el("form", {method: "dialog"}, typeof question === "string" ? el("p", {id: "question"}, question) : question,
+      tools(el("button", {value: "yes", class: "danger"}, button), other ? el("button", {value: "other", class: "danger"}, other) : null, el("button", {value: "no", autofocus: true}, button === "Cancel" ? "Keep" : "Cancel"))));
     addEventListener("hashchange", left);
   });
 }

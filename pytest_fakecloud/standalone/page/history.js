@@ -34,25 +34,30 @@ const sinceOf = (row, {items, ...part} = {}) => `/journal/${row}/since${query({.
 const preview = (label, note, found) => el("div", {id: "question", class: "preview"}, el("p", {}, el("b", {}, `${label}?`), note), changesSection(undone(found), ["now", "restored"]));
 
 // The question before a change by the rows from `row` to `last` is undone, if the data has changed since: it shows all that is taken back.
-async function changedSince(row, last, part) {
+// Of a restore of all data, what was written since can stay: the answers of the question are then `keep` and `other`.
+async function changedSince(row, last, part, isWhole) {
   // A restore and a recorded change have a row for each fake. Not each number is that of a row.
   while (isOfConsole(entries.known.get(last + 1))) last++;
-  const later = (await ask("GET", `/journal?after=${last}&limit=4`)).map(({number: row_}) => row_);
-  if (!later.length || !(await ask("GET", sinceOf(Math.min(...later), part))).count) return null;
-  return preview("Undo", " The data has changed since, and that is taken back too.", await ask("GET", sinceOf(row, part)));
+  const rows = (await ask("GET", `/journal?after=${last}&limit=4`)).map(({number: row_}) => row_), later = rows.length ? await ask("GET", sinceOf(Math.min(...rows), part)) : {};
+  if (!later.count) return {};
+  const own = isWhole ? await ask("GET", sinceOf(row, {own: "yes"})) : {}, why = own.why_not_own;
+  if (!own.count) return {question: preview("Undo", ` The data has changed since, and that is taken back too${why ? `: ${why}` : ""}.`, await ask("GET", sinceOf(row, part)))};
+  const question = preview("Undo the restore", " The data has changed since.", own);
+  question.append(el("p", {}, el("b", {}, "Written since")), ...changesSection(later).filter(Boolean));
+  return {question, keep: "Keep what was written since", other: "Take back everything"};
 }
 // A notice with a button that undoes a change: by `inverse`, which returns {question, run}, or null if it does not apply any more, or by
 // a restore to just before the row, of all data or of what `part` names. What has changed since is overwritten after a question only.
-function sayWithUndo(text, row, part, {last = row, inverse} = {}) {
+function sayWithUndo(text, row, part, {last = row, inverse, isWhole} = {}) {
   if (!row) { say(text, "good"); return; }
   say([text, el("button", {type: "button", class: "quiet", onclick: () => attempt(async () => {
-    const {question, run} = await inverse?.() ?? {question: await changedSince(row, last, part), run: () => ask("POST", `/journal/${row}/restore`, part)};
-    if (question && !await confirmed(question, "Undo")) return;
-    await run();
+    const {question, keep, other, run} = await inverse?.() ?? await changedSince(row, last, part, isWhole), answer = !question || await confirmed(question, keep ?? "Undo", other);
+    if (!answer) return;
+    await (run ? run() : ask("POST", `/journal/${row}/restore`, keep && answer === true ? {own: true} : part));
     say("Undone.", "good");
     document.dispatchEvent(new Event("changed"));
   })}, "Undo"), el("a", {href: link(["activity", row]), title: "The row of the change, which says what can undo it later"}, `#${row}`)].flat(), "good");
-  sessionStorage.setItem("undo", JSON.stringify({text: [text].flat().map((one) => one.textContent ?? one).join(""), row, part, last}));
+  sessionStorage.setItem("undo", JSON.stringify({text: [text].flat().map((one) => one.textContent ?? one).join(""), row, part, last, isWhole}));
 }
 // After a reload, the notice is there again, if the server still knows the row. The inverse of the change is lost with the page.
 export async function offerAgain() {
@@ -70,7 +75,7 @@ export async function recorded(fake, what, work) { const {row} = await ask("POST
 
 // A button that restores data. It first shows what that changes, as the changes at an address undo it, and the restore can be undone.
 export function restoreButton(text, label, changes, restore, what, part = {}) {
-  return act(text, label, async () => { const {row} = await restore(); sayWithUndo(`${what} ${what.startsWith("All") ? "are" : "is"} restored.`, row, part); }, {soft: true, question: async () => {
+  return act(text, label, async () => { const {row} = await restore(); sayWithUndo(`${what} ${what.startsWith("All") ? "are" : "is"} restored.`, row, part, {isWhole: !part.items}); }, {soft: true, question: async () => {
     const found = await ask("GET", `${changes}${changes.includes("?") ? "&" : "?"}as_restored=yes`), lost = Object.entries(found.not_restored).filter(([, many]) => many).map(([section, many]) => count(many, section.replace(/s$/, ""))).join(" and ");
     if (!found.count && !found.not_compared.length && !found.clock) throw new Error(`Nothing ${lost ? "else has changed since then, and nothing comes back" : "has changed since then, so there is nothing to restore"}${lost && `: the time of ${lost} has ended`}.`);
     return preview(label, found.clock ? ` The clock goes back to ${both(found.clock)} UTC, and all data to what it was then.` : " The clock stays, so what was due since then happens at once. You can undo it." + (lost && ` Does not come back: ${lost}, whose time has ended by now.`), found);
