@@ -795,10 +795,15 @@ export interface Use {
   kwargs?: Record<string, Json>
 }
 
+/**
+ * The fields of an item from a time on; `expired` is when the TTL of the one before had ended, if
+ * that is why there are none.
+ */
 export interface Version {
   number: number
   at: string
   fields: Record<string, Json> | null
+  expired: string | null
 }
 
 /**

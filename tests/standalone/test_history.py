@@ -285,6 +285,18 @@ def test_a_restore_is_undone_by_a_restore_to_its_row(server: Server) -> None:
     assert server.call("kv_server", "execute", "GET", "a") == "2"
 
 
+def test_versions_tell_a_key_that_has_expired_from_a_deleted_one(server: Server) -> None:
+    for key in ("soon", "gone"):
+        kv(server, "SET", key, "1", "EX", "60")
+    kv(server, "DEL", "gone")
+    server.ask("POST", "/clock", {"action": "advance", "by": "2m"})
+    path = "/fakes/kv_server/versions?section=keys&item="
+    last = {key: server.ask("GET", path + key)[1]["versions"][-1] for key in ("soon", "gone")}
+    assert [one["fields"] for one in last.values()] == [None, None]
+    assert last["soon"]["expired"].startswith("2026-01-01T00:01:00")
+    assert last["gone"]["expired"] is None
+
+
 def test_the_undo_of_a_restore_can_leave_what_was_written_since(server: Server) -> None:
     kv(server, "MSET", "stock", "5", "price", "3")
     first = kv(server, "MSET", "stock", "6", "price", "4")

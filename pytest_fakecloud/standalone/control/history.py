@@ -15,7 +15,7 @@ from ...core.calls import Call, Event
 from ...core.timers import to_datetime
 from ...http.messages import Request
 from ...http.routing import Route
-from ...inspect.data import StateChange, parts_of_value, short_item, whole_number
+from ...inspect.data import StateChange, parts_of_value, read_time, short_item, whole_number
 from ...reporting import replayed
 from ...reporting.lookups import records_of
 from ..copied_tests import in_go, in_pytest, in_vitest
@@ -234,12 +234,11 @@ class HistoryRoutes(Part):
         for entry in self._cloud.journal.entries:
             if entry.number < number:
                 continue
-            is_restore_row = isinstance(entry, Event) and entry.kind == "restored"
-            if not is_restore_row or entry.number != number + len(rows):
-                break
-            first = rows[0] if rows else entry
-            if entry.fake in {row.fake for row in rows} or entry.data.get("row") != first.data.get(
-                "row"
+            if (
+                not isinstance(entry, Event)
+                or (entry.kind, entry.number) != ("restored", number + len(rows))
+                or entry.fake in {row.fake for row in rows}
+                or (rows and entry.data.get("row") != rows[0].data.get("row"))
             ):
                 break
             rows.append(entry)
@@ -350,8 +349,9 @@ class HistoryRoutes(Part):
                     "number": version.number,
                     "at": to_datetime(version.at_us).isoformat(),
                     "fields": None if version.fields is None else short_item(version.fields),
+                    "expired": _expired(before, version) if section == "keys" and item else None,
                 }
-                for version in versions
+                for before, version in zip([None, *versions], versions, strict=False)
             ],
         }
 
@@ -452,6 +452,15 @@ def _is_put_back(fake: Fake, section: str) -> bool:
 
 
 _MOST_PARTS = 1000
+
+
+def _expired(before: Any, version: Any) -> str | None:
+    """Return the time at which the TTL of an item ended, if it is gone because of that."""
+    old = before and before.fields
+    if version.fields is not None or not old or not old.get("expires"):
+        return None
+    ended = read_time(old["expires"])
+    return ended.isoformat() if ended <= to_datetime(version.at_us) else None
 
 
 def _versions_of_part(versions: list[Any], part: str) -> list[Any]:

@@ -563,9 +563,14 @@ class ResetData(ClockData):
 
 
 class _Version(TypedDict):
+    """The fields of an item from a time on; ``expired`` is when the TTL of the one before had ended, if
+    that is why there are none.
+    """
+
     number: int
     at: str
     fields: dict[str, Any] | None
+    expired: str | None
 
 
 class _Repeat(TypedDict):

@@ -141,9 +141,6 @@ function historyOf(fake, section, item, changesOf) {
   return opened;
 }
 const MOST_VERSIONS = 50;
-// The time at which a TTL ends, as the data of a key has it: "2026-01-01 00:15:00.000 UTC".
-const ended = (text) => Date.parse(text.replace(" ", "T").replace(" UTC", "Z"));
-const expiryOf = ({fields, at}, before) => fields === null && before?.expires && ended(before.expires) <= Date.parse(at) ? new Date(ended(before.expires)).toISOString() : null;
 // A button that gives a key that has expired its last value again, without its TTL: just before the next row, it had expired already.
 const againButton = (fake, key, {number}) => number ? act("Bring it back", `Bring back ${short(key, 60)} without its TTL`, async () => {
   const part = {fake: fake.name, section: "keys", items: [key]}, {row} = await ask("POST", `/journal/${number}/restore`, {...part, after: true});
@@ -153,7 +150,7 @@ const againButton = (fake, key, {number}) => number ? act("Bring it back", `Brin
 // increments is one line until it is opened, from the value before the first to that after the last.
 function versionsTable(fake, section, item, versions, changesOf, repeats, isPutBack) {
   const {unfolded, part} = opened, name = short(item, 60), items = {fake: fake.name, section, items: [item]};
-  const all = versions.map((version, index) => { const before = versions[index - 1]?.fields ?? null, next = versions[index + 1], expired = expiryOf(version, before); return {...version, index, at: expired ?? version.at, expired, before, next: next?.number, expires: next && expiryOf(next, version.fields)}; }).reverse();
+  const all = versions.map((version, index) => { const before = versions[index - 1]?.fields ?? null, next = versions[index + 1]; return {...version, index, at: version.expired ?? version.at, before, next: next?.number, expires: next?.expired}; }).reverse();
   const [last, kept] = all, isGone = last.fields === null, rowOf = ({number: row}) => entries.known.get(row);
   const lines = all.flatMap((version) => {
     const repeat = repeats.find(({first, last: end}) => version.index >= first && version.index <= end), key = repeat && versions[repeat.first].number, isOpen = unfolded.has(key);
