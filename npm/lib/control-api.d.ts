@@ -258,7 +258,7 @@ export interface FakeData {
   recorded_since: string | null
 }
 
-/** An injected fault. */
+/** An injected fault. `rows` are the numbers of the last calls that it affected. */
 export interface FaultData {
   id: number
   kind: string
@@ -268,6 +268,7 @@ export interface FaultData {
   times: number | null
   skip: number
   hits: number
+  rows: number[]
   active: boolean
   made: Record<string, Json> | null
 }
@@ -700,13 +701,14 @@ export interface Seed {
 
 /**
  * The response of a fake, and the number of the call's row in the journal, null if a fault kept the
- * request from the fake.
+ * request from the fake. `advice` says what to do about an error.
  */
 export interface Sent {
   status: number
   headers: string[][]
   body: string
   row: number | null
+  advice?: string
 }
 
 /** The control token, returned in exchange for a sign-in code. */

@@ -6,7 +6,8 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
@@ -28,6 +29,8 @@ WAIT, CUT, SPOIL, REPLACE = range(4)
 Respond: TypeAlias = Callable[[Proceed], AnyResponse]
 """Returns the response to a request on which a fault fires. ``proceed()`` is the usual response."""
 _COMMON = frozenset({"times", "skip", "route", "when"})
+_MOST_NUMBERS = 20
+"""Number of calls that a fault remembers, the newest."""
 
 
 class Fault:
@@ -70,6 +73,8 @@ class Fault:
         self._respond = respond
         self._seen = 0
         self._source: Mapping[str, Any] | None = None
+        self._numbers = deque[int](maxlen=_MOST_NUMBERS)
+        """The numbers of the last calls on which the fault has fired."""
         self._removed = False
         self._origin = _caller()
         check_fields(matchers, {*_COMMON, *self._fields}, "fault")
@@ -218,6 +223,9 @@ class Fault:
     def _note_on(self, call: Call) -> None:
         """Record on a call that the fault has fired on it."""
         call.faults = (*call.faults, self._entry)
+        # A delivery is recorded after its faults have fired.
+        if isinstance(call, Call):
+            self._numbers.append(call.number)
 
     def _decide(self) -> bool:
         """Return whether to fire. Called for each matching request, with the injector's lock held."""
@@ -237,12 +245,15 @@ class FaultTerms(NamedTuple):
     skip: int
     source: Mapping[str, Any] | None
     """The JSON with which a state file or a request injected the fault; None if code did."""
+    numbers: Sequence[int]
+    """The numbers of the last calls on which the fault has fired."""
 
 
 def terms_of(fault: Fault) -> FaultTerms:
     """Return the terms on which a fault fires."""
     route = {} if fault._route is None else {"route": fault._route}
-    return FaultTerms({**route, **fault._facts}, fault._times, fault._skip, fault._source)
+    where, numbers = {**route, **fault._facts}, list(fault._numbers)
+    return FaultTerms(where, fault._times, fault._skip, fault._source, numbers)
 
 
 class ServiceFault(Fault):

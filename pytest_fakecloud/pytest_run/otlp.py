@@ -108,7 +108,7 @@ class _Trace:
         self._report = report
         self._trace_id, self._root_id = secrets.token_hex(16), secrets.token_hex(8)
         self._ids = {row.number: (self._trace_id, secrets.token_hex(8)) for row in report.rows}
-        self._causes = {row.number: row.parent for row in report.rows}
+        self._parents = {row.number: row.parent for row in report.rows}
         self._with_spans = {row.number for row in report.rows if row.rules.is_span}
         self._publishers: dict[tuple[str, str], int] = {}
         """The first call about each message, which published it, by the names of queue and message."""
@@ -180,7 +180,7 @@ class _Trace:
         """
         number = row.parent
         while number and number not in self._with_spans:
-            number = self._causes.get(number, 0)
+            number = self._parents.get(number, 0)
         if row.rules.is_sent and not number:
             messages = [subject.name for subject in row.subjects if subject.kind.is_delivered]
             published = (self._publishers.get((row.actor, message), 0) for message in messages)

@@ -139,7 +139,6 @@ class AttemptReports(DeliveryInterceptor):
         self._engine = engine
         self._recorder = recorder
         self._now = now
-        self._is_driven = engine.data.lane == "driven"
         self._logged: dict[int, list[BaseException]] = {}
         self._log_handler = logging.Handler()
         self._log_handler.emit = partial(_collect, self._logged)  # type: ignore[method-assign]
@@ -148,7 +147,7 @@ class AttemptReports(DeliveryInterceptor):
         self.ran_in_another_thread = False
 
     async def deliver(self, exchange: Exchange, proceed: Deliver) -> Outcome:
-        is_alone = self._is_driven or self._engine.clock.driving
+        is_alone = not self._engine.data.in_background or self._engine.clock.driving
         started = StartedDelivery(self._recorder.reserve(), exchange, is_alone, [], [])
         logged, failed_checks = started.logged, started.failed_checks
         try:
@@ -417,7 +416,7 @@ def waiting_text(engine: Engine, message: Message, now_us: int, name: Naming = s
     if message.due_us is not None:
         if message.due_us > now_us:
             return f"due {due_text(message.due_us, now_us)} ({message.wait_reason})"
-        if engine.data.lane == "driven":
+        if not engine.data.in_background:
             return "due now, but not delivered yet; call queue.run_until_idle()"
         return "due now, but not delivered yet in the background"
     if message.queue_name is not None and not message.attempts:

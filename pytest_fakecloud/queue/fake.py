@@ -103,6 +103,7 @@ class Queue(QueueActions, Fake):
         if config.history_us is None and context.journal.keep is not None:
             config = QueueConfig(**vars(config) | {"history_us": _SERVED_HISTORY_US})
         self._delivery = config.delivery or context.delivery
+        in_background = self._delivery == "background"
         recorder = weakref.proxy(context.recorder)
         violations = DeliveryViolations(name, context.violations, context.clock)
         self._sender = Sender(
@@ -113,7 +114,7 @@ class Queue(QueueActions, Fake):
             cap=float(min(config.attempt_cap, _LONGEST_CAP)),
             is_fake=weakly(self._is_fake),
             time_passes=weakly(self._time_passes),
-            side_by_side=self.delivery == "background",
+            side_by_side=in_background,
         )
         self._exits.callback(self._sender.close)
         release = self._sender.release
@@ -133,7 +134,7 @@ class Queue(QueueActions, Fake):
             keys=self._signer.keys,
             name=name,
             settings=config,
-            lane=self._delivery,
+            in_background=in_background,
             report=violations.report,
         )
         self._exits.callback(self._engine.close)
@@ -144,7 +145,7 @@ class Queue(QueueActions, Fake):
             self._reports,
             self._signer,
         ]
-        if self._delivery == "background":
+        if in_background:
             chain.insert(2, violations)
         self._engine.deliveries.intercept(*chain)
         return QueueApp(self._instruments, self._engine, self._new_token())

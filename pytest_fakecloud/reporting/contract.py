@@ -11,6 +11,7 @@ exploration passes raw calls to ``summary``. What has another type, such as `Cal
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
@@ -237,47 +238,46 @@ _IF_MALFORMED: Mapping[str, Mapping[str, object]] = {
     "events": {"effect": ""},
     "deliveries": {"summary": None, "accesses": ()},
 }  # fmt: skip
-"""What each function that reads a call returns if it cannot read it, by the group of the function."""
+"""What the functions that read a call return if they cannot read it, by their group."""
 
 
 def tolerant(functions: ReportFunctions) -> ReportFunctions:
-    """Return functions of which none raises an exception of `MALFORMED` for a call that was rejected,
-    or that the journal cut: each has a result without it, and what an iterator had yielded.
+    """Return functions of which those in ``_IF_MALFORMED`` raise no exception of `MALFORMED` for a call
+    that was rejected or that the journal cut. An iterator ends there.
     """
     groups = {}
     for group_name, results in _IF_MALFORMED.items():
         group = getattr(functions, group_name)
-        own = {name: getattr(group, name) for name in results}
         groups[group_name] = replace(group, **{
-            name: _tolerant(function, results[name]) for name, function in own.items() if function
+            name: _tolerant(function, result) for name, result in results.items()
+            if (function := getattr(group, name)) is not None
         })  # fmt: skip
     return replace(functions, **groups)
 
 
 def _tolerant(function: Callable[..., Any], otherwise: object) -> Callable[..., Any]:
     def value(*arguments: object) -> Any:
-        try:
+        with _if_malformed(arguments):
             return function(*arguments)
-        except MALFORMED:
-            if not _may_be_malformed(arguments):
-                raise
         return otherwise
 
     def values(*arguments: object) -> Iterator[Any]:
-        try:
+        with _if_malformed(arguments):
             yield from function(*arguments)
-        except MALFORMED:
-            if not _may_be_malformed(arguments):
-                raise
 
     return values if otherwise == () else value
 
 
-def _may_be_malformed(arguments: Iterable[object]) -> bool:
-    """Return whether the call among the arguments, or in a row, was rejected or cut: its bodies may have
-    any form.
+@contextmanager
+def _if_malformed(arguments: Iterable[object]) -> Iterator[None]:
+    """Suppress `MALFORMED` if the call among the arguments, or in a row, was rejected or cut: its bodies
+    may have any form.
     """
-    calls = [own.source.call if isinstance(own, ReportRow) else own for own in arguments]
-    return any(
-        isinstance(call, Call) and (not has_full_answer(call) or bool(call.cut)) for call in calls
-    )
+    try:
+        yield
+    except MALFORMED:
+        calls = [own.source.call if isinstance(own, ReportRow) else own for own in arguments]
+        if all(
+            not isinstance(call, Call) or (has_full_answer(call) and not call.cut) for call in calls
+        ):
+            raise

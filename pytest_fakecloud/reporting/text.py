@@ -262,7 +262,9 @@ class _Writer:
         """Return the lines of a row; ``nests`` is True if rows are nested in it."""
         group, words, is_known = content.group, content.words, content.is_known
         row, indent = group.row, _indent_of(group.row)
-        head = f"{self._lead(group.rows)}{words.what}{_times(group)}{self._numbers(group)}"
+        decided = [self._finding_numbers.get(row.number, ()) for row in group.rows]
+        numbers = "".join(f" [{number}]" for number in chain(*decided))
+        head = f"{self._lead(group.rows)}{words.what}{_times(group)}{numbers}"
         parts = [head, f"<-- {words.answer}"] if words.answer else [head]
         parts[-1] += " (as above)" if is_known else ""
         wrote = any(row.number in self._report.marks.writers for row in group.rows)
@@ -285,13 +287,6 @@ class _Writer:
         note = self._lines_below(note, indent)
         return _Block(group.rows, lines, content.code, note, nests, line_key)
 
-    def _numbers(self, group: RowGroup) -> str:
-        """Return the numbers of the findings that a row decided."""
-        numbers = [
-            number for row in group.rows for number in self._finding_numbers.get(row.number, ())
-        ]
-        return "".join(f" [{number}]" for number in numbers)
-
     def _lines_below(self, texts: Sequence[str], indent: str) -> list[str]:
         return [
             line for text in texts
@@ -311,11 +306,9 @@ class _Writer:
 
     def _script_lines(self) -> Iterator[TextLine]:
         """Yield the sources of the scripts of the rows; those of a library are not the application's."""
-        words = [content.words for content in self._contents
-                 if not isinstance(content, str) and not content.group.row.library]  # fmt: skip
-        scripts = dict(
-            description.script for description in words if description.script is not None
-        )
+        summaries = [content.words for content in self._contents
+                     if not isinstance(content, str) and not content.group.row.library]  # fmt: skip
+        scripts = dict(summary.script for summary in summaries if summary.script is not None)
         for sha, source in scripts.items():
             source_lines = textwrap.dedent(source.replace("\t", "  ")).strip("\n").splitlines()
             yield TextLine(f"script {sha}:")

@@ -98,7 +98,7 @@ def test_the_text_for_a_due_message(bench: Bench) -> None:
     assert text() == "due 2026-01-02 00:00:00Z in 30 s (delay)"
     bench.clock.spend_until(message.not_before_us)
     assert text() == "due now, but not delivered yet; call queue.run_until_idle()"
-    bench.engine.data.lane = "background"
+    bench.engine.data.in_background = True
     assert text() == "due now, but not delivered yet in the background"
 
 

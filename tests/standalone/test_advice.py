@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from ..harness import wait_until
-from .conftest import Server, fetch
+from .conftest import Server, fetch, message
 from .test_history import kv
 from .test_sending import row, send
 
@@ -54,9 +54,17 @@ def test_a_rejected_request_to_a_vector_index_has_the_advice_of_its_error(
     server: Server, path: str, body: object, expected: str
 ) -> None:
     send(server, "vector_index", "/upsert", [{"id": "a", "vector": [1]}])
-    found = advice(server, send(server, "vector_index", path, body)["row"])
+    answer = send(server, "vector_index", path, body)
+    found = advice(server, answer["row"])
     assert expected in found
     assert bool(found) == bool(expected)
+    assert answer.get("advice", "") == found
+
+
+def test_an_invalid_filter_of_a_list_has_the_advice_of_a_query(server: Server) -> None:
+    send(server, "vector_index", "/upsert", [{"id": "a", "vector": [1]}])
+    answer = server.ask("GET", "/fakes/vector_index/lists/vectors?filter=year")
+    assert "Correct the filter at the position" in message(answer)
 
 
 def test_an_error_in_a_pipeline_has_its_advice(server: Server) -> None:

@@ -147,7 +147,7 @@ def test_the_undo_of_an_edited_counter_keeps_later_increments(page: Any, server:
     page.locator("#notice", has_text="Saved.").wait_for()
     kv(server, "HINCRBY", "k", "visits", "2")
     page.click(UNDO)
-    page.click("dialog button.danger")
+    page.click("dialog button[value=yes]")
     page.locator("#notice", has_text="Undone.").wait_for()
     assert kv(server, "HGETALL", "k") == ["visits", "250", "plan", "free"]
 
@@ -191,7 +191,7 @@ def test_an_undo_of_what_has_changed_since_shows_what_it_takes_back(
         "k", "value", "3", "value", "1",
     ]  # fmt: skip
     assert kv(server, "GET", "k") == "3"
-    page.click("dialog button.danger")
+    page.click("dialog button[value=yes]")
     wait_until(lambda: kv(server, "GET", "k") == "1")
     press(page, "Delete")
     page.locator("#notice", has_text="Deleted k.").wait_for()
@@ -205,6 +205,7 @@ def test_an_undo_of_what_has_changed_since_shows_what_it_takes_back(
 def test_a_deletion_of_many_items_is_undone(page: Any, server: Server) -> None:
     kv(server, "MSET", *(word for number in range(120) for word in (f"user:{number}", "ada")))
     at(page, "fake/kv_server/keys?search=user", "table.rows")
+    page.check("[data-key='choose all']")
     press(page, "Delete 120 keys found…", sure=True)
     page.locator("#notice", has_text="Deleted 120 keys.").wait_for()
     assert kv(server, "DBSIZE") == 0
@@ -297,7 +298,7 @@ def test_a_key_that_is_gone_says_how_and_is_restored(page: Any, server: Server) 
     deleted = re.compile(r"^It was deleted at 2026-01-01 00:00:00 UTC.*, by DEL tags\.")
     gone.locator("p", has_text=deleted).wait_for()
     page.click(".versions button:text-is('Bring it back…')")
-    page.click("dialog button.danger")
+    page.click("dialog button[value=yes]")
     # A call during a restore would make the history unknown, so wait for its end.
     page.locator("#notice", has_text="restored.").wait_for()
     assert kv(server, "SCARD", "tags") == 2
@@ -318,7 +319,7 @@ def test_a_key_that_is_gone_says_how_and_is_restored(page: Any, server: Server) 
     # The TTL of a deleted key may have ended, with which it would expire at once.
     at(page, "fake/kv_server/keys/late", ".detail .empty h2:text-is('There is no key late.')")
     page.click(".versions button:text-is('Bring it back…')")
-    page.click("dialog button.danger")
+    page.click("dialog button[value=yes]")
     page.locator("#notice", has_text="late is restored.").wait_for()
     assert (kv(server, "GET", "late"), kv(server, "TTL", "late")) == ("ada", -1)
 

@@ -149,7 +149,7 @@ def test_destinations_are_listed_replaced_after_a_question_and_removed(
     said(page, form, "Deliveries to https://app.example are answered with 503.")
     page.locator("td", has_text="503").wait_for()
     typed(page, form, url="https://app.example", status="200")
-    answer(page, "are answered already. Replace that?", "Answer")
+    answer(page, "are answered already. Replace that?", "Replace the answer")
     page.locator("td", has_text="200").wait_for()
     press(page, "Remove")
     page.locator(".empty", has_text="No destinations.").wait_for()

@@ -86,7 +86,7 @@ def test_the_notice_of_a_move_stays_with_its_link(page: Any, server: Server) -> 
     kv(server, "SET", "b", "1")
     line.locator("button:text-is('Undo the move…')").click()
     page.locator("#question", has_text="The clock goes back to 2026-01-01 00:00:00").wait_for()
-    page.click("dialog button.danger")
+    page.click("dialog button[value=yes]")
     page.locator("#notice", has_text="All data and the clock are restored.").wait_for()
     assert kv(server, "MGET", "a", "b") == ["1", None]
     assert server.ask("GET", "/clock")[1]["now"] < "2026-01-01T00:10"

@@ -55,6 +55,7 @@ def test_channels_have_subscribers_and_messages_and_a_field_to_publish(
         at(page, "fake/kv_server/channels", "table.rows")
         shown = page.locator("table.rows tbody tr").all_inner_texts()
         assert [row.split()[:2] for row in shown] == [["n*", "pattern"], ["news", "channel"]]
+        assert all("127.0.0.1:" in row for row in shown)
         page.click("table.rows a:text-is('news')")
         page.locator(".detail table[class] , .detail td", has_text="127.0.0.1").first.wait_for()
         page.locator(".detail form [name=message]").fill("kettles are cheap")
@@ -70,6 +71,10 @@ def test_channels_have_subscribers_and_messages_and_a_field_to_publish(
         page.locator(".detail form [name=message]").fill("")
         page.locator(".detail form button[type=submit]").click()
         assert page.inner_text("dialog #question") == "Publish an empty message?"
+        sure = page.locator("dialog button[value=yes]")
+        assert (sure.inner_text(), sure.get_attribute("class")) == (
+            "Publish an empty message", "primary",
+        )  # fmt: skip
         page.click("dialog button:text-is('Cancel')")
         messages = [subscriber.get_message(timeout=5) for _ in range(4)]
         assert b"kettles are cheap" in [one["data"] for one in messages if one]

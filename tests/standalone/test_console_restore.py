@@ -30,7 +30,7 @@ def previewed(page: Any) -> list[list[str]]:
 
 
 def confirm(page: Any) -> None:
-    page.click("dialog button.danger")
+    page.click("dialog button[value=yes]")
     page.locator("dialog").wait_for(state="detached")
 
 
@@ -202,7 +202,9 @@ def test_a_fault_is_said_before_it_is_added(page: Any, server: Server) -> None:
     at(page, "fake/kv_server/faults", "form[aria-label='Add a fault']")
     preview = page.locator("form[aria-label='Add a fault'] .preview")
     assert preview.inner_text() == (
-        "Each request answers 503 and is not carried out, until you remove this fault."
+        "Each request answers 503 and is not carried out, until you remove this fault.\n"
+        "Calls of a running application count too. "
+        "To spare them, limit it to a command or a key or a route."
     )
     page.fill("[name=only-command]", "SET")
     page.fill("[name=times]", "1")

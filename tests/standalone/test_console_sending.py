@@ -230,7 +230,7 @@ def test_what_a_call_that_is_sent_again_changes_is_shown_in_place(
     assert "red" in text
     assert "blue" in text
     out.locator("button", has_text="Restore colour to before this…").click()
-    page.click("dialog button.danger")
+    page.click("dialog button[value=yes]")
     wait_until(lambda: kv(server, "GET", "colour") == "red")
 
 

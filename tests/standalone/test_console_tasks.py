@@ -44,7 +44,8 @@ def test_pending_entries_are_found_claimed_and_acknowledged(page: Any, server: S
     page.locator(".detail dd", has_text="bob").wait_for()
     page.click(".facet:has-text('ada')")
     holds(page, f"{ROWS} === 2")
-    press(page, "Acknowledge 2 pending entries found…", sure=True)
+    page.check("[data-key='choose all']")
+    press(page, "Acknowledge 2…", sure=True)
     wait_until(lambda: kv(server, "XPENDING", "orders", "mailers")[0] == 1)
     page.click(".facet:has-text('all')")
     page.click("table.rows a:text-is('2-0')")
@@ -65,14 +66,18 @@ def test_all_messages_of_a_queue_are_cancelled_after_a_question(page: Any, serve
     at(page, "fake/queue/queues/mails", ".detail h2")
     page.click(".detail a:text-is('Its messages')")
     page.locator("summary:text-is('Filters: queue mails')").wait_for()
+    # What acts on all that is found is offered once all of the page are chosen.
+    assert not page.locator("button", has_text="found…").count()
+    page.check("[data-key='choose all']")
     page.click("button:text-is('Cancel 120 messages found…')")
     asked = page.inner_text("dialog")
     assert "Cancel the 120 messages that this search finds?" in asked
     assert "… and 112 more" in asked
-    page.click("dialog button.danger")
+    page.click("dialog button[value=yes]")
     page.locator("#notice", has_text="Cancelled 120 messages.").wait_for()
     pending = server.ask("GET", "/fakes/queue/lists/messages?state=pending")[1]
     assert [message["url"] for message in pending["items"]] == ["http://127.0.0.1:9/other"]
+    page.check("[data-key='choose all']")
     page.click("button:text-is('Cancel 120 messages found…')")
     page.locator("#notice", has_text="No message that this search finds can be chosen").wait_for()
 
@@ -84,8 +89,9 @@ def test_all_dead_letters_found_are_retried(page: Any, server: Server) -> None:
     holds(page, f"{ROWS} === 3")
     assert page.evaluate("location.hash") == "#/fake/queue/dead-letters"
     page.fill("#search", listed(server, "queue/lists/dead-letters")[0]["message"])
-    page.click("button:text-is('Retry 1 dead letter found…')")
-    page.click("dialog button.danger")
+    page.locator("#count", has_text="1–1 of 1 found").wait_for()
+    page.check("[data-key='choose all']")
+    press(page, "Retry 1")
     wait_until(lambda: len(listed(server, "queue/lists/messages")) == 4)
 
 
@@ -279,14 +285,18 @@ def test_a_query_of_vectors_is_in_the_address(page: Any, server: Server) -> None
         sent(server, "vector_index", "/upsert", [vector])
     at(page, "fake/vector_index/vectors", "table.rows")
     found = page.locator("form[aria-label=Query] .out tbody tr")
-    typed(page, "Query", what="3, 1", most="2", where="year < 1993")
+    # The filter of the list is that of queries.
+    page.fill("input[name=filter]", "year < 1993")
+    page.keyboard.press("Tab")
+    page.locator("#count", has_text="3 found").wait_for()
+    typed(page, "Query", what="3, 1", most="2")
     holds(page, "document.querySelectorAll('form[aria-label=Query] .out tbody tr').length === 2")
     assert [text.split()[0] for text in found.all_inner_texts()] == ["v2", "v1"]
     page.reload()
     found.first.wait_for()
     assert [text.split()[0] for text in found.all_inner_texts()] == ["v2", "v1"]
-    assert page.input_value("form[aria-label=Query] [name=where]") == "year < 1993"
-    typed(page, "Query", what="0, 1", most="1", where="")
+    assert page.input_value("input[name=filter]") == "year < 1993"
+    typed(page, "Query", what="0, 1", most="1")
     page.locator("form[aria-label=Query] .out", has_text="v0").wait_for()
     page.go_back()
     page.locator("form[aria-label=Query] .out", has_text="v2").wait_for()

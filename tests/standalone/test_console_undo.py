@@ -9,7 +9,7 @@ import pytest
 
 from ..harness import wait_until
 from .conftest import Server
-from .test_console import CHROMIUM, at, browser, page, sent, window
+from .test_console import CHROMIUM, at, browser, holds, page, sent, window
 from .test_console_restore import UNDO
 from .test_console_work import kv, listed, press, typed
 from .test_sending import workflow
@@ -77,7 +77,7 @@ def of_first(page: Any, *labels: str, sure: bool = False) -> None:
     for label in labels:
         page.locator(f".detail button:text-is('{label}')").first.click()
     if sure:
-        page.click("dialog button.danger")
+        page.click("dialog button[value=yes]")
 
 
 def commands(page: Any, *lines: str) -> None:
@@ -234,11 +234,36 @@ def test_what_an_action_changed_is_undone(page: Any, server: Server, name: str) 
     wait_until(changes)
     page.click(UNDO)
     # What has happened since, such as a delivery, is taken back after a question.
-    page.locator("dialog button.danger, #notice:has-text('Undone.')").first.wait_for()
-    if page.locator("dialog button.danger").count():
-        page.click("dialog button.danger")
+    page.locator("dialog button[value=yes], #notice:has-text('Undone.')").first.wait_for()
+    if page.locator("dialog button[value=yes]").count():
+        page.click("dialog button[value=yes]")
     page.locator("#notice", has_text="Undone.").wait_for()
     wait_until(lambda: not changes())
+
+
+def test_the_form_of_an_element_is_at_its_row(page: Any, server: Server) -> None:
+    for number in range(12):
+        kv(server, "HSET", "h", f"field:{number}", str(number))
+    at(page, "fake/kv_server/keys/h", ".detail h2")
+    page.click("button[aria-label='Edit field:7']")
+    form = page.locator("form[aria-label='Edit field:7']")
+    holds(page, "document.activeElement.name === 'value'")
+    page.keyboard.type("8")
+    at_row = (
+        """(form) => form.closest("tr").previousElementSibling.innerText.startsWith("field:7")"""
+    )
+    assert form.evaluate(at_row)
+    # The question shows the table as it is now, and the form stays.
+    kv(server, "HSET", "h", "field:7", "x")
+    page.keyboard.press("Enter")
+    sure = page.locator("dialog button[value=yes]")
+    assert (sure.inner_text(), sure.get_attribute("class")) == ("Overwrite h", "primary")
+    page.click("dialog button:text-is('Cancel')")
+    assert form.evaluate(at_row)
+    page.keyboard.press("Escape")
+    page.click("dialog button:text-is('Discard')")
+    form.wait_for(state="detached")
+    page.locator(".detail td", has_text="x").first.wait_for()
 
 
 def test_a_reset_is_undone(page: Any, server: Server) -> None:
@@ -246,7 +271,7 @@ def test_a_reset_is_undone(page: Any, server: Server) -> None:
     vectors(server)
     at(page, "overview", "h2")
     page.click("#reset")
-    page.click("dialog button.danger")
+    page.click("dialog button[value=yes]")
     page.locator("#notice", has_text="All fakes are reset.").wait_for()
     assert kv(server, "DBSIZE") == 0
     page.click(UNDO)
@@ -268,7 +293,7 @@ def test_a_rerun_of_a_workflow_is_undone(
     page.locator("#notice a[href*=runs]").wait_for()
     wait_until(lambda: len(received) == 5)
     page.click(UNDO)
-    page.click("dialog button.danger")
+    page.click("dialog button[value=yes]")
     page.locator("#notice", has_text="Undone.").wait_for()
     assert [run["id"] for run in listed(server, "queue/lists/runs")] == [run_id]
 
@@ -281,7 +306,7 @@ def test_the_row_of_a_change_takes_back_its_fields_alone(page: Any, server: Serv
     at(page, f"activity/{row}", ".row-changes button:text-is('Undo only this…')")
     page.click(".row-changes button:text-is('Undo only this…')")
     assert "visits" not in page.inner_text("dialog .preview table")
-    page.click("dialog button.danger")
+    page.click("dialog button[value=yes]")
     page.locator("#notice", has_text="is undone").wait_for()
     assert kv(server, "HGETALL", "user:1") == ["plan", "free", "visits", "4"]
 

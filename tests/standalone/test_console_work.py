@@ -66,7 +66,7 @@ def press(page: Any, label: str, *, sure: bool = False) -> None:
     """Press a button by its text; with ``sure``, also the one that the question has for it."""
     page.locator(f"#view button:text-is('{label}')").first.click()
     if sure:
-        page.click("dialog button.danger")
+        page.click("dialog button[value=yes]")
         page.locator("dialog").wait_for(state="detached")
 
 
@@ -391,13 +391,15 @@ def test_keys_are_walked_by_namespace_and_deleted_by_pattern(page: Any, server: 
     page.click(".folders .folders .folders a:text-is('cart')")
     page.locator(".detail h2", has_text="user:1:cart").wait_for()
     page.click("a[aria-label='List all of log:']")
+    page.locator("#count", has_text="600 found").wait_for()
+    page.check("[data-key='choose all']")
     page.click("button:text-is('Delete 600 keys found…')")
     asked = page.inner_text("dialog")
     assert "Delete the 600 keys that this search finds?" in asked
     assert "log:0\n" in asked
     assert "… and 592 more" in asked
     kv(server, "SET", "log:late", "x")
-    page.click("dialog button.danger")
+    page.click("dialog button[value=yes]")
     # It deletes what it showed: a key that is written while the dialog is open stays.
     wait_until(lambda: kv(server, "DBSIZE") == 5)
     assert kv(server, "EXISTS", "log:late") == 1
@@ -563,7 +565,7 @@ def test_queues_groups_and_flow_control_are_worked_with(page: Any, server: Serve
     for url in ("https://a.example/one", "https://a.example/two"):
         typed(page, "Add an endpoint", group="team", url=url, name="named")
         if url.endswith("two"):
-            answer(page, "The endpoint named of team exists. Overwrite it?", "Add")
+            answer(page, "The endpoint named of team exists. Overwrite it?", "Overwrite named")
         page.locator(".detail td", has_text=url).wait_for()
     press(page, "Delete group…", sure=True)
     wait_until(lambda: listed(server, "queue/lists/url-groups") == [])
@@ -922,7 +924,7 @@ def test_the_clock_moves_by_its_buttons(page: Any, server: Server) -> None:
     page.locator("#next", has_text="Next due: 23 h 59 m").click()
     holds(page, "document.getElementById('now').textContent.includes('2026-01-02')")
     page.click("#notice button:text-is('Undo the move…')")
-    page.click("dialog button.danger")
+    page.click("dialog button[value=yes]")
     holds(page, "document.getElementById('now').textContent.includes('02:31:00')")
     page.click("#freeze")
     holds(page, "document.getElementById('freeze').textContent === 'Freeze'")
@@ -1272,7 +1274,7 @@ def typed_in(page: Any, text: str) -> None:
 
 def answer(page: Any, question: str, button: str) -> None:
     page.locator("dialog #question", has_text=question).wait_for()
-    page.click(f"dialog button:text-is('{button}')")
+    page.click(f"dialog button:text('{button}')")
     page.locator("dialog").wait_for(state="detached")
 
 

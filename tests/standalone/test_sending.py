@@ -214,6 +214,8 @@ def test_a_rerun_and_its_original_name_each_other_in_the_list_with_their_results
     wait_until(lambda: [run["state"] for run in listed()] == ["success", "success"])
     shown = [(run["id"], run["parent"], run["children"], run["result"]) for run in listed()]
     assert shown == [(made, run_id, [], "other+"), (run_id, None, [made], "in++")]
+    # The rerun has the steps of the original, of which it has taken over the first.
+    wait_until(lambda: [run["steps"] for run in listed()] == [2, 2])
     compared = server.ask("GET", f"/fakes/queue/lists/runs/{made}")[1]
     parts = [(part["name"], part["then"], part["now"]) for part in compared["compared"]]
     assert compared["compared_with"] == run_id
@@ -228,25 +230,63 @@ def test_a_rerun_and_its_original_name_each_other_in_the_list_with_their_results
     assert own == ["step 2", "step 1", ""]
 
 
-def test_the_input_of_a_step_is_what_the_last_step_with_a_result_returned(server: Server) -> None:
+def test_a_fault_names_the_calls_that_have_used_it_up(server: Server) -> None:
+    fault = {"kind": "respond", "args": [503], "times": 2, "command": "SET"}
+    assert server.ask("POST", "/fakes/kv_server/faults", fault)[1]["rows"] == []
+    rows = [send(server, "kv_server", "/", [name, "a", "1"])["row"] for name in ("SET", "APPEND")]
+    url = server.fake("kv_server")["env"]["REDIS_URL"]
+    with redis.Redis.from_url(url) as client, pytest.raises(redis.RedisError):
+        client.set("a", "2")
+    (found,) = server.ask("GET", "/fakes/kv_server/faults")[1]
+    assert (found["hits"], found["active"], found["rows"][0]) == (2, False, rows[0])
+    used_up = server.ask("GET", f"/journal?after={found['rows'][1] - 1}&limit=1")[1][0]
+    assert used_up["operation"] == "SET"
+    assert used_up["actor"] != "console"
+
+
+def report_steps(server: Server, *results: tuple[str, str, str]) -> str:
+    """Start the run ``wfr_1`` and publish steps with these names, types and results, as a workflow
+    does; return the first message of the run.
+    """
     url = "http://127.0.0.1:9/flow"
     own = {"Upstash-Workflow-RunId": "wfr_1", "Upstash-Workflow-Url": url}
-    first = json.loads(
+    first: str = json.loads(
         send(
             server, "queue", f"/v2/publish/{url}", "in", **own, **{"Upstash-Workflow-Init": "true"}
         )["body"]
     )["messageId"]
-    results = (
-        ("void", "Run", "null"), ("wait for stock", "SleepFor", "null"), ("charge", "Run", "5"),
-        ("wait for payment", "SleepFor", "null"), ("until noon", "SleepUntil", "null"),
-        ("thank", "Run", "ok"),
-    )  # fmt: skip
     for number, (name, kind, out) in enumerate(results, 1):
         step = {"stepId": number, "stepName": name, "stepType": kind, "concurrent": 1, "out": out}
         header = {"Upstash-Workflow-CallType": "step"}
         send(server, "queue", f"/v2/publish/{url}", step, **own, **header)
     wait_until(lambda: len(server.ask("GET", "/fakes/queue/attempts")[1]) >= len(results))
+    return first
+
+
+def test_the_input_of_a_step_is_what_the_last_step_with_a_result_returned(server: Server) -> None:
+    results = (
+        ("void", "Run", "null"), ("wait for stock", "SleepFor", "null"), ("charge", "Run", "5"),
+        ("wait for payment", "SleepFor", "null"), ("until noon", "SleepUntil", "null"),
+        ("thank", "Run", "ok"),
+    )  # fmt: skip
+    first = report_steps(server, *results)
     run = server.ask("GET", "/fakes/queue/lists/runs/wfr_1")[1]
     steps = {step["name"]: step for step in run["steps"]}
     charge = steps["charge"]["message"]
     assert [steps[name]["input_of"] for name, _, _ in results] == [first] * 3 + [charge] * 3
+
+
+@pytest.mark.parametrize(
+    ("results", "shown"),
+    [
+        (("x" * 90, "-2500", "ok"), f"a → {'x' * 17}…, b → -2500, c → ok"),
+        (("x" * 90, "y" * 90, "z" * 90), f"a → {'x' * 8}…, b → {'y' * 8}…, c → {'z' * 8}…"),
+        (("in", "1", "2"), "a → in, b → 1, c → 2"),
+    ],
+)
+def test_a_long_result_leaves_room_for_those_after_it(
+    server: Server, results: tuple[str, ...], shown: str
+) -> None:
+    report_steps(server, *((name, "Run", out) for name, out in zip("abc", results, strict=True)))
+    (run,) = server.ask("GET", "/fakes/queue/lists/runs")[1]["items"]
+    assert run["results"] == shown

@@ -27,27 +27,22 @@ _EVENTS = {
 
 def summary(event: MaskedEvent, lookups: Lookups) -> Summary | None:
     """Describe an event of a consumer group; return None for any other event."""
-    text = _text(event, lookups)
-    return Summary(text) if text else None
-
-
-def _text(event: MaskedEvent, lookups: Lookups) -> str:
     data = event.data
     if event.kind == "rebalance":
         _, instance = data.get("cause") or ("", "")
         reason = data.get("reason")
         if instance:
             reason = str(reason).replace(instance, lookups.short(instance))
-        return f"rebalance ({reason}): group {data['group']} {_generation(data, lookups)}"
+        return Summary(f"rebalance ({reason}): group {data['group']} {_generation(data, lookups)}")
     if event.kind not in _EVENTS or "instance" not in data:
-        return ""
+        return None
     who = f"{data['group']}/{lookups.short(data['instance'])}"
     text = _EVENTS[event.kind].format(who=who, offsets=_stored(data))
     if data.get("idle"):
         text += " because it was idle"
     if data.get("keeps"):
         text += f"; it keeps its partitions until {clock_time(data['until_us'], event.at_us)}"
-    return text
+    return Summary(text)
 
 
 def effect(event: MaskedEvent, call: MaskedCall | None, lookups: Lookups) -> str:

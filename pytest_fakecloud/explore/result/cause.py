@@ -34,7 +34,7 @@ _Places: TypeAlias = Mapping[Line, tuple[int, int]]
 ``(position, 1)``, after the latest call of its strand that it makes; without such a call, it is missing.
 """
 _MOST_CONFLICTS = 8
-"""Maximum number of conflicts that are examined, with up to two trials each."""
+"""Maximum number of conflicts that are examined, each with a few trials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,9 @@ def find_cause(
     """Return what broke the promise; None if no disturbance did, because it is broken without any.
 
     The order of two or three calls is only a cause if trials under other schedules confirm that it
-    decides. A disturbance is only a cause if the promise holds in the trial of those before it. A stuck
-    trial has no undisturbed one beside it: then the cause is its last disturbance.
+    decides; a lost update is one even if its order alone does not break the promise. A disturbance is
+    only a cause if the promise holds in the trial of those before it. A stuck trial has no undisturbed
+    one beside it: then the cause is its last disturbance.
     """
     if not trial.fired:
         return None

@@ -56,7 +56,8 @@ def _total_weight(shares: Iterable[Share]) -> float:
 class Phase(NamedTuple):
     """A phase of a search: the sources that share its budget.
 
-    It ends when the budget is used up, when no source has any more plans, or when ``until`` has none.
+    It ends when the budget is used up, when all has been tried that ``kinds`` allows, when no source
+    has any more plans, or when ``until`` has none.
     """
 
     shares: Sequence[Share]

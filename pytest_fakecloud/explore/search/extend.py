@@ -42,8 +42,9 @@ retry do; ``likely_disturbances()`` names it, or ``_around_redeliveries()``.
 class Frontier:
     """The schedules that extend those of trials.
 
-    Numbers of disturbances alternate, so that a long chain of failures is tried as early as
-    others. Kinds of disturbances are tried more often the more often they have led to a new state.
+    The fewer disturbances, the more often schedules with so many are tried, but a long chain of failures
+    does not wait until all shorter ones have been. Kinds of disturbances are tried more often the more
+    often they have led to a new state.
 
     For example, the trial of ``run.1 drop`` reaches a new point, run.2. On the level of 1 disturbance,
     its extension by ``run.2 drop`` waits in the arm (drop, repeated), by ``crash`` in (crash, new).

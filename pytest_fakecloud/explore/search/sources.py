@@ -39,7 +39,8 @@ class Source(ABC):
     @abstractmethod
     def next_plan(self) -> Plan | None:
         """Return the next plan; None if there is none until other sources have played theirs, or, after
-        setting ``is_over``, none at all. The last source that only returns None never ends the search.
+        setting ``is_over``, none at all. A source that returns None for ever without setting it keeps
+        the search from ending.
         """
 
     @abstractmethod

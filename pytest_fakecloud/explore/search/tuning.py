@@ -19,13 +19,15 @@ ORDERS_ALONE_SHARE = 0.25
 explores only that, so nothing was measured.
 """
 FIRST_PHASE_SHARE = 0.8
-"""Maximum share of the budget for the first phase. 0.4: 2,884, because the phase ends before."""
+"""Maximum share of the budget for phase 2 (``Explorer``), the first of all sources. 0.4: 2,884, because
+the phase ends before.
+"""
 FIRST_SINGLES_WEIGHT = 1.5
-"""Weight of the likely single disturbances, relative to all other sources of the first phase. 0.75:
+"""Weight of the likely single disturbances, relative to all other sources of phase 2. 0.75:
 2,751, but one bug takes twice as many; 3: 2,977.
 """
 EXTENDING_WEIGHTS = (1.5, 4.0)
-"""Weights of the schedules that extend others in the two phases, relative to one search for
+"""Weights of the schedules that extend others in phases 2 and 3, relative to one search for
 interleavings. Half of both: 2,954; twice both: 2,958.
 """
 EXTENDING_HEAD_STARTS = (25, 5)
@@ -41,7 +43,7 @@ SPARE_FOR_SINGLES = 1.25
 Not measured.
 """
 LEAST_SINGLES_SHARE, MOST_SINGLES_SHARE = 0.3, 0.8
-"""Limits of the share of single disturbances in the second phase. Not measured."""
+"""Limits of the share of single disturbances in phase 3. Not measured."""
 LEAST_TRIALS_OF_INPUT = 10
 """Minimum number of trials with each of several inputs. No program has drawn inputs."""
 

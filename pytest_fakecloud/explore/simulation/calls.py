@@ -28,7 +28,7 @@ from .strand import Strand
 from .strand_waits import StrandWaits
 
 MOST_POINTS = 2_000
-"""Maximum number of points of one strand, which a call checks; more count as an endless loop."""
+"""Maximum number of points of one strand; more count as an endless loop, at the next call."""
 T = TypeVar("T")
 _TurnsToYield = Generator[None, None, None]
 """A generator that yields wherever the strand, which it has parked, must give up its turn. So the points

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from operator import itemgetter
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote_from_bytes
@@ -633,7 +633,39 @@ def key(fake: KVServer, id: str, page_query: PageQuery) -> View:
             raise NotFound(f"there is no key {_text(name)!r:.200}: it was deleted, or it expired")
         entry = existing[0]
         view = _row(every, entry) | _content(entry.value, page_query)
+        view["made_by"] = _command_of(view)
         return view | {"groups": _groups(every, entry)} if entry.type == "stream" else view
+
+
+_WRITES: Mapping[str, tuple[str, ...]] = {
+    "hash": ("HSET", "field", "value"),
+    "list": ("RPUSH", "value"),
+    "set": ("SADD", "member"),
+    "zset": ("ZADD", "score", "member"),
+    "array": ("ARMSET", "index", "value"),
+}
+"""The command that writes the elements of a key of a type, and the columns that are its arguments."""
+
+
+def _command_of(view: View) -> list[str] | None:
+    """Return the command that makes a key with its value and its TTL; None if the whole value is not in
+    the view, or if it is not text.
+    """
+    name, type_name = view["key"], view["type"]
+    if not view["is_text"] or "hex" in view:
+        return None
+    if elements := view.get("elements"):
+        rows = elements["items"]
+        if type_name not in _WRITES or len(rows) < elements["total"]:
+            return None
+        command, *columns = _WRITES[type_name]
+        return [command, name, *(str(row[column]) for row in rows for column in columns)]
+    if not view.get("is_whole", True):
+        return None
+    if type_name == "string":
+        expires = [] if view["ttl_ms"] is None else ["PX", str(view["ttl_ms"])]
+        return ["SET", name, view["value"], *expires]
+    return ["JSON.SET", name, "$", view["value"]] if "json" in type_name.lower() else None
 
 
 def _groups(keys: _InMemory | _OnServer, entry: _Key) -> list[View]:
@@ -847,7 +879,7 @@ def channels(fake: KVServer, page_query: PageQuery) -> View:
             "kind": subscription[0],
             "name": _text(subscription[1]),
             "subscribers": [
-                {"address": session.address, "name": _text(session.name)}
+                {"id": session.id, "address": session.address, "name": _text(session.name)}
                 for session in subscription[2]
             ],
         },

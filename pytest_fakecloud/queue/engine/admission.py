@@ -67,7 +67,6 @@ class Admission:
             return False
         message.due_us = None
         self._flow_control.release(message)
-        self._flow_control.release_slot(message)
         if message.id not in queue.parked:
             queue.parked.append(message.id)
         return True

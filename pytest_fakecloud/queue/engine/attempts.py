@@ -118,10 +118,9 @@ class Attempts:
 
     def _cut_loop(self, message: Message, now: int, loop: str) -> None:
         self._flow_control.release(message)
-        self._flow_control.release_slot(message)
         message.depth = message.chain = 0
         message.causes = frozenset()
-        if self._data.lane == "background":
+        if self._data.in_background:
             # Report instead of raising in the background, where no caller could catch it.
             message.due_us = None
             message.wait_reason = "stopped in an endless loop; cancel it or publish it again"

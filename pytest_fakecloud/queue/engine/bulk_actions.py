@@ -175,7 +175,7 @@ class BulkActions:
             self.timers[action.id] = self._data.clock.call_at(
                 self._due_us(action, processed),
                 partial(self._timer_fired, action.id),
-                lane=self._data.own_lane,
+                lane=self._data.changes_lane,
                 label=f"bulk action {action.id}",
             )
         return self._add(action)

@@ -56,7 +56,7 @@ class Causes:
         It is the call that delivers. In the background, where no call does, it is the time since a
         message was last published while no delivery was being performed.
         """
-        return self._data.clock.drives + (self._pauses if self._data.lane == "background" else 0)
+        return self._data.clock.drives + (self._pauses if self._data.in_background else 0)
 
     def record(self, message: Message, source: Message | None, now: int) -> None:
         """Record that ``source`` caused a new message. None means a delivery that is being performed,
@@ -78,7 +78,7 @@ class Causes:
             return
         # While no call moves the clock, count only certain causes, and those of messages without a
         # delay. Otherwise, a client that publishes for hours would look like an endless loop.
-        if certain or self._data.lane != "background" or self._data.clock.driving:
+        if certain or not self._data.in_background or self._data.clock.driving:
             message.chain = max(message.chain, source.chain + 1)
         elif message.not_before_us > now:
             return
@@ -132,7 +132,7 @@ class Causes:
             count, span = in_call - 1, "in one call"
         else:
             return None
-        if self._data.lane != "background":
+        if not self._data.in_background:
             # The next call of the test may go on. In the background, all further ones are stopped.
             self._returned_at, self._returned_in = ((0, 0), 0), (0, 0)
         urls = " and ".join(dict.fromkeys((message.caused_at, message.url)))

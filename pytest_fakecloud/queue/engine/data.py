@@ -37,13 +37,14 @@ class QueueData:
         *,
         settings: QueueConfig,
         name: str = "queue",
-        lane: Lane = "driven",
+        in_background: bool = False,
         report: Report = no_report,
     ) -> None:
         self.clock = clock
         self.settings = settings
         self.limits = settings.plan
-        self.lane: Lane = lane
+        self.in_background = in_background
+        """Whether threads deliver what is due. Otherwise, calls of the test do."""
         self.report = report
         self.lock = threading.RLock()
         self._message_ids = ids.stream(name, "message ids")
@@ -57,10 +58,15 @@ class QueueData:
         self.closed = False
 
     @property
-    def own_lane(self) -> Lane:
-        """The group of the clock's timers to use for state changes that involve no delivery."""
+    def attempts_lane(self) -> Lane:
+        """The lane of the clock's timers that begin attempts."""
+        return "background" if self.in_background else "driven"
+
+    @property
+    def changes_lane(self) -> Lane:
+        """The lane of the clock's timers that change data without a delivery."""
         # With background delivery, no call of the test fires timers.
-        return "background" if self.lane == "background" else "state"
+        return "background" if self.in_background else "state"
 
     # -- ids and numbers ---------------------------------------------------------------------------
 

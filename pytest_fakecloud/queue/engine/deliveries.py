@@ -85,13 +85,13 @@ class Deliveries:
             except BaseException as error:
                 # A background delivery ends an advance of the clock only with one like pytest.fail().
                 is_fatal = self._data.clock.driving and not isinstance(error, Exception)
-                if self._data.lane != "background" or is_fatal:
+                if is_fatal or not self._data.in_background:
                     raise
                 return exchange.attempt
         except BaseException:
             self._abandon(message_id)
             raise
-        if outcome.raises and outcome.exception is not None and self._data.lane == "driven":
+        if outcome.raises and outcome.exception is not None and not self._data.in_background:
             raise outcome.exception
         return exchange.attempt
 
@@ -109,7 +109,7 @@ class Deliveries:
         except BaseException:
             self._abandon(message_id)
             raise
-        if outcome.raises and outcome.exception is not None and self._data.lane == "driven":
+        if outcome.raises and outcome.exception is not None and not self._data.in_background:
             raise outcome.exception
         return exchange.attempt
 

@@ -137,11 +137,14 @@ class FlowKeys:
                 del self.by_name[key.key]
 
     def release(self, message: Message) -> None:
-        """Give back the slot of a message that does not start after all."""
+        """Give back what a message has of its limits, because it does not start after all, and start
+        others in its place.
+        """
         key = self.of(message)
         if key is not None and message.id in key.active:
             key.give_back(message.id)
             self.start_waiting(key)
+        self.release_slot(message)
 
     def take_out(self, message: Message) -> None:
         """Give back what a message has of its limits without starting another one."""
@@ -169,7 +172,7 @@ class FlowKeys:
             self.timers[key.key] = data.clock.call_at(
                 opens_us,
                 partial(self._key_opens, key.key),
-                lane=data.own_lane,
+                lane=data.changes_lane,
                 label=f"flow control {key.key}",
             )
 

@@ -87,7 +87,6 @@ class Lifecycle:
                 self._data.log(message, "CANCEL_REQUESTED", now)
                 if in_flight:
                     continue
-                self._flow_control.release_slot(message)
                 self._queues.release(message)
                 self._flow_control.release(message)
                 due = message.due_us

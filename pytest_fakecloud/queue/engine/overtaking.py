@@ -56,7 +56,6 @@ class Overtaking:
     def _delay(self, message: Message) -> None:
         message.due_us = None
         self._flow_control.release(message)
-        self._flow_control.release_slot(message)
         if self._queues.let_next_overtake(message):
             return
         self.delayed.append(message.id)

@@ -55,7 +55,7 @@ class Planning:
         timer = self.timers[message_id] = data.clock.call_at(
             due_us,
             partial(self._run, message_id),
-            lane=data.lane,
+            lane=data.attempts_lane,
             label=message.url,
             async_callback=partial(self._run_async, message_id),
             begin=partial(self._start, message_id),
@@ -80,7 +80,7 @@ class Planning:
         data = self._data
         if not data.closed:
             self.timers[message_id] = data.clock.call_at(
-                due_us, callback, lane=data.own_lane, label=label
+                due_us, callback, lane=data.changes_lane, label=label
             )
 
     def unplan(self, message_id: str) -> None:

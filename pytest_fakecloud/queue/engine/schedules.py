@@ -346,7 +346,7 @@ class Schedules:
             self.timers[schedule.id] = self._data.clock.call_at(
                 due_us,
                 partial(self._timer_fired, schedule.id),
-                lane=self._data.own_lane,
+                lane=self._data.changes_lane,
                 label=f"schedule {schedule.id}",
                 subject=schedule.id,
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -51,10 +51,12 @@ from .failures import failure_of
 from .failures import failure_words as failure_words
 from .steps import (
     ComparedPart,
+    as_stack,
     cause_of,
     compared,
     recorded_steps,
     result_in_row,
+    step_count,
     step_of,
     step_sent,
     steps_of,
@@ -145,7 +147,7 @@ def state(engine: Any) -> State:
             workflow_run.id: {
                 "url": as_text(workflow_run.url),
                 "state": _run_state(workflow_run),
-                "steps": len(steps_of(engine, workflow_run)),
+                "steps": step_count(engine, workflow_run),
                 "messages": len(workflow_run.message_ids),
             }
             for workflow_run in engine.workflow.runs.values()
@@ -664,7 +666,9 @@ def _run_of(schedule: Any) -> PlannedEvent:
 _IN_EVENT = 48
 """Number of bytes of a body that name an event."""
 _IN_LIST = 24
-"""Number of characters of the result of each step in the list of runs."""
+"""Maximum number of characters of all results of a run in the list of runs."""
+_LEAST_OF_RESULT = 6
+"""Number of characters of a result that are shown in any case."""
 
 
 def _end_of(id: str) -> str:
@@ -896,7 +900,7 @@ def runs(engine: Any, page_query: PageQuery) -> View:
         labels = " ".join(run.settings.labels)
         return {
             **_run_row(engine, run, children),
-            "steps": len(steps_of(engine, run)),
+            "steps": step_count(engine, run),
             "label": labels,
             "results": _results(engine, run),
             "preview": _beginning(_input_of_run(engine, run) or b"", run.settings.redaction, 200),
@@ -1001,11 +1005,31 @@ def _doing(message: Message, tried: int) -> str:
 
 
 def _results(engine: Any, run: Any) -> str:
-    """Return the steps of a run that have a result, each with its beginning; empty without one."""
+    """Return the steps of a run that have a result, each with its beginning; empty without one.
+
+    Long results are cut, so that the short ones after them are in sight.
+    """
     messages = (engine.data.messages.get(step.message_id) for step in run.steps)
     steps = (step_of(message) for message in messages if message is not None)
-    results = ((step.get("stepName"), result_in_row(step, _IN_LIST)) for step in steps)
-    return ", ".join(f"{name} → {result}" for name, result in results if name and result)
+    results = [(step.get("stepName"), result_in_row(step, _IN_LIST + 1)) for step in steps]
+    named = [(name, result) for name, result in results if name and result]
+    most = _fair_share([len(result) for _, result in named], _IN_LIST)
+    return ", ".join(f"{name} → {_beginning_of(result, most)}" for name, result in named)
+
+
+def _beginning_of(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _fair_share(lengths: Sequence[int], room: int) -> int:
+    """Return the length to which texts are cut so that all together take the room, at least
+    ``_LEAST_OF_RESULT``; those that are shorter leave theirs to the others.
+    """
+    for left, length in zip(range(len(lengths), 0, -1), sorted(lengths), strict=True):
+        if length * left > room:
+            return max(_LEAST_OF_RESULT, room // left)
+        room -= length
+    return max(lengths, default=0)
 
 
 def _run_state(run: Any) -> str:
@@ -1016,8 +1040,8 @@ def _run_state(run: Any) -> str:
 def run(engine: Any, id: str, page_query: PageQuery) -> View:
     """Return one workflow run: its input, its steps over time, its messages, and its record.
 
-    The record is that of the service's API. It contains the outputs of the steps and the result, and
-    ``recorded`` has these steps with their results as text.
+    ``response`` is its result or its error. The record is that of the service's API. It contains the
+    outputs of the steps and the result, and ``recorded`` has these steps with their results as text.
     ``parent`` is the run that this one resumes, restarts or reruns, and ``children`` are the runs that
     do so with this one. ``compared`` are its input, steps and result beside those of ``compared_with``:
     the parent, otherwise the last child, or without both the run of the same workflow before it.
@@ -1040,6 +1064,7 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
         **_run_row(engine, workflow_run, children),
         "input": None if given is None else _body(given, redaction)["body"],
         "record": record,
+        "response": as_stack(str(record.get("workflowRunResponse") or "")),
         "recorded": list(recorded_steps(record, parent and run_record(engine, parent))),
         "compared_with": other and other.id,
         "compared": [] if other is None else _compared(engine, workflow_run, other),

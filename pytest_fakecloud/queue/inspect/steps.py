@@ -215,6 +215,19 @@ def steps_of(engine: Any, run: WorkflowRun) -> list[StepView]:
     return list(_Run(run, messages, recorded, engine.clock.now_us()).steps())
 
 
+def step_count(engine: Any, run: WorkflowRun) -> int:
+    """Return the number of steps of a run, with those that it has taken over from its parent."""
+    # Neither the first recorded step, the input, nor what a client has planned is one. The first message
+    # of a rerun has the result with which it goes on, and ``steps_of()`` returns the steps after it.
+    later = set(run.message_ids[1:])
+    taken_over = [
+        step
+        for step in run.steps[1:]
+        if step.message_id not in later and not read_step(step.body).get("targetStep")
+    ]
+    return len(taken_over) + len(steps_of(engine, run))
+
+
 class _Run:
     """The messages of a run, and the attempts in which they were published."""
 
@@ -460,9 +473,22 @@ def _errors(attempts: Sequence[Attempt], message: Message) -> Iterator[StepError
             "number": attempt.number,
             "at": to_datetime(attempt.at_us).isoformat(),
             "status": attempt.status,
-            "reason": reason[:LONGEST_ERROR],
+            "reason": as_stack(reason)[:LONGEST_ERROR],
             "cause": cause_of(reason),
         }
+
+
+def as_stack(reason: str) -> str:
+    """Return the message and the stack of an error that a client sent as JSON, or another text."""
+    try:
+        error = json.loads(reason)
+    except ValueError:
+        return reason
+    if not isinstance(error, dict) or not error.get("message"):
+        return reason
+    message, stack = str(error["message"]), str(error.get("stack") or "")
+    parts = [stack] if message in stack else [f"{error.get('error')}: {message}", stack]
+    return "\n".join(filter(None, parts))
 
 
 def cause_of(reason: str) -> str:

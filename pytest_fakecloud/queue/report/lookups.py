@@ -50,8 +50,8 @@ def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLook
     return QueueLookups(
         ids=abbreviated(ids),
         names=abbreviated(runs),
-        bodies={message_id: _beginning(call) for message_id, call in _created(calls)
-                if call.route != "batch"},
+        bodies={message_id: call.request_body[: 4 * _SENT].decode("utf-8", "replace")[:_SENT]
+                for message_id, call in _created(calls) if call.route != "batch"},
         created_by_lost_call=_messages_of_lost_calls(queues, calls),
         steps={message_id: mask.value(sent) for message_id, sent in steps.items()},
         details={message_id: mask.value(step) for message_id, step in results.items()},
@@ -85,11 +85,6 @@ def _created(calls: Iterable[Call]) -> Iterator[tuple[str, Call]]:
             for item in items_of(call.response_body):
                 if "messageId" in item and not item.get("deduplicated"):
                     yield str(item["messageId"]), call
-
-
-def _beginning(call: Call) -> str:
-    """Return as much of a call's body as the event of a delivery keeps."""
-    return call.request_body[: 4 * _SENT].decode("utf-8", "replace")[:_SENT]
 
 
 def _named_by_events(entries: Iterable[Entry]) -> Iterator[str]:

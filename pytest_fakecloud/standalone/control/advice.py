@@ -279,10 +279,12 @@ def advice_of(row: shapes.RowData, error: str) -> Advice | None:
         return _CODES[code]
     if row["status"] == 404 and row["operation"].startswith(_METHODS):
         return _NO_PATH
-    for beginning, advice_on_message in _MESSAGES:
-        if re.match(beginning, error):
-            return advice_on_message
-    return _STATUSES.get(row["status"] or 0)
+    return advice_on_message(error) or _STATUSES.get(row["status"] or 0)
+
+
+def advice_on_message(error: str) -> Advice | None:
+    """Return what to do about an error of a service without codes, None if it is not a known one."""
+    return next((advice for start, advice in _MESSAGES if re.match(start, error)), None)
 
 
 def advice_of_violation(violation: Violation, origin: str) -> list[Advice]:

@@ -9,6 +9,7 @@ import gzip
 import json
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from operator import attrgetter, itemgetter
 from typing import Any, cast
 from urllib.parse import unquote
@@ -47,7 +48,7 @@ from ...reporting.rows import rows
 from ...reporting.sources import error_of
 from ..state_file import checked_state, stub
 from . import problems, shapes
-from .advice import advice_of, advice_of_violation, expected_of, place_of
+from .advice import advice_of, advice_of_violation, advice_on_message, expected_of, place_of
 from .endpoints import PREFIX, Part, Refused, compressed, contract, fields, named
 from .resends import repeated, with_resends
 
@@ -135,7 +136,8 @@ class DataRoutes(Part):
         if request.path.endswith("/"):
             return self.item(request)
         fake, listing = self._listing(request)
-        page = listing.page(fake, _page_query(request, listing))
+        with _advised():
+            page = listing.page(fake, _page_query(request, listing))
         if request.params["list"] in _OF_MESSAGES and find(fake.fixture).delivers:
             page["resends"] = repeated(self._cloud, fake)
         return page
@@ -338,6 +340,7 @@ class DataRoutes(Part):
         delivered in the end, if need be by another message that repeats it, ``dismissed`` the rows that
         were dismissed. ``dead_letters`` are those whose message was not delivered since.
         """
+        letters = problems.open_letters(self._cloud)
         return {
             "causes": [
                 {
@@ -347,9 +350,9 @@ class DataRoutes(Part):
                     "rows": list(cause.rows),
                     "dead_letters": list(map(_letter_data, cause.letters)),
                 }
-                for cause in problems.causes(self._cloud)
+                for cause in problems.causes(self._cloud, letters)
             ],
-            "dead_letters": list(map(_letter_data, problems.open_letters(self._cloud))),
+            "dead_letters": list(map(_letter_data, letters)),
             "settled": list(problems.settled(self._cloud)),
             "dismissed": sorted(self._dismissed),
         }
@@ -397,6 +400,18 @@ def _page_query(request: Request, listing: Listing) -> PageQuery:
     )
     filters = {name: parameters[name] for name in listing.filters if name in parameters}
     return PageQuery(search, after, before, PAGE if limit is None else limit, filters, sort, around)
+
+
+@contextmanager
+def _advised() -> Iterator[None]:
+    """Add to an error that a service raises for a filter what to do about it."""
+    try:
+        yield
+    except ContractError as error:
+        advice = advice_on_message(str(error))
+        if advice is None:
+            raise
+        raise Refused(422, f"{error}. {advice.text}") from error
 
 
 # -- the journal -----------------------------------------------------------------------------------

@@ -118,6 +118,7 @@ class FakeRoutes(Part):
             "times": terms.times,
             "skip": terms.skip,
             "hits": fault.hits,
+            "rows": list(terms.numbers),
             "active": fault.active,
             "made": None if terms.source is None else dict(terms.source),
         }

@@ -35,33 +35,31 @@ class Cause(NamedTuple):
         return _origin_of(self.violations[0])
 
 
-def causes(cloud: Cloud) -> list[Cause]:
-    """Return the violations by their causes: of one kind, fake and site, whatever the message or run."""
+def causes(cloud: Cloud, letters: Sequence[OpenLetter]) -> Iterator[Cause]:
+    """Yield the violations by causes (one kind, fake and site, whatever the message or run), each with
+    the open dead letters that it has caused.
+    """
     rows: dict[Hashable, list[int]] = {}
     for entry in cloud.journal.entries:
         for subject in _subjects_of(entry):
             rows.setdefault(subject, []).append(entry.number)
-    letters: dict[Hashable, list[OpenLetter]] = {}
-    for letter in open_letters(cloud):
-        for subject in _subjects_of_letter(letter):
-            letters.setdefault(subject, []).append(letter)
-    return [
-        Cause(
-            group,
-            sorted({number for subject in subjects for number in rows.get(subject, ())}),
-            sorted({letter for subject in subjects for letter in letters.get(subject, ())}),
-        )
-        for group in _by_cause(cloud)
-        for subjects in [_subjects_of_violations(group)]
-    ]
+    for group in _by_cause(cloud):
+        subjects = _subjects_of_violations(group)
+        numbers = {number for subject in subjects for number in rows.get(subject, ())}
+        caused = {
+            letter for letter in letters if not subjects.isdisjoint(_subjects_of_letter(letter))
+        }
+        yield Cause(group, sorted(numbers), sorted(caused))
 
 
 def count(cloud: Cloud) -> int:
     """Return the number of problems: causes of violations, and dead letters with another cause."""
     groups = _by_cause(cloud)
     subjects = {subject for group in groups for subject in _subjects_of_violations(group)}
-    letters = open_letters(cloud)
-    return len(groups) + sum(subjects.isdisjoint(_subjects_of_letter(one)) for one in letters)
+    apart = [
+        letter for letter in open_letters(cloud) if subjects.isdisjoint(_subjects_of_letter(letter))
+    ]
+    return len(groups) + len(apart)
 
 
 def violations(cloud: Cloud) -> list[Violation]:

@@ -19,6 +19,7 @@ from ...http.messages import Answer, ConnectionEffect, Request
 from ...http.routing import Route
 from ...inspect.data import whole_number
 from ..copied_tests.by_hand import ControlRequest, copies
+from .data import row_numbered
 from .endpoints import PREFIX, Part, Refused, contract, fake_named, fields, named
 from .redis_protocol import RedisConnection
 
@@ -50,10 +51,10 @@ class SendingRoutes(Part):
         The request carries the fake's credentials unless ``headers`` sets others, is subject to
         injected faults, and is recorded. A string ``body`` is sent unchanged, any other value as
         JSON. Returns ``{"status", "headers", "body", "row"}``, or ``{"broken", "row"}`` for a broken
-        connection; ``row`` is the number of its row in the journal.
+        connection; ``row`` is the number of its row in the journal. An error has its ``advice``.
         """
         body = fields(request)
-        return self._send(
+        answer = self._send(
             named(self._cloud, request),
             body.get("method", "POST"),
             body.get("target", "/"),
@@ -61,6 +62,10 @@ class SendingRoutes(Part):
             _sent(body.get("body", "")),
             whole_number("again_of", str(body.get("again_of", 0))) or 0,
         )
+        if answer.get("status", 0) >= 400 and answer["row"] is not None:
+            row = row_numbered(self._cloud, answer["row"])
+            return answer | ({"advice": row["advice"]} if "advice" in row else {})
+        return answer
 
     def send_again(self, request: Request) -> dict[str, Any]:
         """Send a recorded call to its fake again, as it was or with changes.

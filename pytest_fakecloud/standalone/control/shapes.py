@@ -390,13 +390,14 @@ class DestinationData(TypedDict):
 
 class Sent(TypedDict):
     """The response of a fake, and the number of the call's row in the journal, null if a fault kept the
-    request from the fake.
+    request from the fake. ``advice`` says what to do about an error.
     """
 
     status: int
     headers: list[list[str]]
     body: str
     row: int | None
+    advice: NotRequired[str]
 
 
 class Broken(TypedDict):
@@ -420,7 +421,7 @@ class Rerun(TypedDict):
 
 
 class FaultData(TypedDict):
-    """An injected fault."""
+    """An injected fault. ``rows`` are the numbers of the last calls that it affected."""
 
     id: int
     kind: str
@@ -430,6 +431,7 @@ class FaultData(TypedDict):
     times: int | None
     skip: int
     hits: int
+    rows: list[int]
     active: bool
     made: dict[str, Any] | None
 

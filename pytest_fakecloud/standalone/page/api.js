@@ -71,7 +71,7 @@ export async function sendWell(fake, ...request) {
   const answer = await send(fake, ...request);
   change.row = answer.row;
   if (answer.broken) throw new Error(`A fault broke the connection: ${answer.broken}.`);
-  if (answer.status >= 400) throw new Error(`${answer.status}: ${reason(answer.body)}`);
+  if (answer.status >= 400) throw new Error([`${answer.status}: ${reason(answer.body)}`, answer.advice].filter(Boolean).join(". "));
   try { return JSON.parse(answer.body); } catch { return answer.body; }
 }
 function reason(body) { try { const read = JSON.parse(body); return read.error?.message ?? read.error ?? read.message ?? body; } catch { return body; } }

@@ -115,7 +115,7 @@ class CommandBox {
     this.offer([]);
     let commands;
     try { commands = given.map((line) => [line, split(line)]); } catch (error) { this.hint.replaceChildren(el("span", {class: "bad"}, error.message)); return; }
-    if (commands.some(([, [name]]) => /^FLUSH(ALL|DB)$/i.test(name)) && !await confirmed("Delete all keys? The notice that follows can undo it.", "Delete")) return;
+    if (commands.some(([, [name]]) => /^FLUSH(ALL|DB)$/i.test(name)) && !await confirmed("Delete all keys? The notice that follows can undo it.", "Delete all keys")) return;
     if (!this.log.querySelector(".entry")) this.log.replaceChildren();
     this.at = this.said.push(text);
     sessionStorage.setItem(`said ${this.fake.name}`, JSON.stringify(this.said.slice(-100)));
@@ -129,8 +129,8 @@ class CommandBox {
     if (names.length) offerUndo(this.fake, rows[0], isOfKeys ? "keys" : undefined, isOfKeys ? names : undefined, `${changes.every(({after}) => after === null) ? "Removed" : "Changed"} ${isOfKeys ? count(names.length, "key") : "its data"}.`, {last: rows.at(-1)});
   }
   // The name of a command of this server, for one that it does not have.
-  meant([name], line) {
-    const meant = this.docs && !this.docs.has(name.toUpperCase()) && nearest(name.toUpperCase(), [...this.docs.keys()].filter((one) => !one.includes(" ")));
+  async meant([name], line) {
+    const docs = await help(this.fake), meant = !docs.has(name.toUpperCase()) && nearest(name.toUpperCase(), [...docs.keys()].filter((one) => !one.includes(" ")));
     return meant ? el("p", {}, "Did you mean ", el("button", {type: "button", class: "facet mono", onclick: () => { this.input.value = line.replace(/^\s*\S+/, meant); this.input.focus(); this.suggest(); }}, meant), "?") : null;
   }
   advice(row) { const text = row && adviceOf(row, true); return text ? el("p", {class: "soft"}, text) : null; }
@@ -146,7 +146,7 @@ class CommandBox {
       if (answer.broken) parts.push(el("p", {class: "bad"}, `The connection was broken: ${words(answer.broken)}.`));
       else {
         const read = json(answer.body, "The answer");
-        parts.push(...[read.error !== undefined ? [el("p", {class: "bad mono"}, `(error) ${read.error}`), this.meant(argv, line) ?? this.advice(row)] : typed(argv, fromBase64(read.result))].flat().filter(Boolean));
+        parts.push(...[read.error !== undefined ? [el("p", {class: "bad mono"}, `(error) ${read.error}`), await this.meant(argv, line) ?? this.advice(row)] : typed(argv, fromBase64(read.result))].flat().filter(Boolean));
       }
     } catch (error) { parts.push(el("p", {class: "bad"}, error.message)); }
     entry.append(...parts);

@@ -37,11 +37,12 @@ function beside(text) {
 export const isAhead = (text) => Boolean(text && clock.now) && micros(text) > micros(clock.now);
 export const both = (text) => text ? `${day(text)} ${time(text)}` : "";
 export function short(value, length = 160) {
-  const text = typeof value === "string" ? value : JSON.stringify(value) ?? "";
+  // Spaces as in Python.
+  const text = typeof value === "string" ? value : (JSON.stringify(value, null, 1) ?? "").replace(/(?<=[{[])\n *|\n *(?=[}\]])/g, "").replace(/\n */g, " ");
   return visible(text.length > length ? text.slice(0, length) + "…" : text);
 }
-// JSON as its names and values, without what quotes and escapes them, but for texts that would look like other values.
-export const valuesOf = (text) => /^\s*[[{"]/.test(text) ? text.replace(/\\*"(-?[\d.]+|true|false|null|)\\*"(?!\s*:)|\\*"/g, (_, literal) => literal === undefined ? "" : `"${literal}"`) : text;
+// JSON in JSON, without what escapes it.
+export const unescaped = (text) => /^\s*[[{"]/.test(text) ? text.replace(/\\+"/g, '"') : text;
 export const withoutSchemes = (text) => text.replace(/\bhttps?:\/\//g, "");
 export const bytes = (many) => many < 10000 ? `${Math.round(many)} B` : many < 1e7 ? `${(many / 1024).toFixed(1)} KiB` : `${(many / 1048576).toFixed(1)} MiB`;
 // Names a duration in a list by its two largest units.
@@ -134,12 +135,13 @@ export const choice = (label, options, chosen, take, text = (name) => name) => e
 // The bar above the details of an item. Close returns to the list, and Back does not open the details again.
 export const detailBar = (address, name, about = {search: name}) => el("div", {class: "tools detail-head"}, el("a", {class: "button", href: address, "aria-label": "close the details", onclick: (event) => { if (event.ctrlKey || event.metaKey || event.shiftKey) return; event.preventDefault(); go(address, {replace: true}); }}, "✕ Close"), name ? el("a", {href: link(["activity"], about)}, "In Activity") : null, copyButton(() => location.href, "Copy link to these details", "Copy link"));
 
-// A button that changes data. It asks `question` first if the change cannot be undone.
-export function act(text, label, work, {question, danger, soft: quietly} = {}) {
+const isDestructive = (label) => /^(Delete|Remove|Discard|Reset|Cancel) /.test(`${label} `);
+// A button that changes data, as its label says. It asks `question` first if the change cannot be undone.
+export function act(text, label, work, {question} = {}) {
   const name = text.replace("…", "");
-  return el("button", {type: "button", "aria-label": label.startsWith(name) ? label : `${name}: ${label}`, class: danger || question && !quietly ? "risky" : null, onclick: async ({currentTarget}) => {
+  return el("button", {type: "button", "aria-label": label.startsWith(name) ? label : `${name}: ${label}`, class: isDestructive(name) ? "risky" : null, onclick: async ({currentTarget}) => {
     const asked = typeof question === "function" ? await attempt(question) : question;
-    if (question && !(asked && await confirmed(asked, name))) return;
+    if (question && !(asked && await confirmed(asked, label))) return;
     await attempt(() => onlyOnce(currentTarget, work));
     document.dispatchEvent(new Event("changed"));
   }}, text);
@@ -150,11 +152,11 @@ async function onlyOnce(button, work) {
   button.ariaBusy = "true";
   try { return await work(); } finally { button.ariaBusy = null; }
 }
-// A question ends without a change when the address changes. The answer is true, or "other" for the other button.
+// A question, with the button that says what a change does to what, and another one for a second way. The answer is true, "other" or, as when the address changes, false.
 export function confirmed(question, button, other) {
   return new Promise((done) => {
     const left = () => dialog.close(), dialog = opened("question", {onclose: () => { removeEventListener("hashchange", left); done({yes: true, other: "other"}[dialog.returnValue] ?? false); }}, el("form", {method: "dialog"}, typeof question === "string" ? el("p", {id: "question"}, question) : question,
-      tools(el("button", {value: "yes", class: "danger"}, button), other ? el("button", {value: "other", class: "danger"}, other) : null, el("button", {value: "no", autofocus: true}, button === "Cancel" ? "Keep" : "Cancel"))));
+      tools(el("button", {value: "yes", class: isDestructive(button) ? "danger" : "primary"}, short(button, 60)), other ? el("button", {value: "other"}, other) : null, el("button", {value: "no", autofocus: true}, button.startsWith("Cancel ") ? "Keep" : "Cancel"))));
     addEventListener("hashchange", left);
   });
 }
@@ -170,9 +172,9 @@ export function opened(label, attributes, ...content) {
 // -- forms --
 let made = 0;
 // A field is {name, label, note, value, kind, options, wide, needed, list}; `work` receives the values. `overwrites` returns a
-// question if it would overwrite something else than what the form shows. `edits` is false if nothing is lost with the values,
+// question if it would overwrite something else than what the form shows, `confirms` the answer that goes on. `edits` is false if nothing is lost with the values,
 // `copied` if the page offers the copies of the change elsewhere.
-export function form(title, button, fields, work, {open = true, danger, overwrites, edits = true, copied = true, undo} = {}) {
+export function form(title, button, fields, work, {open = true, overwrites, confirms = (values, of) => `Overwrite ${of}`, edits = true, copied = true, undo} = {}) {
   const inputs = {}, out = el("div", {class: "out"});
   const parts = fields.map(({name, label, options, note, value, wide, kind, needed, list, fixed}) => {
     const id = `field${++made}`;
@@ -192,7 +194,7 @@ export function form(title, button, fields, work, {open = true, danger, overwrit
     try {
       const submit = body.querySelector("[type=submit]"), question = await onlyOnce(submit, async () => overwrites?.(values));
       // While the question is open, the form is not being sent: leaving it asks.
-      if (question && !(body.isConnected && await confirmed(question, button))) { out.replaceChildren(soft("Nothing was changed.")); return; }
+      if (question && !(body.isConnected && await confirmed(question, confirms(values, of)))) { out.replaceChildren(soft("Nothing was changed.")); return; }
       const shown = [await onlyOnce(submit, async () => work(values, inputs))].flat().filter((one) => one != null);
       body.dataset.typed = "no";
       out.replaceChildren(...shown, ...!copied || change.number === before ? [] : [copies({...change})]);
@@ -204,7 +206,7 @@ export function form(title, button, fields, work, {open = true, danger, overwrit
     catch (error) { out.replaceChildren(el("p", {class: "bad", role: "alert"}, error.message)); }
     if (document.activeElement === document.body) goOn();
     document.dispatchEvent(new Event("changed"));
-  }}, el("div", {class: "fields"}, parts, el("button", {type: "submit", class: danger ? "danger" : "primary"}, button)), out);
+  }}, el("div", {class: "fields"}, parts, el("button", {type: "submit", class: "primary"}, button)), out);
   return el("details", {class: "form", open}, el("summary", {}, title), body);
 }
 

@@ -2,6 +2,7 @@
 
 import {LivePage, act, copies, count, done, el, empty, form, link, number, own, pill, plural, say, words} from "./dom.js";
 import {ask, change, path} from "./api.js";
+import {entries} from "./journal.js";
 
 const whole = (name, label, value, note) => ({name, label, kind: "number", value, note});
 const read = {number: (text) => text === "" ? undefined : Number(text), text: (text) => text === "" ? undefined : text};
@@ -28,8 +29,8 @@ const KINDS = {
   partial_produce: {does: "Store only the first messages of a batch", says: ([keep]) => `stores only the first ${count(keep, "message")} of its batch`, fields: [whole("keep", "messages to store", "1")], args: ({keep}) => [Number(keep)]},
   burst_limit: {does: "Reject listings and changes: burst limit", says: ([limit]) => `beyond ${limit} is rejected by the burst limit`, fields: [whole("limit", "limit", "100")], args: ({limit}) => [Number(limit)]}, daily_limit: {does: "Reject publishing: daily limit", says: ([limit]) => `beyond ${limit} is rejected by the daily limit`, fields: [whole("limit", "limit", "1000")], args: ({limit}) => [Number(limit)]},
 };
-const MATCHERS = {kv_server: ["command", "route"], vector_index: ["namespace", "route"], broker: ["topic", "group", "route"], queue: ["url", "label", "queue", "route"]};
-const NOTES = {command: "SET", route: "/path", namespace: "films", topic: "orders", group: "billing", url: "https://app.example/hook", label: "mail", queue: "ordered"};
+const MATCHERS = {kv_server: ["command", "key", "route"], vector_index: ["namespace", "route"], broker: ["topic", "group", "route"], queue: ["url", "label", "queue", "route"]};
+const NOTES = {command: "SET", key: "user:1", route: "/path", namespace: "films", topic: "orders", group: "billing", url: "https://app.example/hook", label: "mail", queue: "ordered"};
 
 // What a fault does, as a sentence. Those that were not made here have the server's description only.
 export function sentence({kind, description, where, times, skip, made}) {
@@ -40,6 +41,7 @@ export function sentence({kind, description, where, times, skip, made}) {
   return `${subject}: ${!does ? words(description) : description === kind ? does : `${does} (${description})`}${end}`;
 }
 
+const MOST_ROWS = 5, left = ({active, times, hits}) => active && times != null ? `, ${number(times - hits)} of ${number(times)} left` : "";
 export class FaultsPage extends LivePage {
   constructor(fake) {
     const adding = el("div");
@@ -67,7 +69,7 @@ export class FaultsPage extends LivePage {
     });
     const preview = el("p", {class: "field wide preview", role: "status"}), readIn = (values) => ({where: Object.fromEntries(matchers.map((name) => [name, read.text(values[`only-${name}`] ?? "")])), times: read.number(values.times), skip: read.number(values.skip)});
     const sentenceOf = (values) => { try { return sentence({kind, description: values.args ?? kind, ...readIn(values), made: {args: (about.args ?? (() => []))(values)}}); } catch { return "…"; } };
-    const draw = () => { const values = Object.fromEntries(new FormData(made.querySelector("form"))); preview.replaceChildren(sentenceOf(values)); };
+    const draw = () => { const values = Object.fromEntries(new FormData(made.querySelector("form"))); preview.replaceChildren(sentenceOf(values), el("span", {class: "soft"}, Object.values(readIn(values).where).some(Boolean) ? "" : ` Calls of a running application count too. To spare them, limit it to a ${matchers.join(" or a ")}.`)); };
     // What was typed for another kind stays in the fields that both have.
     if (this.typed) {
       for (const field of made.querySelectorAll("input")) field.value = this.adding.querySelector(`[name="${field.name}"]`)?.value ?? field.value;
@@ -79,9 +81,11 @@ export class FaultsPage extends LivePage {
     made.querySelector("select").addEventListener("change", (event) => { this.choose(kinds, event.target.value); this.adding.querySelector("select").focus(); });
     this.adding.replaceChildren(made);
   }
+  version() { return entries.list.at(-1)?.number; }
   async remove(one = "") { await ask("DELETE", this.path + one); say("Fault removed.", "good"); this.adding.querySelector(".out").replaceChildren(); }
   drawn(faults) {
-    return faults.length ? [el("ul", {class: "sentences"}, faults.map((one) => el("li", {}, el("span", {}, sentence(one)), " ", one.hits ? el("a", {href: link(["activity"], {fake: this.fake.name, status: "fault"})}, pill(`hit ${one.hits === 1 ? "once" : `${number(one.hits)} times`}${one.active && one.times != null ? `, ${number(one.times - one.hits)} left` : ""}`, "wait")) : pill("not hit yet"), " ", one.active ? null : pill("used up"),
+    return faults.length ? [el("ul", {class: "sentences"}, faults.map((one) => el("li", {}, el("span", {}, sentence(one)), " ", one.hits ? el("a", {href: link(["activity"], {fake: this.fake.name, status: "fault"})}, pill(`hit ${one.hits === 1 ? "once" : `${number(one.hits)} times`}${left(one)}`, "wait")) : pill(`not hit yet${left(one)}`), " ", one.active ? null : pill("used up"),
+      one.rows.length ? el("span", {class: "soft"}, "by ", one.rows.slice(-MOST_ROWS).map((row, at) => [at ? ", " : "", el("a", {href: link(["activity", row])}, `#${row}`), ` ${entries.known.get(row)?.actor ?? ""}`])) : null,
       one.made ? [copies({method: "POST", path: this.path, body: one.made}, `the fault: ${sentence(one)}`), one.active ? null : act("Add again", `Add again: ${sentence(one)}`, () => ask("POST", this.path, one.made))] : null,
       act("Remove", `Remove the fault: ${sentence(one)}`, () => this.remove(`/${one.id}`))))),
     faults.length > 1 ? act("Remove all…", "Remove all faults", () => this.remove(), {question: "Remove all faults of this fake?"}) : null]

@@ -51,7 +51,8 @@ async function changedSince(row, last, part, isWhole) {
 function sayWithUndo(text, row, part, {last = row, inverse, isWhole} = {}) {
   if (!row) { say(text, "good"); return; }
   say([text, el("button", {type: "button", class: "quiet", onclick: () => attempt(async () => {
-    const {question, keep, other, run} = await inverse?.() ?? await changedSince(row, last, part, isWhole), answer = !question || await confirmed(question, keep ?? "Undo", other);
+    const {question, keep, other, run} = await inverse?.() ?? await changedSince(row, last, part, isWhole);
+    const answer = !question || await confirmed(question, keep ?? (part.items ? `Undo the change of ${short(part.items[0], 40)}` : "Undo the change"), other);
     if (!answer) return;
     await (run ? run() : ask("POST", `/journal/${row}/restore`, keep && answer === true ? {own: true} : part));
     say("Undone.", "good");
@@ -75,7 +76,7 @@ export async function recorded(fake, what, work) { const {row} = await ask("POST
 
 // A button that restores data. It first shows what that changes, as the changes at an address undo it, and the restore can be undone.
 export function restoreButton(text, label, changes, restore, what, part = {}) {
-  return act(text, label, async () => { const {row} = await restore(); sayWithUndo(`${what} ${what.startsWith("All") ? "are" : "is"} restored.`, row, part, {isWhole: !part.items}); }, {soft: true, question: async () => {
+  return act(text, label, async () => { const {row} = await restore(); sayWithUndo(`${what} ${what.startsWith("All") ? "are" : "is"} restored.`, row, part, {isWhole: !part.items}); }, {question: async () => {
     const found = await ask("GET", `${changes}${changes.includes("?") ? "&" : "?"}as_restored=yes`), lost = Object.entries(found.not_restored).filter(([, many]) => many).map(([section, many]) => count(many, section.replace(/s$/, ""))).join(" and ");
     if (!found.count && !found.not_compared.length && !found.clock) throw new Error(`Nothing ${lost ? "else has changed since then, and nothing comes back" : "has changed since then, so there is nothing to restore"}${lost && `: the time of ${lost} has ended`}.`);
     return preview(label, found.clock ? ` The clock goes back to ${both(found.clock)} UTC, and all data to what it was then.` : " The clock stays, so what was due since then happens at once. You can undo it." + (lost && ` Does not come back: ${lost}, whose time has ended by now.`), found);
@@ -96,7 +97,7 @@ function undoFields({number: row, fake}, {section, item, before, after}) {
     const rows = [];
     for (const words of [set.length && ["HSET", item, ...set.flatMap((name) => [name, old[name]])], gone.length && ["HDEL", item, ...gone]].filter(Boolean)) { await sendWell({name: fake}, "POST", "/", words); rows.push(change.row); }
     sayWithUndo(`#${row} is undone: ${what}.`, rows[0], part, {last: rows.at(-1)});
-  }, {soft: true, question: async () => {
+  }, {question: async () => {
     const now = hashOf((await ask("GET", sinceOf(row, part))).changes[0]?.after) ?? old;
     return el("div", {id: "question", class: "preview"}, el("p", {}, el("b", {}, `Undo #${row}?`), " Other fields stay as they are."), changesTable([{fake, section, item, before: only(now), after: only(old)}], undefined, ["now", "restored"]));
   }}) : null;

@@ -28,7 +28,7 @@ const lengthOf = (one) => count(one.length, {hash: "field", vector: "vector", st
 
 const keys = {
   list: "keys", noun: "key", folder: "namespace", facet: "type", rawId: true, hasItem: true, key: (one) => wordOf(one.id),
-  searchNote: "Search, or user:*", columns: ["key", "type", "TTL", "size", "value"], fields: ["key", "type", "ttl_ms", "bytes", "preview"],
+  searchNote: "Search, or user:*", columns: ["key", "type", "TTL", "size", "value"], aside: ["TTL", "size"], fields: ["key", "type", "ttl_ms", "bytes", "preview"],
   row: (one) => [short(nameOf(wordOf(one.id)), 200), pill(words(one.type)), el("span", {class: one.ttl_ms == null ? "soft" : "", title: one.expires ?? ""}, ttl(one)), bytes(one.bytes ?? 0), short(one.preview || (one.type === "string" ? '""' : lengthOf(one)), 120)],
   tools: (fake, page) => newKey(fake, page), bar: views, section: () => "keys", name: (one) => one.key, named: (id) => nameOf(wordOf(id)), above: tree, bulk: [{text: "Delete", work: (fake, names) => run(fake, "DEL", ...names), undone: "Deleted", note: "The notice that follows can undo it."}],
   gone: (id, {fake}) => [versionsElement(fake, "keys", wordOf(id), {open: true})],
@@ -75,18 +75,10 @@ function newKey(fake, page) {
     if (seconds) await run(fake, "EXPIRE", key, seconds);
     emptied(inputs, "key", "value", "ttl"); location.hash = page.address(encodeURIComponent(key), {});
     return done("Added ", el("a", {href: page.address(encodeURIComponent(key), {})}, short(key, 60)), ".");
-  }, {open: false, undo: (row, text) => offerUndo(fake, added.row, "keys", [added.key], text, {last: row}), overwrites: async ({key, type}) => await current(fake, encodeURIComponent(key)) && `The key ${key} exists. ${/string|json/.test(type) ? "Overwrite it" : "Add to it"}?`});
+  }, {open: false, undo: (row, text) => offerUndo(fake, added.row, "keys", [added.key], text, {last: row}), overwrites: async ({key, type}) => await current(fake, encodeURIComponent(key)) && `The key ${key} exists. ${/string|json/.test(type) ? "Overwrite it" : "Add to it"}?`, confirms: ({key, type}) => `${/string|json/.test(type) ? "Overwrite" : "Add to"} ${key}`});
 }
 const lines = (text) => text.split("\n").filter(Boolean), pairs = (text) => lines(text).flatMap((line) => { const at = line.search(/[\s:=]/); return at < 0 ? [line, ""] : [line.slice(0, at), line.slice(at + 1).trim()]; });
 
-// The command that makes a key with this value, or null if the whole value is not here.
-function remade({key, type, value, ttl_ms, is_whole: whole, elements: part}) {
-  if (part) {
-    const [name, ...fields] = {hash: ["HSET", "field", "value"], list: ["RPUSH", "value"], set: ["SADD", "member"], zset: ["ZADD", "score", "member"], array: ["ARMSET", "index", "value"]}[type] ?? [];
-    return name && part.items.length === part.total ? [name, key, ...part.items.flatMap((row) => fields.map((field) => String(row[field])))] : null;
-  }
-  return whole === false ? null : type === "string" ? ["SET", key, value, ...ttl_ms == null ? [] : ["PX", String(ttl_ms)]] : /json/i.test(type) ? ["JSON.SET", key, "$", value] : null;
-}
 const keyFacts = (one) => tools(pill(words(one.type)), el("span", {}, [/string|json/i.test(one.type) ? "" : lengthOf(one), one.bytes == null ? "" : bytes(one.bytes), one.ttl_ms == null ? "no TTL" : null].filter((text) => text).join(" · ")), one.ttl_ms == null ? null : el("span", {}, "expires ", moment(one.expires)));
 
 function keyActs(one, page) {
@@ -94,7 +86,7 @@ function keyActs(one, page) {
   let after = null;
   return [tools(form("Change TTL", "Set TTL", [{name: "seconds", label: "TTL in seconds; empty removes it", kind: "number", value: one.ttl_ms == null ? "" : Math.ceil(one.ttl_ms / 1000)}],
     async ({seconds}) => { await run(fake, ...(seconds ? ["EXPIRE", key, seconds] : ["PERSIST", key])); after = await current(fake, one.id); document.activeElement.blur(); return done("Changed."); }, {open: false, undo: undoOfKey(fake, one.key, ttlBefore(fake, one, () => after)), overwrites: meanwhile(fake, one, "expires", (now) => now.expires ? `to expire in ${ttl(now)}` : "without TTL")}),
-  copyButton(nameOf(key), "Copy key", "Copy key"), historyButton(), act("Delete", `Delete the key ${nameOf(key)}`, async () => { await run(fake, "DEL", key); discard(".detail"); location.hash = page.address(); undoOfKey(fake, one.key)(change.row, `Deleted ${short(nameOf(key), 60)}.`); }), one.is_text && one.hex === undefined && remade(one) ? copies({method: "POST", path: path(fake, "/requests"), body: {body: remade(one)}}, "this key") : null)];
+  copyButton(nameOf(key), "Copy key", "Copy key"), historyButton(), act("Delete", `Delete the key ${nameOf(key)}`, async () => { await run(fake, "DEL", key); discard(".detail"); location.hash = page.address(); undoOfKey(fake, one.key)(change.row, `Deleted ${short(nameOf(key), 60)}.`); }), one.made_by ? copies({method: "POST", path: path(fake, "/requests"), body: {body: one.made_by}}, "this key") : null)];
 }
 
 function valueOf(one, page) {
@@ -143,15 +135,22 @@ function elements(one, page) {
   const search = el("input", {type: "search", placeholder: "Search elements", "aria-label": "search elements", oninput: () => { Object.assign(state, {search: search.value, after: "", before: ""}); attempt(load); }});
   async function load() { show((await item(fake, "keys", one.id, state)).elements); }
   function show(found) {
-    const last = found.first + found.items.length - 1;
+    const last = found.first + found.items.length - 1, held = document.activeElement;
     redraw(place, el("p", {class: "soft", role: "status"}, found.items.length ? `${number(found.first)}–${number(last)} of ${number(found.matching)}` : "No element matches."),
       table("elements", [...one.columns, editor.drop ? "" : null].filter((text) => text !== null), found.items, (row) => [...one.columns.map((column) => column === "id" && one.type === "stream" ? [row.id, el("br"), el("span", {class: "soft"}, new Date(Number(row.id.split("-")[0])).toISOString().slice(0, 19).replace("T", " "))] : row.hex?.[column] === undefined ? short(row[column], 500) : el("span", {title: "hexadecimal"}, short(cell(row, column), 500))),
-        el("span", {class: "tools"}, editor.fields.includes("value") || one.type === "zset" ? el("button", {type: "button", "aria-label": `Edit ${name(row)}`, onclick: async () => { if (!isTyped(adding) || await confirmed("Discard what you have typed? It was not sent.", "Discard")) edit(row); }}, "Edit") : null,
+        el("span", {class: "tools"}, editor.fields.includes("value") || one.type === "zset" ? el("button", {type: "button", "aria-label": `Edit ${name(row)}`, onclick: async ({currentTarget}) => { if (!isTyped(editing) || await confirmed("Discard what you have typed? It was not sent.", "Discard what you have typed")) { edited = String(name(row)); edit(row); currentTarget.closest("tr").after(editing); editing.querySelector("input:not([readonly])").focus(); } }}, "Edit") : null,
           editor.drop ? act("Remove", `Remove ${name(row)}`, async () => { await run(fake, ...editor.drop(asBytes(row))); undoOfKey(fake, one.key, inverseOf(row, null))(change.row, `Removed ${short(name(row), 60)}.`); }) : null)]),
       found.previous || found.next ? tools([["← Previous", "before", found.previous], ["Next →", "after", found.next]].map(([text, which, cursor]) =>
         el("button", {type: "button", disabled: !cursor, onclick: () => { Object.assign(state, {after: "", before: "", [which]: cursor}); attempt(load); }}, text))) : null);
+    if (edited === null) return;
+    // The form stays at its row, or above the others if the row is not shown any more.
+    const row = [...place.querySelectorAll("tbody tr")][found.items.findIndex((each) => String(name(each)) === edited)];
+    if (row) row.after(editing); else place.querySelector("tbody").prepend(editing);
+    if (editing.contains(held)) held.focus({preventScroll: true});
   }
-  const adding = el("div");
+  const adding = el("div"), line = el("td", {colspan: one.columns.length + 1}), editing = el("tr", {class: "editing"}, line);
+  // The name of the element whose form is open.
+  let edited = null;
   // The element that was changed last, before and after that.
   let before = null, after = null;
   const [id, field] = {hash: ["field", "value"], zset: ["member", "score"], list: ["index", "value"], array: ["index", "value"], set: ["member", "member"]}[one.type] ?? [];
@@ -186,17 +185,19 @@ function elements(one, page) {
   }
   function edit(row) {
     const given = row ?? {};
-    adding.replaceChildren(form(row ? `Edit ${name(row)}` : "Add an element", row ? "Save" : "Add", editor.fields.map((field) => ({name: field, label: given.hex?.[field] === undefined ? field : `${field}, in hexadecimal`, value: row ? cell(given, field) : undefined, wide: true, fixed: Boolean(row) && ["field", "member", "index"].includes(field), note: field === "fields" ? '{"name": "value"}' : "", needed: field !== "value"})),
+    const shown = form(row ? `Edit ${name(row)}` : "Add an element", row ? "Save" : "Add", editor.fields.map((field) => ({name: field, label: given.hex?.[field] === undefined ? field : `${field}, in hexadecimal`, value: row ? cell(given, field) : undefined, wide: true, fixed: Boolean(row) && ["field", "member", "index"].includes(field), note: field === "fields" ? '{"name": "value"}' : "", needed: field !== "value"})),
       async (values) => {
         const put = {...(row && one.type === "list" ? {index: row.index} : {}), ...asBytes(values, given.hex)};
         await run(fake, ...editor.put(put));
         after = {...given, ...values, ...given.hex && {hex: Object.fromEntries(Object.keys(given.hex).map((column) => [column, (values[column] ?? digits(given.hex[column])).replace(/\s+/g, "").toLowerCase()]))}};
-        if (row) edit();
+        if (row) close();
         document.activeElement.blur();
         return done(row ? "Saved." : "Added.");
-      }, {open: Boolean(row), undo: (number_, text) => undoOfKey(fake, one.key, inverseOf(before, after))(number_, text), overwrites: (values) => overwrites(row, values)}));
-    if (row) { withCancel(Object.assign(adding.firstChild, {open: false}), () => edit()).open = true; adding.querySelector("input:not([readonly])").focus(); }
+      }, {open: Boolean(row), undo: (number_, text) => undoOfKey(fake, one.key, inverseOf(before, after))(number_, text), overwrites: (values) => overwrites(row, values)});
+    if (row) withCancel(Object.assign(shown, {open: false}), close).open = true;
+    (row ? line : adding).replaceChildren(shown);
   }
+  function close() { edited = null; editing.remove(); }
   edit();
   show(one.elements);
   return el("section", {}, el("div", {class: "forms"}, search, adding), place);
@@ -211,7 +212,7 @@ async function acknowledge(fake, ids) {
 // The inverse of a claim or an acknowledgement: the entry is pending again as it was, and the rest of the stream stays. A claim that made its consumer has none.
 const pendingAgain = (fake, one, [key, group, entry], hasMade) => async () => !one.fields || hasMade() ? null : {run: () => run(fake, "XCLAIM", key, group, one.consumer, 0, entry, "TIME", Math.round(micros(one.delivered) / 1000), "RETRYCOUNT", one.deliveries, "FORCE", "JUSTID")};
 const pending = {
-  list: "pending", noun: "pending entry", about: (one) => [null, one.entry], facet: "consumer", hasItem: true, key: (one) => one.id, columns: ["entry", "stream", "group", "consumer", "idle", "deliveries", "fields"], fields: ["entry", "key", "group", "consumer", "idle_ms", "deliveries", "preview"],
+  list: "pending", noun: "pending entry", about: (one) => [null, one.entry], facet: "consumer", hasItem: true, key: (one) => one.id, columns: ["entry", "stream", "group", "consumer", "idle", "deliveries", "fields"], aside: ["stream", "group", "idle", "deliveries"], fields: ["entry", "key", "group", "consumer", "idle_ms", "deliveries", "preview"],
   moreFilters: true, filters: [{name: "key", label: "stream", note: "orders"}, {name: "group", label: "consumer group", note: "mailers"}],
   row: (one) => [one.entry, short(one.key, 80), short(one.group, 80), short(one.consumer, 80), about(one.idle_ms * 1000), number(one.deliveries), one.preview ? short(one.preview, 120) : el("span", {class: "soft"}, "deleted")],
   section: () => "keys", name: (one) => one.key, bulk: [{text: "Acknowledge", undone: "Acknowledged", work: acknowledge, note: "Their groups will not deliver them again. The notice that follows can undo it."}],
@@ -237,14 +238,14 @@ function published(fake, channel) {
 }
 const messagesTable = (messages) => messages.length ? table("published messages", ["time", "channel", "message", "received by"], messages, ({row, words: [, to, text], at}) => [el("a", {href: link(["activity", row.number])}, withDay(new Date(row.at_us / 1000).toISOString())), short(to, 60), short(text ?? "", 300), row.data.words.length === 1 ? row.text.answer : short([row.response?.decoded].flat()[at]?.result ?? "")]) : soft("No message was published yet.");
 const publishForm = (fake, channel) => form("Publish", "Publish", [{name: "channel", label: "channel", value: channel, needed: true, list: async () => (await list(fake, "channels", {limit: 500})).items.filter(({kind}) => kind !== "pattern").map(({name}) => name)}, {name: "message", label: "message", wide: true}],
-  async ({channel: to, message}, inputs) => { const many = await run(fake, "PUBLISH", to, message); emptied(inputs, "message"); inputs.message.focus(); return done("Received by ", el("a", {href: link(["activity", change.row])}, count(many, "subscriber")), "."); }, {open: channel !== undefined, edits: false, copied: false, overwrites: ({message}) => message ? null : "Publish an empty message?"});
+  async ({channel: to, message}, inputs) => { const many = await run(fake, "PUBLISH", to, message); emptied(inputs, "message"); inputs.message.focus(); return done("Received by ", el("a", {href: link(["activity", change.row])}, count(many, "subscriber")), "."); }, {open: channel !== undefined, edits: false, copied: false, overwrites: ({message}) => message ? null : "Publish an empty message?", confirms: () => "Publish an empty message"});
 const matchesGlob = (pattern) => new RegExp(`^${pattern.replace(/[.+^${}()|\\]/g, "\\$&").replaceAll("*", ".*").replaceAll("?", ".")}$`, "s");
 const channels = {
   list: "channels", noun: "channel", about: (one) => ["channel", one.name], facet: "kind", key: (one) => one.id, columns: ["channel", "kind", "subscribers"], fields: ["name", "kind", null],
-  row: (one) => [short(one.name, 120), pill(one.kind), number(one.subscribers.length)],
+  row: (one) => [short(one.name, 120), pill(one.kind), one.subscribers.map((each) => short(each.name || `client ${each.id}, ${each.address}`, 60)).join("; ")],
   tools: (fake) => publishForm(fake), below: (found, page) => { page.node.querySelector(".list > .tools > .form").hidden = page.id !== undefined; return [el("h2", {}, "Messages as they are published"), messagesTable(published(page.fake))]; }, version: () => entries.list.at(-1)?.number,
   empty: () => empty("No subscribers.", "A channel appears here while a client subscribes to it. Messages that are published are listed below, whether somebody receives them or not."),
-  detail: (one, page) => [title(one.name), table("subscribers", ["client", "name"], one.subscribers, (each) => [each.address, each.name || el("span", {class: "soft"}, "no name")]), publishForm(page.fake, one.kind === "pattern" ? "" : one.name),
+  detail: (one, page) => [title(one.name), table("subscribers", ["client", "name", "address"], one.subscribers, (each) => [number(each.id), each.name || el("span", {class: "soft"}, "no name"), each.address]), publishForm(page.fake, one.kind === "pattern" ? "" : one.name),
     head("Messages"), messagesTable(one.kind === "pattern" ? published(page.fake).filter(({words: [, to]}) => matchesGlob(one.name).test(to)) : published(page.fake, one.name))],
 };
 

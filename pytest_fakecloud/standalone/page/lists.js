@@ -1,6 +1,6 @@
 // A list of a fake, searched and paged by the server, with the selected item beside it.
 
-import {KINDS, act, code, confirmed, count, detailBar, el, empty, go, isLoading, isTyped, isTyping, link, number, own, plural, redraw, saveButton, short, shown, tools, valuesOf, visible, words} from "./dom.js";
+import {KINDS, act, code, confirmed, count, detailBar, el, empty, go, isLoading, isTyped, isTyping, link, number, own, plural, redraw, saveButton, short, shown, tools, visible, words} from "./dom.js";
 import {change, item, list} from "./api.js";
 import {border} from "./elements.js";
 import {offerUndo} from "./history.js";
@@ -21,8 +21,6 @@ export function withCancel(details, close) {
   return details;
 }
 const textOf = (cell) => [cell].flat(4).map((part) => part?.textContent ?? part ?? "").join("");
-// The characters that the longest line of a cell takes. A pill has margins.
-const widthOf = (cell) => { const parts = [cell].flat(4), long = (some) => textOf(some).length + 2 * some.filter((part) => part?.className?.startsWith("pill")).length; return Math.max(long(parts.filter((part) => part?.localName !== "div")), ...parts.map((part) => long([part]))); };
 // A text whose beginning is that of the row above or below: where there is little room, this part gives way first.
 const LEAST_SAME = 13;
 function cutElement(text, others) {
@@ -54,6 +52,8 @@ export class ListPage {
     this.side = el("section", {class: "detail", "aria-label": "details", tabindex: -1, hidden: true});
     this.node = el("div", {class: "split"}, el("section", {class: "list", "aria-label": plural(spec.noun)},
       tools(this.search, this.more ?? this.fields.map(({input}) => input.placeholder?.startsWith(input.getAttribute("aria-label")) ? input : el("label", {}, `${input.getAttribute("aria-label")} `, input)), spec.tools?.(fake, this), this.bar, this.counted, saveButton(`${fake.name}-${tab}.json`, async () => JSON.stringify(await this.all(), null, 1), `Save these ${plural(spec.noun)} as JSON`, "↓ JSON"), this.clear, this.facets), this.outside, this.body), border("width of the list", 52), this.side);
+    // Only one form is open over the list.
+    for (const one of this.node.querySelectorAll(".list .form:not(.filters)")) one.name = "forms";
     this.stop = new AbortController();
     addEventListener("keydown", (event) => this.step(event), {signal: this.stop.signal});
   }
@@ -150,17 +150,18 @@ export class ListPage {
   }
 
   rows(page) {
-    // Beside the details, cells that do not fit go below the others of their row. What is the same in all rows tells none apart, so it is left out there.
-    const {spec} = this, isBeside = this.id !== undefined, cells = page.items.map((one) => spec.row(one, this).map((cell) => isBeside && typeof cell === "string" ? valuesOf(cell) : cell)), isSame = (at) => at > 0 && cells.length > 2 && cells.every((row) => textOf(row[at]) === textOf(cells[0][at]));
-    const columns = spec.columns.map((name, at) => ({class: isSame(at) ? "same" : "", style: `--width: ${Math.max(...name.split(" ").map((word) => word.length + 2), ...cells.map((row) => widthOf(row[at])))}`}));
+    // Beside the details, a list leaves out the columns of `spec.aside`, which they show too, and what is the same in all rows, which tells none apart.
+    const {spec} = this, cells = page.items.map((one) => spec.row(one, this)), isSame = (at) => at > 0 && cells.length > 2 && cells.every((row) => textOf(row[at]) === textOf(cells[0][at]));
+    const columns = spec.columns.map((name, at) => ({class: isSame(at) ? "same" : spec.aside?.includes(name) ? "aside" : ""})), last = columns.findLast((column) => !column.class);
+    if (last) last.class = "fill";
     return el("div", {class: "wide-table"}, el("table", {class: "rows"}, el("thead", {}, el("tr", {}, spec.bulk ? el("td", {class: "check"}) : null, spec.columns.map((name, at) => this.headElement(name, spec.fields?.[at], columns[at])))),
       el("tbody", {}, page.items.map((one, row) => {
         const id = this.idOf(one), [first, ...rest] = cells[row].map((cell, at) => cutElement(cell, [cells[row - 1]?.[at], cells[row + 1]?.[at]]));
         return el("tr", {class: id === this.id ? "chosen" : null, onclick: (event) => { if (!event.target.closest("a, button, input, label") && !String(getSelection())) go(this.address(id)); }},
           spec.bulk ? el("td", {class: "check"}, el("input", {type: "checkbox", "aria-label": `choose ${spec.key(one)}`, "data-key": `choose ${id}`, checked: this.chosen.has(spec.key(one)),
             onclick: (event) => this.choose(page.items.indexOf(one), event)})) : null,
-          el("td", {...columns[0], class: "mono"}, el("a", {href: this.address(id), "data-key": id, "aria-current": id === this.id ? "true" : null}, shown(first))),
-          rest.map((cell, at) => el("td", {...columns[at + 1], class: `mono ${columns[at + 1].class}`, "data-name": /^[\d<]/.test(textOf(cell)) ? spec.columns[at + 1] : null}, shown(cell ?? ""))));
+          el("td", {class: `mono ${columns[0].class}`}, el("a", {href: this.address(id), "data-key": id, "aria-current": id === this.id ? "true" : null}, shown(first))),
+          rest.map((cell, at) => el("td", {class: `mono ${columns[at + 1].class}`, "data-name": /^[\d<]/.test(textOf(cell)) ? spec.columns[at + 1] : null}, shown(cell ?? ""))));
       }))));
   }
   choose(at, {target, shiftKey}) {
@@ -194,7 +195,7 @@ export class ListPage {
       this.drawList(this.page);
     }}), `all ${here.length}`), this.chosen.size ? this.spec.bulk.map(({text, work, note, undone}) =>
       act(`${text} ${this.chosen.size}${note ? "…" : ""}`, `${text} ${count(this.chosen.size, this.spec.noun)}`, async () => { const items = page.items.filter((one) => this.chosen.has(this.spec.key(one))); await this.inParts(text, work, items, undone); this.chosen.clear(); }, {question: note && `${text} ${count(this.chosen.size, this.spec.noun)}? ${note}`}))
-      : !page.folders && (this.values.search || this.values[this.spec.facet] || page.matching < page.total) ? this.spec.bulk.filter(({among}) => !among || (this.values[this.spec.facet] || among) === among && page.facets[among]).map((one) => this.bulkOfFound(one, page)) : null);
+      : null, every && !page.folders && page.matching > here.length ? this.spec.bulk.filter(({among}) => !among || (this.values[this.spec.facet] || among) === among && page.facets[among]).map((one) => this.bulkOfFound(one, page)) : null);
   }
   async all() {
     const items = [];

@@ -1,6 +1,6 @@
 // Pages of a queue: messages, dead letters, schedules, workflow runs, queues, URL groups, flow control.
 
-import {about, act, both, code, copyButton, count, done, el, emptied, empty, facts, fine, form, head, isAhead, json, laidOut, link, micros, moment, move, number, own, pill, short, soft, span, table, title, tools, valuesOf, when, words} from "./dom.js";
+import {about, act, both, code, copyButton, count, done, el, emptied, empty, facts, fine, form, head, isAhead, json, laidOut, link, micros, moment, move, number, own, pill, short, soft, span, table, title, tools, unescaped, when, words} from "./dom.js";
 import {ask, change, item, list, path, sendWell} from "./api.js";
 import {hasFailed, lasted, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
@@ -24,7 +24,7 @@ const body = (one, label) => [one.body ? code(laidOut(one.body), label) : soft("
 
 // -- messages --
 // Returns the question before a schedule or a queue with the name of another replaces it.
-const replaces = (fake, name, field, noun) => async (values) => values[field] && (await list(fake, name, {search: values[field], limit: 500})).items.some((one) => one[field] === values[field]) && `The ${noun} ${values[field]} exists. Overwrite it?`;
+const replaces = (fake, name, field, noun) => async (values) => values[field] && (await list(fake, name, {search: values[field], limit: 500})).items.some((one) => one[field] === values[field]) && `The ${noun} ${values[field]} exists. Overwrite it?`, ofField = (field) => (values) => `Overwrite ${values[field]}`;
 // A form that publishes a message. `again` is a message whose fields the form starts with; it can take the place of its dead letter.
 const FORWARD = "Upstash-Forward-", OWN_FIELDS = {type: "Content-Type", delay: "Upstash-Delay", retries: "Upstash-Retries", label: "Upstash-Label", callback: "Upstash-Callback"};
 function publish(fake, again) {
@@ -60,8 +60,8 @@ const messageColumns = ["message", "state", "to", "attempts", "last answer", "ne
 // Lists show addresses without the scheme, so that the path is in sight.
 const address = ({method, url}) => el("bdi", {class: "address", title: `${method} ${url}`}, short(`${method} ${withoutScheme(url)}`, 90));
 // By which messages one was repeated, as links.
-const repeated = ({message, public_id: id, retries = []}, {fake, page: {resends}}) => [["resent", resends[message ?? id] ?? []], ["retried", retries]].flatMap(([how, ids]) => ids.map((id) => el("div", {class: "soft nowrap"}, `${how} as `, el("a", {href: at(fake, "messages", id), title: id}, endOf(id)))));
-const messageRow = (one, page) => [when(one.created), [state(one), repeated(one, page)].flat(), address(one), `${one.attempts} of ${one.most_attempts}`, status(one), next(one), short([one.label, one.run && `run ${endOf(one.run)}${one.step && one.input ? ` ${valuesOf(one.input)}` : ""}`, one.step ? `${one.step}${one.result && ` → ${valuesOf(one.result)}`}` : valuesOf(one.preview)].filter(Boolean).join(" · "), 140)];
+const repeated = ({message, public_id: id, retries = []}, {fake, page: {resends}}) => [["resent", resends[message ?? id] ?? []], ["retried", retries]].flatMap(([how, ids]) => ids.map((id) => el("span", {class: "soft nowrap"}, ` ${how} as `, el("a", {href: at(fake, "messages", id), title: id}, endOf(id)))));
+const messageRow = (one, page) => [when(one.created), [state(one), repeated(one, page)].flat(), address(one), `${one.attempts} of ${one.most_attempts}`, status(one), next(one), short([one.label, one.run && `run ${endOf(one.run)}${one.step && one.input ? ` ${unescaped(one.input)}` : ""}`, one.step ? `${one.step}${one.result && ` → ${unescaped(one.result)}`}` : unescaped(one.preview)].filter(Boolean).join(" · "), 140)];
 const endOf = (id) => id.length > 12 ? `…${id.slice(-6)}` : id;
 
 function messageDetail(one, page) {
@@ -103,7 +103,7 @@ const ended = (one) => one.exception ?? one.status ?? one.state, answerOf = (one
   one.status == null ? null : [el("h4", {}, "Answer"), ...body(one, `answer to attempt ${one.number}`), headers(`headers of the answer to attempt ${one.number}`, one.headers)]];
 
 const messages = {
-  list: "messages", noun: "message", facet: "state", hasItem: true, key: (one) => one.id, columns: messageColumns, fields: ["created", "state", "url", "attempts", "status", "next", "preview"], row: messageRow, searchNote: "Search id, URL, label, body",
+  list: "messages", noun: "message", facet: "state", hasItem: true, key: (one) => one.id, columns: messageColumns, aside: ["attempts", "last answer", "next attempt"], fields: ["created", "state", "url", "attempts", "status", "next", "preview"], row: messageRow, searchNote: "Search id, URL, label, body",
   tools: (fake) => publish(fake), detail: messageDetail,
   moreFilters: true, filters: [{name: "since", label: "published since (UTC)", type: "datetime-local"}, {name: "until", label: "published before (UTC)", type: "datetime-local"},
     {name: "status", label: "status of the last answer", note: "503 or 5xx"}, {name: "label", label: "label", note: "mail"}, {name: "url", label: "part of the URL", note: "/hook"},
@@ -124,7 +124,7 @@ async function retryOne(fake, id) {
   undoOf(fake)(change.row, "Retried. This is the new message, whose state is below.");
 }
 const letters = {
-  list: "dead-letters", noun: "dead letter", item: letterWithAnswer, key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"], fields: ["at", "url", "attempts", "status", "preview"],
+  list: "dead-letters", noun: "dead letter", item: letterWithAnswer, key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"], aside: ["attempts"], fields: ["at", "url", "attempts", "status", "preview"],
   row: (one, page) => [when(one.at), address(one), number(one.attempts), [one.status == null && one.reason ? "" : status(one), " ", el("span", {class: "soft"}, short(one.reason, 60)), repeated(one, page)].flat(), short(one.preview, 60)],
   moreFilters: true, filters: messages.filters, searchNote: messages.searchNote,
   bulk: [{text: "Retry", undone: "Retried", work: retry}, {text: "Delete", undone: "Deleted", work: discard, note: "The notice that follows can undo it."}],
@@ -145,9 +145,9 @@ async function letterWithAnswer(fake, id) {
 const nameOfSchedule = ({destination, cron}) => `${destination}, ${cron}`;
 // A form that creates a schedule, or overwrites `one` by the request that creates it with the same id.
 const scheduleForm = (fake, one) => { const {"Upstash-Retries": retries_, ...rest} = one?.publish_headers ?? {}; return form(one ? "Edit…" : "Create a schedule", one ? "Overwrite" : "Create", [{name: "to", label: "destination", note: "https://app.example/nightly", value: one?.destination, wide: true, needed: true}, {name: "cron", label: "cron", note: "0 3 * * *", value: one?.cron, needed: true}, {name: "id", label: "id", note: "generated", value: one?.id, fixed: Boolean(one)}, {name: "retries", label: "retries", kind: "number", value: retries_}, {name: "body", label: "body", kind: "area", value: one?.body, wide: true}, {name: "others", label: "other headers, as JSON", note: '{"Upstash-Timeout": "30s"}', value: one ? JSON.stringify({...rest, ...Object.fromEntries(one.redacted_headers.map((name) => [FORWARD + name, ""]))}) : undefined, wide: true}],
-  async ({to, cron, id, body: text, retries, others}, inputs) => { const more = others ? json(others, "The other headers") : {}, empty_ = Object.keys(more).filter((name) => more[name] === ""); if (empty_.length) throw new Error(`The queue redacts ${empty_.join(", ")}. Enter the value, or remove the header.`); const made = await sendWell(fake, "POST", `/v2/schedules/${target(to)}`, text, {...more, "Upstash-Cron": cron, ...retries && {"Upstash-Retries": retries}, ...id && {"Upstash-Schedule-Id": id}}); if (!one) emptied(inputs, "to", "cron", "id", "body"); return done(one ? "Overwrote " : "Created ", el("a", {href: at(fake, "schedules", made.scheduleId)}, nameOfSchedule({destination: to, cron})), "."); }, {open: false, undo: undoOf(fake), overwrites: one ? undefined : replaces(fake, "schedules", "id", "schedule")}); };
+  async ({to, cron, id, body: text, retries, others}, inputs) => { const more = others ? json(others, "The other headers") : {}, empty_ = Object.keys(more).filter((name) => more[name] === ""); if (empty_.length) throw new Error(`The queue redacts ${empty_.join(", ")}. Enter the value, or remove the header.`); const made = await sendWell(fake, "POST", `/v2/schedules/${target(to)}`, text, {...more, "Upstash-Cron": cron, ...retries && {"Upstash-Retries": retries}, ...id && {"Upstash-Schedule-Id": id}}); if (!one) emptied(inputs, "to", "cron", "id", "body"); return done(one ? "Overwrote " : "Created ", el("a", {href: at(fake, "schedules", made.scheduleId)}, nameOfSchedule({destination: to, cron})), "."); }, {open: false, undo: undoOf(fake), overwrites: one ? undefined : replaces(fake, "schedules", "id", "schedule"), confirms: ofField("id")}); };
 const schedules = {
-  list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["to", "state", "runs", "next run", "cron", "schedule"], fields: ["destination", "paused", null, "next", "cron", "id"],
+  list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["to", "state", "runs", "next run", "cron", "schedule"], aside: ["cron", "schedule"], fields: ["destination", "paused", null, "next", "cron", "id"],
   row: (one) => [address({method: one.method ?? "", url: one.destination}), running(one), one.cron_words || one.cron, one.paused ? "none" : both(one.next[0]), one.cron, one.id],
   tools: (fake) => scheduleForm(fake),
   empty: () => empty("No schedules yet.", "Create one above. A schedule publishes a message at each time of its cron expression, as the clock moves."),
@@ -164,8 +164,8 @@ const schedules = {
 // -- workflow runs --
 const doing = ({now, until}) => now ? `${now}${until ? ` until ${until.slice(5, 16).replace("T", " ")}` : ""}` : "";
 const runs = {
-  list: "runs", noun: "run", facet: "state", facetNames: {started: "running or waiting"}, item: runWithViolations, key: (one) => one.id, columns: ["workflow", "run", "state", "started", "took", "now, or results", "input", "steps"], fields: ["url", "id", "state", "created", null, "result", "preview", "steps"],
-  row: (one) => [address({method: "", url: one.url}), [el("span", {class: "mono nowrap", title: one.id}, endOf(one.id)), [one.parent && `rerun of ${endOf(one.parent)}`, one.children.length ? `rerun as ${one.children.map(endOf).join(", ")}` : ""].filter(Boolean).map((text) => [" ", el("span", {class: "soft nowrap"}, short(text, 40))])].flat(2), state(one), when(one.created), one.completed ? about(micros(one.completed) - micros(one.created)) : "", short(valuesOf(doing(one) || one.result || one.results), 72), short(valuesOf(one.preview), 48), number(one.steps)],
+  list: "runs", noun: "run", facet: "state", facetNames: {started: "running or waiting"}, item: runWithViolations, key: (one) => one.id, columns: ["workflow", "run", "state", "started", "took", "steps", "input", "now, or results"], aside: ["took", "steps", "input"], fields: ["url", "id", "state", "created", null, "steps", "preview", "result"],
+  row: (one) => [address({method: "", url: one.url}), [el("span", {class: "nowrap end", title: one.id}, endOf(one.id)), [one.parent && `rerun of ${endOf(one.parent)}`, one.children.length ? `rerun as ${one.children.map(endOf).join(", ")}` : ""].filter(Boolean).map((text) => [" ", el("span", {class: "soft nowrap"}, short(text, 40))])].flat(2), state(one), when(one.created), one.completed ? about(micros(one.completed) - micros(one.created)) : "", number(one.steps), short(unescaped(one.preview), 20), unescaped(doing(one) || one.result || one.results)],
   tools: (fake) => form("Start a run", "Start", [{name: "to", label: "workflow URL", note: "http://127.0.0.1:3000/api/workflow", wide: true, needed: true}, {name: "input", label: "input", kind: "area", wide: true}],
     async ({to, input}, inputs) => { const made = await trigger(fake, to, input); emptied(inputs, "input"); return done("Started ", el("a", {href: at(fake, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false, undo: undoOf(fake)}),
   empty: () => empty("No workflow runs yet.", "A run appears when your application triggers a workflow. Start one above with the URL of a workflow that you serve."),
@@ -181,22 +181,17 @@ const runs = {
         one.input_is_whole ? act("Run again", `Run again ${one.id}`, async () => { const made = await trigger(fake, one.url, one.input, one.publish_headers); location.hash = at(fake, "runs", made.workflowRunId); undoOf(fake)(change.row, "Started with the same input: this is the new run."); }, {question: one.redacted_headers.length ? `Run again without ${one.redacted_headers.join(", ")}? The queue redacts their values, so they cannot be sent again.` : null}) : null,
         copyButton(one.id, "Copy id", "Copy id"), copyButton(JSON.stringify(record, null, 2), "Copy as JSON", "Copy as JSON")),
       el("div", {class: "side-by-side"}, el("div", {}, head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input.")),
-        el("div", {}, head(one.state === "failed" ? "Error" : "Result"), record.workflowRunResponse ? code(failure(record.workflowRunResponse), "result") : soft(one.completed ? "The run returned no result." : "The run has not ended."))),
+        el("div", {}, head(one.state === "failed" ? "Error" : "Result"), one.response ? code(laidOut(one.response), "result") : soft(one.completed ? "The run returned no result." : "The run has not ended."))),
       one.compared_with ? comparison(one, fake) : null, head(count(one.steps.length, one.parent ? "further step" : "step")), one.steps.length ? spansElement("steps", one.steps.flatMap((step, at_) => [step.group && step.group !== one.steps[at_ - 1]?.group ? {name: `${number(one.steps.filter(({group}) => group === step.group).length)} in parallel`, spans: []} : [], stepRow(step, records, fake, one)].flat()), {start: micros(one.created)}) : soft("No step has begun yet."),
     ].flat(2);
   },
 };
 // The parts of a run beside those of its parent, or of the run of the same workflow before it. Cells that differ are marked.
-const comparison = ({id, compared_with: other, compared: parts, parent, children}, fake) => el("details", {class: "form", open: Boolean(parent) || children.length > 0, "data-key": `compared runs ${id}`}, el("summary", {}, parent ? "Compared with the parent run" : children.length ? "Compared with its last rerun" : "Compared with the run before"), el("p", {}, el("a", {href: at(fake, "runs", other)}, other), `: ${count(parts.filter(({differs}) => differs).length, "difference")}.`), table("compared runs", ["step", "then", "now"], parts, ({name, message, taken, then, now, differs}) => [[message ? el("a", {href: at(fake, "messages", message)}, name) : name, taken ? el("span", {class: "soft"}, ` ${taken}`) : null].filter(Boolean), ...[then, now].map((value) => value === null ? el("span", {class: "soft"}, "–") : el(differs ? "mark" : "span", {}, short(valuesOf(value), 120)))]));
+const comparison = ({id, compared_with: other, compared: parts, parent, children}, fake) => el("details", {class: "form", open: Boolean(parent) || children.length > 0, "data-key": `compared runs ${id}`}, el("summary", {}, parent ? "Compared with the parent run" : children.length ? "Compared with its last rerun" : "Compared with the run before"), el("p", {}, el("a", {href: at(fake, "runs", other)}, other), `: ${count(parts.filter(({differs}) => differs).length, "difference")}.`), table("compared runs", ["step", "then", "now"], parts, ({name, message, taken, then, now, differs}) => [[message ? el("a", {href: at(fake, "messages", message)}, name) : name, taken ? el("span", {class: "soft"}, ` ${taken}`) : null].filter(Boolean), ...[then, now].map((value) => value === null ? el("span", {class: "soft"}, "–") : el(differs ? "mark" : "span", {}, short(unescaped(value), 120)))]));
 // The result of a step, after that of the parent run if they differ.
 const changed = ({result = "", original}, most) => original ? `${short(original, most)} → ${short(result, most)}` : result;
 // The header keeps the queue from asking which client serves the URL, because only the client for JavaScript answers that.
 const trigger = (fake, url, input, headers_ = {"Content-Type": "application/json"}) => sendWell(fake, "POST", `/v2/trigger/${target(url)}`, input, {...headers_, "Upstash-Forward-Upstash-Workflow-Sdk-Version": "1"});
-// An error of a workflow as its message and its stack, any other text indented.
-function failure(text) {
-  try { const {error, message, stack} = JSON.parse(text); if (message) return stack?.includes(message) ? stack : [`${error}: ${message}`, stack].filter(Boolean).join("\n"); } catch { /* Not JSON. */ }
-  return laidOut(text);
-}
 async function runWithViolations(fake, id) {
   const [run, violations] = await Promise.all([item(fake, "runs", id), ask("GET", "/violations")]);
   return {...run, violations: violations.filter(({facts: {fake: name, run_id: about}}) => name === fake.name && about === run.id)};
@@ -212,10 +207,10 @@ function rerunForm(step, text, fake, run, before) {
 function stepRow(step, records, fake, run) {
   // The message of a step without a type is that of the step before it.
   const record = step.type && records.get(step.message) || {}, {result: text = "", original, sent, answered} = record, before = records.get(step.input_of), isOfRun = !before || before.type === "Initial", input = sent || (isOfRun ? run.input : before.result);
-  const spans = step.spans.map(({kind, start, end, failed}) => ({kind, from: micros(start), to: micros(end), failed})), errors = step.errors.map((error) => [`Try ${error.number} at ${fine(error.at)}: ${error.status ?? "no answer"}`, failure(error.reason)]);
+  const spans = step.spans.map(({kind, start, end, failed}) => ({kind, from: micros(start), to: micros(end), failed})), errors = step.errors.map((error) => [`Try ${error.number} at ${fine(error.at)}: ${error.status ?? "no answer"}`, laidOut(error.reason)]);
   const took = spans.reduce((sum, {from, to}) => sum + to - from, 0), beside = changed(record, 40);
   return {name: short(step.name, 120), key: `step ${step.message} ${step.name}`, failed: step.state === "failed", spans, depth: step.group ? 1 : 0, error: step.state === "done" ? "" : step.errors.at(-1)?.cause,
-    note: [step.event ? `waits for ${step.event}` : step.calls && step.calls !== step.name ? step.calls : "", took ? span(took) : "", step.tries > 1 ? `${step.tries} tries` : "", [input && input !== text && !/^(Sleep|Wait)/.test(step.type) && short(valuesOf(input), 32), beside && step.state === "done" && !/^Sleep/.test(step.type) && `→ ${beside === text ? short(valuesOf(text), 40) : beside}`].filter(Boolean).join(" "), step.state === "pending" ? "pending" : ""].filter(Boolean).join(" · "),
+    note: [step.event ? `waits for ${step.event}` : step.calls && step.calls !== step.name ? step.calls : "", took ? span(took) : "", step.tries > 1 ? `${step.tries} tries` : "", [input && input !== text && !/^(Sleep|Wait)/.test(step.type) && short(unescaped(input), 32), beside && step.state === "done" && !/^Sleep/.test(step.type) && `→ ${beside === text ? short(unescaped(text), 40) : beside}`].filter(Boolean).join(" "), step.state === "pending" ? "pending" : ""].filter(Boolean).join(" · "),
     content: [facts({type: step.type, message: el("a", {href: at(fake, "messages", step.message)}, step.message), tries: `${step.tries} of ${step.retries + 1}`, calls: step.calls, answered, "waits for event": step.event, "wait ends": both(step.wait_ends)}),
       errors.map(([about_, reason]) => [el("h4", {class: "bad"}, about_), code(reason, `error of ${about_} of ${step.name}`)]), input ? [el("h4", {}, sent ? "Input" : isOfRun ? "Input, that of the run" : `Input, the result of ${before.name}`), code(laidOut(input), "input of the step")] : null,
       original ? [el("h4", {}, "Result in the original run"), code(laidOut(original), "result in the original run")] : null, text ? [el("h4", {}, "Result"), code(laidOut(text), "result of the step")] : null, step.state === "done" && !step.group ? rerunForm(step, step.type === "Wait" ? "" : text, fake, run, isOfRun ? null : before) : null]};
@@ -227,7 +222,7 @@ const held = (fake, ids) => ids.length ? el("ol", {}, ids.map((id) => el("li", {
 const queues = {
   list: "queues", noun: "queue", key: (one) => one.name, columns: ["queue", "state", "parallelism", "messages"], fields: ["name", "paused", "parallelism", "lag"],
   row: (one) => [one.name, running(one), number(one.parallelism), number(one.lag)],
-  tools: (fake) => form("Create a queue", "Create", [{name: "name", label: "name", needed: true}, {name: "parallelism", label: "parallelism", kind: "number", value: "1"}], async ({name, parallelism}, inputs) => { await sendWell(fake, "POST", "/v2/queues", {queueName: name, parallelism: Number(parallelism)}); emptied(inputs, "name"); return done("Created ", el("a", {href: at(fake, "queues", name)}, name), "."); }, {open: false, undo: undoOf(fake), overwrites: replaces(fake, "queues", "name", "queue")}),
+  tools: (fake) => form("Create a queue", "Create", [{name: "name", label: "name", needed: true}, {name: "parallelism", label: "parallelism", kind: "number", value: "1"}], async ({name, parallelism}, inputs) => { await sendWell(fake, "POST", "/v2/queues", {queueName: name, parallelism: Number(parallelism)}); emptied(inputs, "name"); return done("Created ", el("a", {href: at(fake, "queues", name)}, name), "."); }, {open: false, undo: undoOf(fake), overwrites: replaces(fake, "queues", "name", "queue"), confirms: ofField("name")}),
   empty: () => empty("No queues yet.", "A queue delivers its messages in order. It appears when your application enqueues a message, or create one above."),
   detail: (one, page) => {
     const where = `/v2/queues/${encodeURIComponent(one.name)}`;
@@ -240,7 +235,7 @@ const groups = {
   list: "url-groups", noun: "URL group", about: (one) => [null, one.name], key: (one) => one.name, columns: ["group", "endpoints"], fields: ["name"],
   row: (one) => [one.name, one.endpoints.map((each) => each.url).join("\n")],
   tools: (fake) => form("Add an endpoint", "Add", [{name: "group", label: "group", needed: true}, {name: "url", label: "URL", needed: true, wide: true}, {name: "name", label: "name of the endpoint"}],
-    async ({group, url, name}, inputs) => { await sendWell(fake, "POST", `/v2/topics/${encodeURIComponent(group)}/endpoints`, {endpoints: [{url, ...(name ? {name} : {})}]}); emptied(inputs, "url", "name"); return done("Added to ", el("a", {href: at(fake, "url-groups", group)}, group), "."); }, {open: false, undo: undoOf(fake), overwrites: async ({group, name}) => name && (await list(fake, "url-groups", {search: group, limit: 500})).items.some((one) => one.name === group && one.endpoints.some((each) => each.name === name)) && `The endpoint ${name} of ${group} exists. Overwrite it?`}),
+    async ({group, url, name}, inputs) => { await sendWell(fake, "POST", `/v2/topics/${encodeURIComponent(group)}/endpoints`, {endpoints: [{url, ...(name ? {name} : {})}]}); emptied(inputs, "url", "name"); return done("Added to ", el("a", {href: at(fake, "url-groups", group)}, group), "."); }, {open: false, undo: undoOf(fake), overwrites: async ({group, name}) => name && (await list(fake, "url-groups", {search: group, limit: 500})).items.some((one) => one.name === group && one.endpoints.some((each) => each.name === name)) && `The endpoint ${name} of ${group} exists. Overwrite it?`, confirms: ofField("name")}),
   empty: () => empty("No URL groups yet.", "A message that is published to a group goes to each of its endpoints. Add the first endpoint above."),
   detail: (one, page) => [title(one.name), table("endpoints", ["name", "URL", ""], one.endpoints, (each) => [each.name ?? "", each.url, act("Remove", `Remove ${each.url}`, undoable(page.fake, `Removed ${each.url}.`, () => sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}/endpoints`, {endpoints: [each.name ? {name: each.name} : {url: each.url}]})))]),
     tools(itsMessages(page.fake, "group", one.name), deletion("Delete group…", "URL group", one.name, page, `/v2/topics/${encodeURIComponent(one.name)}`))],

@@ -1,6 +1,6 @@
 // One search over the data of all fakes and over the recorded calls.
 
-import {el, empty, go, link, number, own, pageHead, redraw, short, soft, valuesOf, withoutSchemes} from "./dom.js";
+import {el, empty, go, link, number, own, pageHead, redraw, short, soft, unescaped, withoutSchemes} from "./dom.js";
 import {ask, list} from "./api.js";
 import {entries, journal} from "./journal.js";
 import {hasFailed} from "./elements.js";
@@ -30,7 +30,7 @@ const callElement = (row, search) => resultElement(link(["activity", row.number]
 function resultElement(href, name, about, search, kind = "", text = name) {
   // What the name or another part says already is left out.
   const plain = (one) => one.replace(/[^\p{L}\d]+/gu, " ").trim(), said = new Set(), isNew = (one) => !said.has(one) && !(one.length > 3 && plain(text).includes(one)) && said.add(one);
-  const parts = [about].flat().filter(Boolean).map((part) => valuesOf(typeof part === "string" ? part : JSON.stringify(part))).filter((part) => isNew(plain(part)));
+  const parts = [about].flat().filter(Boolean).map((part) => unescaped(typeof part === "string" ? part : JSON.stringify(part))).filter((part) => isNew(plain(part)));
   return el("li", {}, el("a", {class: `mono ${kind}`, href, title: name}, marked(short(text, 120), search)), el("span", {class: "soft mono"}, marked(parts.join(" "), search)));
 }
 // A group of results, those with whole words of the search first, and how many words its best one does not have.

@@ -49,7 +49,7 @@ export function sendAgain(row, fake, request, show) {
     if (isDelivery) return shown(await ask("POST", path(fake, "/requests"), {...all, again_of: row.number}));
     const changed = Object.keys(typed).filter((name) => typed[name] !== sent[name] || name === "body" && sent.is_cut).map((name) => [name, all[name]]);
     return shown(await ask("POST", again, Object.fromEntries(changed)));
-  }, {...options, overwrites: ({body}) => breaksJson(sent.body, body, "The body")});
+  }, {...options, overwrites: ({body}) => breaksJson(sent.body, body, "The body"), confirms: () => "Send it as it is"});
 }
 // A form for any request. It is sent like a client's: it meets faults and is recorded.
 export const requestPage = (fake) => ({node: el("section", {class: "page"}, soft(`Send a request to ${fake.name} with its credentials. It meets injected faults and appears in Activity.`),

@@ -80,7 +80,7 @@ export function snapshotsPage(state) {
     (values) => { go(link(["snapshots"], values), {replace: true}); return comparison(compared = values); }, {edits: false}), [since, until] = compare.querySelectorAll("select");
   const fill = (select, options, chosen) => { const before = select.value; select.replaceChildren(...options.map(([value, text]) => el("option", {value}, text))); select.value = options.some(([value]) => value === before) ? before : chosen; };
   const take = form("Take a snapshot", "Take", [{name: "id", label: "name", note: "numbered"}], async ({id}) => { const made = await ask("POST", "/snapshots", id ? {id} : {}); await page.refresh(); return done(`Taken: ${made.id}.`); },
-    {open: false, overwrites: async ({id}) => (await ask("GET", "/snapshots")).some((one) => one.id === id) && `Replace the snapshot “${id}”?`});
+    {open: false, overwrites: async ({id}) => (await ask("GET", "/snapshots")).some((one) => one.id === id) && `Replace the snapshot “${id}”?`, confirms: ({id}) => `Replace ${id}`});
   const restored = () => entries.list.findLast(({operation}) => operation === "restored")?.number;
   let known = restored();
   const page = Object.assign(new LivePage("/snapshots", (found) => {

@@ -6,22 +6,11 @@ import {historyButton, offerUndo, sectionOf, undoable, versionsElement} from "./
 import {ListPage} from "./lists.js";
 
 const clipped = (text, pixels) => { const most = Math.max(3, Math.floor(pixels / 6.3)); return text.length > most ? text.slice(0, most - 1) + "…" : text; };
-// The groups by which points are coloured: the most frequent values, or ranges of many different numbers. Returns their names, and the group of a value.
-const MOST_GROUPS = 8, RANGES = 5;
-function grouped(values) {
-  const counts = Map.groupBy(values.filter((value) => value !== null), (value) => value), numbers_ = [...counts.keys()];
-  if (numbers_.length > MOST_GROUPS && numbers_.every((value) => typeof value === "number")) {
-    const least = Math.min(...numbers_), size = (Math.max(...numbers_) - least) / RANGES, name = (at) => Number((least + size * at).toPrecision(4));
-    return {scale: "scale-", names: Array.from({length: RANGES}, (_, at) => `${name(at)} to ${name(at + 1)}`), groupOf: (value) => value === null ? RANGES : Math.min(RANGES - 1, Math.floor((value - least) / size))};
-  }
-  const frequent = [...counts].sort(([, one], [, other]) => other.length - one.length).slice(0, MOST_GROUPS).map(([value]) => value);
-  return {scale: "", names: frequent.map((value) => short(String(value), 40)), groupOf: (value) => frequent.includes(value) ? frequent.indexOf(value) : frequent.length};
-}
 // All vectors, projected onto a plane and coloured by a field of their metadata, with the last query and its hits. Those that do not match are pale.
-function plot({points: shown, fields, query: last}, page) {
+function plot({points: shown, fields, groups: names, has_ranges: hasRanges, query: last}, page) {
   const query = last && last.point ? last : null, {colour = ""} = page.values;
   if (!shown?.length) return null;
-  const wide = Math.min(640, room()), high = Math.round(wide * .42), found = new Set(query ? query.found : []), {scale: ramp, names, groupOf} = grouped(shown.map(({value}) => value));
+  const wide = Math.min(640, room()), high = Math.round(wide * .42), found = new Set(query ? query.found : []), kindOf = (group) => `kind-${group === null ? "none" : `${hasRanges ? "scale-" : ""}${group}`}`;
   const points = [...shown.map((vector) => vector.point), ...(query ? [query.point] : [])];
   // Both axes have the same scale, the largest at which all points fit.
   const [middle, reach] = [0, 1].map((axis) => points.map((point) => point[axis])).reduce(([middles, reaches], all) => {
@@ -34,7 +23,7 @@ function plot({points: shown, fields, query: last}, page) {
   const radius = shown.length > 300 ? 2.5 : 4;
   const many = shown.filter((vector) => vector.matches).length, order = (vector) => found.has(vector.id) + vector.matches;
   const parts = shown.toSorted((one, other) => order(one) - order(other)).flatMap((vector) => {
-    const [x, y] = at(vector.point), isFound = found.has(vector.id), hue = colour ? ` kind-${groupOf(vector.value) === names.length ? "none" : ramp + groupOf(vector.value)}` : "";
+    const [x, y] = at(vector.point), isFound = found.has(vector.id), hue = colour ? ` ${kindOf(vector.group)}` : "";
     return [svg("circle", {class: `vector${hue}${isFound ? " found" : vector.matches ? "" : " faded"}`, cx: x, cy: y, r: isFound ? 6 : radius, onclick: () => go(page.address(encodeURIComponent(vector.id)))}, svg("title", {}, `${vector.id}${colour && vector.value !== null ? ` ${colour}: ${short(vector.value, 160)}` : ""}`)),
       (many <= wide / 32 && vector.matches || isFound) && isFree([x, y]) ? svg("text", {x: x + 8, y: y + 4, class: "small"}, clipped(vector.id, Math.max(20, wide - x - 8))) : null];
   });
@@ -43,9 +32,9 @@ function plot({points: shown, fields, query: last}, page) {
     parts.push(svg("path", {class: "query", d: `M${x - 8} ${y}H${x + 8}M${x} ${y - 8}V${y + 8}`}, svg("title", {}, "the last query")),
       svg("text", {x: x + 10, y: y - 6}, "last query"));
   }
-  const others = colour && shown.some(({value}) => groupOf(value) === names.length);
+  const others = colour && shown.some(({group}) => group === null);
   return [fields.length ? tools(el("label", {}, "Colour by ", el("select", {"aria-label": "Colour by", onchange: ({target}) => page.change({colour: target.value})}, ["", ...fields].map((name) => el("option", {value: name, selected: name === colour}, name || "nothing")))),
-    colour ? el("ul", {class: "span-legend"}, [...names, ...others ? ["other"] : []].map((name, at_) => el("li", {}, el("i", {class: `kind-${at_ === names.length ? "none" : ramp + at_}`}), name))) : null) : null,
+    colour ? el("ul", {class: "span-legend"}, [...names, ...others ? ["other"] : []].map((name, at_) => el("li", {}, el("i", {class: kindOf(at_ < names.length ? at_ : null)}), short(name, 40)))) : null) : null,
     svg("svg", {class: "picture", role: "img", viewBox: `0 0 ${wide} ${high}`, width: wide, height: high, "aria-label": `${count(many, "vector")}${many < shown.length ? ` of ${number(shown.length)}` : ""}, projected onto a plane${colour ? ` and coloured by ${colour}` : ""}${query ? `, and the last query, which found ${query.found.join(", ") || "nothing"}` : ""}`}, parts), soft(`Each dot is a vector. The axes are the two principal components, along which the vectors differ most: vectors whose dots are far apart differ.${query ? " Dots with a border are those that the last query found." : ""}`)];
 }
 
@@ -61,15 +50,15 @@ function hits(found, page) {
 // The label says the dimension as soon as it is known.
 const vectorLabel = (fake) => { const text = el("span", {}, "vector or text"); ask("GET", path(fake, "/lists")).then(({info}) => { if (info.dimension) text.textContent = `vector of ${count(info.dimension, "number")}, or text`; }, () => {}); return text; };
 // The fields of a query, which are in the address, with what they are at first. The list has none of them.
-const QUERY = {by: "vector", what: "", most: "5", where: ""}, queryOf = (values = {}) => JSON.stringify(Object.keys(QUERY).map((name) => values.what && values[name] || QUERY[name]));
+const QUERY = {by: "vector", what: "", most: "5"}, queryOf = (values = {}) => JSON.stringify([...Object.keys(QUERY).map((name) => values.what && values[name] || QUERY[name]), values.what && values.filter || ""]);
 const query = (fake, page) => form("Query", "Query", [{name: "by", label: "by", options: ["vector", "text"]}, {name: "what", label: vectorLabel(fake), note: "0.1, 0.2, …", wide: true, needed: true},
-  {name: "most", label: "at most", kind: "number", value: QUERY.most}, {name: "where", label: "metadata filter; empty: the one above the list", note: "price < 10"}],
+  {name: "most", label: "at most", kind: "number", value: QUERY.most}],
 async (typed) => {
-  const {by, what, most, where} = typed, filter = where || page.values?.filter;
-  page.queried = queryOf(typed);
+  const {by, what, most} = typed, {filter} = page.values;
+  page.queried = queryOf({...page.values, ...typed});
   if (queryOf(page.values) !== page.queried) go(page.address(page.id, {...page.values, ...typed}));
-  return hits((await sendWell(fake, "POST", (by === "text" ? "/query-data" : "/query") + inside(namespaceOf(page)),
-    {...(by === "text" ? {data: what} : {vector: numbers(what)}), topK: Number(most), includeMetadata: true, includeData: true, ...filter && {filter}})).result, page);
+  return [soft(filter ? `With the metadata filter above the list: ${filter}` : "Without the metadata filter above the list, which is that of queries too."), hits((await sendWell(fake, "POST", (by === "text" ? "/query-data" : "/query") + inside(namespaceOf(page)),
+    {...(by === "text" ? {data: what} : {vector: numbers(what)}), topK: Number(most), includeMetadata: true, includeData: true, ...filter && {filter}})).result, page)];
 }, {open: false, edits: false});
 // Asks the query of the address again, after a reload or on the way back to it.
 function askAgain(page) {
@@ -90,7 +79,7 @@ async ({id, by, what, metadata, namespace}, inputs) => {
   return done("Upserted ", el("a", {href: page.address(encodeURIComponent(id), {namespace: namespace || namespaceOf(page)})}, id), ".");
 }, {open: false, undo: (row, text) => offerUndo(fake, row, ...upserted, text), overwrites: async ({id, namespace}) => {
   try { await item(fake, "vectors", encodeURIComponent(id), {namespace: namespace || namespaceOf(page)}); return `The vector ${id} exists. Overwrite it?`; } catch (error) { if (error.status === 404) return null; throw error; }
-}});
+}, confirms: ({id}) => `Overwrite ${id}`});
 
 const remove = (fake, ids, page) => sendWell(fake, "POST", "/delete" + inside(namespaceOf(page)), {ids});
 const vectors = {
@@ -98,7 +87,7 @@ const vectors = {
   filters: [{name: "namespace", label: "namespace", options: known}, {name: "filter", label: "metadata filter", note: "price < 10"}],
   tools: (fake, page) => el("div", {class: "forms"}, query(fake, page), upsert(fake, page)),
   row: (one) => [one.id, [one.metadata, one.data].filter(Boolean).join(" · ")],
-  always: {points: "all"}, unsent: {by: "", what: "", most: "", where: ""}, below: (found, page) => { askAgain(page); return plot(found, page); }, section: (page) => sectionOf(namespaceOf(page)), name: (one) => one.id, bulk: [{text: "Delete", work: remove, undone: "Deleted", note: "The notice that follows can undo it."}],
+  always: {points: "all"}, unsent: {by: "", what: "", most: ""}, below: (found, page) => { askAgain(page); return plot(found, page); }, section: (page) => sectionOf(namespaceOf(page)), name: (one) => one.id, bulk: [{text: "Delete", work: remove, undone: "Deleted", note: "The notice that follows can undo it."}],
   empty: () => empty("No vectors in this namespace yet.", "A vector appears when your application upserts one. Upsert one above to try."),
   detail: (one, page) => {
     const near = el("div");

@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, cast
 from urllib.parse import quote
 from zlib import crc32
@@ -40,6 +41,10 @@ _FIRST = 4
 _SAMPLE = 200
 """Maximum number of vectors that determine the plane of all."""
 _MOST_FIELDS = 50
+_MOST_GROUPS = 8
+"""Maximum number of groups by which points are coloured, if these are not ranges."""
+_RANGES = 5
+"""Number of ranges of many different numbers."""
 _NUMBERS = 16
 """Maximum number of components of a vector in a row."""
 
@@ -204,11 +209,43 @@ def _points(
             if place is not None
         ]
     query = None if plane is None else plane.places([query_vector])[0]
+    groups = _Groups([point["value"] for point in points])
     return {
-        "points": points,
+        "points": [{**point, "group": groups.group_of(point["value"])} for point in points],
+        "groups": groups.names,
+        "has_ranges": groups.has_ranges,
         "fields": [name for name, _ in fields.most_common(_MOST_FIELDS)],
         "query": None if query is None else {"point": query, "found": hit_ids},
     }
+
+
+class _Groups:
+    """The groups by which points are coloured: the most frequent values of a field, or ranges of many
+    different numbers.
+    """
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        counted_values = Counter(value for value in values if value is not None)
+        are_numbers = all(isinstance(value, int | float) for value in counted_values)
+        self.has_ranges = len(counted_values) > _MOST_GROUPS and are_numbers
+        if self.has_ranges:
+            self._least = min(counted_values)
+            self._size = (max(counted_values) - self._least) / _RANGES
+            ends = [f"{self._least + self._size * at:.4g}" for at in range(_RANGES + 1)]
+            self.names = [" to ".join(pair) for pair in pairwise(ends)]
+        else:
+            self._frequent = [value for value, _ in counted_values.most_common(_MOST_GROUPS)]
+            self.names = [
+                value if isinstance(value, str) else _json(value) for value in self._frequent
+            ]
+
+    def group_of(self, value: Any) -> int | None:
+        """Return the index of the group of a value, None for the others."""
+        if value is None:
+            return None
+        if self.has_ranges:
+            return min(_RANGES - 1, int((value - self._least) / self._size))
+        return self._frequent.index(value) if value in self._frequent else None
 
 
 def _dense_of(

@@ -47,7 +47,7 @@ class Bench:
             Ids(1),
             perform=self.perform,
             keys=self.signer.keys,
-            lane=options.pop("lane", "driven"),
+            in_background=options.pop("in_background", False),
             settings=QueueConfig(**options),
             report=lambda kind, text, **fields: self.reports.append(text),
         )

@@ -318,7 +318,7 @@ def test_messages_published_at_an_earlier_time_are_not_in_the_chain() -> None:
 def test_fatal_exceptions_in_the_background_reach_the_driving_call(
     bench: Bench, error: type[BaseException], driving: bool, leaves: bool
 ) -> None:
-    bench.engine.data.lane = "background"
+    bench.engine.data.in_background = True
 
     def answer(delivery: Delivery) -> Outcome:
         raise error
@@ -464,7 +464,7 @@ def test_a_fault_that_breaks_ends_an_attempt_before_it_is_made(bench: Bench, dri
         with pytest.raises(LookupError):
             bench.clock.advance(0)
     else:
-        bench.engine.data.lane = "background"
+        bench.engine.data.in_background = True
         assert bench.engine.deliveries.start(message_id, bench.start_us) is None
     assert isinstance(bench.engine.data.attempts[0].exception, LookupError)
     assert (bench.state(message_id), bench.sent) == ("RETRY", [])

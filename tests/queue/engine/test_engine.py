@@ -120,7 +120,7 @@ def test_a_callback_that_a_quota_forbids_is_in_the_timeline() -> None:
 
 def test_a_loop_in_the_background_is_told_and_the_message_waits() -> None:
     bench = Bench(loop_limit=20)
-    bench.engine.data.lane = "background"
+    bench.engine.data.in_background = True
     reports = bench.reports
     bench.publish_on_delivery()
     bench.publish()

@@ -181,7 +181,7 @@ def _publish_from_another_process(bench: Bench) -> None:
 
 def test_a_client_that_publishes_for_hours_in_the_background_makes_no_chain() -> None:
     bench = Bench(loop_limit=5)
-    bench.engine.data.lane = "background"
+    bench.engine.data.in_background = True
     _publish_from_another_process(bench)
     bench.publish()
     for _ in range(4):
@@ -193,7 +193,7 @@ def test_a_client_that_publishes_for_hours_in_the_background_makes_no_chain() ->
 @pytest.mark.parametrize("is_certain", [False, True])
 def test_a_chain_within_one_call_has_the_same_limit_in_the_background(is_certain: bool) -> None:
     bench = Bench(loop_limit=5)
-    bench.engine.data.lane = "background"
+    bench.engine.data.in_background = True
     if is_certain:
         bench.publish_on_delivery(Delay="1s")
     else:
@@ -205,9 +205,9 @@ def test_a_chain_within_one_call_has_the_same_limit_in_the_background(is_certain
     assert bench.times() == list(range(52))
 
 
-@pytest.mark.parametrize("lane", ["driven", "background"])
-def test_the_cause_of_a_request_from_another_process(bench: Bench, lane: Any) -> None:
-    bench.engine.data.lane = lane
+@pytest.mark.parametrize("in_background", [False, True])
+def test_the_cause_of_a_request_from_another_process(bench: Bench, in_background: bool) -> None:
+    bench.engine.data.in_background = in_background
     ids = [bench.publish() for _ in range(3)]
     messages = [bench.engine.data.messages[message_id] for message_id in ids]
     for message, chain, depth in zip(messages, (7, 2, 2), (1, 4, 3), strict=True):
@@ -225,8 +225,7 @@ def test_the_cause_of_a_request_from_another_process(bench: Bench, lane: Any) ->
 
         return copy_context().run(publish)
 
-    chained = lane == "driven"
-    assert caused(None) == ((3 if chained else 0), 4)
+    assert caused(None) == ((0 if in_background else 3), 4)
     # For a handler in this process, the cause is certain.
     assert caused(messages[0]) == (8, 2)
     # A finished delivery is no cause, even if its handler still runs.

@@ -215,7 +215,7 @@ def test_callbacks_at_one_instant_are_a_loop() -> None:
 
 def test_the_cause_of_a_callback_is_certain() -> None:
     bench = Bench(loop_limit=5)
-    bench.engine.data.lane = "background"
+    bench.engine.data.in_background = True
     reports = bench.reports
     looping(bench, SECOND)
     bench.clock.advance("10m")

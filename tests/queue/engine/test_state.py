@@ -44,10 +44,13 @@ def test_groups_and_schedules_leave_the_ids_of_messages_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lane", "own"), [("driven", "state"), ("background", "background"), ("state", "state")]
+    ("in_background", "attempts", "changes"),
+    [(False, "driven", "state"), (True, "background", "background")],
 )
-def test_lanes_of_attempts_and_internal_timers(lane: Lane, own: Lane) -> None:
-    bench = Bench(lane=lane)
+def test_lanes_of_attempts_and_internal_timers(
+    in_background: bool, attempts: Lane, changes: Lane
+) -> None:
+    bench = Bench(in_background=in_background)
     bench.publish(Delay="1s")
     bench.engine.lifecycle.cancel(bench.publish(Delay="2s"))
     bench.engine.publisher.publish(
@@ -56,16 +59,16 @@ def test_lanes_of_attempts_and_internal_timers(lane: Lane, own: Lane) -> None:
     count, timers = bench.clock.planned(5)
     assert count == 3
     assert [(timer.label, timer.lane) for timer in timers] == [
-        (URL, lane),
-        ("cancel", own),
-        ("schedule s", own),
+        (URL, attempts),
+        ("cancel", changes),
+        ("schedule s", changes),
     ]
     for number in range(3):
         message_id = bench.publish(Flow_Control_Key="k", Flow_Control_Value="rate=1,period=2h")
         begun = bench.engine.attempts.begin(message_id)
         assert (begun is None) == (number > 0)
     flow = [timer.lane for timer in bench.clock.planned(9)[1] if timer.label == "flow control k"]
-    assert flow == [own]
+    assert flow == [changes]
 
 
 def test_an_overtaken_message_has_one_timer_when_another_lets_it_go(bench: Bench) -> None:
