@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from functools import partial
 from typing import Any
 
@@ -162,6 +163,36 @@ def test_one_key_is_put_back_and_the_others_stay(server: Server) -> None:
     assert server.call("kv_server", "execute", "HGET", "h", "f") == "v"
     refused = server.ask("POST", path, {"fake": "kv_server", "after": True})
     assert "only items can be restored to just after a row" in message(refused)
+
+
+@pytest.mark.parametrize("part", [{"section": "keys", "items": ["a"]}, {}], ids=["item", "fake"])
+def test_a_restore_is_undone_although_another_client_goes_on(
+    server: Server, part: dict[str, Any]
+) -> None:
+    url = server.fake("kv_server")["env"]["REDIS_URL"]
+    edit, ended = (kv(server, "SET", "a", "1"), kv(server, "SET", "a", "2"))[1], threading.Event()
+
+    def call() -> None:
+        with redis.Redis.from_url(url) as connection:
+            while not ended.is_set():
+                connection.get("a")
+                connection.incr("visits")
+
+    client = threading.Thread(target=call)
+    client.start()
+    part = {"fake": "kv_server", **part}
+    try:
+        for _ in range(10):
+            status, restored = server.ask("POST", f"/journal/{edit}/restore", part)
+            assert status == 200, restored
+            status, undone = server.ask("POST", f"/journal/{restored['row']}/restore", part)
+            assert status == 200, undone
+            assert kv_values(server, "a") == ["2"]
+            kv(server, "SET", "a", "1")
+            edit = kv(server, "SET", "a", "2")
+    finally:
+        ended.set()
+        client.join(10)
 
 
 def test_a_restore_is_a_row_of_the_console(server: Server) -> None:

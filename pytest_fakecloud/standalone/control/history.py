@@ -269,13 +269,22 @@ class HistoryRoutes(Part):
             )
         with self.known() as rewinder:
             if items is not None:
-                with contract():
-                    rewinder.put_back(number, body.get("section", ""), items, after=after)
+                rows: list[int] = []
                 what = items[0] if len(items) == 1 else f"{len(items)} items"
-                put_back = {fake.name: {body.get("section", ""): items} for fake in fakes}
+                section = body.get("section", "")
+                of_items = {fake.name: {section: items} for fake in fakes}
                 moment = f"just {'after' if after else 'before'} #{number}"
-                row = record_restore(fakes, what, moment, put_back, row=number)
-                return {"restored": [fake.name for fake in fakes], "row": row}
+                with contract():
+                    rewinder.put_back(
+                        number,
+                        section,
+                        items,
+                        lambda: rows.append(
+                            record_restore(fakes, what, moment, of_items, row=number)
+                        ),
+                        after=after,
+                    )
+                return {"restored": [fake.name for fake in fakes], "row": rows[0]}
             data_before, _ = self._before(
                 rewinder, number, body.get("fake"), skips_unknown=body.get("skip_unknown") is True
             )
@@ -285,27 +294,34 @@ class HistoryRoutes(Part):
                 {fake.name: now.get(fake.name) for fake in fakes},
                 {fake.name: data.state for fake, data in data_before},
             )
+            row = record_restore(fakes, "", f"just before #{number}", changed, row=number)
             for fake, data in data_before:
                 fake.restore(data.snapshot)
             rewinder.note_change()
-        row = record_restore(fakes, "", f"just before #{number}", changed, row=number)
         return {"restored": [fake.name for fake in fakes], "row": row}
 
     def _restore_own(self, number: int) -> shapes.Restored:
         """Put back the items that a restore changed and that nothing has changed since."""
-        own = {name: one for name, one in self._own_items(number).items() if one.items}
+        own = {name: changed for name, changed in self._own_items(number).items() if changed.items}
+        rows: list[int] = []
+
+        def record() -> None:
+            if rows:
+                return
+            row = record_restore(
+                [fake_named(self._cloud, name) for name in own],
+                f"what the restore #{number} changed",
+                f"just before #{number}",
+                {name: items for name, (_, items) in own.items()},
+                row=number,
+            )
+            rows.append(row)
+
         with self.known() as rewinder, contract():
             for row, items in own.values():
                 for section, names in items.items():
-                    rewinder.put_back(row, section, names)
-        row = record_restore(
-            [fake_named(self._cloud, name) for name in own],
-            f"what the restore #{number} changed",
-            f"just before #{number}",
-            {name: items for name, (_, items) in own.items()},
-            row=number,
-        )
-        return {"restored": list(own), "row": row}
+                    rewinder.put_back(row, section, names, record)
+        return {"restored": list(own), "row": rows[0] if rows else 0}
 
     def record_change(self, request: Request) -> shapes.Recorded:
         """Record a change of data that is about to be made by another request of the control API.
