@@ -16,6 +16,13 @@ export interface Advance {
   undoable?: boolean
 }
 
+/** A sentence of advice, the command or address that follows it, and where it is followed. */
+export interface AdviceData {
+  text: string
+  code: string
+  at: AdvicePlace | null
+}
+
 /** Where in the console advice is followed: a part of a `fake`, or a page of all if it is null. */
 export interface AdvicePlace {
   place: string
@@ -66,9 +73,16 @@ export interface Broken {
   row: number | null
 }
 
-/** Violations with the same cause, and the rows, by number, and the dead letters that it caused. */
+/**
+ * Violations with the same cause, and the rows, by number, and the dead letters that it caused.
+ *
+ * `advice` says what to do. `unanswered` is the origin whose deliveries need an answer, null if
+ * that is not the cause.
+ */
 export interface CauseData {
   violations: ViolationData[]
+  advice: AdviceData[]
+  unanswered: string | null
   rows: number[]
   dead_letters: OpenLetterData[]
 }
@@ -93,6 +107,7 @@ export interface Changes {
   changes: ItemChange[]
   not_compared: string[]
   not_restored: Record<string, number>
+  why_not_own?: string
 }
 
 /** What has changed since a move of the clock, and the time before it. */
@@ -102,6 +117,7 @@ export interface ChangesSinceMove {
   changes: ItemChange[]
   not_compared: string[]
   not_restored: Record<string, number>
+  why_not_own?: string
   clock: string
 }
 
@@ -553,13 +569,17 @@ export interface ResetData {
   row: number | null
 }
 
-/** The fake to restore, by default all, and the items of a section, by default all. */
+/**
+ * The fake to restore, by default all, and the items of a section, by default all; or with `own`
+ * what a restore has changed.
+ */
 export interface RestoreOptions {
   fake?: string
   section?: string
   items?: string[]
   skip_unknown?: boolean
   after?: boolean
+  own?: boolean
 }
 
 /** The names of the fakes whose data was restored, and the first row that records it. */
@@ -777,10 +797,15 @@ export interface Use {
   kwargs?: Record<string, Json>
 }
 
+/**
+ * The fields of an item from a time on; `expired` is when the TTL of the one before had ended, if
+ * that is why there are none.
+ */
 export interface Version {
   number: number
   at: string
   fields: Record<string, Json> | null
+  expired: string | null
 }
 
 /**

@@ -426,6 +426,11 @@ def shown_time(at_us: int) -> str:
     return f"{to_datetime(at_us):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
 
 
+def read_time(shown: str) -> datetime:
+    """Return the time that ``shown_time()`` has written, such as ``2026-01-01 00:15:00.000 UTC``."""
+    return datetime.strptime(shown.replace(" UTC", " +0000"), "%Y-%m-%d %H:%M:%S.%f %z")
+
+
 # -- changes ---------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import islice
+from time import sleep
 from typing import Any, NamedTuple
 
 from ..cloud.base import BaseCloud, context_of
@@ -35,6 +36,10 @@ MOST_ITEMS = 20_000
 MOST_COMPARED = 2_000_000
 """Maximum number of items that are read for the versions of one item."""
 _MOST_READS = 200_000
+_MOST_TRIES = 50
+"""Maximum number of copies that are tried while other clients go on; the last one is kept anyhow."""
+_RECENT = 100
+"""Number of latest entries among which an open call is looked for."""
 SAME_TIME_US = 100_000
 """Maximum difference of a timer's time from that of its event: a thread reads a running clock later."""
 
@@ -79,7 +84,7 @@ class Rewinder:
         reads = deque[tuple[int, int]](maxlen=_MOST_READS)
         context_of(cloud).clock.reads = self._recorder.shared.reads = reads
         self._checkpoints: deque[Checkpoint] = deque(maxlen=MOST_CHECKPOINTS)
-        self._is_due = True
+        self._is_due, self._tries = True, 0
         self._unwatch = self._recorder.shared.listeners.add(self._note)
 
     def close(self) -> None:
@@ -93,12 +98,38 @@ class Rewinder:
     def copy_now(self) -> None:
         """Copy the data before it changes without a call, so that it can be restored."""
         self._is_due = False
-        self._copy(self._recorder.reserve(), context_of(self._cloud).clock.now_us())
+        for _ in range(_MOST_TRIES):
+            newest = self._quiet_since()
+            checkpoint = self._checkpoint(
+                self._recorder.reserve(), context_of(self._cloud).clock.now_us()
+            )
+            if newest is not None and newest == self._newest():
+                break
+            sleep(0)  # the other threads end their calls
+        self._keep(checkpoint)
 
-    def _copy(self, number: int, at_us: int) -> None:
-        self._checkpoints.append(self._checkpoint(number, at_us))
+    def _keep(self, checkpoint: Checkpoint) -> None:
+        self._checkpoints.append(checkpoint)
         while len(self._checkpoints) > 1 and self._copied > MOST_COPIED:
             self._checkpoints.popleft()
+
+    def _newest(self) -> int:
+        """Return the number of the newest entry, 0 without one."""
+        entries = self._recorder.entries
+        return entries[-1].number if entries else 0
+
+    def _quiet_since(self, own: Entry | None = None) -> int | None:
+        """Return the newest entry's number, or None while a call of another client is open.
+
+        An open call may have changed the data or not. A copy is exact if the newest entry was the same
+        before and after it, and no call was open. Calls that have waited for long are not looked at.
+        """
+        newest, recent = self._newest(), self._recorder.entries[-_RECENT:]
+        is_open = any(
+            isinstance(entry, Call) and entry.outcome == "open" and entry is not own
+            for entry in recent
+        )
+        return None if is_open else newest
 
     def _note(self, entry: Entry) -> None:
         # At the beginning of a call, its thread holds no lock.
@@ -108,7 +139,15 @@ class Rewinder:
         if self._is_due or entry.number - last > EVERY:
             self._is_due = False
             with report_hook_failure("the data could not be copied", lambda text: None):
-                self._copy(entry.number - 1, entry.at_us)
+                newest = self._quiet_since(entry)
+                checkpoint = self._checkpoint(entry.number - 1, entry.at_us)
+                self._tries += 1
+                if newest == self._newest() == entry.number or self._tries == _MOST_TRIES:
+                    self._tries = 0
+                    self._keep(checkpoint)
+                else:
+                    # Among calls of several clients, a later one may be alone.
+                    self._is_due = True
 
     @property
     def _copied(self) -> int:
@@ -193,21 +232,37 @@ class Rewinder:
     def _up_to(self, fake: Fake, entry: Entry, *, included: bool = False) -> Iterator[_Playing]:
         """Replay the entries of a fake before an entry, of this fake or of another one, or with it."""
         first = began(entry)
-        with self._played(fake, first) as playing:
-            for work in playing.works(entry.number if included else first - 1):
-                if included or work.order < first:
-                    playing.perform(work)
+        with ExitStack() as stack:
+            playing = stack.enter_context(self._played(fake, first))
+            try:
+                for work in playing.works(entry.number if included else first - 1):
+                    if included or work.order < first:
+                        playing.perform(work)
+            except Unknown:
+                if not (isinstance(entry, Event) and entry.kind in CHANGES):
+                    raise
+                # A call that was open while the data changed has been executed before or after that.
+                # The data was copied just before, so only calls of other clients meanwhile are missing.
+                playing = stack.enter_context(self._played(fake, first))
             playing.player.move_to(entry.at_us)
             playing.check()
             yield playing
 
     def put_back(
-        self, number: int, section: str, items: Sequence[str], *, after: bool = False
+        self,
+        number: int,
+        section: str,
+        items: Sequence[str],
+        record: Callable[[], object],
+        *,
+        after: bool = False,
     ) -> None:
         """Give items the values that they had before an entry of their fake, or after it; leave all
         others.
 
-        Raises ``Unknown`` also if items of the section cannot be put back alone.
+        ``record`` records the change, just before it: a call that another client makes meanwhile then
+        comes after its entry. Raises ``Unknown`` also if items of the section cannot be put back alone;
+        nothing is recorded then.
         """
         entry = self._entry(number)
         fake = self._fake(entry)
@@ -215,7 +270,7 @@ class Rewinder:
         if put_back is None:
             raise Unknown(f"items of {fake.name} cannot be put back alone")
         with self._up_to(fake, entry, included=after) as playing:
-            put_back(fake, playing.player.copies[fake.name].fake, section, items)
+            put_back(fake, playing.player.copies[fake.name].fake, section, items, record)
         self.note_change()
 
     def versions(self, fake: Fake, section: str, item: str = "") -> list[Version]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import redis
 
@@ -124,6 +126,24 @@ def test_a_failed_delivery_has_the_advice_of_its_answer(
     wait_until(attempts)
     assert expected in attempts()[0]
     assert bool(attempts()[0]) == bool(expected)
+
+
+def test_a_violation_has_the_advice_of_its_kind(server: Server) -> None:
+    headers = {"Upstash-Retries": "0"}
+    send(server, "queue", "/v2/publish/https://ada:pw@app.example:8443/mail", "{}", **headers)
+    send(server, "queue", "/v2/nowhere", "{}")
+
+    def causes() -> dict[str, Any]:
+        found = server.ask("GET", "/problems")[1]["causes"]
+        return {cause["violations"][0]["kind"]: cause for cause in found}
+
+    wait_until(lambda: {"unstubbed", "unrouted"} <= causes().keys())
+    unstubbed, unrouted = causes()["unstubbed"], causes()["unrouted"]
+    codes = [line["code"] for line in unstubbed["advice"]]
+    assert "--forward https://app.example:8443=http://127.0.0.1:3000" in codes[1]
+    assert unstubbed["unanswered"] == "https://app.example:8443"
+    assert unrouted["advice"][-1]["at"] == {"place": "connect", "fake": None}
+    assert unrouted["unanswered"] is None
 
 
 def test_an_error_that_clients_expect_says_why(server: Server) -> None:

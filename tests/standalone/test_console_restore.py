@@ -68,6 +68,27 @@ def test_a_restore_shows_what_it_changes_and_is_undone(page: Any, server: Server
     server.ask("DELETE", "/snapshots/same")
 
 
+def test_the_undo_of_a_restore_keeps_what_was_written_since_or_takes_back_everything(
+    page: Any, server: Server
+) -> None:
+    kv(server, "SET", "price", "3")
+    kv(server, "SET", "price", "4")
+    at(page, "activity", ".trace-row")
+    for answer, late in (("Keep what was written since", "1"), ("Take back everything", None)):
+        opened(page, "SET price 4")
+        page.locator(".row-changes button", has_text="Restore kv_server…").click()
+        confirm(page)
+        page.locator(UNDO).wait_for()
+        kv(server, "SET", "late", "1")
+        page.click(UNDO)
+        page.locator("dialog", has_text="Undo the restore?").wait_for()
+        assert [row[0] for row in previewed(page)] == ["late", "price"]
+        page.click(f"dialog button:text-is('{answer}')")
+        page.locator("#notice", has_text="Undone.").wait_for()
+        assert (kv(server, "GET", "price"), kv(server, "GET", "late")) == ("4", late)
+        kv(server, "DEL", "late")
+
+
 def test_a_snapshot_is_compared_again_after_a_restore(page: Any, server: Server) -> None:
     kv(server, "SET", "a", "1")
     server.ask("POST", "/snapshots", {"id": "one"})

@@ -1081,7 +1081,7 @@ def test_ten_thousand_entries_are_in_reach_and_few_in_the_page(page: Any, server
     holds(page, f"{COUNT} === '11 of 10,000 rows'")
 
 
-LARGEST_LOAD = 184_000
+LARGEST_LOAD = 186_000
 """Maximum size of the uncompressed HTML, CSS and JavaScript for any address of the console."""
 
 

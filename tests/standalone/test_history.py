@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from functools import partial
 from typing import Any
 
@@ -41,6 +42,10 @@ def value(fields: Any) -> Any:
 def values(server: Server, number: int) -> dict[str, Any]:
     found = changes(server, number).items()
     return {name: tuple(map(value, pair)) for name, pair in found if name.startswith("keys")}
+
+
+def kv_values(server: Server, *keys: str) -> list[Any]:
+    return list(server.call("kv_server", "execute", "MGET", *keys))
 
 
 def versions(server: Server, fake: str, section: str, item: str = "") -> list[Any]:
@@ -158,6 +163,36 @@ def test_one_key_is_put_back_and_the_others_stay(server: Server) -> None:
     assert server.call("kv_server", "execute", "HGET", "h", "f") == "v"
     refused = server.ask("POST", path, {"fake": "kv_server", "after": True})
     assert "only items can be restored to just after a row" in message(refused)
+
+
+@pytest.mark.parametrize("part", [{"section": "keys", "items": ["a"]}, {}], ids=["item", "fake"])
+def test_a_restore_is_undone_although_another_client_goes_on(
+    server: Server, part: dict[str, Any]
+) -> None:
+    url = server.fake("kv_server")["env"]["REDIS_URL"]
+    edit, ended = (kv(server, "SET", "a", "1"), kv(server, "SET", "a", "2"))[1], threading.Event()
+
+    def call() -> None:
+        with redis.Redis.from_url(url) as connection:
+            while not ended.is_set():
+                connection.get("a")
+                connection.incr("visits")
+
+    client = threading.Thread(target=call)
+    client.start()
+    part = {"fake": "kv_server", **part}
+    try:
+        for _ in range(10):
+            status, restored = server.ask("POST", f"/journal/{edit}/restore", part)
+            assert status == 200, restored
+            status, undone = server.ask("POST", f"/journal/{restored['row']}/restore", part)
+            assert status == 200, undone
+            assert kv_values(server, "a") == ["2"]
+            kv(server, "SET", "a", "1")
+            edit = kv(server, "SET", "a", "2")
+    finally:
+        ended.set()
+        client.join(10)
 
 
 def test_a_restore_is_a_row_of_the_console(server: Server) -> None:
@@ -279,6 +314,62 @@ def test_a_restore_is_undone_by_a_restore_to_its_row(server: Server) -> None:
     assert server.call("kv_server", "execute", "GET", "a") is None
     server.ask("POST", f"/journal/{row}/restore", {})
     assert server.call("kv_server", "execute", "GET", "a") == "2"
+
+
+def test_versions_tell_a_key_that_has_expired_from_a_deleted_one(server: Server) -> None:
+    for key in ("soon", "gone"):
+        kv(server, "SET", key, "1", "EX", "60")
+    kv(server, "DEL", "gone")
+    server.ask("POST", "/clock", {"action": "advance", "by": "2m"})
+    path = "/fakes/kv_server/versions?section=keys&item="
+    last = {key: server.ask("GET", path + key)[1]["versions"][-1] for key in ("soon", "gone")}
+    assert [one["fields"] for one in last.values()] == [None, None]
+    assert last["soon"]["expired"].startswith("2026-01-01T00:01:00")
+    assert last["gone"]["expired"] is None
+
+
+def test_the_undo_of_a_restore_can_leave_what_was_written_since(server: Server) -> None:
+    kv(server, "MSET", "stock", "5", "price", "3")
+    first = kv(server, "MSET", "stock", "6", "price", "4")
+    kv(server, "SET", "new", "1")
+    restored = server.ask("POST", f"/journal/{first}/restore", {"skip_unknown": True})[1]["row"]
+    assert kv_values(server, "stock", "price", "new") == ["5", "3", None]
+    kv(server, "MSET", "price", "9", "later", "1")
+    own = server.ask("GET", f"/journal/{restored}/since?own=yes")[1]
+    whole = server.ask("GET", f"/journal/{restored}/since")[1]
+    assert sorted(change["item"] for change in own["changes"]) == ["new", "stock"]
+    assert len(whole["changes"]) == 4
+    status, undone = server.ask("POST", f"/journal/{restored}/restore", {"own": True})
+    assert (status, undone["restored"]) == (200, ["kv_server"])
+    assert kv_values(server, "stock", "price", "new", "later") == ["6", "9", "1", "1"]
+    # This is a restore too.
+    server.ask("POST", f"/journal/{undone['row']}/restore", {"own": True})
+    assert kv_values(server, "stock", "price", "new", "later") == ["5", "9", None, "1"]
+    # Nothing of the first restore is as it left it.
+    kv(server, "MSET", "stock", "7", "new", "2")
+    nothing = server.ask("POST", f"/journal/{restored}/restore", {"own": True})[1]
+    assert nothing == {"restored": [], "row": 0}
+    own = server.ask("GET", f"/journal/{first}/since?own=yes")[1]
+    assert "is not that of a restore" in own["why_not_own"]
+
+
+def test_a_restore_of_all_fakes_has_its_own_items_in_each(server: Server) -> None:
+    row = kv(server, "SET", "stock", "5")
+    send(server, "vector_index", "/upsert", [{"id": "v1", "vector": [1, 2]}])
+    restored = server.ask("POST", f"/journal/{row}/restore", {})[1]["row"]
+    undone = server.ask("POST", f"/journal/{restored}/restore", {"own": True})[1]
+    assert sorted(undone["restored"]) == ["kv_server", "vector_index"]
+    assert kv_values(server, "stock") == ["5"]
+
+
+def test_a_restore_of_messages_cannot_be_undone_alone(server: Server) -> None:
+    row = kv(server, "SET", "stock", "5")
+    server.call("queue", "publish", "https://shop.example/hook", delay="1h")
+    restored = server.ask("POST", f"/journal/{row}/restore", {})[1]["row"]
+    own = server.ask("GET", f"/journal/{restored}/since?own=yes")[1]
+    assert "cannot be put back alone" in own["why_not_own"]
+    rejected = server.ask("POST", f"/journal/{restored}/restore", {"own": True})
+    assert message(rejected) == own["why_not_own"]
 
 
 def test_versions_name_the_restore_that_made_them(server: Server) -> None:

@@ -410,10 +410,17 @@ def can_put_back(section: str) -> bool:
     return section == "keys"
 
 
-def put_back(fake: KVServer, other: KVServer, section: str, items: Iterable[str]) -> None:
+def put_back(
+    fake: KVServer,
+    other: KVServer,
+    section: str,
+    items: Iterable[str],
+    record: Callable[[], object],
+) -> None:
     """Give keys the values and the TTLs that they have in another server; delete those it lacks.
 
-    A key whose TTL has ended since gets none, because it would expire at once.
+    A key whose TTL has ended since gets none, because it would expire at once. ``record`` is called just
+    before the change, when nothing can fail and no other command can run.
     """
     if not can_put_back(section):
         raise ContractError(f"only keys can be put back alone, not {section}")
@@ -431,6 +438,7 @@ def put_back(fake: KVServer, other: KVServer, section: str, items: Iterable[str]
         both = (keyspace.values, saved.values)
         if any(isinstance(values.get(name), SearchIndex) for name in chosen for values in both):
             raise ContractError("a search index cannot be put back alone")
+        record()
         for name in chosen:
             value, at_ms = saved.values.get(name), saved.expires.get(name)
             # An expired key stays in memory until it is purged.

@@ -1,4 +1,4 @@
-"""What to do about a failed call or delivery, by the class of its error.
+"""What to do about a failed call or delivery, by the class of its error, and about a violation.
 
 An answer that says all itself has no advice.
 """
@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+from ...core.violations import Violation
 from . import shapes
 
 Place = Literal["connect", "commands", "destinations", "faults", "flow-control"]
@@ -16,10 +17,14 @@ Place = Literal["connect", "commands", "destinations", "faults", "flow-control"]
 
 
 class Advice(NamedTuple):
-    """What to do about a failed row, and where; the place is None if it is not in the console."""
+    """What to do, and where; the place is None if it is not in the console.
+
+    ``code`` follows the text: a command or an address.
+    """
 
     text: str
     place: Place | None = None
+    code: str = ""
 
 
 _FAULT = Advice(
@@ -179,6 +184,46 @@ _ANSWERS: Mapping[int, Advice] = {
     ),
 }
 """By the status with which a destination answered."""
+_VIOLATIONS: Mapping[str, tuple[Advice, ...]] = {
+    "unstubbed": (
+        Advice(
+            "The queue delivers to loopback addresses only. Forward the address or answer it below, or "
+            "do so at each start of the server:"
+        ),
+        Advice(
+            "Forward it:", code="pytest-fakecloud serve --forward {origin}=http://127.0.0.1:3000"
+        ),
+        Advice(
+            'Answer it from a state file, under "destinations":',
+            code="pytest-fakecloud serve --load state.json",
+        ),
+    ),
+    "unrouted": (
+        Advice(
+            "Your application called an address that this fake does not have. Compare method and path "
+            "with the documentation of the service."
+        ),
+        Advice("Check that your application uses the address and token of this fake:", "connect"),
+    ),
+    "rejected_step": (
+        Advice(
+            "The queue rejected a step of a workflow run, for example because the run has ended. "
+            "Workflow clients ignore this error, so the run does not continue."
+        ),
+    ),
+    "no_workflow": (
+        Advice(
+            "Your application triggered a workflow at an address that serves no workflow, so the run "
+            "failed."
+        ),
+        Advice(
+            "Trigger the address at which your application serves the workflow, instead of",
+            code="{url}",
+        ),
+    ),
+    "bug": (Advice("This is a bug of pytest-fakecloud. Please report it with the text below."),),
+}
+"""By the kind of a violation. In the code, ``url`` is the address that it names."""
 
 
 _EXPECTED: tuple[tuple[str, tuple[str, ...], str], ...] = (
@@ -240,6 +285,22 @@ def advice_of(row: shapes.RowData, error: str) -> Advice | None:
 def advice_on_message(error: str) -> Advice | None:
     """Return what to do about an error of a service without codes, None if it is not a known one."""
     return next((advice for start, advice in _MESSAGES if re.match(start, error)), None)
+
+
+def advice_of_violation(violation: Violation, origin: str) -> list[Advice]:
+    """Return what to do about a violation; ``origin`` is that of the address that it names."""
+    url = violation.facts.get("url", "")
+    return [
+        advice._replace(code=advice.code.format(url=url, origin=origin))
+        for advice in _VIOLATIONS.get(violation.kind, ())
+    ]
+
+
+def place_of(advice: Advice, fake: str) -> shapes.AdvicePlace | None:
+    """Return where in the console the advice about something of a fake is followed."""
+    if advice.place is None:
+        return None
+    return {"place": advice.place, "fake": None if advice.place == "connect" else fake}
 
 
 def _error_of_item(row: shapes.RowData) -> str:

@@ -285,11 +285,11 @@ class CloudRoutes(Part):
         # First the clock: what the data plans is due after its time.
         with contract(409):
             context_of(self._cloud).clock.rewind(before.kept.at, before.mode)
+        moment = f"just before the clock moved from {before.kept.at}"
+        row = record_restore(self._cloud.fakes(), "", moment, changed)
         self._cloud.restore(before.kept.saved)
         self._before_move = None
         self._moves = [move for move in self._moves if not move["undoable"]]
-        moment = f"just before the clock moved from {before.kept.at}"
-        row = record_restore(self._cloud.fakes(), "", moment, changed)
         return {**clock_view(self._cloud), "row": row}
 
     def get_due(self, request: Request) -> shapes.DueData:
@@ -376,10 +376,10 @@ class CloudRoutes(Part):
         name = self._known(request.segment("id"))
         kept = self._snapshots[name]
         changed = changed_by_restore(states_of(self._cloud), kept.states)
-        self._cloud.restore(kept.saved)
         row = record_restore(
             self._cloud.fakes(), "", f"the snapshot {name}", changed, snapshot=name
         )
+        self._cloud.restore(kept.saved)
         return {**self._described(name), "row": row}
 
     def drop_snapshot(self, request: Request) -> shapes.SnapshotData:
@@ -539,9 +539,10 @@ def changed_by_restore(before: States, after: States) -> Changed:
 def record_restore(
     fakes: Iterable[Fake], what: str, since: str, changed: Changed, **data: Any
 ) -> int:
-    """Record a restore as an event of each fake that it changed, because it does so without a call.
+    """Record a restore, just before it, as an event of each fake that it changes, because it does so
+    without a call. What another client calls meanwhile then comes after the event.
 
-    Without ``what``, all data of each was restored. Returns the number of the first event, 0 if nothing
+    Without ``what``, all data of each is restored. Returns the number of the first event, 0 if nothing
     has changed.
     """
     return number_of_first(

@@ -48,7 +48,7 @@ from ...reporting.rows import rows
 from ...reporting.sources import error_of
 from ..state_file import checked_state, stub
 from . import problems, shapes
-from .advice import advice_of, advice_on_message, expected_of
+from .advice import advice_of, advice_of_violation, advice_on_message, expected_of, place_of
 from .endpoints import PREFIX, Part, Refused, compressed, contract, fields, named
 from .resends import repeated, with_resends
 
@@ -345,6 +345,8 @@ class DataRoutes(Part):
             "causes": [
                 {
                     "violations": [_violation_data(violation) for violation in cause.violations],
+                    "advice": _advice_on(cause),
+                    "unanswered": cause.origin if cause.kind == "unstubbed" else None,
                     "rows": list(cause.rows),
                     "dead_letters": list(map(_letter_data, cause.letters)),
                 }
@@ -374,6 +376,15 @@ def _violation_data(violation: Violation) -> shapes.ViolationData:
         "text": violation.text,
         "facts": {k: str(v) for k, v in violation.facts.items()},
     }
+
+
+def _advice_on(cause: problems.Cause) -> list[shapes.AdviceData]:
+    violation = cause.violations[0]
+    fake = str(violation.facts.get("fake", ""))
+    return [
+        {"text": advice.text, "code": advice.code, "at": place_of(advice, fake)}
+        for advice in advice_of_violation(violation, cause.origin)
+    ]
 
 
 def _page_query(request: Request, listing: Listing) -> PageQuery:
@@ -534,9 +545,8 @@ def _with_advice(source: RowSource, row: shapes.RowData) -> shapes.RowData:
         row["advice"], row["expected"] = reason, True
     elif row["done"] and (advice := advice_of(row, error)):
         row["advice"] = advice.text
-        if advice.place is not None:
-            fake = None if advice.place == "connect" else row["fake"]
-            row["advice_at"] = {"place": advice.place, "fake": fake}
+        if (place := place_of(advice, row["fake"])) is not None:
+            row["advice_at"] = place
     return row
 
 

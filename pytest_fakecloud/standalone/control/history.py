@@ -6,16 +6,16 @@ import json
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from ...cloud.cloud import Cloud
 from ...cloud.fake import Fake
 from ...cloud.services import data_module
-from ...core.calls import Call
+from ...core.calls import Call, Event
 from ...core.timers import to_datetime
 from ...http.messages import Request
 from ...http.routing import Route
-from ...inspect.data import StateChange, parts_of_value, short_item, whole_number
+from ...inspect.data import StateChange, parts_of_value, read_time, short_item, whole_number
 from ...reporting import replayed
 from ...reporting.lookups import records_of
 from ..copied_tests import in_go, in_pytest, in_vitest
@@ -35,6 +35,13 @@ from .clouds import (
 from .data import row_numbered
 from .endpoints import PREFIX, Part, Refused, contract, fake_named, fields, named
 from .repeats import repeats
+
+
+class _OwnItems(NamedTuple):
+    """The items of a fake that a restore changed and that are still so, by section, and its row."""
+
+    row: int
+    items: Mapping[str, Sequence[str]]
 
 
 class HistoryRoutes(Part):
@@ -150,8 +157,13 @@ class HistoryRoutes(Part):
         items that a restore of these puts back. ``?as_restored=yes`` leaves out keys that expire at
         once when all data of a fake is restored, and dead letters that are too old by now:
         ``not_restored`` has their number. Keys that are put back alone lose a TTL that has ended.
+        With ``?own=yes``, the row is that of a restore, and they are limited to the items that it
+        changed and that nothing has changed since; ``why_not_own`` says why these cannot be put back
+        alone.
         """
         number = self._number(request)
+        if request.query("own") == "yes":
+            return self._own_changes(number)
         with self.known() as rewinder:
             name = request.query("fake")
             data_before, unknown = self._before(rewinder, number, name, skips_unknown=not name)
@@ -171,6 +183,69 @@ class HistoryRoutes(Part):
         )
         return {**changes, "not_restored": not_restored(before, states, now)}
 
+    def _own_changes(self, number: int) -> shapes.Changes:
+        """Return what a restore changed in the items that nothing has changed since."""
+        try:
+            own = self._own_items(number)
+        except Refused as error:
+            if error.status == 404:
+                raise
+            return {**described_changes({}, {}), "why_not_own": error.message}
+        with self.known() as rewinder:
+            before = {
+                name: rewinder.before(row, fake_named(self._cloud, name)).state
+                for name, (row, _) in own.items()
+            }
+        now = states_of(self._cloud)
+        return described_changes(
+            before,
+            {name: now.get(name) for name in before},
+            lambda change: change.item in own[change.fake].items.get(change.section, ()),
+            self._cloud.fakes(),
+        )
+
+    def _own_items(self, number: int) -> dict[str, _OwnItems]:
+        """Return the items that a restore changed and that are still so, by the fakes of its rows.
+
+        Raise ``Refused`` if the row is not that of a restore, or if some items cannot be put back
+        alone.
+        """
+        own: dict[str, _OwnItems] = {}
+        now = states_of(self._cloud)
+        for event in self._rows_of_restore(number):
+            fake = fake_named(self._cloud, event.fake)
+            with self.known() as rewinder:
+                changes = rewinder.changes(event.number)
+            state = now.get(fake.name)
+            if state is None:
+                raise Refused(422, f"{fake.name} has too much data to compare")
+            items: dict[str, list[str]] = {}
+            for change in changes:
+                if not _is_put_back(fake, change.section):
+                    raise Refused(422, f"{change.section} of {fake.name} cannot be put back alone")
+                if state.get(change.section, {}).get(change.item) == change.after:
+                    items.setdefault(change.section, []).append(change.item)
+            own[fake.name] = _OwnItems(event.number, items)
+        return own
+
+    def _rows_of_restore(self, number: int) -> list[Event]:
+        """Return the rows of a restore, one of each fake, from the first of them on."""
+        rows: list[Event] = []
+        for entry in self._cloud.journal.entries:
+            if entry.number < number:
+                continue
+            if (
+                not isinstance(entry, Event)
+                or (entry.kind, entry.number) != ("restored", number + len(rows))
+                or entry.fake in {row.fake for row in rows}
+                or (rows and entry.data.get("row") != rows[0].data.get("row"))
+            ):
+                break
+            rows.append(entry)
+        if not rows:
+            raise Refused(422, f"row {number} is not that of a restore")
+        return rows
+
     def restore(self, request: Request) -> shapes.Restored:
         """Restore the data that all fakes, or one (``fake``), had just before a row of the journal.
 
@@ -180,9 +255,12 @@ class HistoryRoutes(Part):
         if the data of one of the fakes is not known, except with ``"skip_unknown": true``, which
         restores the others, as ``restored`` names them. ``row`` is the number of the first row that
         records the restore, of which each fake that changed has one: to restore to just before it
-        undoes the restore. It is 0 if nothing had changed.
+        undoes the restore. It is 0 if nothing had changed. With ``"own": true``, the row is that of a
+        restore, of which only the items are put back that nothing has changed since.
         """
         body, number = fields(request), self._number(request)
+        if body.get("own") is True:
+            return self._restore_own(number)
         items, fakes = body.get("items"), self._fakes(body.get("fake"))
         after = body.get("after") is True
         if after and items is None:
@@ -191,13 +269,22 @@ class HistoryRoutes(Part):
             )
         with self.known() as rewinder:
             if items is not None:
-                with contract():
-                    rewinder.put_back(number, body.get("section", ""), items, after=after)
+                rows: list[int] = []
                 what = items[0] if len(items) == 1 else f"{len(items)} items"
-                put_back = {fake.name: {body.get("section", ""): items} for fake in fakes}
+                section = body.get("section", "")
+                of_items = {fake.name: {section: items} for fake in fakes}
                 moment = f"just {'after' if after else 'before'} #{number}"
-                row = record_restore(fakes, what, moment, put_back, row=number)
-                return {"restored": [fake.name for fake in fakes], "row": row}
+                with contract():
+                    rewinder.put_back(
+                        number,
+                        section,
+                        items,
+                        lambda: rows.append(
+                            record_restore(fakes, what, moment, of_items, row=number)
+                        ),
+                        after=after,
+                    )
+                return {"restored": [fake.name for fake in fakes], "row": rows[0]}
             data_before, _ = self._before(
                 rewinder, number, body.get("fake"), skips_unknown=body.get("skip_unknown") is True
             )
@@ -207,11 +294,34 @@ class HistoryRoutes(Part):
                 {fake.name: now.get(fake.name) for fake in fakes},
                 {fake.name: data.state for fake, data in data_before},
             )
+            row = record_restore(fakes, "", f"just before #{number}", changed, row=number)
             for fake, data in data_before:
                 fake.restore(data.snapshot)
             rewinder.note_change()
-        row = record_restore(fakes, "", f"just before #{number}", changed, row=number)
         return {"restored": [fake.name for fake in fakes], "row": row}
+
+    def _restore_own(self, number: int) -> shapes.Restored:
+        """Put back the items that a restore changed and that nothing has changed since."""
+        own = {name: changed for name, changed in self._own_items(number).items() if changed.items}
+        rows: list[int] = []
+
+        def record() -> None:
+            if rows:
+                return
+            row = record_restore(
+                [fake_named(self._cloud, name) for name in own],
+                f"what the restore #{number} changed",
+                f"just before #{number}",
+                {name: items for name, (_, items) in own.items()},
+                row=number,
+            )
+            rows.append(row)
+
+        with self.known() as rewinder, contract():
+            for row, items in own.values():
+                for section, names in items.items():
+                    rewinder.put_back(row, section, names, record)
+        return {"restored": list(own), "row": rows[0] if rows else 0}
 
     def record_change(self, request: Request) -> shapes.Recorded:
         """Record a change of data that is about to be made by another request of the control API.
@@ -255,8 +365,9 @@ class HistoryRoutes(Part):
                     "number": version.number,
                     "at": to_datetime(version.at_us).isoformat(),
                     "fields": None if version.fields is None else short_item(version.fields),
+                    "expired": _expired(before, version) if section == "keys" and item else None,
                 }
-                for version in versions
+                for before, version in zip([None, *versions], versions, strict=False)
             ],
         }
 
@@ -357,6 +468,15 @@ def _is_put_back(fake: Fake, section: str) -> bool:
 
 
 _MOST_PARTS = 1000
+
+
+def _expired(before: Any, version: Any) -> str | None:
+    """Return the time at which the TTL of an item ended, if it is gone because of that."""
+    old = before and before.fields
+    if version.fields is not None or not old or not old.get("expires"):
+        return None
+    ended = read_time(old["expires"])
+    return ended.isoformat() if ended <= to_datetime(version.at_us) else None
 
 
 def _versions_of_part(versions: list[Any], part: str) -> list[Any]:

@@ -25,6 +25,15 @@ class Cause(NamedTuple):
     rows: Sequence[int]
     letters: Sequence[OpenLetter]
 
+    @property
+    def kind(self) -> str:
+        return self.violations[0].kind
+
+    @property
+    def origin(self) -> str:
+        """The origin of the address that the violations name, such as ``https://app.example``."""
+        return _origin_of(self.violations[0])
+
 
 def causes(cloud: Cloud, letters: Sequence[OpenLetter]) -> Iterator[Cause]:
     """Yield the violations by causes (one kind, fake and site, whatever the message or run), each with
@@ -103,12 +112,16 @@ def _by_cause(cloud: Cloud) -> list[list[Violation]]:
 
 def _cause_of(violation: Violation) -> Hashable:
     facts = violation.facts
-    if url := facts.get("url"):
-        parts = urlsplit(str(url))
-        site = f"{parts.scheme}://{parts.netloc}"
-    else:
-        site = "" if facts.keys() & {"message_id", "run_id"} else violation.text
+    site = _origin_of(violation)
+    if not site and not facts.keys() & {"message_id", "run_id"}:
+        site = violation.text
     return violation.kind, facts.get("fake"), site
+
+
+def _origin_of(violation: Violation) -> str:
+    """Return the origin of the address that a violation names, without a user; empty without one."""
+    parts = urlsplit(str(violation.facts.get("url", "")))
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.netloc else ""
 
 
 def _subjects_of_violations(group: Iterable[Violation]) -> set[tuple[str, ...]]:

@@ -348,10 +348,24 @@ class OpenLetterData(TypedDict):
     run_id: str | None
 
 
+class AdviceData(TypedDict):
+    """A sentence of advice, the command or address that follows it, and where it is followed."""
+
+    text: str
+    code: str
+    at: AdvicePlace | None
+
+
 class CauseData(TypedDict):
-    """Violations with the same cause, and the rows, by number, and the dead letters that it caused."""
+    """Violations with the same cause, and the rows, by number, and the dead letters that it caused.
+
+    ``advice`` says what to do. ``unanswered`` is the origin whose deliveries need an answer, null if
+    that is not the cause.
+    """
 
     violations: list[ViolationData]
+    advice: list[AdviceData]
+    unanswered: str | None
     rows: list[int]
     dead_letters: list[OpenLetterData]
 
@@ -464,6 +478,7 @@ class Changes(TypedDict):
     changes: list[ItemChange]
     not_compared: list[str]
     not_restored: dict[str, int]
+    why_not_own: NotRequired[str]
 
 
 class ChangesSinceMove(Changes):
@@ -550,9 +565,14 @@ class ResetData(ClockData):
 
 
 class _Version(TypedDict):
+    """The fields of an item from a time on; ``expired`` is when the TTL of the one before had ended, if
+    that is why there are none.
+    """
+
     number: int
     at: str
     fields: dict[str, Any] | None
+    expired: str | None
 
 
 class _Repeat(TypedDict):
@@ -726,13 +746,16 @@ class ToSendAgain(ToSend, total=False):
 
 
 class RestoreOptions(TypedDict, total=False):
-    """The fake to restore, by default all, and the items of a section, by default all."""
+    """The fake to restore, by default all, and the items of a section, by default all; or with ``own``
+    what a restore has changed.
+    """
 
     fake: str
     section: str
     items: list[str]
     skip_unknown: bool
     after: bool
+    own: bool
 
 
 class RerunOptions(TypedDict):

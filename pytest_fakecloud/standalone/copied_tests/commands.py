@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from typing import Any
+
+from ...inspect.data import read_time
 
 OF_SERVER = re.compile(
     r"(?i)KEYS|SCAN|DBSIZE|RANDOMKEY|INFO|TIME|CLIENT|CONFIG|COMMAND|ACL|FUNCTION|FCALL|FCALL_RO"
@@ -98,5 +99,4 @@ def _score(score: float) -> str:
 
 def _milliseconds(shown: str) -> str:
     """Return the milliseconds since 1970 of a time such as ``2026-01-01 00:15:00.000 UTC``."""
-    at = datetime.strptime(shown.replace(" UTC", " +0000"), "%Y-%m-%d %H:%M:%S.%f %z")
-    return str(round(at.timestamp() * 1000))
+    return str(round(read_time(shown).timestamp() * 1000))

@@ -152,11 +152,11 @@ async function onlyOnce(button, work) {
   button.ariaBusy = "true";
   try { return await work(); } finally { button.ariaBusy = null; }
 }
-// A question, with the button that says what a change does to what. It ends without a change when the address changes.
-export function confirmed(question, button) {
+// A question, with the button that says what a change does to what, and another one for a second way. The answer is true, "other" or, as when the address changes, false.
+export function confirmed(question, button, other) {
   return new Promise((done) => {
-    const left = () => dialog.close(), dialog = opened("question", {onclose: () => { removeEventListener("hashchange", left); done(dialog.returnValue === "yes"); }}, el("form", {method: "dialog"}, typeof question === "string" ? el("p", {id: "question"}, question) : question,
-      tools(el("button", {value: "yes", class: isDestructive(button) ? "danger" : "primary"}, short(button, 60)), el("button", {value: "no", autofocus: true}, button.startsWith("Cancel ") ? "Keep" : "Cancel"))));
+    const left = () => dialog.close(), dialog = opened("question", {onclose: () => { removeEventListener("hashchange", left); done({yes: true, other: "other"}[dialog.returnValue] ?? false); }}, el("form", {method: "dialog"}, typeof question === "string" ? el("p", {id: "question"}, question) : question,
+      tools(el("button", {value: "yes", class: isDestructive(button) ? "danger" : "primary"}, short(button, 60)), other ? el("button", {value: "other"}, other) : null, el("button", {value: "no", autofocus: true}, button.startsWith("Cancel ") ? "Keep" : "Cancel"))));
     addEventListener("hashchange", left);
   });
 }

@@ -7,13 +7,15 @@ import {entries} from "./journal.js";
 
 // The error code of a Redis reply, or the status of a response.
 export const codeOf = (row) => /^(?:\d{3} )?([A-Z]{3,}) /.exec(row.text.answer)?.[1] ?? (row.status ? String(row.status) : row.data.error ?? row.outcome);
+// A link to where in the console advice is followed.
+export const placeLink = ({place, fake}) => el("a", {href: link(fake ? ["fake", fake, place] : [place])}, `${place[0].toUpperCase()}${place.slice(1).replace("-", " ")}${fake ? ` of ${fake}` : ""}`);
 // The advice of a group of rows, or with `isHere` that beside the details of the row itself, which names the destination.
 const answerOf = ({data, peer, text}) => `${withoutScheme(data.url ?? peer)} answered ${text.answer}. `;
 export function adviceOf(row, isHere = false) {
   if (sendsScript(row)) return "The script was not loaded yet, so the client sent it afterwards.";
   if (row.advice && codeOf(row) === "WRONGTYPE") return typeElement(row);
-  const {place, fake} = row.advice_at ?? {}, text = (isHere && row.rules.is_sent && !row.faults.length && row.status != null ? answerOf(row) : "") + (row.advice ?? "");
-  return place ? el("span", {}, text, " ", el("a", {href: link(fake ? ["fake", fake, place] : [place])}, `${place[0].toUpperCase()}${place.slice(1).replace("-", " ")}${fake ? ` of ${fake}` : ""}`)) : text;
+  const text = (isHere && row.rules.is_sent && !row.faults.length && row.status != null ? answerOf(row) : "") + (row.advice ?? "");
+  return row.advice_at ? el("span", {}, text, " ", placeLink(row.advice_at)) : text;
 }
 
 // The types that the keys of a call had before it, and commands that fit them. Each row is looked up once.

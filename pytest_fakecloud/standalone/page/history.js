@@ -34,25 +34,31 @@ const sinceOf = (row, {items, ...part} = {}) => `/journal/${row}/since${query({.
 const preview = (label, note, found) => el("div", {id: "question", class: "preview"}, el("p", {}, el("b", {}, `${label}?`), note), changesSection(undone(found), ["now", "restored"]));
 
 // The question before a change by the rows from `row` to `last` is undone, if the data has changed since: it shows all that is taken back.
-async function changedSince(row, last, part) {
+// Of a restore of all data, what was written since can stay: the answers of the question are then `keep` and `other`.
+async function changedSince(row, last, part, isWhole) {
   // A restore and a recorded change have a row for each fake. Not each number is that of a row.
   while (isOfConsole(entries.known.get(last + 1))) last++;
-  const later = (await ask("GET", `/journal?after=${last}&limit=4`)).map(({number: row_}) => row_);
-  if (!later.length || !(await ask("GET", sinceOf(Math.min(...later), part))).count) return null;
-  return preview("Undo", " The data has changed since, and that is taken back too.", await ask("GET", sinceOf(row, part)));
+  const rows = (await ask("GET", `/journal?after=${last}&limit=4`)).map(({number: row_}) => row_), later = rows.length ? await ask("GET", sinceOf(Math.min(...rows), part)) : {};
+  if (!later.count) return {};
+  const own = isWhole ? await ask("GET", sinceOf(row, {own: "yes"})) : {}, why = own.why_not_own;
+  if (!own.count) return {question: preview("Undo", ` The data has changed since, and that is taken back too${why ? `: ${why}` : ""}.`, await ask("GET", sinceOf(row, part)))};
+  const question = preview("Undo the restore", " The data has changed since.", own);
+  question.append(el("p", {}, el("b", {}, "Written since")), ...changesSection(later).filter(Boolean));
+  return {question, keep: "Keep what was written since", other: "Take back everything"};
 }
 // A notice with a button that undoes a change: by `inverse`, which returns {question, run}, or null if it does not apply any more, or by
 // a restore to just before the row, of all data or of what `part` names. What has changed since is overwritten after a question only.
-function sayWithUndo(text, row, part, {last = row, inverse} = {}) {
+function sayWithUndo(text, row, part, {last = row, inverse, isWhole} = {}) {
   if (!row) { say(text, "good"); return; }
   say([text, el("button", {type: "button", class: "quiet", onclick: () => attempt(async () => {
-    const {question, run} = await inverse?.() ?? {question: await changedSince(row, last, part), run: () => ask("POST", `/journal/${row}/restore`, part)};
-    if (question && !await confirmed(question, part.items ? `Undo the change of ${short(part.items[0], 40)}` : "Undo the change")) return;
-    await run();
+    const {question, keep, other, run} = await inverse?.() ?? await changedSince(row, last, part, isWhole);
+    const answer = !question || await confirmed(question, keep ?? (part.items ? `Undo the change of ${short(part.items[0], 40)}` : "Undo the change"), other);
+    if (!answer) return;
+    await (run ? run() : ask("POST", `/journal/${row}/restore`, keep && answer === true ? {own: true} : part));
     say("Undone.", "good");
     document.dispatchEvent(new Event("changed"));
   })}, "Undo"), el("a", {href: link(["activity", row]), title: "The row of the change, which says what can undo it later"}, `#${row}`)].flat(), "good");
-  sessionStorage.setItem("undo", JSON.stringify({text: [text].flat().map((one) => one.textContent ?? one).join(""), row, part, last}));
+  sessionStorage.setItem("undo", JSON.stringify({text: [text].flat().map((one) => one.textContent ?? one).join(""), row, part, last, isWhole}));
 }
 // After a reload, the notice is there again, if the server still knows the row. The inverse of the change is lost with the page.
 export async function offerAgain() {
@@ -70,7 +76,7 @@ export async function recorded(fake, what, work) { const {row} = await ask("POST
 
 // A button that restores data. It first shows what that changes, as the changes at an address undo it, and the restore can be undone.
 export function restoreButton(text, label, changes, restore, what, part = {}) {
-  return act(text, label, async () => { const {row} = await restore(); sayWithUndo(`${what} ${what.startsWith("All") ? "are" : "is"} restored.`, row, part); }, {question: async () => {
+  return act(text, label, async () => { const {row} = await restore(); sayWithUndo(`${what} ${what.startsWith("All") ? "are" : "is"} restored.`, row, part, {isWhole: !part.items}); }, {question: async () => {
     const found = await ask("GET", `${changes}${changes.includes("?") ? "&" : "?"}as_restored=yes`), lost = Object.entries(found.not_restored).filter(([, many]) => many).map(([section, many]) => count(many, section.replace(/s$/, ""))).join(" and ");
     if (!found.count && !found.not_compared.length && !found.clock) throw new Error(`Nothing ${lost ? "else has changed since then, and nothing comes back" : "has changed since then, so there is nothing to restore"}${lost && `: the time of ${lost} has ended`}.`);
     return preview(label, found.clock ? ` The clock goes back to ${both(found.clock)} UTC, and all data to what it was then.` : " The clock stays, so what was due since then happens at once. You can undo it." + (lost && ` Does not come back: ${lost}, whose time has ended by now.`), found);
@@ -136,9 +142,6 @@ function historyOf(fake, section, item, changesOf) {
   return opened;
 }
 const MOST_VERSIONS = 50;
-// The time at which a TTL ends, as the data of a key has it: "2026-01-01 00:15:00.000 UTC".
-const ended = (text) => Date.parse(text.replace(" ", "T").replace(" UTC", "Z"));
-const expiryOf = ({fields, at}, before) => fields === null && before?.expires && ended(before.expires) <= Date.parse(at) ? new Date(ended(before.expires)).toISOString() : null;
 // A button that gives a key that has expired its last value again, without its TTL: just before the next row, it had expired already.
 const againButton = (fake, key, {number}) => number ? act("Bring it back", `Bring back ${short(key, 60)} without its TTL`, async () => {
   const part = {fake: fake.name, section: "keys", items: [key]}, {row} = await ask("POST", `/journal/${number}/restore`, {...part, after: true});
@@ -148,7 +151,7 @@ const againButton = (fake, key, {number}) => number ? act("Bring it back", `Brin
 // increments is one line until it is opened, from the value before the first to that after the last.
 function versionsTable(fake, section, item, versions, changesOf, repeats, isPutBack) {
   const {unfolded, part} = opened, name = short(item, 60), items = {fake: fake.name, section, items: [item]};
-  const all = versions.map((version, index) => { const before = versions[index - 1]?.fields ?? null, next = versions[index + 1], expired = expiryOf(version, before); return {...version, index, at: expired ?? version.at, expired, before, next: next?.number, expires: next && expiryOf(next, version.fields)}; }).reverse();
+  const all = versions.map((version, index) => { const before = versions[index - 1]?.fields ?? null, next = versions[index + 1]; return {...version, index, at: version.expired ?? version.at, before, next: next?.number, expires: next?.expired}; }).reverse();
   const [last, kept] = all, isGone = last.fields === null, rowOf = ({number: row}) => entries.known.get(row);
   const lines = all.flatMap((version) => {
     const repeat = repeats.find(({first, last: end}) => version.index >= first && version.index <= end), key = repeat && versions[repeat.first].number, isOpen = unfolded.has(key);

@@ -1,10 +1,10 @@
 // Problems: the causes of violations, failed calls by what failed, and dead letters, each with advice.
 
-import {LivePage, act, both, count, el, empty, link, number, own, pageHead, pill, short, soft, table, tools, when, words} from "./dom.js";
+import {LivePage, act, both, count, el, empty, link, number, pageHead, pill, short, soft, table, tools, when, words} from "./dom.js";
 import {ask} from "./api.js";
 import {destinationForms} from "./destinations.js";
 import {hasFailed} from "./elements.js";
-import {adviceOf, codeOf, isExpected} from "./errors.js";
+import {adviceOf, codeOf, isExpected, placeLink} from "./errors.js";
 import {entries, journal} from "./journal.js";
 
 const failedOf = (numbers) => numbers.map((number_) => entries.known.get(number_)).filter((row) => row?.done && hasFailed(row));
@@ -26,15 +26,6 @@ export function errorsElement(rows, letters, few) {
     return few ? [what, [answer, el("div", {class: "soft"}, adviceOf(last))], at] : [what, answer, number(group.length), at, adviceOf(last), act("Dismiss", `Dismiss ${last.operation} ${short(last.text.answer, 40)}`, () => ask("POST", "/violations/dismiss", {rows: group.map((row) => row.number)}))];
   }), groups.length > most ? el("p", {}, el("a", {href: few ? "#/problems" : link(["activity"], {status: "failed"})}, `${count(groups.length - most, "other kind")} of error${groups.length - most === 1 ? "" : "s"}`)) : null);
 }
-const ADVICE = {
-  unstubbed: ({url}) => ["The queue delivers to loopback addresses only. Forward the address or answer it below, or do so at each start of the server:", ["Forward it: ", el("code", {}, `pytest-fakecloud serve --forward ${origin(url)}=http://127.0.0.1:3000`)],
-    ["Answer it from a state file, under \"destinations\": ", el("code", {}, "pytest-fakecloud serve --load state.json")]],
-  unrouted: () => ["Your application called an address that this fake does not have. Compare method and path with the documentation of the service.", ["Check that your application uses the address and token of this fake: ", el("a", {href: "#/connect"}, "Connect")]],
-  rejected_step: () => ["The queue rejected a step of a workflow run, for example because the run has ended. Workflow clients ignore this error, so the run does not continue."],
-  no_workflow: ({url}) => ["Your application triggered a workflow at an address that serves no workflow, so the run failed.", ["Trigger the address at which your application serves the workflow, instead of ", el("code", {}, url)]],
-  bug: () => ["This is a bug of pytest-fakecloud. Please report it with the text below."],
-};
-const origin = (url) => { try { return new URL(url).origin; } catch { return "https://app.example"; } };
 const APPEAR = "What a test in strict mode would report appears here, such as a delivery to an address that nothing answers.";
 export const problemsPage = () => Object.assign(new LivePage("/problems", (found) => {
   const {causes, dead_letters: letters, settled, dismissed} = found, failures = openFailures(found), expected = failures.filter(isExpected).length, injected = failures.filter(isInjected).length, failed = failures.length - expected - injected;
@@ -46,13 +37,13 @@ export const problemsPage = () => Object.assign(new LivePage("/problems", (found
 // What was done about a cause, until the page is loaded again.
 const solved = new Map();
 
-function violation({violations: all, rows, dead_letters: letters}) {
+function violation({violations: all, advice, unanswered, rows, dead_letters: letters}) {
   const [{kind, what, text, facts: known}] = all, cause = text, ats = failedOf(rows).map((row) => both(new Date(row.at_us / 1000).toISOString()));
   const places = [...Map.groupBy(all, siteOf)], runs = new Set(all.map(({facts}) => facts.run_id).filter(Boolean));
   const card = el("article", {class: "violation"}, el("h2", {class: "bad"}, words(kind), all.length > 1 ? el("span", {class: "many"}, `${number(all.length)} times`) : null), " ", el("span", {class: "soft"}, `${known.fake ?? ""}${ats.length ? ` · ${ats[0]}${ats.at(-1) === ats[0] ? "" : ` to ${ats.at(-1)}`} UTC` : ""}`),
     el("ul", {}, places.filter(([place]) => place).slice(0, 20).map(([place, some]) => el("li", {class: "mono"}, el("a", {href: link(["activity"], {search: place, violations: "yes"})}, place), some.length > 1 ? ` ${number(some.length)} times` : ""))),
     solved.has(cause) ? el("p", {class: "ok", role: "status"}, `${solved.get(cause)} Retries will use it. `, letters.length ? "Retry the dead letters, then dismiss this." : "Dismiss this.") : null,
-    el("p", {class: "mono"}, what), (own(ADVICE, kind)?.(known) ?? []).map((line) => el("p", {}, line)), kind === "unstubbed" ? destinationForms({name: known.fake}, origin(known.url), (done_) => solved.set(cause, done_)) : null,
+    el("p", {class: "mono"}, what), advice.map(({text: line, code, at}) => el("p", {}, line, code ? [" ", el("code", {}, code)] : null, at ? [" ", placeLink(at)] : null)), unanswered ? destinationForms({name: known.fake}, unanswered, (done_) => solved.set(cause, done_)) : null,
     text === what ? null : el("details", {}, el("summary", {}, "As a test with pytest reports it"), el("p", {class: "mono"}, text)),
     tools(act("Dismiss", `Dismiss ${words(kind)} ${places[0]?.[0] ?? ""}`, async () => { await ask("POST", "/violations/dismiss", {texts: all.map((one) => one.text), rows}); card.remove(); }), lettersLinks(letters)), [...runs].slice(0, 20).map((run) => el("p", {}, el("a", {href: link(["fake", known.fake ?? "queue", "runs", run])}, `Show the run ${run}`))));
   return card;

@@ -117,13 +117,23 @@ def can_put_back(section: str) -> bool:
     return namespace_in(section) is not None
 
 
-def put_back(fake: VectorIndex, other: VectorIndex, section: str, items: Sequence[str]) -> None:
-    """Give vectors the values that they have in another index; delete those it lacks."""
+def put_back(
+    fake: VectorIndex,
+    other: VectorIndex,
+    section: str,
+    items: Sequence[str],
+    record: Callable[[], object],
+) -> None:
+    """Give vectors the values that they have in another index; delete those it lacks.
+
+    ``record`` is called just before the change, when nothing can fail.
+    """
     namespace = namespace_in(section)
     if namespace is None:
         raise ContractError(f"only vectors can be put back alone, not {section}")
     saved = core_of(other).engine.fetch(namespace, items)
     engine = core_of(fake).engine
+    record()
     engine.delete(namespace, items)
     engine.load({namespace: [record for record in saved if record is not None]})
 
