@@ -107,15 +107,19 @@ export class Trace {
     const before = this.items[this.places.get(number)]?.top;
     this.details.fill();
     if (opens) this.measure();
-    // Keep a clicked row under the pointer when opening the pane changes the layout.
-    if (one && reveal) this.reveal(number);
+    // Keep a clicked row under the pointer when opening the pane changes the layout, but in sight above a pane that covers rows.
+    const {scrollY: place} = window;
+    if (one && (reveal || !this.beside)) this.reveal(number);
     else if (one) scrollBy(0, this.items[this.places.get(number)].top - before);
     else {
       // Beside the pane, rows have more lines. Without it the page is shorter, and the browser may have scrolled to its end.
       if (anchor) scrollBy(0, inWindow() - was);
+      if (opens) scrollBy(0, -this.covered);
       this.following = Boolean(this.options.newest) && this.atEnd();
       if (isInside) this.list.focus({preventScroll: true});
     }
+    // How far the list was scrolled because the pane covers rows; it goes back when that is closed.
+    if (one && opens) this.covered = reveal || this.beside ? 0 : scrollY - place;
     this.draw();
     this.options.onselect?.(one ? one.row : null);
   }

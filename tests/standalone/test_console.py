@@ -258,14 +258,16 @@ def test_a_console_without_a_token_asks_for_it(browser: Any, server: Server) -> 
 # Objects of JavaScript inherit `constructor` and `__proto__`.
 @together
 @pytest.mark.parametrize("name", ["gone", "constructor", "__proto__", "toString"])
-def test_an_unknown_address_leads_to_a_page_and_says_so(
-    page: Any, window: Window, name: str
-) -> None:
-    at(page, f"fake/{name}/keys", f"#notice:has-text('There is no fake named {name}.')")
+def test_an_unknown_address_is_named_beside_links_to_what_exists(page: Any, name: str) -> None:
+    at(page, f"fake/{name}/keys", f".empty h2:text-is('There is no fake named {name}.')")
+    page.click(".empty a:text-is('kv_server')")
+    page.locator("[aria-label='parts of kv_server']").wait_for()
     at(page, f"activity?status={name}", "h1:text-is('Activity')")
     assert page.inner_text("#notice") == ""
-    at(page, name, f"#notice:has-text('has no page {name}')")
-    assert page.inner_text("h1") == "Overview"
+    at(page, name, f".empty h2:text-is('The console has no page {name}.')")
+    at(page, f"fake/kv_server/{name}", f".empty h2:text-is('kv_server has no tab {name}.')")
+    page.click(".empty a:text-is('Keys')")
+    page.locator(".detail, .empty h2, table.rows").first.wait_for()
     at(page, "fake/kv_server/keys/gone", ".detail :text('There is no key gone.')")
 
 

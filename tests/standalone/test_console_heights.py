@@ -31,7 +31,7 @@ SCREENS: dict[str, dict[str, Any]] = {
 }
 WITHOUT_LIST = {"connect", "commands", "request"}
 """The pages and tabs that have no list."""
-SEARCHES = {"find": ["?search=h"], "fake/broker/records": ["?topic=orders"],
+SEARCHES = {"search": ["?search=h"], "fake/broker/records": ["?topic=orders"],
             "fake/kv_server/keys": ["", "?search=many", "?view=tree"],
             "fake/queue/messages": ["", "?state=pending&url=9"]}  # fmt: skip
 """The filters of pages that need some, or have more above their rows with them."""
@@ -201,7 +201,7 @@ def test_no_control_of_a_page_is_cut(page: Any, server: Server, width: int) -> N
     page.set_viewport_size({"width": width, "height": 800})
     for place, selector in {
         "overview": "[aria-label='next events'] button", "activity": ".trace-row",
-        "time": "[aria-label='due events'] button", "find?search=long": ".sentences",
+        "time": "[aria-label='due events'] button", "search?search=long": ".sentences",
         "snapshots": "h2", "violations": "h1", "connect": "pre",
         "fake/queue/messages": "table.rows", "fake/kv_server/faults": "form",
     }.items():  # fmt: skip

@@ -175,7 +175,7 @@ def test_closing_the_details_leaves_the_rows_where_they_are(
 def test_focus_moves_into_what_was_opened_and_back_to_its_row(page: Any, server: Server) -> None:
     for number in range(20):
         kv(server, "SET", f"session:{number}", f"ada {number}")
-    at(page, "find", SEARCH)
+    at(page, "search", SEARCH)
     page.keyboard.type("session:9")
     page.keyboard.press("Enter")
     holds(page, f"{ACTIVE}.matches('.detail h2') && {ACTIVE}.textContent === 'session:9'")
@@ -199,7 +199,7 @@ def test_focus_moves_into_what_was_opened_and_back_to_its_row(page: Any, server:
 def test_focus_moves_into_an_opened_call_and_back_to_its_row(page: Any, server: Server) -> None:
     for number in range(20):
         kv(server, "SET", f"key:{number}", f"word{number}")
-    at(page, "find", SEARCH)
+    at(page, "search", SEARCH)
     page.keyboard.type("word7")
     page.locator("li a", has_text="SET key:7").focus()
     page.keyboard.press("Enter")
@@ -273,7 +273,7 @@ def test_what_a_search_names_comes_first(page: Any, server: Server) -> None:
     assert "user:1" not in page.locator("table.rows tbody a[data-key]").all_inner_texts()
     page.click("a:text-is('← Previous')")
     page.locator("#count", has_text="1–100").wait_for()
-    at(page, "find?search=user:1", ".sentences li a")
+    at(page, "search?search=user:1", ".sentences li a")
     assert page.inner_text(".sentences li a") == "user:1"
 
 
@@ -588,7 +588,7 @@ def test_a_search_shows_json_as_values_and_messages_by_their_destination(
         server, "queue", "/v2/publish/http://127.0.0.1:9/mail", {"text": json.dumps({"of": "tea"})},
         Upstash_Delay="1h",
     )  # fmt: skip
-    at(page, "find?search=tea", "li a")
+    at(page, "search?search=tea", "li a")
     hit = page.locator("li", has_text=f"POST 127.0.0.1:9/mail {made['messageId']}")
     hit.filter(has_text='{"of": "tea"}').first.wait_for()
 

@@ -319,6 +319,6 @@ def test_the_answer_of_a_destination_is_said_once(page: Any, server: Server) -> 
 def test_a_hit_of_the_search_says_nothing_twice(page: Any, server: Server) -> None:
     kv(server, "HSET", "order:42", "item", "kettle", "cents", "2500")
     at(page, "activity", ".trace-row:has-text('HSET')")
-    at(page, "find?search=kettle", ".sentences li:has-text('HSET')")
+    at(page, "search?search=kettle", ".sentences li:has-text('HSET')")
     hit = page.locator(".sentences li", has_text="HSET").inner_text()
     assert (hit.count("kettle"), hit.count("2500")) == (1, 1)

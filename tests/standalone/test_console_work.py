@@ -843,13 +843,13 @@ def test_one_search_finds_what_all_fakes_hold(page: Any, server: Server) -> None
     for place in hits:
         at(page, place.removeprefix("#/"), ".detail h2, .trace-pane h3")
         assert page.locator(".detail .empty").count() == 0
-    at(page, "find?search=nowhere-at-all", "#view :text('Nothing was found.')")
+    at(page, "search?search=nowhere-at-all", "#view :text('Nothing was found.')")
 
 
 def test_a_search_shows_whole_words_before_parts_of_words(page: Any, server: Server) -> None:
     kv(server, "MSET", "a:metadata", "1", "b:nomad ada", "2", "c:deadada", "3")
     sent(server, "queue", "/v2/publish/http://127.0.0.1:9/ada", Upstash_Delay="1h")
-    at(page, "find?search=ada", "#view h2:has-text('keys')")
+    at(page, "search?search=ada", "#view h2:has-text('keys')")
     first = page.locator("#view ul").first.locator("li a")
     assert first.all_inner_texts() == ["b:nomad ada", "a:metadata", "c:deadada"]
 
@@ -861,12 +861,12 @@ def test_a_search_marks_what_it_has_found_in_values_calls_and_errors(
     command(server, "INCR", "letter")
     sent(server, "queue", "/v2/publish/https://app.example/graz")
     server.ask("POST", "/clock", {"action": "advance", "by": "1s"})
-    at(page, "find?search=graz+salzburg", "#view h2:has-text('keys')")
+    at(page, "search?search=graz+salzburg", "#view h2:has-text('keys')")
     marks = page.locator("#view li", has_text="letter").first.locator("mark")
     assert marks.all_inner_texts() == ["Salzburg", "Graz"]
-    at(page, "find?search=app.example", "#view h2:has-text('Violations')")
+    at(page, "search?search=app.example", "#view h2:has-text('Violations')")
     assert page.locator("#view li", has_text="unstubbed").locator("mark").count() > 0
-    at(page, "find?search=INCR", "#view h2:has-text('Failed calls')")
+    at(page, "search?search=INCR", "#view h2:has-text('Failed calls')")
     failed = page.locator("#view li a.bad", has_text="INCR letter")
     failed.locator("mark").wait_for()
     assert failed.locator("mark").all_inner_texts() == ["INCR"]
@@ -877,7 +877,7 @@ def test_a_search_marks_what_it_has_found_in_values_calls_and_errors(
 def test_enter_acts_on_the_results_of_what_was_typed(page: Any, server: Server) -> None:
     for name, city in [("user:1", "Graz"), ("user:2", "Lyon"), ("shop:3", "Lyon")]:
         kv(server, "HSET", name, "city", city)
-    at(page, "find?search=Graz", "#view li a")
+    at(page, "search?search=Graz", "#view li a")
     page.fill("input[aria-label='search everything']", "user:2")
     page.keyboard.press("Enter")
     page.locator(".detail h2", has_text="user:2").wait_for()
@@ -889,7 +889,7 @@ def test_a_search_that_a_reader_goes_back_to_is_where_it_was(page: Any, server: 
         kv(server, "SET", f"kettle:{number}", "x")
     sent(server, "queue", "/v2/publish/http://127.0.0.1:9/kettle")
     page.set_viewport_size({"width": 1280, "height": 400})
-    at(page, "find?search=kettle", "#view li a")
+    at(page, "search?search=kettle", "#view li a")
     page.mouse.move(600, 300)
     page.mouse.wheel(0, 150)
     holds(page, "history.state?.scrolled === 150")
@@ -1153,7 +1153,7 @@ def fill_all(server: Server) -> None:
 
 
 PLACES = (
-    "overview", "connect", "find?search=h", "activity", "activity/@", "time", "violations", "snapshots",
+    "overview", "connect", "search?search=h", "activity", "activity/@", "time", "problems", "snapshots",
     "fake/kv_server/keys", "fake/kv_server/keys/h", "fake/kv_server/keys/stream",
     "fake/kv_server/keys/bytes", "fake/kv_server/commands", "fake/kv_server/pending",
     "fake/kv_server/pending/@",

@@ -74,6 +74,8 @@ export const head = (text) => el("h3", {}, text);
 export const shown = (cell) => typeof cell === "string" ? visible(cell) : cell;
 export const title = (text) => el("h2", {class: "mono", tabindex: -1}, shown(text));
 export const empty = (title, ...advice) => el("div", {class: "empty"}, el("h2", {}, title), ...advice.map((line) => line instanceof Node ? line : el("p", {}, line)));
+// What an address names does not exist, but these places do, each with its name.
+export const missing = (text, places) => empty(text, el("p", {}, "There is ", places.flatMap(([place, name], at) => [at ? ", " : "", el("a", {href: link(place)}, name)]), "."));
 
 export function table(label, names, items, cells, rowAttributes = () => ({})) {
   return el("div", {class: "wide-table", tabindex: 0, role: "group", "aria-label": label}, el("table", {},
@@ -291,7 +293,7 @@ export function showClock(found) {
   now.replaceChildren(el("span", {class: "date"}, day(clock.now)), " ", time(clock.now), el("small", {}, clock.mode === "frozen" ? " UTC, frozen" : " UTC"));
   now.dataset.mode = clock.mode;
   now.title = `${clock.mode === "frozen" ? "The clock is frozen: time passes only when you advance it." : "The clock runs."}${beside(clock.now).replace(" · now", "")}`;
-  Object.assign($("freeze"), {textContent: clock.mode === "frozen" ? "Resume" : "Freeze"}).dataset.mode = clock.mode;
+  Object.assign($("freeze"), {textContent: clock.mode === "frozen" ? "Run" : "Freeze"}).dataset.mode = clock.mode;
   const {next} = clock;
   $("next").replaceChildren("Next due", next ? el("span", {class: "date"}, `: ${about(Math.max(0, micros(next.at) - micros(clock.now)))}`) : ""); Object.assign($("next"), {disabled: !next, title: next ? `${short(withoutSchemes(next.what))}, due at ${both(next.at)} UTC` : "nothing is planned"});
   for (const one of document.querySelectorAll("#view time")) if (one.dataset.full) one.lastChild.textContent = beside(one.dateTime); else one.title = `${both(one.dateTime)} UTC${beside(one.dateTime)}`;

@@ -1,6 +1,6 @@
 // The page of one fake: tabs with counts, and the current tab.
 
-import {copyButton, el, link, number, own, product, redraw, showCurrent} from "./dom.js";
+import {copyButton, el, link, missing, number, own, product, redraw, showCurrent} from "./dom.js";
 import {ask, path} from "./api.js";
 
 const CODE = {kv_server: () => import("./kv.js"), vector_index: () => import("./vector.js"), broker: () => import("./broker.js"), queue: () => import("./queue.js")};
@@ -21,13 +21,13 @@ class FakePage {
   leave() { this.inner?.leave?.(); }
 
   async go(route) {
-    const name = this.tabs.some((tab) => tab.name === route.parts[2]) ? route.parts[2] : this.tabs[0].name;
+    const name = route.parts[2], chosen = this.tabs.find((tab) => tab.name === name);
     // The address of a fake alone is that of its first tab, whose list writes its filters into its own address only.
-    if (name !== route.parts[2]) { history.replaceState(null, "", link(["fake", this.fake.name, name], route.query)); dispatchEvent(new HashChangeEvent("hashchange")); return; }
+    if (!name) { history.replaceState(null, "", link(["fake", this.fake.name, this.tabs[0].name], route.query)); dispatchEvent(new HashChangeEvent("hashchange")); return; }
     if (name !== this.current) {
       this.inner?.leave?.();
       this.current = name;
-      const inner = await this.tabs.find((tab) => tab.name === name).make(this.fake);
+      const inner = await chosen?.make(this.fake) ?? {node: missing(`${this.fake.name} has no tab ${name}.`, this.tabs.map((tab) => [["fake", this.fake.name, tab.name], tab.title]))};
       // Another tab was chosen while the code of this one was loaded.
       if (this.current !== name) return;
       this.inner = inner;

@@ -35,7 +35,7 @@ function cutElement(text, others) {
 export class ListPage {
   constructor(fake, tab, spec) {
     Object.assign(this, {fake, tab, spec, turn: 0, chosen: new Set(), drawn: {}, isReload: isLoading()});
-    this.body = el("div", {class: "list-body"}); this.outside = el("p", {class: "banner", role: "status", hidden: true}, `The ${spec.noun} that is open is not among those that the search and the filters find.`);
+    this.body = el("div", {class: "list-body"}); this.outside = el("p", {class: "banner", role: "status", hidden: true}, `The ${spec.noun} that is open is not among those listed here.`);
     this.bar = el("div", {class: "tools"});
     this.counted = el("span", {class: "soft", role: "status", id: "count"}, "Loading…");
     this.clear = el("button", {type: "button", class: "clear", hidden: true, "aria-label": "Clear all filters", onclick: () => { this.search.value = ""; this.change(this.cleared()); this.search.focus(); }}, "Clear");

@@ -1,6 +1,6 @@
 // The frame of the console: navigation, clock, and the page of the current address, kept up to date.
 
-import {$, attempt, clockButtons, confirmed, count, discard, dismiss, el, go, isTyping, link, number, opened, own, pageOf, partName, product, read, redraw, say, short, showClock, showCurrent, soft, unsent} from "./dom.js";
+import {$, attempt, clockButtons, confirmed, count, discard, dismiss, el, go, isTyping, link, missing, number, opened, own, pageOf, partName, product, read, redraw, say, short, showClock, showCurrent, soft, unsent} from "./dom.js";
 import {NoToken, ask, connection, keep, signIn} from "./api.js";
 import {catchUp, entries, listen, startOver} from "./journal.js";
 import {oneAtATime} from "./rows.js";
@@ -12,13 +12,16 @@ const current = () => state;
 const PAGES = {
   overview: {title: "Overview", make: async () => new (await import("./overview.js")).OverviewPage(current)},
   activity: {title: "Activity", make: async () => new (await import("./activity.js")).ActivityPage(current)},
-  find: {title: "Search", make: async () => new (await import("./search.js")).SearchPage(current)},
+  search: {title: "Search", key: "f", make: async () => new (await import("./search.js")).SearchPage(current)},
   connect: {title: "Connect", make: async () => new (await import("./connect.js")).ConnectPage(current)},
   time: {title: "Time", make: async () => (await import("./time.js")).timePage()},
   problems: {title: "Problems", make: async () => (await import("./problems.js")).problemsPage()},
   snapshots: {title: "Snapshots", make: async () => (await import("./time.js")).snapshotsPage(current)},
   isolated: {title: "Isolated clouds", make: async () => (await import("./time.js")).cloudsPage()},
 };
+
+// The earlier names of pages in addresses.
+const RENAMED = {violations: "problems", find: "search"};
 
 // -- navigation --
 function drawNav() {
@@ -48,20 +51,21 @@ async function leave() {
   await show();
 }
 
+const missingPage = (text) => ({node: el("div", {class: "page"}, el("h1", {}, "Not found"), missing(text, [...state.fakes.map(({name}) => [["fake", name], name]), ...Object.entries(PAGES).map(([name, {title}]) => [[name], title])]))});
+
 async function show() {
   // A notice ends with its page, but for one that offers to undo, and one that says why this page is shown.
   if (place !== null && pageOf(location.hash) !== pageOf(address) && !document.querySelector("#notice button:not([aria-label=Dismiss])")) { dismiss(); say(""); }
   address = location.hash;
   $("clock-more").setAttribute("aria-expanded", "false");
-  if (/^#\/violations\b/.test(address)) { history.replaceState(null, "", address.replace("violations", "problems")); return show(); }
   const route = read(), [first, second] = route.parts;
+  if (!first || own(RENAMED, first)) { history.replaceState(null, "", link([first ? RENAMED[first] : "overview", ...route.parts.slice(1)], route.query)); return show(); }
   const fake = first === "fake" && state.fakes.find((one) => one.name === second);
-  if (!fake && !own(PAGES, first)) { if (first) say(first === "fake" ? `There is no fake named ${second}.` : `The console has no page ${first}.`); place = null; history.replaceState(null, "", link(["overview"])); return show(); }
-  const wanted = fake ? `fake/${fake.name}` : first, another = wanted !== place, {scrolled, open = {}} = history.state ?? {};
+  const wanted = fake ? `fake/${fake.name}` : own(PAGES, first) ? first : address, another = wanted !== place, {scrolled, open = {}} = history.state ?? {};
   if (another) {
     place = wanted;
     let made = null;
-    await settled(async () => { made = fake ? await (await import("./fake.js")).open(fake) : await PAGES[first].make(); });
+    await settled(async () => { made = fake ? await (await import("./fake.js")).open(fake) : await (own(PAGES, first)?.make() ?? missingPage(first === "fake" ? `There is no fake named ${second}.` : `The console has no page ${first}.`)); });
     // The address changed while the code was loaded, or the server has stopped.
     if (place !== wanted) return;
     if (!made) { place = null; return; }
@@ -74,7 +78,7 @@ async function show() {
   // While the code of this page is loaded, the first call goes to the address when the code is there.
   if (shown !== wanted) return;
   drawNav();
-  await settled(() => page.go?.(read()) ?? page.refresh());
+  await settled(() => page.go?.(read()) ?? page.refresh?.());
   for (const part of $("view").querySelectorAll("details")) part.open = own(open, partName(part)) ?? part.open;
   // The timeline of Activity keeps its own place.
   if (another && scrolled && shown === wanted && !page.trace) scrollTo(0, scrolled);
@@ -168,15 +172,15 @@ addEventListener("hashchange", () => { if (location.hash.startsWith("#code=")) l
 addEventListener("beforeunload", (event) => { if (unsent("#view").length) event.preventDefault(); });
 let going = 0;
 addEventListener("keydown", (event) => {
-  if ((event.ctrlKey || event.metaKey) && event.key === "k" && !document.querySelector("dialog[open]")) { event.preventDefault(); go(link(["find"])); }
+  if ((event.ctrlKey || event.metaKey) && event.key === "k" && !document.querySelector("dialog[open]")) { event.preventDefault(); go(link(["search"])); }
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping() || document.querySelector("dialog[open]")) return;
   if (Date.now() - going < 1500) {
     going = 0;
-    const to = Object.keys(PAGES).find((name) => name[0] === event.key), fake = state.fakes[Number(event.key) - 1];
+    const to = Object.keys(PAGES).find((name) => (PAGES[name].key ?? name[0]) === event.key), fake = state.fakes[Number(event.key) - 1];
     if (to || fake) { event.preventDefault(); go(link(to ? [to] : ["fake", fake.name])); $("view").focus({preventScroll: true}); return; }
   }
   if (event.key === "g") going = Date.now();
-  else if (event.key === "/") { const search = document.querySelector("main input[type=search]") ?? $("command"); event.preventDefault(); if (search) search.focus(); else go(link(["find"])); }
+  else if (event.key === "/") { const search = document.querySelector("main input[type=search]") ?? $("command"); event.preventDefault(); if (search) search.focus(); else go(link(["search"])); }
   else if (event.key === "?") showShortcuts();
 });
 

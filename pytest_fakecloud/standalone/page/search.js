@@ -62,7 +62,7 @@ export class SearchPage {
     journal.listeners.add(this.update = () => { if (this.partial && !journal.older) this.go(this.route); });
   }
   leave() { clearTimeout(this.timer); journal.listeners.delete(this.update); }
-  ask() { clearTimeout(this.timer); this.timer = null; go(link(["find"], {search: this.input.value}), {replace: true}); }
+  ask() { clearTimeout(this.timer); this.timer = null; go(link(["search"], {search: this.input.value}), {replace: true}); }
   // After Enter, opens the result that is named as what was typed, or moves the focus into the results.
   open() {
     if (!this.opens || this.drawn !== this.input.value.trim()) return;

@@ -51,8 +51,8 @@ function hits(found, page) {
 const vectorLabel = (fake) => { const text = el("span", {}, "vector or text"); ask("GET", path(fake, "/lists")).then(({info}) => { if (info.dimension) text.textContent = `vector of ${count(info.dimension, "number")}, or text`; }, () => {}); return text; };
 // The fields of a query, which are in the address, with what they are at first. The list has none of them.
 const QUERY = {by: "vector", what: "", most: "5"}, queryOf = (values = {}) => JSON.stringify([...Object.keys(QUERY).map((name) => values.what && values[name] || QUERY[name]), values.what && values.filter || ""]);
-const query = (fake, page) => form("Query", "Query", [{name: "by", label: "by", options: ["vector", "text"]}, {name: "what", label: vectorLabel(fake), note: "0.1, 0.2, …", wide: true, needed: true},
-  {name: "most", label: "at most", kind: "number", value: QUERY.most}],
+const query = (fake, page) => form("Query", "Query", [{name: "by", label: "by", options: ["vector", "text"]}, {name: "most", label: "at most", kind: "number", value: QUERY.most},
+  {name: "what", label: vectorLabel(fake), note: "0.1, 0.2, …", wide: true, needed: true}],
 async (typed) => {
   const {by, what, most} = typed, {filter} = page.values;
   page.queried = queryOf({...page.values, ...typed});
