@@ -57,7 +57,8 @@ def explore(
     - ``run``: the code, a function (plain or asynchronous), or several that run concurrently as
       separate clients. ``drawn()`` and ``operations()`` are clients whose arguments and calls vary.
     - ``check``: a function that is called at the end of each trial, with the ``History`` if it takes an
-      argument; a promise such as ``once("key")``; or a list of them.
+      argument; a promise such as ``once("key")``, or ``always()``, which is checked after each step; or
+      a list of them.
 
     ``Options`` describes the other arguments. Without ``check``, and without assertions in the code, an
     anomaly breaks the promise.

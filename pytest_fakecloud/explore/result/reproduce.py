@@ -25,7 +25,7 @@ def replay_only(player: Player, schedule: Schedule) -> None:
     tally.only_schedule = schedule
     player = player.counting_last()
     if not player.judge.anomalies_break:
-        # Nothing but the schedule runs, and no anomalies are looked for.
+        # No anomaly breaks the trial, so there is no reference to find any with.
         trial = player.play(Plan.reported(schedule))
     elif schedule:
         player, _ = player.play_reference(Plan(), records=False)

@@ -17,7 +17,7 @@ from .tuning import LEAST_TRIALS_OF_INPUT
 
 @dataclass(frozen=True)
 class SearchBudget:
-    """A number of trials, or a wall-clock duration. ``used`` is the number of trials so far."""
+    """A number of trials, or a wall-clock duration. ``used`` is the ``Tally.tried`` of its users."""
 
     argument: int | Duration
     end: float

@@ -39,8 +39,8 @@ from .workers import MOST_STARTS, Workers
 class Simulation:
     """Runs clients, workers, deliveries and the clock under one schedule, one strand at a time.
 
-    It makes all parts. Each gets the first ones (``Part``) and those that it calls, and calls none that
-    is made after it; only the ``Turns`` and their ``Watchdog`` call this class and the ``Scheduler``.
+    It makes the parts. A ``Part`` gets the first ones and those that it calls, and calls none that is
+    made after it; only the ``Turns`` and their ``Watchdog`` call this class and the ``Scheduler``.
     What is replaced in the process, and the interceptors of the fakes, call the public parts.
     """
 
@@ -177,7 +177,10 @@ class Simulation:
             self.operations.begin_client(strand)
 
     def ended(self, strand: Strand) -> None:
-        """Store the result of a strand; report a failed delivery; restart a worker that failed."""
+        """Note how a strand has ended. A crash ends its client, and a worker that failed starts again.
+
+        Raises an exception that ends the test.
+        """
         error = strand.error
         if (outcome := ends_the_test(error)) is not None:
             raise outcome

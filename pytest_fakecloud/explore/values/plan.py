@@ -66,11 +66,11 @@ class Plan:
 
     ``strategy_factory`` makes what decides where the schedule says nothing; by default, the first strand
     that can run goes on.
-    ``notes_points``: the calls and late starts where disturbances are possible, and the states at all
-    points. ``explains``: the steps with the data that they access, which are also recorded with a
-    strategy, the application's lines that make each call, silent calls, and the calls of the checks.
-    ``keeps``: the data that the trial leaves, and its calls in the journal. ``shows``: its log, warnings
-    and output, until the next trial that is kept.
+    ``notes_points``: the calls, gaps of pipelines and late starts where disturbances are possible (those
+    of deliveries and orders are always noted), and the states at all points. ``explains``: the steps and
+    their data, which are also recorded with a strategy, the application's lines that make
+    each call, silent calls, and the calls of the checks. ``keeps``: the data that the trial leaves, and
+    its calls in the journal. ``shows``: its log, warnings and output, until the next trial that is kept.
     """
 
     schedule: Schedule = UNDISTURBED
