@@ -22,7 +22,7 @@ from pytest_fakecloud.explore.search.player import PlanRunner
 from pytest_fakecloud.explore.search.shrinking import minimal, smallest
 from pytest_fakecloud.explore.search.sources import Source
 from pytest_fakecloud.explore.search.store import key_of
-from pytest_fakecloud.explore.search.tally import Coverage, budget_of
+from pytest_fakecloud.explore.search.tally import Coverage, Tally, budget_of
 from pytest_fakecloud.explore.simulation.current_thread import CurrentThread
 from pytest_fakecloud.explore.simulation.simulation import Simulation
 from pytest_fakecloud.explore.subject.options import Options
@@ -355,9 +355,11 @@ def test_a_source_plays_until_it_or_the_budget_ends(
     source, budget = _Repeats(most), budget_of(5)
     with playing(cloud, programs_of(visit, ()), holds, Options()) as player:
         player, undisturbed = player.play_reference(Plan.first())
-        explorer = Explorer(player, PlanRunner(player), undisturbed, budget, seed=1)
+        tally = Tally.of(player)
+        runner = PlanRunner(player)
+        explorer = Explorer(runner, tally, player.judge, undisturbed, budget, seed=1)
         assert explorer.play(Phase([Share(source)], budget)) is None
-    assert (source.trials, player.tally.counts["drawn"], player.tally.tried) == (trials,) * 3
+    assert (source.trials, tally.counts["drawn"], tally.tried) == (trials,) * 3
 
 
 class _Twice(Source):
@@ -394,7 +396,9 @@ def test_a_failing_trial_is_not_played_again(
     source, budget = _Twice(), budget_of(5)
     with playing(cloud, programs_of(visit, ()), check, Options()) as player:
         player, undisturbed = player.play_reference(Plan.first())
-        explorer = Explorer(player, PlanRunner(player), undisturbed, budget, seed=1)
+        tally = Tally.of(player)
+        runner = PlanRunner(player)
+        explorer = Explorer(runner, tally, player.judge, undisturbed, budget, seed=1)
         found = explorer.play(Phase([Share(source)], budget))
     assert (found is not None, source.learned) == (failing, [learned])
-    assert player.tally.counts == {"extended": 1 if failing else 2}
+    assert tally.counts == {"extended": 1 if failing else 2}

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from ...core.errors import ContractError
 from ..search.player import Player
 from ..search.shrinking import replay
-from ..search.tally import REPLAYED
+from ..search.tally import REPLAYED, Tally
 from ..values.names import actor_of
 from ..values.plan import Plan
 from ..values.schedule import Schedule
@@ -18,26 +18,26 @@ from .changes import find_changes
 from .exploration import BrokenPromiseError
 
 
-def replay_only(player: Player, schedule: Schedule) -> None:
+def replay_only(player: Player, schedule: Schedule) -> Tally:
     """Run one schedule; raise an error if it breaks the promise or cannot be applied."""
     __tracebackhide__ = True
-    tally = player.tally
+    tally = Tally.of(player)
     tally.only_schedule = schedule
     player = player.counting_last()
     if not player.judge.anomalies_break:
         # No anomaly breaks the trial, so there is no reference to find any with.
         trial = player.play(Plan.reported(schedule))
     elif schedule:
-        player, _ = player.play_reference(Plan(), records=False)
+        player, _ = player.play_reference(Plan())
         # The trials in one piece run for this one, and none runs after the trial that is kept.
-        player.play(Plan(schedule), records=False)
+        player.play(Plan(schedule))
         trial = player.play(Plan.reported(schedule))
     else:
         player, trial = player.play_reference(Plan.reported(schedule))
     missed = [disturbance for disturbance in schedule if disturbance not in trial.fired]
     if trial.broken is not None:
         trial = replace(trial, schedule=schedule.without(missed))
-        raise _broken_schedule(player, trial) from trial.broken
+        raise _broken_schedule(player, tally, trial) from trial.broken
     if missed:
         names = {disturbance.strand for disturbance in missed}
         starts = sorted(
@@ -49,10 +49,12 @@ def replay_only(player: Player, schedule: Schedule) -> None:
             f"{', '.join(map(str, missed))}. {again}The code may have changed, or makes fewer "
             "calls: run explore() again without schedule="
         )
+    tally.record(Plan(schedule), trial)
     tally.counts[REPLAYED] += 1
+    return tally
 
 
-def raise_broken(player: Player, broken: Trial, **options: Any) -> NoReturn:
+def raise_broken(player: Player, tally: Tally, broken: Trial, **options: Any) -> NoReturn:
     """Repeat a failing trial, and raise ``BrokenPromiseError`` with its story.
 
     The options are those of the error.
@@ -66,11 +68,13 @@ def raise_broken(player: Player, broken: Trial, **options: Any) -> NoReturn:
             f"{'; '.join(['Reset that state in setup=', *broken.notes])}"
         )
     raise _broken_schedule(
-        player, replays.trial, replays=replays, **options
+        player, tally, replays.trial, replays=replays, **options
     ) from replays.trial.broken
 
 
-def _broken_schedule(player: Player, trial: Trial, **options: Any) -> BrokenPromiseError:
+def _broken_schedule(
+    player: Player, tally: Tally, trial: Trial, **options: Any
+) -> BrokenPromiseError:
     undisturbed = None
     if trial.fired and "stuck" not in trial.flags:
         undisturbed = player.play(Plan(explains=True))
@@ -81,11 +85,5 @@ def _broken_schedule(player: Player, trial: Trial, **options: Any) -> BrokenProm
     changes = find_changes(trial, undisturbed, play)
     cause = find_cause(trial, undisturbed, changes, play, player.world.state_of)
     return BrokenPromiseError(
-        trial,
-        player.tally,
-        undisturbed,
-        cause,
-        changes=changes,
-        inputs=player.subject.inputs,
-        **options,
+        trial, tally, undisturbed, cause, changes=changes, inputs=player.subject.inputs, **options
     )

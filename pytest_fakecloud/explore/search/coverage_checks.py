@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from ...cloud.base import BaseCloud
 from ...core.errors import ContractError, brief, counted, shown
 from ...queue.delivery.routes import parts_of
 from ..values.disturbances import KINDS, SWITCHES
-from .player import Player
 from .sources import OrdersOfCalls, Singles
 from .tally import SearchBudget, Tally
 
@@ -26,12 +26,12 @@ def check_budget(tally: Tally, budget: SearchBudget) -> None:
     )
 
 
-def check_covered(player: Player, named_kinds: Sequence[str]) -> None:
+def check_covered(tally: Tally, cloud: BaseCloud, named_kinds: Sequence[str]) -> None:
     """Raise ``ContractError`` if the promise held only because too little was explored.
 
     That is if a kind of disturbance never happened, or if no call of a destination handler succeeded.
     """
-    tally, kinds = player.tally, player.tally.coverage.possible
+    kinds = tally.coverage.possible
     if not tally.tried:
         raise ContractError(
             "no schedule was possible: the code has no point for "
@@ -48,7 +48,7 @@ def check_covered(player: Player, named_kinds: Sequence[str]) -> None:
         )
     handlers = [
         route
-        for fake in player.world.cloud.fakes()
+        for fake in cloud.fakes()
         if fake.fixture == "queue"
         for route in cast("Any", fake).destinations.routes()
         if parts_of(route).where == "call"

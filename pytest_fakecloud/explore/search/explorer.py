@@ -7,15 +7,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..judge.judge import Judge
 from ..values.disturbances import SWITCHES
+from ..values.plan import Plan
 from ..values.schedule import Schedule
 from ..values.trial import Outline, Trial
 from .dpor import Branch, InterleavingTree
 from .extend import Frontier
-from .player import PlanRunner, Player
+from .player import PlanRunner
 from .singles import singles
-from .sources import Extending, Numbers, OrdersOfCalls, Singles, Source, varies_numbers
-from .tally import SearchBudget
+from .sources import Extending, Numbers, OrdersOfCalls, Singles, Source
+from .tally import SearchBudget, Tally
 from .tuning import (
     EXTENDING_HEAD_STARTS,
     EXTENDING_WEIGHTS,
@@ -70,17 +72,18 @@ class Explorer:
 
     def __init__(
         self,
-        player: Player,
         runner: PlanRunner,
+        tally: Tally,
+        judge: Judge,
         undisturbed: Trial,
         budget: SearchBudget,
         seed: int | str,
     ) -> None:
-        self._player = player
         self._runner = runner
+        self._judge = judge
         self._undisturbed = undisturbed
-        self._kinds = player.subject.kinds
-        self._tally = player.tally
+        self._kinds = tally.kinds
+        self._tally = tally
         self._tally.interleavings.has_timers = "timers" in undisturbed.flags
         self._tally.seed = seed
         self._budget = budget
@@ -97,7 +100,7 @@ class Explorer:
 
     def _phases(self) -> Iterator[Phase]:
         """Yield the phases of the search. Each depends on the trials of those before it."""
-        player, orders = self._player, self._orders()
+        tally, orders = self._tally, self._orders()
 
         # 1. Orders of calls alone, if nothing else can differ.
         if self._kinds <= SWITCHES:
@@ -109,9 +112,9 @@ class Explorer:
         # 2. All sources, until the single disturbances are tried that probably have an effect of their
         # own, or a part of the budget is used up.
         likely, others = self._single_disturbances()
-        single = Singles(player, self._frontier, likely)
-        extending = Extending(player, self._frontier)
-        numbers = [Numbers(player, [*likely, *others])] if varies_numbers(player) else []
+        single = Singles(tally, likely)
+        extending = Extending(tally, self._frontier)
+        numbers = [Numbers(tally, [*likely, *others])] if tally.varies_numbers else []
         beside = [
             *orders,
             Share(extending, EXTENDING_WEIGHTS[0], EXTENDING_HEAD_STARTS[0]),
@@ -125,7 +128,7 @@ class Explorer:
         # budget.
         single.go_on_with(others)
         beside = [*(Share(share.source) for share in orders), *map(Share, numbers)]
-        if self._tally.interleavings.has_timers and {"switch", "jump"} <= self._kinds:
+        if tally.interleavings.has_timers and {"switch", "jump"} <= self._kinds:
             beside.append(self._interleavings(late="late" in self._kinds, moves_time=True))
         beside.append(Share(extending, EXTENDING_WEIGHTS[1], EXTENDING_HEAD_STARTS[1]))
         part = self._part_for_singles()
@@ -154,14 +157,21 @@ class Explorer:
         plan = None if source.is_over else source.next_plan()
         if plan is None:
             return None
-        trial = self._runner.play(plan)
+        trial = self._play(plan)
         second_plan = None if trial.broken is not None else source.second_plan(trial)
         if second_plan is not None:
             self._tally.counts[Numbers.counter if plan.schedule.series else source.counter] += 1
-            trial = self._runner.play(second_plan)
+            trial = self._play(second_plan)
         if "redundant" not in trial.flags:
             self._tally.counts[source.counter] += 1
         source.learn(trial)
+        if source.feeds_frontier:
+            self._frontier.learn(trial)
+        return trial
+
+    def _play(self, plan: Plan) -> Outline:
+        trial = self._runner.play(plan)
+        self._tally.record(plan, trial)
         return trial
 
     def _has_tried_all(self) -> bool:
@@ -204,4 +214,4 @@ class Explorer:
         self, *, late: bool, moves_time: bool = False, head_start: float = 0.0
     ) -> Share:
         tree = InterleavingTree(Branch(late=late, moves_time=moves_time))
-        return Share(OrdersOfCalls(self._player, tree), head_start=head_start)
+        return Share(OrdersOfCalls(self._tally, self._judge, tree), head_start=head_start)

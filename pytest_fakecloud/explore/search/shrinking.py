@@ -24,23 +24,27 @@ from ..values.plan import Plan
 from ..values.schedule import Schedule
 from ..values.trial import Point, Trial
 from .player import Player
+from .tally import Outcomes
 from .tuning import MOST_PARTS, MOST_REPLACEMENTS, NEAR_POINTS, REPLAYS
 
 _Breaks: TypeAlias = Callable[[Schedule], Schedule | None]
 """Runs a schedule; returns the disturbances that were applied, or None if the promise held."""
 
 
-def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
+def smallest(
+    player: Player, trial: Trial, undisturbed: Trial, known: Outcomes | None = None
+) -> Trial:
     """Shrink a failing trial's schedule; return the trial of the smallest one found.
 
     No part of its schedule breaks the promise, of those that are tried (``MOST_PARTS``).
     """
-    trial = replace(trial, schedule=Schedule(trial.fired))
+    trial, outcomes = replace(trial, schedule=Schedule(trial.fired)), dict(known or {})
 
     def breaks(schedule: Schedule) -> Schedule | None:
-        if schedule not in player.outcomes:
-            player.play(Plan(schedule))
-        return player.outcomes[schedule]
+        if schedule not in outcomes:
+            again = player.play(Plan(schedule))
+            outcomes[schedule] = None if again.broken is None else Schedule(again.fired)
+        return outcomes[schedule]
 
     # Each trial that is stuck takes seconds, so it is not replaced by a plainer one.
     is_stuck = "stuck" in trial.flags
