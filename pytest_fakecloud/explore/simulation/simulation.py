@@ -116,8 +116,7 @@ class Simulation:
             self.clock.foresee()
         self.operations.sort_outcomes()
         for strand in self.strands:
-            if strand.error is not None:
-                log.breaks(broken_promise(strand.error))
+            log.breaks(strand.error)
 
     def _cut(self, concerned: Callable[[Strand], bool]) -> None:
         """Close the connections of strands that have ended, as if their clients had died."""
