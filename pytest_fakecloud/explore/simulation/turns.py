@@ -79,7 +79,7 @@ class Turns:
         """Wait for the threads, because one that goes on would call the fakes after their reset."""
         deadline = monotonic() + END_OF_THREADS
         for strand in self._live_strands():
-            strand.thread.gate.release()
+            strand.thread.resume()
         while self._live and monotonic() < deadline:
             self._finished.acquire(timeout=CHECK)
             if self._live and all(strand.is_stepped_over for strand in self.by_thread.values()):
@@ -189,7 +189,7 @@ class Turns:
         self._resume(host)
         if chosen is not None:
             self._resume(chosen)
-            chosen.go_on_in_loop()
+            chosen.carrier.resume()
 
     def run_in_own_thread(self, strand: Strand, body: Callable[[], None]) -> None:
         """Run a strand in this thread, which the code has started, and then let the next one run."""
