@@ -358,7 +358,7 @@ def test_a_source_plays_until_it_or_the_budget_ends(
         tally = Tally.of(player)
         runner = PlanRunner(player)
         explorer = Explorer(runner, tally, player.judge, undisturbed, budget, seed=1)
-        assert explorer.play(Phase([Share(source)], budget)) is None
+        assert explorer.run(Phase([Share(source)], budget)) is None
     assert (source.trials, tally.counts["drawn"], tally.tried) == (trials,) * 3
 
 
@@ -399,6 +399,6 @@ def test_a_failing_trial_is_not_played_again(
         tally = Tally.of(player)
         runner = PlanRunner(player)
         explorer = Explorer(runner, tally, player.judge, undisturbed, budget, seed=1)
-        found = explorer.play(Phase([Share(source)], budget))
+        found = explorer.run(Phase([Share(source)], budget))
     assert (found is not None, source.learned) == (failing, [learned])
     assert tally.counts == {"extended": 1 if failing else 2}

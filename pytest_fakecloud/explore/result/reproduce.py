@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 
 from ...core.errors import ContractError
 from ..search.player import Player
-from ..search.shrinking import replay
 from ..search.tally import REPLAYED, Tally
+from ..search.tuning import REPLAYS
 from ..values.names import actor_of
 from ..values.plan import Plan
 from ..values.schedule import Schedule
@@ -60,16 +60,19 @@ def raise_broken(player: Player, tally: Tally, broken: Trial, **options: Any) ->
     The options are those of the error.
     """
     __tracebackhide__ = True
-    replays = replay(player, broken)
-    if replays.trial is None:
+    # A stuck trial takes seconds and leaves threads behind, so it is repeated only once.
+    number = 1 if "stuck" in broken.flags else REPLAYS
+    plans = [Plan(broken.schedule)] * (number - 1)
+    replays = [player.play(plan) for plan in (*plans, Plan.reported(broken.schedule))]
+    failing = [trial for trial in replays if trial.broken is not None]
+    if not failing:
         raise ContractError(
             f"the schedule {broken.schedule} broke the promise ({broken.broken}), but not in "
-            f"{replays.total} further trials of it: the code depends on a state outside the fakes. "
+            f"{number} further trials of it: the code depends on a state outside the fakes. "
             f"{'; '.join(['Reset that state in setup=', *broken.notes])}"
         )
-    raise _broken_schedule(
-        player, tally, replays.trial, replays=replays, **options
-    ) from replays.trial.broken
+    error = _broken_schedule(player, tally, failing[-1], replays=replays, **options)
+    raise error from failing[-1].broken
 
 
 def _broken_schedule(

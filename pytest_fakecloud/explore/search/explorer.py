@@ -94,7 +94,7 @@ class Explorer:
     def search(self) -> Trial | None:
         """Return the first trial that breaks the promise; None if no schedule did."""
         for phase in self._phases():
-            if (failing := self.play(phase)) is not None:
+            if (failing := self.run(phase)) is not None:
                 return failing
         return None
 
@@ -135,7 +135,7 @@ class Explorer:
         weight = part / (1 - part) * _total_weight(beside)
         yield Phase([Share(single, weight), *beside], self._budget)
 
-    def play(self, phase: Phase) -> Trial | None:
+    def run(self, phase: Phase) -> Trial | None:
         """Play the plans of a phase; return the first trial that breaks the promise."""
         shares, until = list(phase.shares), phase.until
         while shares and phase.budget.remaining(self._tally.tried) > 0:

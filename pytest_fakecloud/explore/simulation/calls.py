@@ -286,7 +286,7 @@ class Calls(Part):
             # A search for lines must not change the trial whose lines it adds.
             with report_failure("the line of a call could not be found", lines.append):
                 lines += self._call_site(strand, request)
-            line.lines = tuple(lines)
+            line.call_site = tuple(lines)
         return line
 
     def _call_site(self, strand: Strand, request: Request) -> CallSite:

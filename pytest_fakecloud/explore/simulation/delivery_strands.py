@@ -92,7 +92,7 @@ class DeliveryStrands(Part):
         if outcome.status in SUCCESS and loss is None and strand is not None:
             self._log.acknowledged.add(strand.name)
         if outcome.status is not None:
-            self._log.breaks(outcome.exception)
+            self._log.note_error(outcome.exception)
         if loss == "unheard":
             error = ConnectionError("the answer was lost")
             return Outcome(exception=error, where=outcome.where)

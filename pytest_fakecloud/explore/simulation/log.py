@@ -97,7 +97,7 @@ class TrialLog:
         """Add a sentence about code that was not explored, unless it is there."""
         self.notes[text] = None
 
-    def breaks(self, error: BaseException | None) -> bool:
+    def note_error(self, error: BaseException | None) -> bool:
         """Note an error of the code, and return whether it breaks the promise: a failed assertion, also
         in a group. The first one counts.
         """

@@ -73,5 +73,5 @@ class Loops(Part):
             self._strands.tasks[task] = creator
 
     def note_unhandled(self, error: BaseException) -> None:
-        if not self._log.breaks(error):
+        if not self._log.note_error(error):
             self._log.note(f"a task raised {error!r}, which no code awaited")

@@ -45,9 +45,9 @@ class Strategy(Protocol):
         """Return one of the options; raise ``Redundant`` to end the trial."""
         ...
 
-    def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> Any:
+    def lesson(self, steps: Sequence[Step]) -> Any:
         """Return what a search learns from all steps of the trial, also of one that ``Redundant`` ended.
-        Processes pickle it. ``is_cut`` is the flag ``cut``.
+        Processes pickle it.
         """
         ...
 

@@ -67,7 +67,7 @@ class Line:
     call: Call | None = None
     disturbances: tuple[Disturbance, ...] = ()
     source: str = ""
-    lines: tuple[str, ...] = ()
+    call_site: tuple[str, ...] = ()
     step: Step | None = None
     breaks: bool = False
     point: int = 0
@@ -216,11 +216,11 @@ class Verdict:
     """The calls that the checks at the end made, if the plan ``explains``."""
 
 
-Flag = Literal["redundant", "stuck", "cut", "timers", "numbers", "overlap"]
+Flag = Literal["redundant", "stuck", "limited", "timers", "numbers", "overlap"]
 """A fact about a trial.
 
 ``redundant``: ``Redundant`` ended it, so it has no result. ``stuck``: a strand waited forever.
-``cut``: the limit of clock moves kept an order from being tried. ``timers``: the clock could have
+``limited``: the limit of clock moves kept an order from being tried. ``timers``: the clock could have
 moved while a strand could run, here or in another order. ``numbers``: the code drew random numbers.
 ``overlap``: another strand made a call while the last disturbance delayed a strand.
 """
