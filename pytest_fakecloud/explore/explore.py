@@ -17,7 +17,8 @@ from .judge.judge import Judge
 from .result.exploration import Exploration, Trust
 from .result.reproduce import raise_broken, replay_only
 from .search.coverage_checks import check_budget, check_covered
-from .search.player import PlanRunner, Player
+from .search.explorer import PlanRunner
+from .search.player import Player
 from .search.tally import budget_of, merged
 from .subject.assertions import may_assert
 from .subject.clients import functions_of_all, has_drawn_inputs
@@ -176,7 +177,7 @@ def _examining(trust: bool) -> Callable[[World], AbstractContextManager[Any]]:
 def _runner_in(processes: int | Literal["auto"], *, trust: bool) -> MakeRunner:
     """Return a function that makes what runs the plans of a search."""
     if type(processes) is int and processes == 1:
-        return lambda player, *_: PlanRunner(player)
+        return lambda player, tally, _: PlanRunner(player, tally)
     with importing("processes="):
         from .guests.ahead import number_of_processes, runner_in_processes
     number = number_of_processes(processes)

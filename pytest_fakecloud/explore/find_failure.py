@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..core.errors import ContractError
 from ..core.timers import monotonic
-from .search.explorer import Explorer
-from .search.player import PlanRunner, Player
+from .search.explorer import Explorer, PlanRunner
+from .search.player import Player
 from .search.shrinking import smallest
 from .search.store import Store
 from .search.tally import REPLAYED, SearchBudget, Tally
@@ -75,7 +75,7 @@ def find_failure(
     store = Store.of(player.subject, cache)
     with contextlib.closing(make_runner(player, tally, undisturbed)) as runner:
         began = monotonic()
-        explorer = Explorer(runner, tally, player.judge, undisturbed, budget, seed)
+        explorer = Explorer(runner, undisturbed, budget, seed)
         failing = _stored_failure(player, tally, store) or explorer.search()
         if failing is not None:
             failing = smallest(player, failing, undisturbed, tally.outcomes)

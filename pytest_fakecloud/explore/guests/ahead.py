@@ -26,7 +26,8 @@ from multiprocessing.connection import Connection
 
 from ...core.errors import ContractError, shown
 from ..search.dpor import Branch, InterleavingTree
-from ..search.player import PlanRunner, Player
+from ..search.explorer import PlanRunner
+from ..search.player import Player
 from ..search.tally import Tally
 from ..values.plan import Plan
 from ..values.trial import Outline, Trial
@@ -67,7 +68,7 @@ def runner_in_processes(
     if processes > 1:
         tally.one_process_reason = _reason_for_one_process(undisturbed)
     return (
-        PlanRunner(player)
+        PlanRunner(player, tally)
         if processes == 1 or tally.one_process_reason
         else Ahead(player, tally, processes)
     )
@@ -92,8 +93,7 @@ class Ahead(PlanRunner):
     """Plays the trials of a search in its own process or, ahead of time, in other processes."""
 
     def __init__(self, player: Player, tally: Tally, processes: int) -> None:
-        super().__init__(player)
-        self._tally = tally
+        super().__init__(player, tally)
         self.processes = processes
         self._missing = processes
         """The number of processes that have not been started yet."""
@@ -120,7 +120,7 @@ class Ahead(PlanRunner):
     def _offer(self, plan: Plan) -> None:
         """Let the processes, if there are any, play a plan that has not been offered yet."""
         factory = plan.strategy_factory
-        is_known = factory is None and plan.schedule in self._tally.outcomes
+        is_known = factory is None and plan.schedule in self.tally.outcomes
         can_be_sent = factory is None or isinstance(factory, Branch)
         if (
             is_known
@@ -142,7 +142,10 @@ class Ahead(PlanRunner):
         self._receive(waits=False)
         while plan not in self._played and self._offer_with(plan) is not None:
             self._receive(waits=True)
-        return self._played.pop(plan, None)
+        trial = self._played.pop(plan, None)
+        if trial is not None:
+            self.tally.record(plan, trial)
+        return trial
 
     def _offer_with(self, plan: Plan) -> Plan | None:
         """Return the offer of a plan, or of a part of a tree that contains its branch."""
@@ -198,7 +201,7 @@ class Ahead(PlanRunner):
         inherited = [self._offers, receiver, *self._processes]
         process = multiprocessing.get_context("fork").Process(
             target=_play_all,
-            args=(self._player, self._tally, self._offers_end, sender, inherited),
+            args=(PlanRunner(self.player, self.tally), self._offers_end, sender, inherited),
             daemon=True,
         )
         with warnings.catch_warnings():
@@ -210,8 +213,7 @@ class Ahead(PlanRunner):
 
 
 def _play_all(
-    player: Player,
-    tally: Tally,
+    runner: PlanRunner,
     offers: socket.socket,
     results: Connection,
     inherited: Iterable[socket.socket | Connection],
@@ -223,11 +225,11 @@ def _play_all(
     # The child shares the position in a captured file of the parent, which reports the trials.
     sys.stdout = sys.stderr = io.StringIO()
     # The threads and the sockets of its parent are missing.
-    player.world.after_fork()
+    runner.player.world.after_fork()
     with contextlib.suppress(OSError):
         while offer := offers.recv(_MOST_BYTES):
             plan = pickle.loads(offer)
-            for played, trial in _played_for(player, tally, plan):
+            for played, trial in _played_for(runner, plan):
                 try:
                     results.send((played, trial, False))
                 except (TypeError, AttributeError, pickle.PicklingError):
@@ -236,10 +238,10 @@ def _play_all(
     os._exit(0)  # without the finalizers of the test session
 
 
-def _played_for(player: Player, tally: Tally, plan: Plan) -> Iterator[tuple[Plan, Outline | None]]:
+def _played_for(runner: PlanRunner, plan: Plan) -> Iterator[tuple[Plan, Outline | None]]:
     """Play an offered plan or, for a branch, also some of those below it; yield what is played."""
     if not isinstance(plan.strategy_factory, Branch):
-        yield plan, _unremarkable(player, tally, plan)
+        yield plan, _unremarkable(runner, plan)
         return
     tree = InterleavingTree(plan.strategy_factory)
     for _ in range(_MOST_BELOW):
@@ -247,28 +249,27 @@ def _played_for(player: Player, tally: Tally, plan: Plan) -> Iterator[tuple[Plan
         if branch is None:
             return
         below = replace(plan, strategy_factory=branch)
-        trial = _unremarkable(player, tally, below)
+        trial = _unremarkable(runner, below)
         yield below, trial
         if trial is None:
             return
         tree.learn(trial)
 
 
-def _unremarkable(player: Player, tally: Tally, plan: Plan) -> Outline | None:
+def _unremarkable(runner: PlanRunner, plan: Plan) -> Outline | None:
     """Play a plan; return what the search learns from it, or None if it has to play it itself."""
-    before = _findings(player, tally)
+    before = _findings(runner)
     try:
-        trial = player.play(plan)
+        trial = runner.play(plan)
     except BaseException:
         return None
-    tally.record(plan, trial)
-    if trial.broken is not None or _findings(player, tally) != before:
+    if trial.broken is not None or _findings(runner) != before:
         return None
     return Outline(**{each.name: getattr(trial, each.name) for each in fields(Outline)})
 
 
-def _findings(player: Player, tally: Tally) -> object:
+def _findings(runner: PlanRunner) -> object:
     """Return a value that changes if a trial shows something that no trial has shown before."""
-    judge = player.judge
-    anomalies, unused = len(tally.anomalies), judge.allowed.unused()
+    judge = runner.player.judge
+    anomalies, unused = len(runner.tally.anomalies), judge.allowed.unused()
     return anomalies, unused, judge.promises.reached(), judge.reads_order

@@ -7,14 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..judge.judge import Judge
 from ..values.disturbances import SWITCHES
 from ..values.plan import Plan
 from ..values.schedule import Schedule
 from ..values.trial import Outline, Trial
 from .dpor import Branch, InterleavingTree
 from .extend import Frontier
-from .player import PlanRunner
+from .player import Player
 from .singles import singles
 from .sources import Extending, Numbers, OrdersOfCalls, Singles, Source
 from .tally import SearchBudget, Tally
@@ -67,23 +66,36 @@ class Phase(NamedTuple):
     until: Source | None = None
 
 
+class PlanRunner:
+    """Plays and records the plans of a search. A subclass may play some that will probably follow."""
+
+    def __init__(self, player: Player, tally: Tally) -> None:
+        self.player = player
+        self.tally = tally
+
+    def offer(self, upcoming: Iterator[Plan]) -> None:
+        """Let a subclass play some of the plans that a source will probably return next."""
+
+    def play(self, plan: Plan) -> Outline:
+        """Return the trial of a plan. A subclass may return the outline of a trial that holds."""
+        trial = self.player.play(plan)
+        self.tally.record(plan, trial)
+        return trial
+
+    def close(self) -> None:
+        """End what a subclass has started."""
+
+
 class Explorer:
     """Searches for a schedule that breaks the promise, within a budget."""
 
     def __init__(
-        self,
-        runner: PlanRunner,
-        tally: Tally,
-        judge: Judge,
-        undisturbed: Trial,
-        budget: SearchBudget,
-        seed: int | str,
+        self, runner: PlanRunner, undisturbed: Trial, budget: SearchBudget, seed: int | str
     ) -> None:
         self._runner = runner
-        self._judge = judge
         self._undisturbed = undisturbed
-        self._kinds = tally.kinds
-        self._tally = tally
+        self._tally = runner.tally
+        self._kinds = self._tally.kinds
         self._tally.interleavings.has_timers = "timers" in undisturbed.flags
         self._tally.seed = seed
         self._budget = budget
@@ -157,21 +169,16 @@ class Explorer:
         plan = None if source.is_over else source.next_plan()
         if plan is None:
             return None
-        trial = self._play(plan)
+        trial = self._runner.play(plan)
         second_plan = None if trial.broken is not None else source.second_plan(trial)
         if second_plan is not None:
             self._tally.counts[Numbers.counter if plan.schedule.series else source.counter] += 1
-            trial = self._play(second_plan)
+            trial = self._runner.play(second_plan)
         if "redundant" not in trial.flags:
             self._tally.counts[source.counter] += 1
         source.learn(trial)
         if source.feeds_frontier:
             self._frontier.learn(trial)
-        return trial
-
-    def _play(self, plan: Plan) -> Outline:
-        trial = self._runner.play(plan)
-        self._tally.record(plan, trial)
         return trial
 
     def _has_tried_all(self) -> bool:
@@ -214,4 +221,5 @@ class Explorer:
         self, *, late: bool, moves_time: bool = False, head_start: float = 0.0
     ) -> Share:
         tree = InterleavingTree(Branch(late=late, moves_time=moves_time))
-        return Share(OrdersOfCalls(self._tally, self._judge, tree), head_start=head_start)
+        judge = self._runner.player.judge
+        return Share(OrdersOfCalls(self._tally, judge, tree), head_start=head_start)

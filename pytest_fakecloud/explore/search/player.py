@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ...cloud.base import context_of
@@ -11,7 +10,7 @@ from ..judge.judge import Judge
 from ..subject.clients import Inputs, with_inputs
 from ..subject.subject import Subject
 from ..values.plan import Plan
-from ..values.trial import Outline, Trial
+from ..values.trial import Trial
 from ..world.world import World
 from .capture import TrialCapture
 from .pieces import PiecePlayer
@@ -79,20 +78,3 @@ class Player:
             return trial
         evidence.differences = self._pieces.differences(trial)
         return replace(trial, verdict=self.judge.with_anomalies(trial.verdict, evidence))
-
-
-class PlanRunner:
-    """Runs the plans of a search. A subclass may run some of those that will probably follow."""
-
-    def __init__(self, player: Player) -> None:
-        self._player = player
-
-    def offer(self, upcoming: Iterator[Plan]) -> None:
-        """Let a subclass play some of the plans that a source will probably return next."""
-
-    def play(self, plan: Plan) -> Outline:
-        """Return the trial of a plan. A subclass may return the outline of a trial that holds."""
-        return self._player.play(plan)
-
-    def close(self) -> None:
-        """End what a subclass has started."""
