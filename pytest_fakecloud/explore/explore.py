@@ -122,7 +122,7 @@ def _raise_failure(searches: Sequence[SearchResult], division: Division, whole: 
     assert failing is not None
     is_undisturbed = failing is undisturbed
     tally = merged(ended.tally for ended in searches)
-    player, failing = division.smallest(whole, player, failing)
+    player, failing = division.shrink_inputs(whole, player, failing)
     if is_undisturbed:
         check_undisturbed(player, tally, failing)
     raise_broken(player, tally, failing)

@@ -40,7 +40,7 @@ class Division:
         """Yield the player of each part, its tally and its budget."""
         yield player, Tally.of(player), budget
 
-    def smallest(self, whole: Player, part: Player, failing: Trial) -> tuple[Player, Trial]:
+    def shrink_inputs(self, whole: Player, part: Player, failing: Trial) -> tuple[Player, Trial]:
         """Return the player of the part, or one with smaller inputs, and its smallest failing trial."""
         return part, failing
 
@@ -66,9 +66,7 @@ def find_failure(
             # Smaller inputs may break the promise, too.
             return SearchResult(player, tally, undisturbed, undisturbed)
         if not (undisturbed.calls or undisturbed.errors):
-            return SearchResult(
-                player, tally, undisturbed
-            )  # These inputs lead to no call; others may.
+            return SearchResult(player, tally, undisturbed)  # Other inputs may lead to calls.
     check_undisturbed(player, tally, undisturbed)
     tally.record(Plan(), check_repeats(player, undisturbed, "the second time"))
     _check_can_fail(player, undisturbed)
@@ -86,7 +84,7 @@ def find_failure(
         # Trials that only show one of the patterns that are reported last have counted as held.
         player = player.counting_last()
         shown_anomaly = next(iter(tally.anomalies.values()))
-        failing = smallest(player, player.play(Plan(shown_anomaly.schedule)), undisturbed)
+        failing = smallest(player, player.play(Plan(shown_anomaly.schedule)), undisturbed, {})
     if failing is None:
         tally.record(Plan(), check_repeats(player, undisturbed, "after the search"))
     return SearchResult(player, tally, undisturbed, failing)

@@ -56,9 +56,8 @@ class Judge:
     def with_anomalies(self, verdict: Verdict, evidence: Evidence) -> Verdict:
         """Add the anomalies to the verdict of a trial whose checks hold."""
         anomalies = find_anomalies(evidence, self.allowed)
-        reported = [
-            anomaly for anomaly in anomalies if self.counts_last or anomaly.name not in LAST
-        ]
+        ignored = () if self.counts_last else LAST
+        reported = [anomaly for anomaly in anomalies if anomaly.name not in ignored]
         broken = AnomalyError(reported[0]) if reported and self.anomalies_break else None
         return replace(verdict, broken=broken, anomalies=anomalies)
 

@@ -9,15 +9,16 @@ from ...cloud.base import BaseCloud
 from ...core.errors import ContractError, brief, counted, shown
 from ...queue.delivery.routes import parts_of
 from ..values.disturbances import KINDS, SWITCHES
-from .sources import OrdersOfCalls, Singles
+from .sources import OrdersOfCalls
 from .tally import SearchBudget, Tally
 
 
 def check_budget(tally: Tally, budget: SearchBudget) -> None:
     """Raise ``ContractError`` if a time budget ended before the search tried any disturbance."""
-    orders, singles = tally.counts[OrdersOfCalls.counter], tally.counts[Singles.counter]
-    tried_something = singles or not tally.all_singles or orders > 1
-    if budget.began is None or tried_something or tally.interleavings.is_exhaustive:
+    # The first interleaving is that of the undisturbed trial.
+    tried_something = tally.tried > bool(tally.counts[OrdersOfCalls.counter])
+    nothing_is_left = not tally.all_singles or tally.interleavings.is_exhaustive
+    if budget.began is None or tried_something or nothing_is_left:
         return
     raise ContractError(
         f"budget={shown(budget.argument)} allowed only {counted(tally.tried, 'schedule')}, and none of "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -48,10 +48,6 @@ class Share:
     def rounds(self) -> float:
         """The rounds so far, with the head start of the others; the source with the fewest is next."""
         return self.head_start + self.asked / self.weight
-
-
-def _total_weight(shares: Iterable[Share]) -> float:
-    return sum(share.weight for share in shares)
 
 
 class Phase(NamedTuple):
@@ -117,7 +113,7 @@ class Explorer:
         # 1. Orders of calls alone, if nothing else can differ.
         if self._kinds <= SWITCHES:
             for share in orders:
-                yield Phase([share], self._part_of_budget(ORDERS_ALONE_SHARE))
+                yield Phase([share], self._budget.part(tally.tried, ORDERS_ALONE_SHARE))
         if self._has_tried_all():
             return
 
@@ -132,9 +128,9 @@ class Explorer:
             Share(extending, EXTENDING_WEIGHTS[0], EXTENDING_HEAD_STARTS[0]),
             *map(Share, numbers),
         ]
-        weight = FIRST_SINGLES_WEIGHT * _total_weight(beside)
+        weight = FIRST_SINGLES_WEIGHT * sum(share.weight for share in beside)
         shares = [Share(single, weight, HEAD_START), *beside]
-        yield Phase(shares, self._part_of_budget(FIRST_PHASE_SHARE), until=single)
+        yield Phase(shares, self._budget.part(tally.tried, FIRST_PHASE_SHARE), until=single)
 
         # 3. The same sources, the other single disturbances, and orders of timers, for the rest of the
         # budget.
@@ -144,7 +140,7 @@ class Explorer:
             beside.append(self._interleavings(late="late" in self._kinds, moves_time=True))
         beside.append(Share(extending, EXTENDING_WEIGHTS[1], EXTENDING_HEAD_STARTS[1]))
         part = self._part_for_singles()
-        weight = part / (1 - part) * _total_weight(beside)
+        weight = part / (1 - part) * sum(share.weight for share in beside)
         yield Phase([Share(single, weight), *beside], self._budget)
 
     def run(self, phase: Phase) -> Trial | None:
@@ -184,9 +180,6 @@ class Explorer:
     def _has_tried_all(self) -> bool:
         """Return whether the search ran all that ``kinds`` allows, which is only orders of calls."""
         return self._tally.interleavings.is_complete and self._kinds <= SWITCHES
-
-    def _part_of_budget(self, share: float) -> SearchBudget:
-        return self._budget.part(self._tally.tried, share)
 
     def _single_disturbances(self) -> tuple[list[Schedule], list[Schedule]]:
         """Return the schedules with one disturbance: the likely ones, and others."""

@@ -24,14 +24,12 @@ _Breaks: TypeAlias = Callable[[Schedule], Schedule | None]
 """Runs a schedule; returns the disturbances that were applied, or None if the promise held."""
 
 
-def smallest(
-    player: Player, trial: Trial, undisturbed: Trial, known: Outcomes | None = None
-) -> Trial:
+def smallest(player: Player, trial: Trial, undisturbed: Trial, known: Outcomes) -> Trial:
     """Shrink a failing trial's schedule; return the trial of the smallest one found.
 
     No part of its schedule breaks the promise, of those that are tried (``MOST_PARTS``).
     """
-    trial, outcomes = replace(trial, schedule=Schedule(trial.fired)), dict(known or {})
+    trial, outcomes = replace(trial, schedule=Schedule(trial.fired)), {**known}
 
     def breaks(schedule: Schedule) -> Schedule | None:
         if schedule not in outcomes:

@@ -91,7 +91,7 @@ class Simulation:
             workers=self._workers,
         )
 
-    def play(self) -> None:
+    def run(self) -> None:
         """Run all strands to their end, and check the promises that apply to every step."""
         try:
             self._pauses.delay_starts()

@@ -165,7 +165,7 @@ _Role: TypeAlias = Literal[
     "hidden effect",  # a call has its effect, although its client sees a failure
     "repeat",  # lets code run, or a request arrive, a second time
     "lasting",  # begins what a timer ends
-    "of fake",  # happens in a fake, so its words are a whole sentence
+    "fake",  # happens in a fake, so its words are a whole sentence
 ]
 
 
@@ -231,29 +231,23 @@ KINDS: dict[Kind, _Row] = {
     # Another strand runs first.
     "switch": _Row(4, ("switch",), "before {} continues", _STRAND, effect="after a dependent call"),
     # The members of a consumer group change, or its last commit is lost.
-    "rebalance": _Row(
-        18, ("event", "repeat", "of fake"), "{} rebalances", at_calls=AtCalls(1, "broker")
-    ),
+    "rebalance": _Row(18, ("event", "repeat", "fake"), "{} rebalances", at_calls=AtCalls(1, "broker")),
     "redeliver": _Row(
-        17, ("event", "repeat", "of fake"), "the last commit of {} is lost",
+        17, ("event", "repeat", "fake"), "the last commit of {} is lost",
         at_calls=AtCalls(2, "broker")
     ),
     # The token of a fake changes, and the code learns it later; changes of an index stay pending.
     "rotate_token": _Row(
-        20, ("event", "loss", "loss of all", "lasting", "of fake"),
+        20, ("event", "loss", "loss of all", "lasting", "fake"),
         "the token of {} is rotated; the code has the new one after {}", at_calls=AtCalls(11)
     ),
     "hold": _Row(
-        19, ("event", "lasting", "of fake"), "changes of {} stay pending for {}",
+        19, ("event", "lasting", "fake"), "changes of {} stay pending for {}",
         at_calls=AtCalls(3, "vector_index")
     ),
     # A slot of a cluster moves, or is moving.
-    "moved": _Row(
-        11, ("event", "of fake"), "slot {} of {} moves to {}", at_calls=AtCalls(15, "nodes")
-    ),
-    "ask": _Row(
-        11, ("event", "of fake"), "slot {} of {} is moving to {}", at_calls=AtCalls(16, "nodes")
-    ),
+    "moved": _Row(11, ("event", "fake"), "slot {} of {} moves to {}", at_calls=AtCalls(15, "nodes")),
+    "ask": _Row(11, ("event", "fake"), "slot {} of {} is moving to {}", at_calls=AtCalls(16, "nodes")),
     # A client is separated from a fake.
     "partition": _Row(
         15, ("event", "loss"), "is cut off from {} for {} s", _SPAN,

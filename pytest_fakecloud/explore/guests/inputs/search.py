@@ -61,7 +61,7 @@ class DivisionByInput(Division):
             yield part, tally, budget.for_inputs(used, len(first_inputs)) if values else budget
             used += tally.tried
 
-    def smallest(self, whole: Player, part: Player, failing: Trial) -> tuple[Player, Trial]:
+    def shrink_inputs(self, whole: Player, part: Player, failing: Trial) -> tuple[Player, Trial]:
         return JointShrinking(
             part, failing, whole.with_inputs, self._sources, self._drawing
-        ).smallest()
+        ).shrink_inputs()
