@@ -28,10 +28,9 @@ class Turns:
     """Passes the turn between strands, so that only one runs at a time.
 
     A thread passes the turn on in three steps: the simulation chooses the next strand, ``current``
-    is set to that strand, and the gate of that strand's thread is released. The thread then waits
-    at its own gate. A strand that was stepped over while it was blocked can come back at any time:
-    ``_lock`` protects changes of ``current`` and ``_switching``, by which it decides whether another
-    thread passes the turn on.
+    is set to that strand, and its thread is resumed. Then the thread waits for its own turn. A strand
+    that was stepped over while it was blocked can come back at any time: ``_lock`` protects changes of
+    ``current`` and ``_switching``, by which it decides whether another thread passes the turn on.
     """
 
     _simulation: Simulation
