@@ -54,11 +54,10 @@ class Point(NamedTuple):
 class Line:
     """One line of the story: a call, or a description of a disturbance.
 
-    ``disturbances`` are those that the line is about, and ``breaks`` marks the step
-    after which a promise no longer held. ``lines`` are the application's lines that led to the call,
-    innermost first, if the plan ``explains``; ``source`` is the line that the story shows. ``step``
-    is the step that the line belongs to, if steps were recorded. ``point`` is the number of the
-    point of a call.
+    ``disturbances`` are those that the line is about, and ``breaks`` marks the step after which a
+    promise no longer held. ``call_site`` are the application's lines that led to the call, innermost
+    first, if the plan ``explains``; ``source`` is the one that the story shows. ``step`` is the
+    step that the line belongs to, if steps were recorded, ``point`` the number of the point of a call.
     """
 
     at_us: int
