@@ -200,12 +200,18 @@ def ends_the_test(error: BaseException | None) -> BaseException | None:
     return None if is_failure and not skips else error
 
 
-def breaks_a_check(error: BaseException) -> bool:
-    """Return whether an exception of a check, which may call the application, is the application's:
-    any ``Exception``, or the application's exit.
+def broken_by_check(error: BaseException, *, is_disturbed: bool) -> BaseException | None:
+    """Return the error by which an exception of a check breaks the promise, or None.
+
+    It is a failed assertion or, after a disturbance, any exception of the application, which the check
+    may call: an ``Exception``, or the application's exit. Of the code, only failed assertions break the
+    promise.
     """
     ending = ends_the_test(error)
-    return ending is None or (ending is error and isinstance(error, SystemExit))
+    broken = broken_promise(ending or error)
+    if broken is not None or not is_disturbed:
+        return broken
+    return error if ending is None or (ending is error and isinstance(error, SystemExit)) else None
 
 
 def chain_of(error: BaseException | None) -> list[BaseException]:

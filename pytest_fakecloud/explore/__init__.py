@@ -1,17 +1,18 @@
 """Exploration: running code under many schedules, to find a small one that breaks a promise.
 
-A folder may import those before it in this list; the modules beside the folders use them all::
+A folder may import those before it in this list; only functions of ``explore`` and ``world`` import
+guests::
 
     values/         disturbances and their kinds, schedules, and the trial
     subject/        what the caller passes: programs, promises, options
     fakes/          the fakes, their connections in memory, and fingerprints of their data
     simulation/     runs the code once, one strand at a time: TrialLog, then Trial
     world/          what is replaced in the process and the fakes, and leads to the simulation
-    judge/          calls the checks, and looks for anomalies: Verdict
+    judge/          calls the checks at the end, and looks for anomalies: Verdict
     search/         takes the next plan from its sources, plays and counts it, and shrinks what fails
     result/         repeats the failing trial, finds the cause, and tells the story
-    explore         checks the arguments, and searches for a failure, with each drawn input if any are
-    find_failure    plays the undisturbed trial, searches, and shrinks the failing schedule
     undisturbed     checks that the undisturbed trial keeps the promise, and repeats
+    find_failure    plays the undisturbed trial, searches, and shrinks the failing schedule
+    explore         checks the arguments, and searches for a failure, with each drawn input if any are
     guests/         parts that can be deleted, one by one
 """

@@ -17,7 +17,8 @@ from .judge.judge import Judge
 from .result.exploration import Exploration, Trust
 from .result.reproduce import raise_broken, replay_only
 from .search.coverage_checks import check_budget, check_covered
-from .search.player import PlanRunner, Player
+from .search.explorer import PlanRunner
+from .search.player import Player
 from .search.tally import budget_of, merged
 from .subject.assertions import may_assert
 from .subject.clients import functions_of_all, has_drawn_inputs
@@ -57,7 +58,8 @@ def explore(
     - ``run``: the code, a function (plain or asynchronous), or several that run concurrently as
       separate clients. ``drawn()`` and ``operations()`` are clients whose arguments and calls vary.
     - ``check``: a function that is called at the end of each trial, with the ``History`` if it takes an
-      argument; a promise such as ``once("key")``; or a list of them.
+      argument; a promise such as ``once("key")``, or ``always()``, which is checked after each step; or
+      a list of them.
 
     ``Options`` describes the other arguments. Without ``check``, and without assertions in the code, an
     anomaly breaks the promise.
@@ -93,19 +95,19 @@ def explore(
     ):
         if replayed is not None:
             player = player.with_inputs(inputs or {})
-            replay_only(player, replayed)
-            return Exploration(player.tally, named_kinds, trust)
+            return Exploration(replay_only(player, replayed), named_kinds, trust)
         searches: list[SearchResult] = []
-        for part, its_budget in division.players(player, budget):
-            searches.append(find_failure(part, its_budget, seed, cache, make_runner))
+        for part in division.players(player, budget):
+            searches.append(find_failure(*part, seed, cache, make_runner))
             if searches[-1].failing is not None:
                 _raise_failure(searches, division, player)
         # Reports are about the input of most calls, with the numbers of all searches.
-        tally = merged(ended.player.tally for ended in searches)
-        player, undisturbed, _ = max(searches, key=lambda ended: len(ended.undisturbed.call_lines))
-        player.tally = tally
+        tally = merged(ended.tally for ended in searches)
+        player, _, undisturbed, _ = max(
+            searches, key=lambda ended: len(ended.undisturbed.call_lines)
+        )
         check_budget(tally, budget)
-        check_covered(player, named_kinds)
+        check_covered(tally, cloud, named_kinds)
         player.subject.promises.finish()
         player.judge.allowed.check_used()
         if options.trust and not player.judge.anomalies_break:
@@ -116,15 +118,14 @@ def explore(
 def _raise_failure(searches: Sequence[SearchResult], division: Division, whole: Player) -> NoReturn:
     """Raise ``BrokenPromiseError`` for the last search, with the smallest inputs that are found."""
     __tracebackhide__ = True
-    player, undisturbed, failing = searches[-1]
+    player, _, undisturbed, failing = searches[-1]
     assert failing is not None
     is_undisturbed = failing is undisturbed
-    tally = merged(ended.player.tally for ended in searches)
-    player, failing = division.smallest(whole, player, failing)
-    player.tally = tally
+    tally = merged(ended.tally for ended in searches)
+    player, failing = division.shrink_inputs(whole, player, failing)
     if is_undisturbed:
-        check_undisturbed(player, failing)
-    raise_broken(player, failing)
+        check_undisturbed(player, tally, failing)
+    raise_broken(player, tally, failing)
 
 
 @contextlib.contextmanager
@@ -161,7 +162,7 @@ def playing(
             setup=options.setup,
         )
         judge = Judge(world, promises, allowed_anomalies, anomalies_break and not asserts)
-        yield Player(world, subject, judge)
+        yield Player.of(world, subject, judge)
 
 
 def _examining(trust: bool) -> Callable[[World], AbstractContextManager[Any]]:
@@ -176,7 +177,7 @@ def _examining(trust: bool) -> Callable[[World], AbstractContextManager[Any]]:
 def _runner_in(processes: int | Literal["auto"], *, trust: bool) -> MakeRunner:
     """Return a function that makes what runs the plans of a search."""
     if type(processes) is int and processes == 1:
-        return lambda player, _: PlanRunner(player)
+        return lambda player, tally, _: PlanRunner(player, tally)
     with importing("processes="):
         from .guests.ahead import number_of_processes, runner_in_processes
     number = number_of_processes(processes)

@@ -8,23 +8,24 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..core.errors import ContractError
 from ..core.timers import monotonic
-from .search.explorer import Explorer
-from .search.player import PlanRunner, Player
+from .search.explorer import Explorer, PlanRunner
+from .search.player import Player
 from .search.shrinking import smallest
 from .search.store import Store
-from .search.tally import REPLAYED, SearchBudget
+from .search.tally import REPLAYED, SearchBudget, Tally
 from .undisturbed import check_repeats, check_undisturbed, own_errors
 from .values.plan import Plan
 from .values.schedule import Schedule
 from .values.trial import Trial
 
-MakeRunner: TypeAlias = Callable[[Player, Trial], PlanRunner]
+MakeRunner: TypeAlias = Callable[[Player, Tally, Trial], PlanRunner]
 
 
 class SearchResult(NamedTuple):
-    """The result of a search: its player, and the trials that it found."""
+    """The result of a search: its player, its tally, and the trials that it found."""
 
     player: Player
+    tally: Tally
     undisturbed: Trial
     failing: Trial | None = None
     """The trial of the smallest schedule found that breaks the promise, if any."""
@@ -35,17 +36,22 @@ class Division:
 
     def players(
         self, player: Player, budget: SearchBudget
-    ) -> Iterator[tuple[Player, SearchBudget]]:
-        """Yield the player of each part, and its budget."""
-        yield player, budget
+    ) -> Iterator[tuple[Player, Tally, SearchBudget]]:
+        """Yield the player of each part, its tally and its budget."""
+        yield player, Tally.of(player), budget
 
-    def smallest(self, whole: Player, part: Player, failing: Trial) -> tuple[Player, Trial]:
+    def shrink_inputs(self, whole: Player, part: Player, failing: Trial) -> tuple[Player, Trial]:
         """Return the player of the part, or one with smaller inputs, and its smallest failing trial."""
         return part, failing
 
 
 def find_failure(
-    player: Player, budget: SearchBudget, seed: int | str, cache: Any, make_runner: MakeRunner
+    player: Player,
+    tally: Tally,
+    budget: SearchBudget,
+    seed: int | str,
+    cache: Any,
+    make_runner: MakeRunner,
 ) -> SearchResult:
     """Search for a schedule that breaks the promise, and shrink it.
 
@@ -54,33 +60,34 @@ def find_failure(
     """
     __tracebackhide__ = True
     player, undisturbed = player.play_reference(Plan.first())
+    tally.record(Plan.first(), undisturbed)
     if player.subject.inputs:
         if undisturbed.broken is not None and not own_errors(undisturbed):
             # Smaller inputs may break the promise, too.
-            return SearchResult(player, undisturbed, undisturbed)
+            return SearchResult(player, tally, undisturbed, undisturbed)
         if not (undisturbed.calls or undisturbed.errors):
-            return SearchResult(player, undisturbed)  # These inputs lead to no call; others may.
-    check_undisturbed(player, undisturbed)
-    check_repeats(player, undisturbed, "the second time")
+            return SearchResult(player, tally, undisturbed)  # Other inputs may lead to calls.
+    check_undisturbed(player, tally, undisturbed)
+    tally.record(Plan(), check_repeats(player, undisturbed, "the second time"))
     _check_can_fail(player, undisturbed)
     store = Store.of(player.subject, cache)
-    with contextlib.closing(make_runner(player, undisturbed)) as runner:
+    with contextlib.closing(make_runner(player, tally, undisturbed)) as runner:
         began = monotonic()
-        explorer = Explorer(player, runner, undisturbed, budget, seed)
-        failing = _stored_failure(player, store) or explorer.search()
+        explorer = Explorer(runner, undisturbed, budget, seed)
+        failing = _stored_failure(player, tally, store) or explorer.search()
         if failing is not None:
-            failing = smallest(player, failing, undisturbed)
+            failing = smallest(player, failing, undisturbed, tally.outcomes)
             if "stuck" not in failing.flags:
                 store.save(failing.schedule)
-        player.tally.seconds = monotonic() - began
-    if failing is None and player.tally.anomalies and player.judge.anomalies_break:
+        tally.seconds = monotonic() - began
+    if failing is None and tally.anomalies and player.judge.anomalies_break:
         # Trials that only show one of the patterns that are reported last have counted as held.
         player = player.counting_last()
-        shown_anomaly = next(iter(player.tally.anomalies.values()))
-        failing = smallest(player, player.play(Plan(shown_anomaly.schedule)), undisturbed)
+        shown_anomaly = next(iter(tally.anomalies.values()))
+        failing = smallest(player, player.play(Plan(shown_anomaly.schedule)), undisturbed, {})
     if failing is None:
-        check_repeats(player, undisturbed, "after the search")
-    return SearchResult(player, undisturbed, failing)
+        tally.record(Plan(), check_repeats(player, undisturbed, "after the search"))
+    return SearchResult(player, tally, undisturbed, failing)
 
 
 def _check_can_fail(player: Player, undisturbed: Trial) -> None:
@@ -94,13 +101,14 @@ def _check_can_fail(player: Player, undisturbed: Trial) -> None:
         )
 
 
-def _stored_failure(player: Player, store: Store) -> Trial | None:
+def _stored_failure(player: Player, tally: Tally, store: Store) -> Trial | None:
     """Return the trial of the schedule that failed last time, and forget it if it does not fail now."""
     schedule = store.load()
     if not schedule:
         return None
-    player.tally.counts[REPLAYED] += 1
+    tally.counts[REPLAYED] += 1
     trial = player.play(Plan(schedule))
+    tally.record(Plan(schedule), trial)
     if trial.broken is not None and len(trial.fired) == len(schedule):
         return trial
     store.save(Schedule())

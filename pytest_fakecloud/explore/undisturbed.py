@@ -10,6 +10,7 @@ from ..core.errors import ContractError, broken_promise, shown
 from .result.exploration import BrokenPromiseError
 from .result.story import line_text, lookups_of_trial, reason
 from .search.player import Player
+from .search.tally import Tally
 from .subject.clients import text_of_inputs
 from .values.plan import Plan
 from .values.schedule import UNDISTURBED
@@ -24,7 +25,7 @@ def own_errors(trial: Trial) -> list[tuple[str, BaseException]]:
     return [(name, error) for name, error in trial.errors.items() if broken_promise(error) is None]
 
 
-def check_undisturbed(player: Player, trial: Trial) -> None:
+def check_undisturbed(player: Player, tally: Tally, trial: Trial) -> None:
     """Raise an error of the undisturbed trial: of the code, of its promise, or that it makes no call."""
     __tracebackhide__ = True
     inputs = player.subject.inputs
@@ -40,7 +41,7 @@ def check_undisturbed(player: Player, trial: Trial) -> None:
     if trial.broken is not None:
         again = trial if "stuck" in trial.flags else player.play(Plan.reported(UNDISTURBED))
         shown_trial = again if again.broken is not None else trial
-        raise BrokenPromiseError(shown_trial, player.tally, inputs=inputs) from shown_trial.broken
+        raise BrokenPromiseError(shown_trial, tally, inputs=inputs) from shown_trial.broken
     if not trial.calls:
         raise ContractError("the code made no call to any fake, so there is nothing to explore")
 
@@ -51,10 +52,11 @@ def _advice(error: BaseException) -> str:
     return "catch it in the client if it is expected"
 
 
-def check_repeats(player: Player, first: Trial, when: str) -> None:
-    """Raise ``ContractError`` if another undisturbed trial makes other calls or gets other answers.
+def check_repeats(player: Player, first: Trial, when: str) -> Trial:
+    """Play another undisturbed trial, and return it.
 
-    ``when`` completes the sentence, such as "the second time".
+    Raises ``ContractError`` if it makes other calls or gets other answers. ``when`` completes the
+    sentence, such as "the second time".
     """
     __tracebackhide__ = True
     second = player.play(Plan(explains=True))
@@ -73,6 +75,7 @@ def check_repeats(player: Player, first: Trial, when: str) -> None:
             raise _remembers(difference, dict.fromkeys((*first.notes, *second.notes)))
     if first.broken is None and second.broken is not None:
         raise _remembers(f"the promise held, and was broken {when} ({reason(second.broken)})", {})
+    return second
 
 
 def _remembers(difference: str, notes: Iterable[str]) -> ContractError:

@@ -51,7 +51,7 @@ class Everything:
     def strategy(self) -> Everything:
         return self
 
-    def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> None:
+    def lesson(self, steps: Sequence[Step]) -> None:
         """Learn nothing from a trial."""
 
     def learn(self, trial: Trial) -> None:
@@ -106,9 +106,9 @@ class Reduced:
         """Return the name of the strand to run next."""
         return self._interleaving.pick(steps, options, kind)
 
-    def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> Any:
+    def lesson(self, steps: Sequence[Step]) -> Any:
         """Find the races of the trial."""
-        return self._interleaving.lesson(steps, is_cut=is_cut)
+        return self._interleaving.lesson(steps)
 
     def learn(self, trial: Trial) -> None:
         """Learn the races of a trial."""
@@ -132,7 +132,7 @@ def outcomes(
             memory.clear()
             simulation = Simulation(world, subject, Plan(strategy_factory=strategy))
             with world.simulating(simulation):
-                simulation.play()
+                simulation.run()
             trial = simulation.frozen()
             strategy.learn(trial)
             if "redundant" in trial.flags:

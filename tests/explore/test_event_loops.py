@@ -73,7 +73,7 @@ class _Wakeup(Wakeup):
     def __await__(self) -> Generator[Any, None, None]:
         yield
 
-    def wake(self) -> None:
+    def resume(self) -> None:
         self._loop.ready.append(self._task)
 
     def wake_elsewhere(self, is_over: Callable[[], bool]) -> None:

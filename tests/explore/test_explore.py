@@ -36,8 +36,7 @@ from pytest_fakecloud.cloud.base import use_in_fixtures
 from pytest_fakecloud.explore.simulation import calls as calls_module
 from pytest_fakecloud.explore.simulation import clock as clock_module
 from pytest_fakecloud.explore.simulation import scheduler
-from pytest_fakecloud.explore.simulation.faults import SERVE
-from pytest_fakecloud.explore.values.disturbances import FAULTS, KINDS, Kind
+from pytest_fakecloud.explore.values.disturbances import KINDS, Kind
 from pytest_fakecloud.kv.engine import limits
 
 from ..harness import Run, quiet_but
@@ -424,7 +423,6 @@ def test_explore_is_awaitable_in_trio(cloud: Cloud, kv: KVServer) -> None:
 def test_every_kind_is_tried_and_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "exploration.md").read_text("utf-8")
     assert get_args(Kind) == tuple(KINDS)
-    assert set(SERVE) == FAULTS
     table = page.partition("| Disturbance | What happens |")[2].partition("\n\n")[0]
     assert [kind for kind in KINDS if f" {kind}" not in table] == []
 

@@ -15,15 +15,19 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Broker, Cloud, ContractError, DeliveredRequest, Fake, KVServer, Queue
 from pytest_fakecloud.explore.fakes.fakes import OngoingDisturbances
-from pytest_fakecloud.explore.simulation.delivery_strands import AT_DELIVERIES, LOST_ATTEMPTS
+from pytest_fakecloud.explore.simulation.delivery_strands import (
+    AT_DELIVERIES,
+    LOST_ATTEMPTS,
+    OF_DELIVERIES,
+)
 from pytest_fakecloud.explore.simulation.faults import HAPPEN, SERVE
 from pytest_fakecloud.explore.values.disturbances import (
-    DELAYS,
+    EVENTS,
     FAULTS,
     KINDS,
     PAUSES,
+    SLOW_ANSWERS,
     SWITCHES,
-    Kind,
 )
 from pytest_fakecloud.explore.world.patches import explored
 
@@ -64,13 +68,13 @@ def get(kv: KVServer, path: str, seen: Seen) -> None:
         seen.values.append(type(error).__name__)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_kind_is_applied_in_one_place(kind: Kind) -> None:
-    at_calls = [HAPPEN, SERVE, PAUSES | DELAYS]
-    others = [SWITCHES, PAUSES | DELAYS, {*AT_DELIVERIES, *LOST_ATTEMPTS}, {"numbers"}]
-    appliers = others if KINDS[kind].at_calls is None else at_calls
-    assert sum(kind in applier for applier in appliers) == 1
-    assert (kind in SERVE) == (kind in FAULTS)
+def test_a_kind_is_applied_in_one_place_and_perhaps_to_deliveries() -> None:
+    places = [SWITCHES, PAUSES, EVENTS, FAULTS, SLOW_ANSWERS, {"numbers"}]
+    others = {kind for kind in KINDS if sum(kind in [*place] for place in places) != 1}
+    assert others == OF_DELIVERIES - {"duplicate"}
+    assert {*HAPPEN} == EVENTS
+    assert {*SERVE} == FAULTS
+    assert {*AT_DELIVERIES, *LOST_ATTEMPTS} == OF_DELIVERIES
 
 
 def test_faults_on_a_call(cloud: Cloud, kv: KVServer, seen: Seen) -> None:

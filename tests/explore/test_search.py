@@ -17,12 +17,11 @@ from upstash_redis import Redis
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
 from pytest_fakecloud.explore.explore import playing
 from pytest_fakecloud.explore.fakes.connections import Connections
-from pytest_fakecloud.explore.search.explorer import Explorer, Phase, Share
-from pytest_fakecloud.explore.search.player import PlanRunner
+from pytest_fakecloud.explore.search.explorer import Explorer, Phase, PlanRunner, Share
 from pytest_fakecloud.explore.search.shrinking import minimal, smallest
 from pytest_fakecloud.explore.search.sources import Source
 from pytest_fakecloud.explore.search.store import key_of
-from pytest_fakecloud.explore.search.tally import Coverage, budget_of
+from pytest_fakecloud.explore.search.tally import Coverage, Tally, budget_of
 from pytest_fakecloud.explore.simulation.current_thread import CurrentThread
 from pytest_fakecloud.explore.simulation.simulation import Simulation
 from pytest_fakecloud.explore.subject.options import Options
@@ -271,7 +270,7 @@ def test_a_disturbance_is_replaced_by_one_that_is_easier_to_explain(
         assert undisturbed.broken is None
         trial = player.play(Plan(Schedule.parse(found)))
         assert trial.broken is not None
-        assert str(smallest(player, trial, undisturbed).schedule) == plainest
+        assert str(smallest(player, trial, undisturbed, {}).schedule) == plainest
 
 
 def test_a_plainer_disturbance_can_make_another_one_needless(cloud: Cloud, kv: KVServer) -> None:
@@ -297,7 +296,7 @@ def test_a_plainer_disturbance_can_make_another_one_needless(cloud: Cloud, kv: K
         undisturbed = player.play(Plan(notes_points=True))
         trial = player.play(Plan(Schedule.parse("run.1 rotate_token, run.2 respond")))
         assert len(trial.fired) == 2
-        assert str(smallest(player, trial, undisturbed).schedule) == "run.3 drop"
+        assert str(smallest(player, trial, undisturbed, {}).schedule) == "run.3 drop"
 
 
 def test_a_success_of_a_handler_is_remembered_after_many_failures(
@@ -355,9 +354,10 @@ def test_a_source_plays_until_it_or_the_budget_ends(
     source, budget = _Repeats(most), budget_of(5)
     with playing(cloud, programs_of(visit, ()), holds, Options()) as player:
         player, undisturbed = player.play_reference(Plan.first())
-        explorer = Explorer(player, PlanRunner(player), undisturbed, budget, seed=1)
-        assert explorer.play(Phase([Share(source)], budget)) is None
-    assert (source.trials, player.tally.counts["drawn"], player.tally.tried) == (trials,) * 3
+        tally = Tally.of(player)
+        explorer = Explorer(PlanRunner(player, tally), undisturbed, budget, seed=1)
+        assert explorer.run(Phase([Share(source)], budget)) is None
+    assert (source.trials, tally.counts["drawn"], tally.tried) == (trials,) * 3
 
 
 class _Twice(Source):
@@ -394,7 +394,8 @@ def test_a_failing_trial_is_not_played_again(
     source, budget = _Twice(), budget_of(5)
     with playing(cloud, programs_of(visit, ()), check, Options()) as player:
         player, undisturbed = player.play_reference(Plan.first())
-        explorer = Explorer(player, PlanRunner(player), undisturbed, budget, seed=1)
-        found = explorer.play(Phase([Share(source)], budget))
+        tally = Tally.of(player)
+        explorer = Explorer(PlanRunner(player, tally), undisturbed, budget, seed=1)
+        found = explorer.run(Phase([Share(source)], budget))
     assert (found is not None, source.learned) == (failing, [learned])
-    assert player.tally.counts == {"extended": 1 if failing else 2}
+    assert tally.counts == {"extended": 1 if failing else 2}

@@ -26,7 +26,9 @@ from multiprocessing.connection import Connection
 
 from ...core.errors import ContractError, shown
 from ..search.dpor import Branch, InterleavingTree
-from ..search.player import PlanRunner, Player
+from ..search.explorer import PlanRunner
+from ..search.player import Player
+from ..search.tally import Tally
 from ..values.plan import Plan
 from ..values.trial import Outline, Trial
 
@@ -59,14 +61,16 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def runner_in_processes(processes: int, player: Player, undisturbed: Trial) -> PlanRunner:
+def runner_in_processes(
+    processes: int, player: Player, tally: Tally, undisturbed: Trial
+) -> PlanRunner:
     """Return what runs plans in several processes or, if that is impossible, in this one."""
     if processes > 1:
-        player.tally.one_process_reason = _reason_for_one_process(undisturbed)
+        tally.one_process_reason = _reason_for_one_process(undisturbed)
     return (
-        PlanRunner(player)
-        if processes == 1 or player.tally.one_process_reason
-        else Ahead(player, processes)
+        PlanRunner(player, tally)
+        if processes == 1 or tally.one_process_reason
+        else Ahead(player, tally, processes)
     )
 
 
@@ -88,8 +92,8 @@ def _reason_for_one_process(undisturbed: Trial) -> str:
 class Ahead(PlanRunner):
     """Plays the trials of a search in its own process or, ahead of time, in other processes."""
 
-    def __init__(self, player: Player, processes: int) -> None:
-        super().__init__(player)
+    def __init__(self, player: Player, tally: Tally, processes: int) -> None:
+        super().__init__(player, tally)
         self.processes = processes
         self._missing = processes
         """The number of processes that have not been started yet."""
@@ -116,7 +120,7 @@ class Ahead(PlanRunner):
     def _offer(self, plan: Plan) -> None:
         """Let the processes, if there are any, play a plan that has not been offered yet."""
         factory = plan.strategy_factory
-        is_known = factory is None and plan.schedule in self._player.outcomes
+        is_known = factory is None and plan.schedule in self.tally.outcomes
         can_be_sent = factory is None or isinstance(factory, Branch)
         if (
             is_known
@@ -140,7 +144,7 @@ class Ahead(PlanRunner):
             self._receive(waits=True)
         trial = self._played.pop(plan, None)
         if trial is not None:
-            self._player.record(trial, plan)
+            self.tally.record(plan, trial)
         return trial
 
     def _offer_with(self, plan: Plan) -> Plan | None:
@@ -196,7 +200,9 @@ class Ahead(PlanRunner):
         receiver, sender = multiprocessing.Pipe(duplex=False)
         inherited = [self._offers, receiver, *self._processes]
         process = multiprocessing.get_context("fork").Process(
-            target=_play_all, args=(self._player, self._offers_end, sender, inherited), daemon=True
+            target=_play_all,
+            args=(PlanRunner(self.player, self.tally), self._offers_end, sender, inherited),
+            daemon=True,
         )
         with warnings.catch_warnings():
             # Python warns of other threads, but those of the search are idle now.
@@ -207,7 +213,7 @@ class Ahead(PlanRunner):
 
 
 def _play_all(
-    player: Player,
+    runner: PlanRunner,
     offers: socket.socket,
     results: Connection,
     inherited: Iterable[socket.socket | Connection],
@@ -219,11 +225,11 @@ def _play_all(
     # The child shares the position in a captured file of the parent, which reports the trials.
     sys.stdout = sys.stderr = io.StringIO()
     # The threads and the sockets of its parent are missing.
-    player.world.after_fork()
+    runner.player.world.after_fork()
     with contextlib.suppress(OSError):
         while offer := offers.recv(_MOST_BYTES):
             plan = pickle.loads(offer)
-            for played, trial in _played_for(player, plan):
+            for played, trial in _played_for(runner, plan):
                 try:
                     results.send((played, trial, False))
                 except (TypeError, AttributeError, pickle.PicklingError):
@@ -232,10 +238,10 @@ def _play_all(
     os._exit(0)  # without the finalizers of the test session
 
 
-def _played_for(player: Player, plan: Plan) -> Iterator[tuple[Plan, Outline | None]]:
+def _played_for(runner: PlanRunner, plan: Plan) -> Iterator[tuple[Plan, Outline | None]]:
     """Play an offered plan or, for a branch, also some of those below it; yield what is played."""
     if not isinstance(plan.strategy_factory, Branch):
-        yield plan, _unremarkable(player, plan)
+        yield plan, _unremarkable(runner, plan)
         return
     tree = InterleavingTree(plan.strategy_factory)
     for _ in range(_MOST_BELOW):
@@ -243,27 +249,27 @@ def _played_for(player: Player, plan: Plan) -> Iterator[tuple[Plan, Outline | No
         if branch is None:
             return
         below = replace(plan, strategy_factory=branch)
-        trial = _unremarkable(player, below)
+        trial = _unremarkable(runner, below)
         yield below, trial
         if trial is None:
             return
         tree.learn(trial)
 
 
-def _unremarkable(player: Player, plan: Plan) -> Outline | None:
+def _unremarkable(runner: PlanRunner, plan: Plan) -> Outline | None:
     """Play a plan; return what the search learns from it, or None if it has to play it itself."""
-    before = _findings(player)
+    before = _findings(runner)
     try:
-        trial = player.play(plan)
+        trial = runner.play(plan)
     except BaseException:
         return None
-    if trial.broken is not None or _findings(player) != before:
+    if trial.broken is not None or _findings(runner) != before:
         return None
     return Outline(**{each.name: getattr(trial, each.name) for each in fields(Outline)})
 
 
-def _findings(player: Player) -> object:
+def _findings(runner: PlanRunner) -> object:
     """Return a value that changes if a trial shows something that no trial has shown before."""
-    judge = player.judge
-    anomalies, unused = len(player.tally.anomalies), judge.allowed.unused()
+    judge = runner.player.judge
+    anomalies, unused = len(runner.tally.anomalies), judge.allowed.unused()
     return anomalies, unused, judge.promises.reached(), judge.reads_order

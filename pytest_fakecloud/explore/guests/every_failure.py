@@ -11,6 +11,7 @@ from ..explore import playing
 from ..result.failures import FAILURES, Failure, FailureName
 from ..result.reproduce import raise_broken, replay_only
 from ..search.player import Player
+from ..search.tally import Tally
 from ..subject.clients import has_drawn_inputs
 from ..subject.options import Checks, Options
 from ..subject.programs import names_of, programs_of, schedule_to_replay
@@ -80,14 +81,15 @@ def every_failure(
             replay_only(player, replayed)
             return Results()
         player, undisturbed = player.play_reference(Plan.first())
-        check_undisturbed(player, undisturbed)
+        tally = Tally.of(player)
+        check_undisturbed(player, tally, undisturbed)
         check_repeats(player, undisturbed, "the second time")
         failures = Results(_fail_each_call(player, undisturbed, names, status))
         player.subject.promises.finish()
         broken = failures.where(held=False)
         if broken:
             trial = player.play(Plan(Schedule.parse(broken[0].schedule)))
-            raise_broken(player, trial, failures=failures)
+            raise_broken(player, tally, trial, failures=failures)
     return failures
 
 

@@ -131,7 +131,7 @@ class Examination:
         checks = promises.at_end
         promises.at_end = [partial(self._recorded, check) for check in checks]
         try:
-            player.play(Plan(explains=True), records=False)
+            player.play(Plan(explains=True))
         finally:
             promises.at_end = checks
 
@@ -217,7 +217,7 @@ class Examination:
         """Return whether the promise breaks without the effect of a call; None if that is unknown."""
         self._left_out, self._has_left_out = (line.strand, line.point), False
         try:
-            trial = player.play(Plan(), records=False)
+            trial = player.play(Plan())
         except (Exception, SystemExit):
             return True  # The promise, or the code, cannot handle the data.
         finally:

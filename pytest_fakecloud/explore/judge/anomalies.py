@@ -116,7 +116,7 @@ def _may_compensate(evidence: Evidence, access: Access) -> bool:
     """
     return any(
         (other.strand, other.keys[0]) == (access.strand, access.keys[0])
-        for other in evidence.trial.effects.accesses
+        for other in evidence.accesses
         if other.shape not in evidence.undisturbed.shapes
     )
 
@@ -188,7 +188,7 @@ def _partial_update(evidence: Evidence) -> Findings:
         for access in evidence.own_accesses
         if access not in recognised and _cannot_be_repaired(evidence, access)
     ]
-    changes = [access for access in evidence.trial.effects.accesses if access.changes]
+    changes = [access for access in evidence.accesses if access.changes]
     for lost_effect in evidence.lost_effects:
         words = lost_effect.text, lost_effect.content
         if any((access.text, access.content) == words for access in changes):
@@ -211,7 +211,7 @@ def _is_started_again(evidence: Evidence) -> bool:
         or StrandName.of(client).is_delivery
         or any(
             access.name == "consume"
-            for access in evidence.undisturbed_trial.effects.accesses
+            for access in evidence.undisturbed.accesses
             if access.actor == client
         )
     )

@@ -41,7 +41,8 @@ class Evidence:
         """The names of the clients that start again when they fail."""
         self.differences: Sequence[tuple[str, str]] = ()
         """What the trial leaves that no trial in one piece leaves, each with a description."""
-        self.commands = [access for access in trial.effects.accesses if access.call is None]
+        self.accesses = trial.effects.accesses
+        self.commands = [access for access in self.accesses if access.call is None]
         self.places: dict[Touch, list[int]] = {}
         """The indexes of the commands that access each key, in order."""
         for at, command in enumerate(self.commands):
@@ -115,17 +116,13 @@ class Evidence:
     @cached_property
     def own_accesses(self) -> list[Access]:
         """The accesses of the disturbed client and of its restarts."""
-        return [
-            access for access in self.trial.effects.accesses if access.actor == self.disturbed_actor
-        ]
+        return [access for access in self.accesses if access.actor == self.disturbed_actor]
 
     @cached_property
     def changes(self) -> Counter[object]:
         """How often something of each shape, and of each text, was changed."""
         changes = [
-            access
-            for access in self.trial.effects.accesses
-            if access.changes and not access.deletes_no_vector
+            access for access in self.accesses if access.changes and not access.deletes_no_vector
         ]
         return Counter(aspect for change in changes for aspect in (change.shape, change.text))
 
@@ -139,16 +136,16 @@ class Evidence:
 
     @cached_property
     def actors(self) -> set[str]:
-        return {access.actor for access in self.trial.effects.accesses}
+        return {access.actor for access in self.accesses}
 
     @cached_property
     def shapes(self) -> set[object]:
-        return {access.shape for access in self.trial.effects.accesses}
+        return {access.shape for access in self.accesses}
 
     @cached_property
     def shapes_of_state(self) -> set[object]:
         """The shapes without those of counters: gaps between numbers that they gave out are no state."""
-        accesses = self.trial.effects.accesses
+        accesses = self.accesses
         return {
             access.shape for at, access in enumerate(accesses) if not is_id(access, accesses, at)
         }
@@ -156,7 +153,7 @@ class Evidence:
     @cached_property
     def last_us(self) -> int:
         """The time of the last access, in microseconds from the start."""
-        return max(access.at_us for access in self.trial.effects.accesses) - self.trial.start_us
+        return max(access.at_us for access in self.accesses) - self.trial.start_us
 
     @cached_property
     def lost_effects(self) -> Sequence[Access]:
@@ -193,9 +190,7 @@ class Evidence:
 
     def _is_dead_letter(self) -> bool:
         """Return whether a delivery has not succeeded: its dead letter waits for a person."""
-        deliveries = {
-            access.actor for access in self.trial.effects.accesses if access.made_by.is_delivery
-        }
+        deliveries = {access.actor for access in self.accesses if access.made_by.is_delivery}
         return not deliveries <= set(map(actor_of, self.trial.effects.acknowledged))
 
     def _awaits_lease(self) -> bool:
@@ -228,14 +223,14 @@ class Evidence:
         # A command that sets the value that its key has already counts as done.
         effective = (
             access
-            for access in self.trial.effects.accesses
+            for access in self.accesses
             if access.changes or (access.name in kinds.REPEATABLE and not access.has_condition)
         )
         counts = Counter(aspect for access in effective for aspect in (access.shape, access.text))
         usual_counts = self.undisturbed.changes
         rarer = (
             access
-            for access in self.undisturbed_trial.effects.accesses
+            for access in self.undisturbed.accesses
             if counts[access.shape] < usual_counts[access.shape]
         )
         return [
@@ -247,9 +242,8 @@ class Evidence:
 
     def _is_superseded(self, effect: Access) -> bool:
         """Return whether without the disturbance, too, nothing remains of an effect."""
-        later = self.undisturbed_trial.effects.accesses[
-            self.undisturbed_trial.effects.accesses.index(effect) + 1 :
-        ]
+        accesses = self.undisturbed.accesses
+        later = accesses[accesses.index(effect) + 1 :]
         same = (
             access for access in later if (access.name, access.keys) == (effect.name, effect.keys)
         )
@@ -265,9 +259,7 @@ class Evidence:
         if self.loss is None or self.loss.kind not in _LOSSES_OF_ALL:
             return False
         own = [
-            access
-            for access in self.undisturbed_trial.effects.accesses
-            if access.actor == self.disturbed_actor
+            access for access in self.undisturbed.accesses if access.actor == self.disturbed_actor
         ]
         sources = {key for access in own for key in access.keys}
         missing = _writes_by_root(self.undisturbed_trial) - _writes_by_root(self.trial)
@@ -284,7 +276,7 @@ class Evidence:
             return False
         first: dict[str, Access] = {}
         root, counted = access.actor, (access.name, access.keys, access.fields)
-        for other in self.trial.effects.accesses:
+        for other in self.accesses:
             takes_work = other.name in OF_CONSUMERS | kinds.CONSUMES | kinds.MOVES
             if other.changes and not takes_work and other.actor == root:
                 is_same = (other.name, other.keys, other.fields) == counted

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ...cloud.base import context_of
 from ...core.calls import Call
-from ...core.errors import breaks_a_check, broken_promise, ends_the_test
+from ...core.errors import broken_by_check, ends_the_test
 from ...core.field_types import check_returned
 from ..simulation.operations import TrialHistory
 from ..simulation.stacks import without_library_frames
 from ..subject.promises import Promises
 from ..values.plan import Plan
 from ..values.schedule import Schedule, add_schedule
-from ..values.trial import History, Line, Trial, Verdict
+from ..values.trial import Line, Trial, Verdict
 from ..world.world import World
 from .anomalies import LAST, Allowed, AnomalyError, find_anomalies
 from .evidence import Evidence
@@ -42,11 +43,8 @@ class Judge:
         broken, number = trial.broken, recorder.reserve()
         applied = Schedule(trial.fired) if plan.strategy_factory is not None else plan.schedule
         history.schedule = str(applied)
-        is_disturbed = bool(trial.fired)
         for check in self.promises.at_end:
-            broken = broken or self._broken_promise(
-                check, history, applied, is_disturbed=is_disturbed
-            )
+            broken = broken or self._broken_promise(partial(check, history), trial, applied)
         self.reads_order |= history.shows_order
         lines = [
             Line(entry.at_us, "check", call=entry)
@@ -58,34 +56,23 @@ class Judge:
     def with_anomalies(self, verdict: Verdict, evidence: Evidence) -> Verdict:
         """Add the anomalies to the verdict of a trial whose checks hold."""
         anomalies = find_anomalies(evidence, self.allowed)
-        reported = [
-            anomaly for anomaly in anomalies if self.counts_last or anomaly.name not in LAST
-        ]
+        ignored = () if self.counts_last else LAST
+        reported = [anomaly for anomaly in anomalies if anomaly.name not in ignored]
         broken = AnomalyError(reported[0]) if reported and self.anomalies_break else None
         return replace(verdict, broken=broken, anomalies=anomalies)
 
     def _broken_promise(
-        self,
-        check: Callable[[History], object],
-        history: History,
-        schedule: Schedule,
-        *,
-        is_disturbed: bool,
+        self, check: Callable[[], object], trial: Trial, schedule: Schedule
     ) -> BaseException | None:
-        """Call a check; return the failed assertion or, after a disturbance, any exception that it
-        raised.
-
-        A check that calls the application may get an exception of the application.
-        """
+        """Call a check; return the error by which it breaks the promise, or raise its error."""
         try:
-            check_returned(self.world.awaited(check(history)))
+            check_returned(self.world.awaited(check()))
         except BaseException as error:
-            ending = ends_the_test(error) or error
-            broken = broken_promise(ending)
+            broken = broken_by_check(error, is_disturbed=bool(trial.fired))
             if broken is not None:
-                return broken
-            if is_disturbed and breaks_a_check(error):
-                return without_library_frames(error)
+                is_failed = isinstance(broken, AssertionError)
+                return broken if is_failed else without_library_frames(broken)
+            ending = ends_the_test(error) or error
             add_schedule(ending, "after", schedule)
             if ending is error:
                 raise

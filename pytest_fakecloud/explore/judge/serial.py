@@ -18,7 +18,6 @@ from ...core.touches import Touch
 from ...kv.table import kinds
 from ...kv.touches import KEY_OF_DB
 from ..fakes.fingerprint import varied
-from ..values.accesses import Access
 from ..values.disturbances import CLOCK, SWITCHES
 from ..values.trial import Trial
 
@@ -48,19 +47,12 @@ def idle_programs(trial: Trial, programs: frozenset[str]) -> frozenset[str]:
         access.made_by.program
         for access in trial.effects.accesses
         if access.is_message
-        or (_has_written(access) and any(_is_of(key, changed, indexes) for key in access.keys))
+        or (
+            (access.changes or access.counts)
+            and any(key[:3] in changed or key.fake in indexes for key in access.keys)
+        )
     }
     return programs - busy
-
-
-def _has_written(access: Access) -> bool:
-    """Return whether a write has changed something, or set a number to which another one had set it."""
-    return access.changes or access.counts
-
-
-def _is_of(key: Touch, changed: Collection[tuple[str, str, str]], indexes: Collection[str]) -> bool:
-    """Return whether a key has changed, or an index has that holds a vector."""
-    return key[:3] in changed or key.fake in indexes
 
 
 def differences(trial: Trial, piece: Trial, clients: Collection[str]) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import FakecloudError, counted, did_you_mean, shown
 from ...core.journal import Results
-from ..search.shrinking import ReplayResult
 from ..search.sources import Extending, Numbers, OrdersOfCalls, Singles
 from ..search.tally import REPLAYED, ShownAnomaly, Tally
 from ..subject.clients import Inputs, replay_text, text_of_inputs
@@ -179,7 +178,7 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         *,
         changes: Sequence[Change] = (),
         inputs: Inputs | None = None,
-        replays: ReplayResult | None = None,
+        replays: Sequence[Trial] = (),
         failures: Results[Failure] = NO_FAILURES,
     ) -> None:
         self.trials = trial, undisturbed
@@ -197,10 +196,10 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         text = f"{what} by {self._schedule_text(tally)}"
         if failures:
             text = f"{what} in {_list_of_broken(failures)}\nthe first of them"
-        if replays is not None and replays.failed < replays.total:
+        failed = sum(replay.broken is not None for replay in replays)
+        if failed < len(replays):
             text += (
-                "; the code is not deterministic: it failed in "
-                f"{replays.failed} of {replays.total} replays"
+                f"; the code is not deterministic: it failed in {failed} of {len(replays)} replays"
             )
         text += ":\n"
         text += f"inputs: {text_of_inputs(self.inputs)}\n" if self.inputs else ""

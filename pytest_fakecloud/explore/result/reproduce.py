@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 
 from ...core.errors import ContractError
 from ..search.player import Player
-from ..search.shrinking import replay
-from ..search.tally import REPLAYED
+from ..search.tally import REPLAYED, Tally
+from ..search.tuning import REPLAYS
 from ..values.names import actor_of
 from ..values.plan import Plan
 from ..values.schedule import Schedule
@@ -18,26 +18,26 @@ from .changes import find_changes
 from .exploration import BrokenPromiseError
 
 
-def replay_only(player: Player, schedule: Schedule) -> None:
+def replay_only(player: Player, schedule: Schedule) -> Tally:
     """Run one schedule; raise an error if it breaks the promise or cannot be applied."""
     __tracebackhide__ = True
-    tally = player.tally
+    tally = Tally.of(player)
     tally.only_schedule = schedule
     player = player.counting_last()
     if not player.judge.anomalies_break:
-        # Nothing but the schedule runs, and no anomalies are looked for.
+        # No anomaly breaks the trial, so there is no reference to find any with.
         trial = player.play(Plan.reported(schedule))
     elif schedule:
-        player, _ = player.play_reference(Plan(), records=False)
+        player, _ = player.play_reference(Plan())
         # The trials in one piece run for this one, and none runs after the trial that is kept.
-        player.play(Plan(schedule), records=False)
+        player.play(Plan(schedule))
         trial = player.play(Plan.reported(schedule))
     else:
         player, trial = player.play_reference(Plan.reported(schedule))
     missed = [disturbance for disturbance in schedule if disturbance not in trial.fired]
     if trial.broken is not None:
         trial = replace(trial, schedule=schedule.without(missed))
-        raise _broken_schedule(player, trial) from trial.broken
+        raise _broken_schedule(player, tally, trial) from trial.broken
     if missed:
         names = {disturbance.strand for disturbance in missed}
         starts = sorted(
@@ -49,28 +49,35 @@ def replay_only(player: Player, schedule: Schedule) -> None:
             f"{', '.join(map(str, missed))}. {again}The code may have changed, or makes fewer "
             "calls: run explore() again without schedule="
         )
+    tally.record(Plan(schedule), trial)
     tally.counts[REPLAYED] += 1
+    return tally
 
 
-def raise_broken(player: Player, broken: Trial, **options: Any) -> NoReturn:
+def raise_broken(player: Player, tally: Tally, broken: Trial, **options: Any) -> NoReturn:
     """Repeat a failing trial, and raise ``BrokenPromiseError`` with its story.
 
     The options are those of the error.
     """
     __tracebackhide__ = True
-    replays = replay(player, broken)
-    if replays.trial is None:
+    # A stuck trial takes seconds and leaves threads behind, so it is repeated only once.
+    number = 1 if "stuck" in broken.flags else REPLAYS
+    plans = [Plan(broken.schedule)] * (number - 1)
+    replays = [player.play(plan) for plan in (*plans, Plan.reported(broken.schedule))]
+    failing = [trial for trial in replays if trial.broken is not None]
+    if not failing:
         raise ContractError(
             f"the schedule {broken.schedule} broke the promise ({broken.broken}), but not in "
-            f"{replays.total} further trials of it: the code depends on a state outside the fakes. "
+            f"{number} further trials of it: the code depends on a state outside the fakes. "
             f"{'; '.join(['Reset that state in setup=', *broken.notes])}"
         )
-    raise _broken_schedule(
-        player, replays.trial, replays=replays, **options
-    ) from replays.trial.broken
+    error = _broken_schedule(player, tally, failing[-1], replays=replays, **options)
+    raise error from failing[-1].broken
 
 
-def _broken_schedule(player: Player, trial: Trial, **options: Any) -> BrokenPromiseError:
+def _broken_schedule(
+    player: Player, tally: Tally, trial: Trial, **options: Any
+) -> BrokenPromiseError:
     undisturbed = None
     if trial.fired and "stuck" not in trial.flags:
         undisturbed = player.play(Plan(explains=True))
@@ -81,11 +88,5 @@ def _broken_schedule(player: Player, trial: Trial, **options: Any) -> BrokenProm
     changes = find_changes(trial, undisturbed, play)
     cause = find_cause(trial, undisturbed, changes, play, player.world.state_of)
     return BrokenPromiseError(
-        trial,
-        player.tally,
-        undisturbed,
-        cause,
-        changes=changes,
-        inputs=player.subject.inputs,
-        **options,
+        trial, tally, undisturbed, cause, changes=changes, inputs=player.subject.inputs, **options
     )

@@ -276,7 +276,7 @@ def reason(error: BaseException | None) -> str:
 
 # -- the cause, and what each disturbance changed --------------------------------------------------
 
-_OF_A_FAKE = with_role("of fake")
+_OF_A_FAKE = with_role("fake")
 """Kinds of disturbances that happen in a fake. Their lines are whole sentences."""
 
 
@@ -323,12 +323,10 @@ def _disturbance_text(cause: Cause, trial: Trial) -> str:
         return f"{disturbance}"
     if line.call is not None:
         return f"{_named(line, lookups)} {line.words}"
-    kind = disturbance.kind
+    kind, text = disturbance.kind, f"{line.strand} {line.words}"
     if kind in _OF_A_FAKE:
         return line.words
-    text = f"{line.strand} {line.words}"
-    is_at_start = not disturbance.point
-    call = None if is_at_start else _nearest_call(line, disturbance, trial)
+    call = _nearest_call(line, disturbance, trial) if disturbance.point else None
     if call is None:
         return text
     if kind in PAUSES:

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from ...cloud.base import BaseCloud
 from ...core.errors import ContractError, brief, counted, shown
 from ...queue.delivery.routes import parts_of
 from ..values.disturbances import KINDS, SWITCHES
-from .player import Player
-from .sources import OrdersOfCalls, Singles
+from .sources import OrdersOfCalls
 from .tally import SearchBudget, Tally
 
 
 def check_budget(tally: Tally, budget: SearchBudget) -> None:
     """Raise ``ContractError`` if a time budget ended before the search tried any disturbance."""
-    orders, singles = tally.counts[OrdersOfCalls.counter], tally.counts[Singles.counter]
-    tried_something = singles or not tally.all_singles or orders > 1
-    if budget.began is None or tried_something or tally.interleavings.is_exhaustive:
+    # The first interleaving is that of the undisturbed trial.
+    tried_something = tally.tried > bool(tally.counts[OrdersOfCalls.counter])
+    nothing_is_left = not tally.all_singles or tally.interleavings.is_exhaustive
+    if budget.began is None or tried_something or nothing_is_left:
         return
     raise ContractError(
         f"budget={shown(budget.argument)} allowed only {counted(tally.tried, 'schedule')}, and none of "
@@ -26,12 +27,12 @@ def check_budget(tally: Tally, budget: SearchBudget) -> None:
     )
 
 
-def check_covered(player: Player, named_kinds: Sequence[str]) -> None:
+def check_covered(tally: Tally, cloud: BaseCloud, named_kinds: Sequence[str]) -> None:
     """Raise ``ContractError`` if the promise held only because too little was explored.
 
     That is if a kind of disturbance never happened, or if no call of a destination handler succeeded.
     """
-    tally, kinds = player.tally, player.tally.coverage.possible
+    kinds = tally.coverage.possible
     if not tally.tried:
         raise ContractError(
             "no schedule was possible: the code has no point for "
@@ -48,7 +49,7 @@ def check_covered(player: Player, named_kinds: Sequence[str]) -> None:
         )
     handlers = [
         route
-        for fake in player.world.cloud.fakes()
+        for fake in cloud.fakes()
         if fake.fixture == "queue"
         for route in cast("Any", fake).destinations.routes()
         if parts_of(route).where == "call"

@@ -165,7 +165,7 @@ class InterleavingTree:
         """
         lesson: Lesson = trial.lesson
         self.trials += "redundant" not in trial.flags
-        self.is_exact = self.is_exact and lesson.is_exact
+        self.is_exact = self.is_exact and lesson.is_exact and "limited" not in trial.flags
         # The trial has replaced all decisions after those that it repeated.
         frames = {at: frame for at, frame in self._frames.items() if at < lesson.repeated}
         decided = zip(lesson.decisions, lesson.sleeps, strict=True)
@@ -234,7 +234,7 @@ class BranchStrategy:
             }
         return asleep
 
-    def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> Lesson:
+    def lesson(self, steps: Sequence[Step]) -> Lesson:
         """Find the races of the trial."""
         repeated = self._repeated
         decisions = [*self._branch.decisions[:repeated], *self._decisions]
@@ -258,7 +258,7 @@ class BranchStrategy:
             tuple(self._sleeps),
             effects,
             tuple(reversals),
-            not self._has_strayed and not is_cut,
+            not self._has_strayed,
         )
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..values.disturbances import SWITCHES
+from ..values.plan import Plan
 from ..values.schedule import Schedule
 from ..values.trial import Outline, Trial
 from .dpor import Branch, InterleavingTree
 from .extend import Frontier
-from .player import PlanRunner, Player
+from .player import Player
 from .singles import singles
-from .sources import Extending, Numbers, OrdersOfCalls, Singles, Source, varies_numbers
-from .tally import SearchBudget
+from .sources import Extending, Numbers, OrdersOfCalls, Singles, Source
+from .tally import SearchBudget, Tally
 from .tuning import (
     EXTENDING_HEAD_STARTS,
     EXTENDING_WEIGHTS,
@@ -49,10 +50,6 @@ class Share:
         return self.head_start + self.asked / self.weight
 
 
-def _total_weight(shares: Iterable[Share]) -> float:
-    return sum(share.weight for share in shares)
-
-
 class Phase(NamedTuple):
     """A phase of a search: the sources that share its budget.
 
@@ -65,22 +62,36 @@ class Phase(NamedTuple):
     until: Source | None = None
 
 
+class PlanRunner:
+    """Plays and records the plans of a search. A subclass may play some that will probably follow."""
+
+    def __init__(self, player: Player, tally: Tally) -> None:
+        self.player = player
+        self.tally = tally
+
+    def offer(self, upcoming: Iterator[Plan]) -> None:
+        """Let a subclass play some of the plans that a source will probably return next."""
+
+    def play(self, plan: Plan) -> Outline:
+        """Return the trial of a plan. A subclass may return the outline of a trial that holds."""
+        trial = self.player.play(plan)
+        self.tally.record(plan, trial)
+        return trial
+
+    def close(self) -> None:
+        """End what a subclass has started."""
+
+
 class Explorer:
     """Searches for a schedule that breaks the promise, within a budget."""
 
     def __init__(
-        self,
-        player: Player,
-        runner: PlanRunner,
-        undisturbed: Trial,
-        budget: SearchBudget,
-        seed: int | str,
+        self, runner: PlanRunner, undisturbed: Trial, budget: SearchBudget, seed: int | str
     ) -> None:
-        self._player = player
         self._runner = runner
         self._undisturbed = undisturbed
-        self._kinds = player.subject.kinds
-        self._tally = player.tally
+        self._tally = runner.tally
+        self._kinds = self._tally.kinds
         self._tally.interleavings.has_timers = "timers" in undisturbed.flags
         self._tally.seed = seed
         self._budget = budget
@@ -91,48 +102,48 @@ class Explorer:
     def search(self) -> Trial | None:
         """Return the first trial that breaks the promise; None if no schedule did."""
         for phase in self._phases():
-            if (failing := self.play(phase)) is not None:
+            if (failing := self.run(phase)) is not None:
                 return failing
         return None
 
     def _phases(self) -> Iterator[Phase]:
         """Yield the phases of the search. Each depends on the trials of those before it."""
-        player, orders = self._player, self._orders()
+        tally, orders = self._tally, self._orders()
 
         # 1. Orders of calls alone, if nothing else can differ.
         if self._kinds <= SWITCHES:
             for share in orders:
-                yield Phase([share], self._part_of_budget(ORDERS_ALONE_SHARE))
+                yield Phase([share], self._budget.part(tally.tried, ORDERS_ALONE_SHARE))
         if self._has_tried_all():
             return
 
         # 2. All sources, until the single disturbances are tried that probably have an effect of their
         # own, or a part of the budget is used up.
         likely, others = self._single_disturbances()
-        single = Singles(player, self._frontier, likely)
-        extending = Extending(player, self._frontier)
-        numbers = [Numbers(player, [*likely, *others])] if varies_numbers(player) else []
+        single = Singles(tally, likely)
+        extending = Extending(tally, self._frontier)
+        numbers = [Numbers(tally, [*likely, *others])] if tally.varies_numbers else []
         beside = [
             *orders,
             Share(extending, EXTENDING_WEIGHTS[0], EXTENDING_HEAD_STARTS[0]),
             *map(Share, numbers),
         ]
-        weight = FIRST_SINGLES_WEIGHT * _total_weight(beside)
+        weight = FIRST_SINGLES_WEIGHT * sum(share.weight for share in beside)
         shares = [Share(single, weight, HEAD_START), *beside]
-        yield Phase(shares, self._part_of_budget(FIRST_PHASE_SHARE), until=single)
+        yield Phase(shares, self._budget.part(tally.tried, FIRST_PHASE_SHARE), until=single)
 
         # 3. The same sources, the other single disturbances, and orders of timers, for the rest of the
         # budget.
         single.go_on_with(others)
         beside = [*(Share(share.source) for share in orders), *map(Share, numbers)]
-        if self._tally.interleavings.has_timers and {"switch", "jump"} <= self._kinds:
+        if tally.interleavings.has_timers and {"switch", "jump"} <= self._kinds:
             beside.append(self._interleavings(late="late" in self._kinds, moves_time=True))
         beside.append(Share(extending, EXTENDING_WEIGHTS[1], EXTENDING_HEAD_STARTS[1]))
         part = self._part_for_singles()
-        weight = part / (1 - part) * _total_weight(beside)
+        weight = part / (1 - part) * sum(share.weight for share in beside)
         yield Phase([Share(single, weight), *beside], self._budget)
 
-    def play(self, phase: Phase) -> Trial | None:
+    def run(self, phase: Phase) -> Trial | None:
         """Play the plans of a phase; return the first trial that breaks the promise."""
         shares, until = list(phase.shares), phase.until
         while shares and phase.budget.remaining(self._tally.tried) > 0:
@@ -162,14 +173,13 @@ class Explorer:
         if "redundant" not in trial.flags:
             self._tally.counts[source.counter] += 1
         source.learn(trial)
+        if source.feeds_frontier:
+            self._frontier.learn(trial)
         return trial
 
     def _has_tried_all(self) -> bool:
         """Return whether the search ran all that ``kinds`` allows, which is only orders of calls."""
         return self._tally.interleavings.is_complete and self._kinds <= SWITCHES
-
-    def _part_of_budget(self, share: float) -> SearchBudget:
-        return self._budget.part(self._tally.tried, share)
 
     def _single_disturbances(self) -> tuple[list[Schedule], list[Schedule]]:
         """Return the schedules with one disturbance: the likely ones, and others."""
@@ -204,4 +214,5 @@ class Explorer:
         self, *, late: bool, moves_time: bool = False, head_start: float = 0.0
     ) -> Share:
         tree = InterleavingTree(Branch(late=late, moves_time=moves_time))
-        return Share(OrdersOfCalls(self._player, tree), head_start=head_start)
+        judge = self._runner.player.judge
+        return Share(OrdersOfCalls(self._tally, judge, tree), head_start=head_start)

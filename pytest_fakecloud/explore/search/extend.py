@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
 from ..values.disturbances import (
-    COMPLEXITY,
     DELAY,
     DELAYS,
     DUE,
     EDGE,
+    RANKS,
     WINDOWS,
     Disturbance,
     Kind,
@@ -146,7 +146,7 @@ class _Level:
             # A likely disturbance is meant to meet another one, not to reach a state by itself.
             weight = LIKELY_WEIGHT if why in ("likely", "aligned") else likelihood(kind)
             weight *= REPEATED_WEIGHT if why == "repeated" else 1
-            return (self._tried[arm] + 1) / weight, COMPLEXITY[kind]
+            return (self._tried[arm] + 1) / weight, RANKS[kind]
 
         arm = min((arm for arm, waiting in self._waiting.items() if waiting), key=cost)
         self._tried[arm] += 1

@@ -81,7 +81,7 @@ class InOnePiece:
             self._latest = options[choice]
         return self._latest
 
-    def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> Sequence[tuple[int, int]]:
+    def lesson(self, steps: Sequence[Step]) -> Sequence[tuple[int, int]]:
         """Return the choices that the trial has made, from which the next order follows."""
         return self._choices_made
 

@@ -1,4 +1,4 @@
-"""Shrink a failing schedule to the smallest and plainest one that was found, and replay it.
+"""Shrink a failing schedule to the smallest and plainest one that is found.
 
 A schedule is smaller if it has fewer disturbances, and plainer if they are easier to explain. First
 disturbances are left out; then one is replaced by a plainer one, or several by a single switch, and so
@@ -9,38 +9,33 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
-from ..values.disturbances import (
-    COMPLEXITY,
-    ONLY_TIMING,
-    SIMPLEST_FIRST,
-    SWITCHES,
-    Disturbance,
-    Kind,
-)
+from ..values.disturbances import ONLY_TIMING, RANKS, SIMPLEST_FIRST, SWITCHES, Disturbance, Kind
 from ..values.plan import Plan
 from ..values.schedule import Schedule
 from ..values.trial import Point, Trial
 from .player import Player
-from .tuning import MOST_PARTS, MOST_REPLACEMENTS, NEAR_POINTS, REPLAYS
+from .tally import Outcomes
+from .tuning import MOST_PARTS, MOST_REPLACEMENTS, NEAR_POINTS
 
 _Breaks: TypeAlias = Callable[[Schedule], Schedule | None]
 """Runs a schedule; returns the disturbances that were applied, or None if the promise held."""
 
 
-def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
+def smallest(player: Player, trial: Trial, undisturbed: Trial, known: Outcomes) -> Trial:
     """Shrink a failing trial's schedule; return the trial of the smallest one found.
 
     No part of its schedule breaks the promise, of those that are tried (``MOST_PARTS``).
     """
-    trial = replace(trial, schedule=Schedule(trial.fired))
+    trial, outcomes = replace(trial, schedule=Schedule(trial.fired)), {**known}
 
     def breaks(schedule: Schedule) -> Schedule | None:
-        if schedule not in player.outcomes:
-            player.play(Plan(schedule))
-        return player.outcomes[schedule]
+        if schedule not in outcomes:
+            again = player.play(Plan(schedule))
+            outcomes[schedule] = None if again.broken is None else Schedule(again.fired)
+        return outcomes[schedule]
 
     # Each trial that is stuck takes seconds, so it is not replaced by a plainer one.
     is_stuck = "stuck" in trial.flags
@@ -100,7 +95,7 @@ def _rank(schedule: Schedule) -> tuple[int, list[tuple[int, int, int]]]:
 def _rank_of(disturbance: Disturbance) -> tuple[int, int, int]:
     is_number = disturbance.detail.isdigit()
     detail = int(disturbance.detail) if is_number else bool(disturbance.detail)
-    return COMPLEXITY[disturbance.kind], detail, disturbance.point
+    return RANKS[disturbance.kind], detail, disturbance.point
 
 
 def _replacements(trial: Trial, undisturbed: Trial, kinds: Collection[Kind]) -> Iterator[Schedule]:
@@ -131,7 +126,7 @@ def _plainer(disturbance: Disturbance, trial: Trial, undisturbed: Trial) -> Iter
     own_points = [point for point in points if point.strand == disturbance.strand]
     other_points = [point for point in points if point.strand != disturbance.strand]
     near_points = own_points[:NEAR_POINTS] + other_points[:NEAR_POINTS]
-    kinds = SIMPLEST_FIRST[: COMPLEXITY[disturbance.kind]]
+    kinds = SIMPLEST_FIRST[: RANKS[disturbance.kind]]
     for kind, point in itertools.product(
         [kind for kind in kinds if kind not in ONLY_TIMING], near_points
     ):
@@ -153,25 +148,3 @@ def _single_switches(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:
         for disturbance in point.disturbances():
             if disturbance.kind == "switch" and {disturbance.strand, disturbance.detail} <= strands:
                 yield Schedule([disturbance])
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayResult:
-    """The result of replaying a failing schedule; ``trial`` is the last trial that failed, if any."""
-
-    trial: Trial | None
-    failed: int
-    total: int
-
-
-def replay(player: Player, trial: Trial) -> ReplayResult:
-    """Run a failing schedule again; the last of these trials keeps its journal and its stacks."""
-    # Replay a stuck trial only once, because each replay takes seconds and leaves threads behind.
-    total = 1 if "stuck" in trial.flags else REPLAYS
-    failing, failed = None, 0
-    schedule = trial.schedule
-    for plan in (*[Plan(schedule)] * (total - 1), Plan.reported(schedule)):
-        again = player.play(plan)
-        if again.broken is not None:
-            failing, failed = again, failed + 1
-    return ReplayResult(failing, failed, total)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from ...core.touches import READS_CLOCK
-from ..values.disturbances import COMPLEXITY, EDGE, KINDS, SWITCHES, Disturbance
+from ..values.disturbances import EDGE, KINDS, RANKS, SWITCHES, Disturbance
 from ..values.footprint import Footprint
 from ..values.schedule import Schedule
 from ..values.trial import Trial
@@ -83,7 +83,7 @@ def _visits(trial: Trial) -> dict[tuple[str, int], int]:
     for line in trial.lines:
         if (call := line.call) is not None and (step := line.step) is not None:
             command = tuple(call.facts.get("command") or ())
-            where = line.lines, call.service, call.route, command
+            where = line.call_site, call.service, call.route, command
             visits[step.strand, step.point] = counts.get(where, 0)
             counts[where] = counts.get(where, 0) + 1
     return visits
@@ -100,7 +100,7 @@ def _alternating(disturbances: Iterable[Disturbance]) -> list[Schedule]:
     by_kind: dict[tuple[int, str], list[Disturbance]] = {}
     for disturbance in disturbances:
         detail = "" if disturbance.kind in SWITCHES else disturbance.detail
-        by_kind.setdefault((COMPLEXITY[disturbance.kind], detail), []).append(disturbance)
+        by_kind.setdefault((RANKS[disturbance.kind], detail), []).append(disturbance)
     rounds = itertools.zip_longest(*(by_kind[kind] for kind in sorted(by_kind)))
     return [
         Schedule([disturbance])

@@ -13,12 +13,13 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
 
+from ..judge.judge import Judge
 from ..values.plan import Plan
 from ..values.schedule import Schedule
 from ..values.trial import Outline
 from .dpor import InterleavingTree
 from .extend import Frontier
-from .player import Player
+from .tally import Tally
 from .tuning import EXTENDED_AHEAD
 
 
@@ -33,6 +34,8 @@ class Source(ABC):
     """The name of the counter to which the search adds the trials of this source."""
     label = ""
     """How a summary describes these trials, unless it does so in its own way."""
+    feeds_frontier = False
+    """Whether the search extends the schedules of its trials (``Frontier``)."""
     is_over = False
     """Whether ``next_plan()`` has found that there are no more plans."""
 
@@ -43,9 +46,9 @@ class Source(ABC):
         the search from ending.
         """
 
-    @abstractmethod
     def learn(self, trial: Outline) -> None:
         """Learn from the latest trial, which has been counted unless it is redundant."""
+        return
 
     def upcoming(self) -> Iterator[Plan]:
         """Yield plans equal to the next one and to those that probably follow it, without a change of
@@ -65,16 +68,17 @@ class OrdersOfCalls(Source):
 
     counter = "orders"
 
-    def __init__(self, player: Player, tree: InterleavingTree) -> None:
-        self._player = player
+    def __init__(self, tally: Tally, judge: Judge, tree: InterleavingTree) -> None:
+        self._tally = tally
+        self._judge = judge
         self._tree = tree
         self._had_read_order: bool | None = None
         """Whether a promise read the order of operations before the first trial of this source."""
-        player.tally.interleavings.unfinished_searches += 1
+        tally.interleavings.unfinished_searches += 1
 
     def next_plan(self) -> Plan | None:
         if self._had_read_order is None:
-            self._had_read_order = self._player.judge.reads_order
+            self._had_read_order = self._judge.reads_order
         branch = self._tree.next()
         if branch is not None:
             return Plan(strategy_factory=branch)
@@ -85,7 +89,7 @@ class OrdersOfCalls(Source):
     def learn(self, trial: Outline) -> None:
         self._tree.learn(trial)
         if "redundant" not in trial.flags and "timers" in trial.flags:
-            self._player.tally.interleavings.has_timers = True
+            self._tally.interleavings.has_timers = True
 
     def upcoming(self) -> Iterator[Plan]:
         for branch in self._tree.upcoming():
@@ -93,18 +97,17 @@ class OrdersOfCalls(Source):
 
     def _finish(self) -> None:
         """Note what it means for other orders that the tree has no further interleavings."""
-        tally, orders = self._player.tally, self._player.tally.interleavings
-        kinds = self._player.subject.kinds
+        tally, orders = self._tally, self._tally.interleavings
         orders.unfinished_searches -= 1
         # Each interleaving runs with the random numbers of the undisturbed trial, and code that is not
         # explored may run in any order.
-        is_one_of_many = varies_numbers(self._player) or bool(tally.coverage.notes)
-        is_exact = self._tree.is_exact and self._player.judge.reads_order == self._had_read_order
+        is_one_of_many = tally.varies_numbers or bool(tally.coverage.notes)
+        is_exact = self._tree.is_exact and self._judge.reads_order == self._had_read_order
         orders.ran_all = is_exact and not is_one_of_many
         late, moves_time = self._tree.root.late, self._tree.root.moves_time
         has_all_times = moves_time or not orders.has_timers
-        if orders.ran_all and (late or "late" not in kinds):
-            orders.is_complete = has_all_times or "jump" not in kinds
+        if orders.ran_all and (late or "late" not in tally.kinds):
+            orders.is_complete = has_all_times or "jump" not in tally.kinds
             if has_all_times:
                 orders.is_exhaustive = True
                 if late or moves_time:
@@ -115,11 +118,10 @@ class OrdersOfCalls(Source):
 class Singles(Source):
     """Schedules with one disturbance, each with random numbers of its own if the code draws any."""
 
-    counter, label = "singles", "of one disturbance"
+    counter, label, feeds_frontier = "singles", "of one disturbance", True
 
-    def __init__(self, player: Player, frontier: Frontier, schedules: Sequence[Schedule]) -> None:
-        self._player = player
-        self._frontier = frontier
+    def __init__(self, tally: Tally, schedules: Sequence[Schedule]) -> None:
+        self._tally = tally
         self._schedules = [*schedules]
         self._number = 0
         """The number of plans so far."""
@@ -137,8 +139,8 @@ class Singles(Source):
         schedule = self._schedules[self._number]
         self._number += 1
         self._latest = schedule
-        if varies_numbers(self._player) and not schedule.series:
-            self._latest = schedule.with_series(self._player.tally.tried + 1)
+        if self._tally.varies_numbers and not schedule.series:
+            self._latest = schedule.with_series(self._tally.tried + 1)
         return Plan(self._latest, notes_points=True)
 
     def second_plan(self, trial: Outline) -> Plan | None:
@@ -148,9 +150,6 @@ class Singles(Source):
             return None
         return Plan(schedule, notes_points=True)
 
-    def learn(self, trial: Outline) -> None:
-        self._frontier.learn(trial)
-
     def upcoming(self) -> Iterator[Plan]:
         for schedule in itertools.islice(self._schedules, self._number, None):
             yield Plan(schedule, notes_points=True)
@@ -159,10 +158,10 @@ class Singles(Source):
 class Extending(Source):
     """Schedules that extend an earlier one, while the frontier has any."""
 
-    counter, label = "extended", "of several"
+    counter, label, feeds_frontier = "extended", "of several", True
 
-    def __init__(self, player: Player, frontier: Frontier) -> None:
-        self._player = player
+    def __init__(self, tally: Tally, frontier: Frontier) -> None:
+        self._tally = tally
         self._frontier = frontier
         self._chosen: deque[Plan] = deque()
         """The next plans, which are chosen together, so that several processes can play them."""
@@ -171,13 +170,9 @@ class Extending(Source):
         self._choose()
         if self._chosen:
             return self._chosen.popleft()
-        tally = self._player.tally
         # A further single disturbance may lead to a trial that can be extended.
-        self.is_over = tally.counts[Singles.counter] >= tally.all_singles
+        self.is_over = self._tally.counts[Singles.counter] >= self._tally.all_singles
         return None
-
-    def learn(self, trial: Outline) -> None:
-        self._frontier.learn(trial)
 
     def upcoming(self) -> Iterator[Plan]:
         self._choose()
@@ -185,7 +180,7 @@ class Extending(Source):
 
     def _choose(self) -> None:
         """Choose the next plans, unless there are some whose schedules nothing else has tried."""
-        outcomes = self._player.outcomes
+        outcomes = self._tally.outcomes
         while self._chosen and self._chosen[0].schedule in outcomes:
             self._chosen.popleft()
         if not self._chosen:
@@ -200,23 +195,15 @@ class Numbers(Source):
 
     counter, label = "drawn", "with other random numbers"
 
-    def __init__(self, player: Player, schedules: Sequence[Schedule]) -> None:
-        self._player = player
+    def __init__(self, tally: Tally, schedules: Sequence[Schedule]) -> None:
+        self._tally = tally
         alone = Schedule()
         pairs = ((alone, schedule) for schedule in schedules or [alone])
         self._schedules = itertools.cycle(itertools.chain(*pairs))
 
     def next_plan(self) -> Plan | None:
         schedule = next(self._schedules)
-        if varies_numbers(self._player) and not schedule.series:
+        if self._tally.varies_numbers and not schedule.series:
             # The number after that of this trial: a single disturbance has that of its trial.
-            schedule = schedule.with_series(self._player.tally.tried + 2)
+            schedule = schedule.with_series(self._tally.tried + 2)
         return Plan(schedule)
-
-    def learn(self, trial: Outline) -> None:
-        """Learn nothing."""
-
-
-def varies_numbers(player: Player) -> bool:
-    """Return whether a search tries other random numbers: the code draws some."""
-    return "numbers" in player.subject.kinds and player.tally.coverage.draws_numbers

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ...core.errors import ContractError, shown
 from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
+from ..subject.clients import Inputs
+from ..values.disturbances import Kind
+from ..values.plan import Plan
 from ..values.schedule import Schedule
 from ..values.trial import Anomaly, Outline, Point
+from .player import Player
 from .tuning import LEAST_TRIALS_OF_INPUT
 
 
 @dataclass(frozen=True)
 class SearchBudget:
-    """A number of trials, or a wall-clock duration. ``used`` is the number of trials so far."""
+    """A number of trials, or a wall-clock duration. ``used`` is the ``Tally.tried`` of its users."""
 
     argument: int | Duration
     end: float
@@ -117,7 +121,7 @@ class ShownAnomaly(NamedTuple):
 
     anomaly: Anomaly
     schedule: Schedule
-    inputs: Mapping[str, Any]
+    inputs: Inputs
 
 
 @dataclass
@@ -148,14 +152,22 @@ class TriedInterleavings:
         self.is_exhaustive = self.is_exhaustive and other.is_exhaustive
 
 
+Outcomes: TypeAlias = Mapping[Schedule, Schedule | None]
+"""The disturbances that were applied under schedules; None if the promise held."""
 REPLAYED = "replayed"
 """The counter of trials of no source: the caller passed the schedule, or it failed last time."""
 
 
 @dataclass
 class Tally:
-    """Numbers of the schedules that a search has tried; ``all_singles`` is the number that exists."""
+    """What a search has tried; ``all_singles`` is the number of schedules with one disturbance."""
 
+    kinds: frozenset[Kind] = frozenset()
+    """The kinds of disturbances of the search."""
+    inputs: Inputs = field(default_factory=dict)
+    """The drawn inputs of the search."""
+    outcomes: dict[Schedule, Schedule | None] = field(default_factory=dict)
+    """The ``Outcomes`` of the trials so far that had no strategy."""
     counts: Counter[str] = field(default_factory=Counter)
     """The trials that count against the budget, by ``Source.counter``: those of the sources, without
     known orders, and ``REPLAYED``. Not the undisturbed one, those in one piece, and those that repeat
@@ -181,17 +193,36 @@ class Tally:
     input_count: int = 0
     """Number of the drawn inputs that the trials had; 0 if no client has any."""
 
+    @classmethod
+    def of(cls, player: Player) -> Tally:
+        """Return the tally of a search that begins."""
+        subject, anomalies_break = player.subject, player.judge.anomalies_break
+        count = 1 if subject.inputs else 0
+        return cls(
+            subject.kinds, subject.inputs, anomalies_break=anomalies_break, input_count=count
+        )
+
     @property
     def tried(self) -> int:
         """The number of trials that count against the budget."""
         return self.counts.total()
 
-    def record(self, trial: Outline, inputs: Mapping[str, Any]) -> None:
-        """Add what a trial with these drawn inputs has covered, and the anomalies that it shows."""
+    @property
+    def varies_numbers(self) -> bool:
+        """Whether the search tries other random numbers: the code draws some."""
+        return "numbers" in self.kinds and self.coverage.draws_numbers
+
+    def record(self, plan: Plan, trial: Outline) -> None:
+        """Add what a trial has covered, its anomalies, and its outcome, without counting it."""
+        if "redundant" in trial.flags:
+            return
         for anomaly in trial.verdict.anomalies:
-            shown_anomaly = ShownAnomaly(anomaly, Schedule(trial.fired), inputs)
+            shown_anomaly = ShownAnomaly(anomaly, Schedule(trial.fired), self.inputs)
             self.anomalies.setdefault((anomaly.name, anomaly.subject), shown_anomaly)
         self.coverage.merge(Coverage.of(trial))
+        if plan.strategy_factory is None:
+            is_broken = trial.broken is not None
+            self.outcomes[plan.schedule] = Schedule(trial.fired) if is_broken else None
 
     def merge(self, other: Tally) -> None:
         """Add the numbers of a search with other inputs."""

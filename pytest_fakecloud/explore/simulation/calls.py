@@ -14,7 +14,7 @@ from ...kv.report.calls import SEVERAL
 from ...kv.touches import text_of
 from ..fakes.fingerprint import content_of
 from ..values.accesses import Access
-from ..values.disturbances import PAUSES, Disturbance
+from ..values.disturbances import PAUSES, SLOW_ANSWERS, Disturbance
 from ..values.footprint import CommandLine, times_in, touches_of_request
 from ..values.trial import Line
 from .callers import Caller, Callers
@@ -176,7 +176,7 @@ class Calls(Part):
         if self._world.clock.driving or strand.state == "ended":
             return
         if disturbances := self._script.schedule.at(strand.scheduled_name, point):
-            yield from self._apply_pauses(strand, disturbances, ("slow",))
+            yield from self._apply_pauses(strand, disturbances, SLOW_ANSWERS)
         if self._script.is_late:
             self._strands.park(strand, "late")
             yield
@@ -286,7 +286,7 @@ class Calls(Part):
             # A search for lines must not change the trial whose lines it adds.
             with report_failure("the line of a call could not be found", lines.append):
                 lines += self._call_site(strand, request)
-            line.lines = tuple(lines)
+            line.call_site = tuple(lines)
         return line
 
     def _call_site(self, strand: Strand, request: Request) -> CallSite:

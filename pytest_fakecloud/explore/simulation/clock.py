@@ -109,7 +109,7 @@ class TrialClock(Part):
             ):
                 return None
         if self._chosen_moves >= MOST_MOVES:
-            self._log.flags.add("cut")
+            self._log.flags.add("limited")
             return None
         return ClockMove(at_us)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from ...core.errors import broken_promise, counted, shown
+from ...core.errors import counted, shown
 from ...queue.delivery.routes import parts_of
 from ...queue.model import SUCCESS, Outcome
 from ..fakes.fakes import DueDelivery
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ...queue.delivery.routes import DestinationRoute
     from ...queue.model import Deliver, Exchange
 
+OF_DELIVERIES = with_role("delivery")
+"""Kinds that are applied at the start of a delivery."""
 _Loss = Literal["unreachable", "unheard"]
 """A lost delivery: its destination is not reached, or the answer of its destination is lost."""
 AT_DELIVERIES: tuple[Kind, ...] = ("duplicate", "crash_after_response")
@@ -42,7 +44,7 @@ class DeliveryStrands(Part):
         disturbances = [
             disturbance
             for disturbance in self._script.schedule.at(due.scheduled_name, 0)
-            if disturbance.kind in with_role("delivery")
+            if disturbance.kind in OF_DELIVERIES
         ]
         self._plan(due, disturbances)
         self._log.touch_message(due)
@@ -90,7 +92,7 @@ class DeliveryStrands(Part):
         if outcome.status in SUCCESS and loss is None and strand is not None:
             self._log.acknowledged.add(strand.name)
         if outcome.status is not None:
-            self._log.breaks(broken_promise(outcome.exception))
+            self._log.note_error(outcome.exception)
         if loss == "unheard":
             error = ConnectionError("the answer was lost")
             return Outcome(exception=error, where=outcome.where)

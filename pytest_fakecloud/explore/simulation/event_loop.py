@@ -22,7 +22,7 @@ class Wakeup(ABC):
     def __await__(self) -> Generator[Any, None, None]: ...
 
     @abstractmethod
-    def wake(self) -> None:
+    def resume(self) -> None:
         """Let the task go on, if it still waits. Called in the thread of its event loop."""
 
     @abstractmethod

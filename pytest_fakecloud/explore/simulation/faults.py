@@ -17,7 +17,7 @@ from ...http.messages import Answer, AnyResponse, ConnectionEffect, Proceed, Req
 from ...kv.errors import CLUSTER_DOWN
 from ...kv.faults import happen_to_nodes, possible_faults, served_slot, target_of
 from ..fakes.fakes import ROTATED_US, Fakes
-from ..values.disturbances import DELAYS, FAULTS, HOLD_US, KINDS, PARTITION, Disturbance, Kind
+from ..values.disturbances import EVENTS, FAULTS, HOLD_US, KINDS, PARTITION, Disturbance, Kind
 from ..values.trial import Choices, Line
 from .log import seconds
 from .part import Part
@@ -33,7 +33,7 @@ _Gaps: TypeAlias = tuple[object, ...]
 
 
 class _Event(NamedTuple):
-    """A disturbance that happens before a call."""
+    """An event before a call."""
 
     fakes: Fakes
     partitions: dict[tuple[str, str], tuple[int, Disturbance]]
@@ -55,15 +55,13 @@ class _FaultyCall(NamedTuple):
 
 
 _Happen: TypeAlias = Callable[[_Event], _Gaps | None]
-"""Applies a disturbance before a call, and returns what fills the gaps in the words of its kind; None if
-it was not possible.
-"""
+"""Applies an event, and returns what fills the gaps in its kind's words; None if it was impossible."""
 _Serve: TypeAlias = Callable[[_FaultyCall], AnyResponse]
 
 
 @dataclass(eq=False)
 class Faults(Part):
-    """Applies the disturbances of calls in a trial. Pauses are applied by ``Pauses``."""
+    """Applies the events and faults of calls in a trial."""
 
     _partitions: dict[tuple[str, str], tuple[int, Disturbance]] = field(default_factory=dict)
 
@@ -76,14 +74,12 @@ class Faults(Part):
     def apply(
         self, disturbances: Sequence[Disturbance], strand: Strand, fake: Fake, request: Request
     ) -> Disturbance | None:
-        """Apply the disturbances before a call, and return the fault of the call, if any."""
+        """Apply the events before a call, and return the fault of the call, if any."""
         fault = None
         for disturbance in disturbances:
             target = Target(fake.fixture, request.call.route, faults_of_nodes(fake, request))
-            if not target.allows(disturbance.kind):
+            if disturbance.kind not in EVENTS | FAULTS or not target.allows(disturbance.kind):
                 continue
-            if disturbance.kind in DELAYS:
-                continue  # ``Pauses`` applies it before this call or after it.
             if disturbance.kind in FAULTS:
                 fault = disturbance
             else:
@@ -157,7 +153,7 @@ HAPPEN: dict[Kind, _Happen] = {
     "crash": _crash, "rotate_token": _rotate_token, "hold": _hold, "partition": _partition,
     "rebalance": _disturb_group, "redeliver": _disturb_group, "moved": _move_slot, "ask": _move_slot,
 }  # fmt: skip
-"""What applies each kind of disturbance that happens before a call."""
+"""What applies each kind of event."""
 
 # -- how a call with a fault is served ---------------------------------------------------------------
 

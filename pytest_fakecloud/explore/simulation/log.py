@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from ...core.calls import Call
+from ...core.errors import broken_promise
 from ...core.touches import Touch
 from ...queue.touches import touches_of_delivery
 from ..fakes.fakes import DueDelivery, Fakes
@@ -96,9 +97,13 @@ class TrialLog:
         """Add a sentence about code that was not explored, unless it is there."""
         self.notes[text] = None
 
-    def breaks(self, error: BaseException | None) -> None:
-        """Note the error of a broken promise; the first one counts."""
-        self.broken = self.broken or error
+    def note_error(self, error: BaseException | None) -> bool:
+        """Note an error of the code, and return whether it breaks the promise: a failed assertion, also
+        in a group. The first one counts.
+        """
+        failed = broken_promise(error)
+        self.broken = self.broken or failed
+        return failed is not None
 
     def handled(self, handler: Handler, *, succeeded: bool) -> None:
         """Note a call of a destination handler."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from ...core.errors import broken_promise
 from ...core.touches import READS_CLOCK
 from ..values.limits import OTHER_SERVERS
 from .event_loop import EventLoop
@@ -74,8 +73,5 @@ class Loops(Part):
             self._strands.tasks[task] = creator
 
     def note_unhandled(self, error: BaseException) -> None:
-        broken = broken_promise(error)
-        if broken is not None:
-            self._log.breaks(broken)
-        else:
+        if not self._log.note_error(error):
             self._log.note(f"a task raised {error!r}, which no code awaited")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...core.errors import breaks_a_check
+from ...core.errors import broken_by_check
 from ..values.schedule import Schedule, add_schedule
 from .operations import Operations
 from .part import Part
@@ -26,10 +26,9 @@ class PromiseChecks(Part):
                 try:
                     promise(self.operations.history)
                 except BaseException as error:
-                    # Without a disturbance, an error of the promise is a mistake of the test.
-                    is_broken = bool(self._log.fired) and breaks_a_check(error)
-                    if isinstance(error, AssertionError) or is_broken:
-                        self._log.breaks(error)
+                    broken = broken_by_check(error, is_disturbed=bool(self._log.fired))
+                    if broken is not None:
+                        self._log.broken = broken
                         self._log.add_line("the promise", "breaks here").breaks = True
                         return
                     add_schedule(error, "during", Schedule(self._log.fired))

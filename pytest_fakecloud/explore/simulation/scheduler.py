@@ -189,7 +189,7 @@ class Scheduler(Part):
     def _report_stuck(self, strands: Sequence[Strand]) -> None:
         text = describe_stuck(strands)
         self._log.flags.add("stuck")
-        self._log.breaks(AssertionError(text))
+        self._log.note_error(AssertionError(text))
 
     def stuck(self, strand: Strand) -> None:
         """End the trial, because a strand is blocked and no other one can run."""

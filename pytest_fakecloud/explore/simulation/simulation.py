@@ -39,8 +39,8 @@ from .workers import MOST_STARTS, Workers
 class Simulation:
     """Runs clients, workers, deliveries and the clock under one schedule, one strand at a time.
 
-    It makes all parts. Each gets the first ones (``Part``) and those that it calls, and calls none that
-    is made after it; only the ``Turns`` and their ``Watchdog`` call this class and the ``Scheduler``.
+    It makes the parts. A ``Part`` gets the first ones and those that it calls, and calls none that is
+    made after it; only the ``Turns`` and their ``Watchdog`` call this class and the ``Scheduler``.
     What is replaced in the process, and the interceptors of the fakes, call the public parts.
     """
 
@@ -91,7 +91,7 @@ class Simulation:
             workers=self._workers,
         )
 
-    def play(self) -> None:
+    def run(self) -> None:
         """Run all strands to their end, and check the promises that apply to every step."""
         try:
             self._pauses.delay_starts()
@@ -100,7 +100,7 @@ class Simulation:
             self.log.flags.add("redundant")
         finally:
             self._sleepers.end()
-            self._cut(lambda strand: strand.crashed or strand.host.crashed or strand.root.crashed)
+            self._close_connections(lambda s: s.crashed or s.host.crashed or s.root.crashed)
         self._world.disturbances.end()
         self._world.deliveries.resume_queue_schedules()
         if "redundant" not in self.log.flags:
@@ -116,10 +116,9 @@ class Simulation:
             self.clock.foresee()
         self.operations.sort_outcomes()
         for strand in self.strands:
-            if strand.error is not None:
-                log.breaks(broken_promise(strand.error))
+            log.note_error(strand.error)
 
-    def _cut(self, concerned: Callable[[Strand], bool]) -> None:
+    def _close_connections(self, concerned: Callable[[Strand], bool]) -> None:
         """Close the connections of strands that have ended, as if their clients had died."""
         connections = self._world.connections
         for link in [*connections.by_fileno.values()]:
@@ -132,7 +131,7 @@ class Simulation:
         """Return the trial that has ended, with its effects on the fakes and the data that it left."""
         log, plan, strategy = self.log, self.script.plan, self.script.strategy
         if plan.explains:
-            places = distinct_places([line.lines for line in log.lines])
+            places = distinct_places([line.call_site for line in log.lines])
             for line, source in zip(log.lines, places, strict=True):
                 line.source = source
         if log.has_overlap():
@@ -141,7 +140,6 @@ class Simulation:
         begun = {strand.name for strand in self.strands if strand.has_begun}
         errors = {s.name: s.error for s in self.strands if s.error is not None}
         names = dict.fromkeys((*log.calls, *sorted(begun), *errors))
-        is_cut = "cut" in log.flags
         return Trial(
             log.schedule,
             # A trial that repeats a known order has no result.
@@ -152,7 +150,7 @@ class Simulation:
             log.handlers,
             tuple(log.notes),
             frozenset(log.flags),
-            None if strategy is None else strategy.lesson(log.steps, is_cut=is_cut),
+            None if strategy is None else strategy.lesson(log.steps),
             start_us=log.start_us,
             lines=tuple(log.lines),
             steps=tuple(log.steps),
@@ -177,13 +175,16 @@ class Simulation:
             self.operations.begin_client(strand)
 
     def ended(self, strand: Strand) -> None:
-        """Store the result of a strand; report a failed delivery; restart a worker that failed."""
+        """Note how a strand has ended. A crash ends its client, and a worker that failed starts again.
+
+        Raises an exception that ends the test.
+        """
         error = strand.error
         if (outcome := ends_the_test(error)) is not None:
             raise outcome
         if strand.crashed:
             strand.crash()
-            self._cut(lambda owner: owner.root is strand.root)
+            self._close_connections(lambda owner: owner.root is strand.root)
         self.operations.store(strand)
         if strand.due is not None:
             self.delivery_strands.report(strand.scheduled_name, strand.due)

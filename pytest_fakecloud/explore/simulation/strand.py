@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from ...core.errors import Crash, is_crash
 from ..fakes.fakes import DueDelivery
-from ..fakes.gate import Gate
 from ..values.names import StrandName
 from ..values.plan import SwitchKind
 from ..values.trial import Line
+from .carriers import Carrier, StrandThread
 from .event_loop import EventLoop, Wakeup
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
+CarrierT = TypeVar("CarrierT", bound=Carrier)
 State = Literal["new", "running", "parked", "waiting", "ended"]
 
 
@@ -63,24 +63,6 @@ class PauseState:
     """The latest end of a pause of a delivery."""
 
 
-@dataclass(slots=True)
-class StrandThread:
-    """The thread that runs a strand."""
-
-    ident: int = 0
-    """Its identifier; 0 without a thread."""
-    starting: threading.Thread | None = None
-    """The thread itself, until the code of the strand begins there."""
-    gate: Gate = field(default_factory=Gate)
-    """The gate at which it waits for the turn."""
-    real_waits: int = 0
-    """Number of waits for threads of the fakes or other processes that are in progress."""
-
-    def begin(self) -> None:
-        """Note that the code of the strand begins in the current thread."""
-        self.ident, self.starting = threading.get_ident(), None
-
-
 class LoopState:
     """The event loop that runs in a strand's thread, and the strand to continue at its gate."""
 
@@ -89,17 +71,6 @@ class LoopState:
     chosen: Strand | None = None
     is_idle: bool = False
     """Whether the loop waits, so that its tasks can be chosen."""
-
-
-class TaskTurn:
-    """The turn of a task at its next or its current call, which ``StrandWaits`` sets there."""
-
-    resume_aside: Callable[[Callable[[], None]], None] | None = None
-    """Lets the thread aside go on that delays the request of a connection until the task's turn."""
-    wakeup: Wakeup | None = None
-    """What an awaiting task awaits until its turn."""
-    is_inline: bool = False
-    """Whether the task waits in the thread of its event loop, instead of awaiting."""
 
 
 @dataclass(eq=False)
@@ -155,12 +126,13 @@ class Strand:
     thread: StrandThread = field(default_factory=StrandThread)
     work: Work = field(default_factory=Work)
     loop: LoopState = field(default_factory=LoopState)
-    turn: TaskTurn = field(default_factory=TaskTurn)
+    carrier: Carrier = field(init=False)
+    """What holds the code until the turn; for a task in the thread of its event loop, that thread."""
 
     def __post_init__(self) -> None:
         self.scheduled_name = self.name
         self.root = self if self.parent is None else self.parent.root
-        self.host = self
+        self.host, self.carrier = self, self.thread
         if self.role == "task":
             assert self.parent is not None
             self.host = self.parent
@@ -289,28 +261,26 @@ class Strand:
     def give_turn(self) -> None:
         """Let the thread of the strand go on; an event loop that waits there goes on with the strand."""
         self.host.loop.chosen = self
-        self.host.thread.gate.release()
+        self.host.thread.resume()
 
     def take_chosen(self) -> Strand | None:
         """Return the task that has the turn of the event loop of this thread, if it is a task."""
         chosen, self.loop.chosen = self.loop.chosen, None
         return None if chosen is self else chosen
 
-    def go_on_in_loop(self) -> None:
-        """Let a task go on whose event loop has got the turn for it: the task awaits it or, if a thread
-        of a fake or a thread aside handles its request, that thread waits at its gate.
-        """
-        if self.turn.wakeup is None:
-            self.release()
-        else:
-            self.turn.wakeup.wake()
-
     def release(self) -> None:
-        """Open the strand's gate; wait for a thread aside, which goes on in its place."""
-        if self.turn.resume_aside is None:
-            self.thread.gate.release()
-        else:
-            self.turn.resume_aside(self.thread.gate.release)
+        """Let a thread go on that waits for the turn, because the strand or the trial ends."""
+        if not isinstance(self.carrier, Wakeup):
+            self.carrier.resume()
+
+    @contextlib.contextmanager
+    def carried_by(self, carrier: CarrierT) -> Iterator[CarrierT]:
+        """Let something else than the thread of a task hold it in the block."""
+        self.carrier = carrier
+        try:
+            yield carrier
+        finally:
+            self.carrier = self.thread
 
     # -- whether it can run
 
@@ -328,7 +298,7 @@ class Strand:
         """Return whether the strand can have the turn now."""
         if self.state in ("running", "ended") or self.is_paused(now_us) or self.is_stepped_over:
             return False
-        if self.role == "task" and not (self.host.loop.is_idle or self.turn.is_inline):
+        if self.role == "task" and not (self.host.loop.is_idle or self.carrier is self.host.thread):
             return False
         return self.is_ready(now_us)
 

@@ -12,7 +12,7 @@ from ...core.errors import Crash
 from ...core.signals import Signal
 from ...core.touches import READS_CLOCK
 from ..fakes.gate import Gate
-from ..values.limits import TURN_CHECK
+from .carriers import AsideThread
 from .clock import TrialClock
 from .event_loop import Wakeup
 from .part import Part
@@ -151,31 +151,24 @@ class StrandWaits(Part):
         A task waits in the thread that handles its request until its event loop chooses it. Any other
         strand passes the turn on.
         """
-        is_task = strand.role == "task"
-        if is_task and self._current_thread.registered_strand() is not strand:
-            self._await_loop(strand)
-            return
-        strand.turn.is_inline = is_task
-        try:
+        if strand.role != "task":
             self._turns.yield_turn(strand)
-        finally:
-            strand.turn.is_inline = False
+        elif self._current_thread.registered_strand() is strand:
+            with strand.carried_by(strand.host.thread):
+                self._turns.yield_turn(strand)
+        else:
+            self._await_loop(strand)
         self._turns.check_alive(strand)
 
     def _await_loop(self, strand: Strand) -> None:
         """Wait, in a thread aside or a fake's, for the turn of a task, whose event loop chooses the next
-        strand when it is idle. A thread aside lets the loop go on, which blocks again while that thread
-        has the turn of the task (``Strand.release()``).
+        strand when it is idle.
         """
         self._turns.check_alive(strand)
-        link = self._world.connections.aside_here()
-        if link is not None:
-            strand.turn.resume_aside = link.resume_aside
-            link.step_back()
-        has_turn = False
-        while not has_turn and strand.state != "ended":
-            has_turn = strand.thread.gate.acquire(TURN_CHECK)
-        strand.turn.resume_aside = None
+        link, thread = self._world.connections.aside_here(), strand.thread
+        carrier = thread if link is None else AsideThread(thread, link)
+        with strand.carried_by(carrier):
+            carrier.wait(lambda: strand.state == "ended" or self._turns.has_ended)
         self._turns.check_alive(strand)
         if strand.state == "ended":
             raise Crash
@@ -184,11 +177,10 @@ class StrandWaits(Part):
         """Like ``take_turn()``, for a task whose event loop must not be blocked."""
         loop = strand.host.loop.running
         assert loop is not None
-        wakeup = strand.turn.wakeup = loop.new_wakeup()
         try:
-            await wakeup
+            with strand.carried_by(loop.new_wakeup()) as wakeup:
+                await wakeup
         finally:
-            strand.turn.wakeup = None
             if strand.state != "ended":
                 strand.stop_waiting()
         self._turns.check_alive(strand)

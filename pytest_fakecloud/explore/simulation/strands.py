@@ -11,8 +11,9 @@ from typing import Any
 from ..subject.programs import Program
 from ..values.names import StrandName
 from ..values.plan import SwitchKind
+from .carriers import StrandThread
 from .event_loop import EventLoop
-from .strand import Strand, StrandThread, Waiting
+from .strand import Strand, Waiting
 
 _UNKNOWN = -1
 """The identifier of a thread of the code that has not begun."""

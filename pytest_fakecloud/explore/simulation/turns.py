@@ -28,10 +28,9 @@ class Turns:
     """Passes the turn between strands, so that only one runs at a time.
 
     A thread passes the turn on in three steps: the simulation chooses the next strand, ``current``
-    is set to that strand, and the gate of that strand's thread is released. The thread then waits
-    at its own gate. A strand that was stepped over while it was blocked can come back at any time:
-    ``_lock`` protects changes of ``current`` and ``_switching``, by which it decides whether another
-    thread passes the turn on.
+    is set to that strand, and its thread is resumed. Then the thread waits for its own turn. A strand
+    that was stepped over while it was blocked can come back at any time: ``_lock`` protects changes of
+    ``current`` and ``_switching``, by which it decides whether another thread passes the turn on.
     """
 
     _simulation: Simulation
@@ -79,7 +78,7 @@ class Turns:
         """Wait for the threads, because one that goes on would call the fakes after their reset."""
         deadline = monotonic() + END_OF_THREADS
         for strand in self._live_strands():
-            strand.thread.gate.release()
+            strand.thread.resume()
         while self._live and monotonic() < deadline:
             self._finished.acquire(timeout=CHECK)
             if self._live and all(strand.is_stepped_over for strand in self.by_thread.values()):
@@ -189,7 +188,7 @@ class Turns:
         self._resume(host)
         if chosen is not None:
             self._resume(chosen)
-            chosen.go_on_in_loop()
+            chosen.carrier.resume()
 
     def run_in_own_thread(self, strand: Strand, body: Callable[[], None]) -> None:
         """Run a strand in this thread, which the code has started, and then let the next one run."""

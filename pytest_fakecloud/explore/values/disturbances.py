@@ -150,17 +150,22 @@ _TICK = Detail("|".join(TICKS), f"has none of the spans {', '.join(TICKS)}", "pa
 _PAUSES = "pauses for {} before its call"
 
 _Role: TypeAlias = Literal[
-    "switch",  # only changes the order of steps
-    "pause",  # pauses a strand, or all of them, before a call
+    # Where it is applied, and by which part of the simulation: each kind has one, or two.
+    "switch",  # where several strands could run, by ``Decisions``: only changes the order of steps
+    "pause",  # before a call, or a client's start, by ``Pauses``: pauses a strand, or all of them
+    "event",  # before a call is served, by a function in ``faults.HAPPEN``
+    "fault",  # as the call, by one in ``faults.SERVE``; the first in the order of the table wins
+    "slow answer",  # after a call, by ``Pauses``
+    "delivery",  # at the start of a delivery, by ``DeliveryStrands``
+    "numbers",  # in the whole trial, by ``Randomness``
+    # What it does.
     "delay",  # delays one strand while the others go on
-    "fault",  # determines a call's outcome; the first in the order of the table wins
-    "delivery",  # is possible at the start of a delivery
     "loss",  # can keep a client from having an effect
     "loss of all",  # can keep all clients from their effects
     "hidden effect",  # a call has its effect, although its client sees a failure
     "repeat",  # lets code run, or a request arrive, a second time
     "lasting",  # begins what a timer ends
-    "of fake",  # happens in a fake, so its words are a whole sentence
+    "fake",  # happens in a fake, so its words are a whole sentence
 ]
 
 
@@ -226,29 +231,31 @@ KINDS: dict[Kind, _Row] = {
     # Another strand runs first.
     "switch": _Row(4, ("switch",), "before {} continues", _STRAND, effect="after a dependent call"),
     # The members of a consumer group change, or its last commit is lost.
-    "rebalance": _Row(18, ("repeat", "of fake"), "{} rebalances", at_calls=AtCalls(1, "broker")),
+    "rebalance": _Row(18, ("event", "repeat", "fake"), "{} rebalances", at_calls=AtCalls(1, "broker")),
     "redeliver": _Row(
-        17, ("repeat", "of fake"), "the last commit of {} is lost",
+        17, ("event", "repeat", "fake"), "the last commit of {} is lost",
         at_calls=AtCalls(2, "broker")
     ),
     # The token of a fake changes, and the code learns it later; changes of an index stay pending.
     "rotate_token": _Row(
-        20, ("loss", "loss of all", "lasting", "of fake"),
+        20, ("event", "loss", "loss of all", "lasting", "fake"),
         "the token of {} is rotated; the code has the new one after {}", at_calls=AtCalls(11)
     ),
     "hold": _Row(
-        19, ("lasting", "of fake"), "changes of {} stay pending for {}",
+        19, ("event", "lasting", "fake"), "changes of {} stay pending for {}",
         at_calls=AtCalls(3, "vector_index")
     ),
     # A slot of a cluster moves, or is moving.
-    "moved": _Row(11, ("of fake",), "slot {} of {} moves to {}", at_calls=AtCalls(15, "nodes")),
-    "ask": _Row(11, ("of fake",), "slot {} of {} is moving to {}", at_calls=AtCalls(16, "nodes")),
+    "moved": _Row(11, ("event", "fake"), "slot {} of {} moves to {}", at_calls=AtCalls(15, "nodes")),
+    "ask": _Row(11, ("event", "fake"), "slot {} of {} is moving to {}", at_calls=AtCalls(16, "nodes")),
     # A client is separated from a fake.
     "partition": _Row(
-        15, ("loss",), "is cut off from {} for {} s", _SPAN,
+        15, ("event", "loss"), "is cut off from {} for {} s", _SPAN,
         at_calls=AtCalls(12, details=(str(PARTITION),))
     ),
-    "crash": _Row(2, ("loss", "repeat"), "crashes", at_calls=AtCalls(7), effect="after a write"),
+    "crash": _Row(
+        2, ("event", "loss", "repeat"), "crashes", at_calls=AtCalls(7), effect="after a write"
+    ),
     # At a call: faults.
     "respond": _Row(9, ("fault", "loss"), "is rejected with {}", _STATUS, at_calls=AtCalls(4)),
     "drop": _Row(8, ("fault", "loss"), "is lost before it arrives", at_calls=AtCalls(5)),
@@ -270,7 +277,7 @@ KINDS: dict[Kind, _Row] = {
     ),
     # After a call: its answer is delayed, or another strand runs before the code receives it.
     "slow": _Row(
-        13, ("delay",), "receives its answer {} later", _SPAN, _delay_of_next_call,
+        13, ("slow answer", "delay"), "receives its answer {} later", _SPAN, _delay_of_next_call,
         at_calls=AtCalls(10, "waits", tuple(map(str, SLOW)))
     ),
     "late": _Row(
@@ -291,14 +298,14 @@ KINDS: dict[Kind, _Row] = {
         5, ("delivery", "loss"), "", _ATTEMPTS, _fewer_attempts, ", which is unreachable"
     ),
     # In a whole trial: other random numbers.
-    "numbers": _Row(21, (), "draws other random numbers, of series {}"),
+    "numbers": _Row(21, ("numbers",), "draws other random numbers, of series {}"),
 }  # fmt: skip
 """All kinds, in the order in which disturbances of one point are applied."""
 _ORDER = {kind: at for at, kind in enumerate(KINDS)}
 SIMPLEST_FIRST = sorted(KINDS, key=lambda kind: KINDS[kind].complexity)
 """All kinds in the order in which the search tries them, the simplest explanations first."""
-COMPLEXITY = {kind: number for number, kind in enumerate(SIMPLEST_FIRST)}
-"""The position of each kind in that order."""
+RANKS = {kind: number for number, kind in enumerate(SIMPLEST_FIRST)}
+"""The position of each kind in that order, which is unlike that of any other kind."""
 
 
 def with_role(role: _Role) -> frozenset[Kind]:
@@ -310,8 +317,12 @@ SWITCHES = with_role("switch")
 """Kinds that only change the order of steps."""
 PAUSES = with_role("pause")
 """Kinds that pause a strand before its call."""
+SLOW_ANSWERS = with_role("slow answer")
+"""Kinds that pause a strand before its answer."""
 DELAYS = with_role("delay")
 """Kinds that delay one strand while the others go on."""
+EVENTS = with_role("event")
+"""Kinds that happen before a call is served."""
 FAULTS = with_role("fault")
 """Faults that determine a call's outcome."""
 ENDS: frozenset[Kind] = FAULTS | {"crash"}

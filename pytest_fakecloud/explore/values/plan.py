@@ -45,9 +45,9 @@ class Strategy(Protocol):
         """Return one of the options; raise ``Redundant`` to end the trial."""
         ...
 
-    def lesson(self, steps: Sequence[Step], *, is_cut: bool) -> Any:
+    def lesson(self, steps: Sequence[Step]) -> Any:
         """Return what a search learns from all steps of the trial, also of one that ``Redundant`` ended.
-        Processes pickle it. ``is_cut`` is the flag ``cut``.
+        Processes pickle it.
         """
         ...
 
@@ -66,11 +66,11 @@ class Plan:
 
     ``strategy_factory`` makes what decides where the schedule says nothing; by default, the first strand
     that can run goes on.
-    ``notes_points``: the calls and late starts where disturbances are possible, and the states at all
-    points. ``explains``: the steps with the data that they access, which are also recorded with a
-    strategy, the application's lines that make each call, silent calls, and the calls of the checks.
-    ``keeps``: the data that the trial leaves, and its calls in the journal. ``shows``: its log, warnings
-    and output, until the next trial that is kept.
+    ``notes_points``: the calls, gaps of pipelines and late starts where disturbances are possible (those
+    of deliveries and orders are always noted), and the states at all points. ``explains``: the steps and
+    their data, which are also recorded with a strategy, the application's lines that make
+    each call, silent calls, and the calls of the checks. ``keeps``: the data that the trial leaves, and
+    its calls in the journal. ``shows``: its log, warnings and output, until the next trial that is kept.
     """
 
     schedule: Schedule = UNDISTURBED

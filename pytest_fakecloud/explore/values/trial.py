@@ -54,11 +54,10 @@ class Point(NamedTuple):
 class Line:
     """One line of the story: a call, or a description of a disturbance.
 
-    ``disturbances`` are those that the line is about, and ``breaks`` marks the step
-    after which a promise no longer held. ``lines`` are the application's lines that led to the call,
-    innermost first, if the plan ``explains``; ``source`` is the line that the story shows. ``step``
-    is the step that the line belongs to, if steps were recorded. ``point`` is the number of the
-    point of a call.
+    ``disturbances`` are those that the line is about, and ``breaks`` marks the step after which a
+    promise no longer held. ``call_site`` are the application's lines that led to the call, innermost
+    first, if the plan ``explains``; ``source`` is the one that the story shows. ``step`` is the
+    step that the line belongs to, if steps were recorded, ``point`` the number of the point of a call.
     """
 
     at_us: int
@@ -67,7 +66,7 @@ class Line:
     call: Call | None = None
     disturbances: tuple[Disturbance, ...] = ()
     source: str = ""
-    lines: tuple[str, ...] = ()
+    call_site: tuple[str, ...] = ()
     step: Step | None = None
     breaks: bool = False
     point: int = 0
@@ -216,11 +215,11 @@ class Verdict:
     """The calls that the checks at the end made, if the plan ``explains``."""
 
 
-Flag = Literal["redundant", "stuck", "cut", "timers", "numbers", "overlap"]
+Flag = Literal["redundant", "stuck", "limited", "timers", "numbers", "overlap"]
 """A fact about a trial.
 
 ``redundant``: ``Redundant`` ended it, so it has no result. ``stuck``: a strand waited forever.
-``cut``: the limit of clock moves kept an order from being tried. ``timers``: the clock could have
+``limited``: the limit of clock moves kept an order from being tried. ``timers``: the clock could have
 moved while a strand could run, here or in another order. ``numbers``: the code drew random numbers.
 ``overlap``: another strand made a call while the last disturbance delayed a strand.
 """

@@ -185,12 +185,14 @@ class _Wakeup(Wakeup):
     def __await__(self) -> Generator[Any, None, None]:
         return self._future.__await__()
 
-    def wake(self) -> None:
+    def resume(self) -> None:
         if not self._future.done():
             self._future.set_result(None)
 
     def wake_elsewhere(self, is_over: Callable[[], bool]) -> None:
-        self._loop.call_soon_threadsafe(lambda: self._future.cancel() if is_over() else self.wake())
+        self._loop.call_soon_threadsafe(
+            lambda: self._future.cancel() if is_over() else self.resume()
+        )
 
 
 class OwnLoop(asyncio.SelectorEventLoop, EventLoop):

@@ -78,7 +78,7 @@ class World(Surroundings):
             self.randomness.mark()
         simulation = Simulation(self, subject, plan, reads_order=reads_order)
         with self.simulating(simulation):
-            simulation.play()
+            simulation.run()
         log, history = simulation.log, simulation.operations.history
         if "redundant" in log.flags:
             return simulation.frozen(), history

@@ -47,7 +47,7 @@ class JointShrinking:
         self._until = process_time() + SECONDS
         self._until_real = monotonic() + _REAL_SECONDS
 
-    def smallest(self) -> tuple[Player, Trial]:
+    def shrink_inputs(self) -> tuple[Player, Trial]:
         """Return the smallest failing trial that was found, and the player with its inputs."""
         self._shrink()
         if "stuck" not in self._trial.flags and self._draw_fewer_operations():
@@ -63,7 +63,7 @@ class JointShrinking:
                 break
             # Fewer disturbances may need fewer operations, so both are shrunk again.
             undisturbed = self._player.play(Plan(notes_points=True))
-            self._trial = smallest(self._player, self._trial, undisturbed)
+            self._trial = smallest(self._player, self._trial, undisturbed, {})
 
     def _draw_fewer_operations(self) -> bool:
         """Draw fewer operations with other arguments, and return whether a trial breaks the

@@ -9,7 +9,7 @@ from typing import Any
 from ....core.errors import ContractError
 from ...find_failure import Division
 from ...search.player import Player
-from ...search.tally import SearchBudget
+from ...search.tally import SearchBudget, Tally
 from ...subject.programs import Program
 from ...values.trial import Trial
 from .drawing import Drawing, check_inputs, distinct_inputs, sources_of
@@ -45,8 +45,8 @@ class DivisionByInput(Division):
 
     def players(
         self, player: Player, budget: SearchBudget
-    ) -> Iterator[tuple[Player, SearchBudget]]:
-        """Yield a player for each input, and its part of the budget."""
+    ) -> Iterator[tuple[Player, Tally, SearchBudget]]:
+        """Yield a player for each input, its tally, and its part of the budget."""
         if self._only is None:
             inputs = distinct_inputs(self._sources, self._drawing)
         else:
@@ -57,10 +57,11 @@ class DivisionByInput(Division):
             if number and budget.remaining(used) <= 0:
                 return
             part = player.with_inputs(values)
-            yield part, budget.for_inputs(used, len(first_inputs)) if values else budget
-            used += part.tally.tried
+            tally = Tally.of(part)
+            yield part, tally, budget.for_inputs(used, len(first_inputs)) if values else budget
+            used += tally.tried
 
-    def smallest(self, whole: Player, part: Player, failing: Trial) -> tuple[Player, Trial]:
+    def shrink_inputs(self, whole: Player, part: Player, failing: Trial) -> tuple[Player, Trial]:
         return JointShrinking(
             part, failing, whole.with_inputs, self._sources, self._drawing
-        ).smallest()
+        ).shrink_inputs()

@@ -1,0 +1,59 @@
+"""What runs the code of a strand, and holds it until its turn."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ..fakes.connections import MemoryLink
+from ..fakes.gate import Gate
+from ..values.limits import TURN_CHECK
+from .event_loop import Wakeup
+
+
+@dataclass(slots=True)
+class StrandThread:
+    """The thread that runs a strand; for a task, the fake's thread that handles its request, if any."""
+
+    ident: int = 0
+    """Its identifier; 0 without a thread."""
+    starting: threading.Thread | None = None
+    """The thread itself, until the code of the strand begins there."""
+    gate: Gate = field(default_factory=Gate)
+    real_waits: int = 0
+    """Number of waits for threads of the fakes or other processes that are in progress."""
+
+    def begin(self) -> None:
+        """Note that the code of the strand begins in the current thread."""
+        self.ident, self.starting = threading.get_ident(), None
+
+    def wait(self, is_over: Callable[[], bool]) -> None:
+        """Wait for ``resume()``, also one that has come before, or until ``is_over()``."""
+        while not (is_over() or self.gate.acquire(TURN_CHECK)):
+            pass
+
+    def resume(self) -> None:
+        self.gate.release()
+
+
+@dataclass(slots=True)
+class AsideThread:
+    """A thread aside, which handles the request of a task. It lets the event loop go on before it waits,
+    which blocks again while this thread has the turn of the task.
+    """
+
+    thread: StrandThread
+    link: MemoryLink
+
+    def wait(self, is_over: Callable[[], bool]) -> None:
+        self.link.step_back()
+        self.thread.wait(is_over)
+
+    def resume(self) -> None:
+        self.link.resume_aside(self.thread.resume)
+
+
+Carrier: TypeAlias = StrandThread | AsideThread | Wakeup
+"""Waits for the turn of a strand; ``resume()`` lets the code go on. A task awaits its ``Wakeup``."""
