@@ -132,7 +132,8 @@ class BaseCloud:
         """Begin what lasts as long as the cloud. What is registered last ends first."""
         exits = self._exits
         watch = self._watch()
-        exits.register(watch.close, self._forget_timers)
+        # Until its timers are forgotten, the clock keeps the cloud alive while a fake is open.
+        exits.register(watch.close, self._time.forget_timers)
         next(watch)
         if config.tls:
             from ..process.surroundings import Authority
@@ -389,11 +390,6 @@ class BaseCloud:
     def _close_fakes(self) -> None:
         call_all(map(attrgetter("close"), reversed(self._context.fakes.items)))
         self._fixture_fakes.clear()
-
-    def _forget_timers(self) -> None:
-        # Until now, the clock's reference has kept the cloud alive while a fake was open.
-        self._time.on_background = None
-        self._time.forget_timers()
 
     def _watch(self) -> Generator[None, None, None]:
         """Close the cloud after the garbage collector has found it, unless it is closed by then."""

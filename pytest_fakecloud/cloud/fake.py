@@ -287,6 +287,7 @@ class Fake:
         self.journal = Journal(self._recorder)
         self._instruments = Instruments(self._time, self._recorder, context.violations)
         self.faults = self._new_faults()
+        self._injector = injector_of(self.faults)
         self._mounts: list[Mount] = []
         """All mounts of the fake, that at ``url`` first."""
         self._interceptions: dict[AbstractContextManager[object], Callable[[], None]] = {}
@@ -301,7 +302,7 @@ class Fake:
             app = self._make_app()  # registers the ends of its parts, in which handlers wait
             # The journal must not record how requests end in a closing part. Handlers also wait in
             # delays.
-            exits.register(app.leave_fake, injector_of(self.faults).close, self._stop_serving)
+            exits.register(app.leave_fake, self._injector.close, self._stop_serving)
             self._open(app)
             context.fakes.add(self)
         except BaseException:
@@ -323,7 +324,7 @@ class Fake:
         self._app = app
         if self._takeover.credentials:
             self._set_credentials(self._takeover.credentials)
-        injector_of(self.faults).attach(app, partial(_gate, self._mounts))
+        self._injector.attach(app, partial(_gate, self._mounts))
         self._baseline = Baseline(self._first_snapshot(), 0)
         self._serve(app, config.host or "127.0.0.1", config.port, prepare=self._add_mount)
 
@@ -531,7 +532,7 @@ class Fake:
     def _left_behind(self) -> list[Violation]:
         """Return the strict-mode violations that are known only at the end of a test."""
         name, violations = self.name, []
-        for fault in self.faults.unused() if injector_of(self.faults).all else ():
+        for fault in self.faults.unused() if self._injector.all else ():
             text = f"{name}: the fault {shown(fault)} {fault._shortfall}; remove it"
             violations.append(new_violation("unused_fault", text, {"fake": name}))
         for text in self._unmet():
@@ -579,7 +580,7 @@ class Fake:
         call_all(map(attrgetter("stop"), self._mounts))
 
     def _await_handlers(self) -> None:
-        call_all(map(attrgetter("await_handlers"), self._mounts))
+        call_all([mount.await_handlers for mount in self._mounts if mount.live])
 
     def _forget(self) -> None:
         context = self._context

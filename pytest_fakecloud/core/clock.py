@@ -598,7 +598,8 @@ class Timekeeper:
         return due_times
 
     def forget_timers(self) -> None:
-        """Forget all planned timers, whose callbacks refer to the fakes of a closed cloud."""
+        """Forget the planned timers and ``on_background``, which refer to a closed cloud."""
+        self.on_background = None
         with self._lock:
             for planned in self._lanes.values():
                 planned.clear()

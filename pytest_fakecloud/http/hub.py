@@ -113,10 +113,12 @@ class Mount:
         with self.lock:
             self.closed = True
             self._close_listener()
-            self._end_connections(self.live)
+            if self.live:
+                self._end_connections(self.live)
         self.hub.forget_listener(self)
         # If one raises, the others still wake handlers, which would otherwise wait in vain.
-        call_all(tuple(self.on_stop))
+        if self.on_stop:
+            call_all(tuple(self.on_stop))
 
     def await_handlers(self) -> None:
         """Wait for the handlers of a stopped mount, and warn of those that stay in the engine."""
