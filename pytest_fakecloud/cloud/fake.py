@@ -58,16 +58,16 @@ SECRETS = (
 class Context:
     """The objects that the fakes of one cloud share.
 
-    ``clock`` and ``recorder`` (for tests ``public_clock`` and ``journal``) and ``ids`` are the
+    ``timekeeper`` and ``recorder`` (for tests ``clock`` and ``journal``) and ``ids`` are the
     cloud's, ``violations`` collects strict-mode violations, ``delivery`` determines how the queue's
     messages are delivered, ``tls`` and ``ca_file`` are for HTTPS, and ``fakes`` are the open fakes.
     """
 
-    def __init__(self, clock: Timekeeper, ids: Ids, delivery: DeliveryMode) -> None:
-        self.clock = clock
-        self.public_clock = Clock(clock)
+    def __init__(self, timekeeper: Timekeeper, ids: Ids, delivery: DeliveryMode) -> None:
+        self.timekeeper = timekeeper
+        self.clock = Clock(timekeeper)
         self.ids = ids
-        self.now_us = clock.now_us
+        self.now_us = timekeeper.now_us
         self.recorder = Recorder(self.now_us)
         self.journal = Journal(self.recorder)
         self.violations = Violations()
@@ -180,7 +180,7 @@ class Core(NamedTuple, Generic[Engine_co, App_co]):
     """
 
     context: Context
-    clock: Timekeeper
+    timekeeper: Timekeeper
     recorder: Recorder
     engine: Engine_co
     """None if the fake has none."""
@@ -203,7 +203,7 @@ class _Parts(Protocol[Engine_co, App_co]):
     """A fake of any service, for the types of its engine and its app."""
 
     _context: Context
-    _time: Timekeeper
+    _timekeeper: Timekeeper
     _recorder: Recorder
     _mounts: list[Mount]
     _given_settings: Mapping[str, Any]
@@ -221,7 +221,7 @@ def core_of(fake: _Parts[Engine_co, App_co]) -> Core[Engine_co, App_co]:
     """Return the current parts of a fake that has started."""
     return Core(
         fake._context,
-        fake._time,
+        fake._timekeeper,
         fake._recorder,
         fake._engine,
         fake._app,
@@ -281,11 +281,11 @@ class Fake:
         self._given_settings = settings
         self._config = read(self._config_class, settings, self.fixture)
         self.name = context.name_for(self.fixture, self._config.name)
-        self.clock: Clock = context.public_clock
-        self._time = context.clock
+        self.clock: Clock = context.clock
+        self._timekeeper = context.timekeeper
         self._recorder = Recorder(context.now_us, self.service, self.name, context.recorder)
         self.journal = Journal(self._recorder)
-        self._instruments = Instruments(self._time, self._recorder, context.violations)
+        self._instruments = Instruments(self._timekeeper, self._recorder, context.violations)
         self.faults = self._new_faults()
         self._injector = injector_of(self.faults)
         self._mounts: list[Mount] = []
@@ -344,7 +344,7 @@ class Fake:
 
     def _new_faults(self) -> FaultPlan:
         """Return the plan for the faults of this service, still without faults."""
-        return FaultPlan(self._context.ids.stream(self.name, "faults"), self._time)
+        return FaultPlan(self._context.ids.stream(self.name, "faults"), self._timekeeper)
 
     # -- identity --------------------------------------------------------------------------------
 

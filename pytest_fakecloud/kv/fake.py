@@ -86,7 +86,7 @@ class KVServer(Fake):
     faults: KVFaults
 
     def _make_app(self) -> KVApp:
-        config, clock, ids = self._config, self._time, self._context.ids
+        config, clock, ids = self._config, self._timekeeper, self._context.ids
         self._dialect = config.dialect
         if config.engine is None:
             self._engine = engine = KVEngine(clock, ids, config)
@@ -105,7 +105,9 @@ class KVServer(Fake):
         return app
 
     def _new_faults(self) -> KVFaults:
-        return KVFaults(self._context.ids.stream(self.name, "faults"), self._time, self._config)
+        return KVFaults(
+            self._context.ids.stream(self.name, "faults"), self._timekeeper, self._config
+        )
 
     def _open(self, app: App) -> None:
         self._port: Mount | None = None
@@ -198,7 +200,7 @@ class KVServer(Fake):
 
         name, topology = self._config.sentinel, engine.topology
         assert topology is not None
-        own = KVEngine(self._time, self._context.ids, KVConfig(dialect="redis"))
+        own = KVEngine(self._timekeeper, self._context.ids, KVConfig(dialect="redis"))
         own.turns.step_aside = engine.turns.step_aside
         sentinel = Sentinel(name if isinstance(name, str) else MASTER_NAME, topology, own, engine)
         # The sentinel refers to the nodes.

@@ -310,10 +310,10 @@ class Message:
     depth: int = 0
     """Number of deliveries at the same point in time that caused each other and then this message."""
     chain: int = 0
-    """The same number within call ``drive``."""
-    drive: int = 0
+    """The same number within ``span`` (`Causes.span`)."""
+    span: int = 0
     causes: frozenset[str] = frozenset()
-    """URLs of the deliveries within call ``drive`` that caused each other and then this message."""
+    """URLs of the deliveries within ``span`` that caused each other and then this message."""
     caused_at: str = ""
     """URL of the last of these deliveries."""
     lost_callbacks: tuple[str, ...] = ()

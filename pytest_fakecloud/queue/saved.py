@@ -39,7 +39,7 @@ def plain_of(data: QueueCopy) -> Any:
     """Return the data of an engine as JSON. The data may change."""
     for message in data.messages.values():
         # Another process numbers its moves of the clock anew, and none of them has caused a message.
-        message.drive, message.chain, message.causes = 0, 0, frozenset()
+        message.span, message.chain, message.causes = 0, 0, frozenset()
     former_runs: list[WorkflowRun] = []
     for run in data.runs.values():
         while run.former is not None:

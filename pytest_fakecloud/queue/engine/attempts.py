@@ -44,7 +44,7 @@ class Attempts:
         self._overtaking = overtaking
         self._interceptors = interceptors
         self._reported_loop: int | None = None
-        """The drive of the last endless loop in the background that was reported."""
+        """The span of the last endless loop in the background that was reported."""
 
     def begin(self, message_id: str) -> Exchange | None:
         """Start the due attempt; return None if it may not start now.
@@ -124,9 +124,9 @@ class Attempts:
             # Report instead of raising in the background, where no caller could catch it.
             message.due_us = None
             message.wait_reason = "stopped in an endless loop; cancel it or publish it again"
-            if self._reported_loop != self._causes.drive:
+            if self._reported_loop != self._causes.span:
                 # Report the first of the messages of a loop, which may be many.
-                self._reported_loop = self._causes.drive
+                self._reported_loop = self._causes.span
                 self._data.report("unmet", loop)
             return
         self._planning.plan(message, now, message.wait_reason)

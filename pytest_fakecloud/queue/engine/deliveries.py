@@ -84,7 +84,7 @@ class Deliveries:
                 outcome = finished(self._chain(exchange))
             except BaseException as error:
                 # A background delivery ends an advance of the clock only with one like pytest.fail().
-                is_fatal = self._data.clock.driving and not isinstance(error, Exception)
+                is_fatal = self._data.clock.is_moving and not isinstance(error, Exception)
                 if is_fatal or not self._data.in_background:
                     raise
                 return exchange.attempt

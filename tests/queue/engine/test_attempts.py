@@ -473,7 +473,7 @@ def test_a_fault_that_breaks_ends_an_attempt_before_it_is_made(bench: Bench, dri
 def test_a_loop_is_named_by_the_limit_that_it_is_beyond() -> None:
     bench = Bench(loop_limit=5)
     message = bench.engine.data.messages[bench.publish()]
-    message.depth, message.chain, message.drive = 5, 51, bench.clock.drives + 1
+    message.depth, message.chain, message.span = 5, 51, bench.clock.moving_calls + 1
     with pytest.raises(LoopError, match="loop: 50 deliveries caused each other in one call"):
         bench.clock.advance(0)
     assert (message.depth, message.chain) == (0, 0)
