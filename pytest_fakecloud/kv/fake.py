@@ -182,8 +182,7 @@ class KVServer(Fake):
             tell_free_ports(engine, mount)
             if node is not None:
                 node.host, node.port = mount.host, mount.port
-            self._app.hub = hub = mount.hub
-            engine.turns.step_aside = self._app.interruptions.step_aside = hub.step_aside
+            self._app.hub = mount.hub
 
         return self._serve(
             self._app,
@@ -201,7 +200,6 @@ class KVServer(Fake):
         name, topology = self._config.sentinel, engine.topology
         assert topology is not None
         own = KVEngine(self._timekeeper, self._context.ids, KVConfig(dialect="redis"))
-        own.turns.step_aside = engine.turns.step_aside
         sentinel = Sentinel(name if isinstance(name, str) else MASTER_NAME, topology, own, engine)
         # The sentinel refers to the nodes.
         topology.on_promotion = partial(Sentinel.publish_failover, weakref.proxy(sentinel))

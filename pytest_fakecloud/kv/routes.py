@@ -93,10 +93,6 @@ class KVApp(App):
         if self.hub is not None and self.clients:
             self.hub.catch_up()
 
-    def step_aside(self) -> None:
-        if self.hub is not None:
-            self.hub.step_aside()
-
     def leave_fake(self) -> None:
         """Also end all interruptions, whose functions usually refer to the fake."""
         self.interruptions.end()

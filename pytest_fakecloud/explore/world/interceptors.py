@@ -14,6 +14,7 @@ from ...core.clock import checkpoint, in_thread
 from ...core.errors import ServiceError
 from ...core.exits import Exits
 from ...core.registry import Registry
+from ...core.threads import step_aside
 from ...http.app import EXPLORATION
 from ...http.messages import AnyResponse, Proceed, Request
 from ...kv.touches import touch_of_key
@@ -81,7 +82,7 @@ def _serve_in_simulation(
     if simulation is None:
         return proceed()
     # A connection over a socket of the system is served by a thread that serves others, too.
-    core_of(fake).app.step_aside()
+    step_aside()
     try:
         return simulation.calls.at_call(fake, request, proceed)
     finally:
