@@ -12,7 +12,6 @@ from .data import QueueData
 from .flow_control import FlowKeys
 from .interceptors import Interceptors
 from .overtaking import Overtaking
-from .parallelism import Parallelism
 from .planning import Planning
 from .queues import Queues
 
@@ -25,7 +24,6 @@ class Attempts:
         data: QueueData,
         planning: Planning,
         queues: Queues,
-        parallelism: Parallelism,
         flow_control: FlowKeys,
         admission: Admission,
         causes: Causes,
@@ -36,7 +34,6 @@ class Attempts:
         self._data = data
         self._planning = planning
         self._queues = queues
-        self._parallelism = parallelism
         self._flow_control = flow_control
         self._admission = admission
         self._causes = causes
@@ -90,7 +87,7 @@ class Attempts:
             message.attempts += [attempt]
             message.state = "ACTIVE"
             message.due_us = None
-            self._parallelism.active.add(message.id)
+            self._flow_control.slots.add(message.id)
             queue = self._queues.of(message)
             if queue is not None and message.id in queue.active:
                 queue.active.move_to_end(message.id)

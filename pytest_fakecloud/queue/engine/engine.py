@@ -28,7 +28,6 @@ from .interceptors import Interceptors
 from .lifecycle import Lifecycle
 from .outcomes import Outcomes
 from .overtaking import Overtaking
-from .parallelism import Parallelism
 from .planning import Planning
 from .publishing import Publisher
 from .queues import Queues
@@ -93,9 +92,8 @@ class Engine:
         # What limits deliveries, and lets messages wait:
         self.planning = planning = Planning(data)
         self.queues = queues = Queues(data, planning)
-        self.parallelism = parallelism = Parallelism(data)
-        self.flow_control = flow_control = FlowKeys(data, planning, parallelism)
-        self.admission = admission = Admission(data, planning, queues, parallelism, flow_control)
+        self.flow_control = flow_control = FlowKeys(data, planning)
+        self.admission = admission = Admission(data, planning, queues, flow_control)
         # What messages belong to:
         self.causes = causes = Causes(data)
         self.url_groups = url_groups = UrlGroups(data)
@@ -119,11 +117,11 @@ class Engine:
         self.interceptors = interceptors = Interceptors(perform)
         self.overtaking = overtaking = Overtaking(data, planning, queues, flow_control)
         self.attempts = attempts = Attempts(
-            data, planning, queues, parallelism, flow_control, admission, causes, workflow,
+            data, planning, queues, flow_control, admission, causes, workflow,
             overtaking, interceptors,
         )  # fmt: skip
         self.outcomes = outcomes = Outcomes(
-            data, planning, parallelism, flow_control, dead_letters, workflow, lifecycle, publisher,
+            data, planning, flow_control, dead_letters, workflow, lifecycle, publisher,
             interceptors,
         )  # fmt: skip
         self.deliveries = deliveries = Deliveries(
@@ -168,7 +166,7 @@ class Engine:
             "messages": (self.data, "messages", copies),
             "groups_of_tasks": (self.data, "groups_of_tasks", copies),
             "in_flight": (self.data, "in_flight", dict),
-            "waiting_for_slot": (self.parallelism, "waiting", deque),
+            "waiting_for_slot": (self.flow_control, "waiting_for_slot", deque),
             "flow_keys": (self.flow_control, "by_name", copies),
             "url_groups": (self.url_groups, "by_name", copies),
             "queues": (self.queues, "by_name", copies),
@@ -220,7 +218,7 @@ class Engine:
             # Numbers are never given twice, also after an earlier state is restored.
             self.data.sequence = max(self.data.sequence, saved.sequence)
             self.dead_letters.count = max(self.dead_letters.count, saved.dead_letter_count)
-            self.parallelism.active = set(self.data.in_flight)
+            self.flow_control.slots = set(self.data.in_flight)
             self.overtaking.delayed.clear()
             self.data.pending = {
                 message.id: message for message in self.data.messages.values() if message.pending

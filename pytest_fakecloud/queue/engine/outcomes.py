@@ -17,7 +17,6 @@ from .dead_letters import DeadLetters
 from .flow_control import FlowKeys
 from .interceptors import Interceptors
 from .lifecycle import Lifecycle
-from .parallelism import Parallelism
 from .planning import Planning
 from .publishing import Publisher
 
@@ -29,7 +28,6 @@ class Outcomes:
         self,
         data: QueueData,
         planning: Planning,
-        parallelism: Parallelism,
         flow_control: FlowKeys,
         dead_letters: DeadLetters,
         workflow: WorkflowRuns,
@@ -39,7 +37,6 @@ class Outcomes:
     ) -> None:
         self._data = data
         self._planning = planning
-        self._parallelism = parallelism
         self._flow_control = flow_control
         self._dead_letters = dead_letters
         self._workflow = workflow
@@ -72,7 +69,7 @@ class Outcomes:
         attempt.body = outcome.body
         attempt.exception, attempt.run_error = outcome.exception, outcome.run_error
         attempt.ended_us = at_us
-        self._parallelism.active.discard(message.id)
+        self._flow_control.slots.discard(message.id)
         key = None if message.settings.flow is None else self._flow_control.of(message)
         if key is not None:
             key.active.pop(message.id, None)

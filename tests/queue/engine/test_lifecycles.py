@@ -258,7 +258,7 @@ class Lives(RuleBasedStateMachine):
                     message.id in queue.waiting or message.id in queue.parked
                     for queue in engine.queues.by_name.values()
                 )
-                or message.id in engine.parallelism.waiting
+                or message.id in engine.flow_control.waiting_for_slot
                 or any(message.id in key.waiting for key in engine.flow_control.by_name.values())
             )
             assert waits, message
@@ -266,14 +266,14 @@ class Lives(RuleBasedStateMachine):
             assert len(queue.active) <= queue.parallelism
         narrow = engine.flow_control.by_name.get("narrow")
         assert narrow is None or len(narrow.active) <= 1
-        assert set(engine.data.in_flight) <= engine.parallelism.active
+        assert set(engine.data.in_flight) <= engine.flow_control.slots
         assert all(
             message_id in engine.data.in_flight
             or engine.data.messages[message_id].due_us is not None
-            for message_id in engine.parallelism.active
+            for message_id in engine.flow_control.slots
         )
         most = engine.data.limits.parallelism
-        assert most is None or len(engine.parallelism.active) <= most
+        assert most is None or len(engine.flow_control.slots) <= most
 
     def teardown(self) -> None:
         engine = self.engine
@@ -300,7 +300,7 @@ class Lives(RuleBasedStateMachine):
         engine = self.engine
         assert not engine.data.pending
         assert not engine.data.in_flight
-        assert not engine.parallelism.active
+        assert not engine.flow_control.slots
         assert self.accepted <= set(engine.data.messages) | set(engine.data.groups_of_tasks)
         for message in engine.data.messages.values():
             ends = [entry.state for entry in message.log if entry.state in ENDS]
