@@ -140,13 +140,10 @@ class Queue(QueueActions, Fake):
         self._exits.callback(self._engine.close)
         self._engine.owner = weakref.proxy(self)
         self._reports = AttemptReports(self._engine, self._recorder, self._signer.now)
-        chain: list[DeliveryInterceptor] = [
-            DeliveryFaults(self.faults),
-            self._reports,
-            self._signer,
-        ]
+        self._engine.interceptors.faults.add(DeliveryFaults(self.faults))
+        chain: list[DeliveryInterceptor] = [self._reports, self._signer]
         if in_background:
-            chain.insert(2, violations)
+            chain.insert(1, violations)
         self._engine.deliveries.intercept(*chain)
         return QueueApp(self._instruments, self._engine, self._new_token())
 

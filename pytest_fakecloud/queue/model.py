@@ -499,7 +499,7 @@ Deliver = Callable[[Exchange], Coroutine[Any, Any, Outcome]]
 
 
 class DeliveryInterceptor:
-    """A member of the chain around the deliveries of a queue. These defaults change nothing.
+    """A member of the chain around the deliveries of a queue.
 
     Like a middleware, ``deliver()`` may act before and after the rest of the chain, replace the
     request or its outcome, or not proceed at all::
@@ -510,19 +510,24 @@ class DeliveryInterceptor:
 
     If ``encloses_engine``, the outcome has been applied to the message when ``proceed`` ends. The
     chain of a queue is: record, the engine, report exceptions of background deliveries, sign (which
-    also applies the faults of a delivery), explore. The other methods are the decisions of faults
-    outside of a delivery, and are called only while ``active``.
+    also applies the faults of a delivery), explore.
     """
 
     encloses_engine: ClassVar[bool] = False
 
+    async def deliver(self, exchange: Exchange, proceed: Deliver) -> Outcome:
+        raise NotImplementedError
+
+
+class FaultDecisions:
+    """Decides which faults happen outside of a delivery, and which to one that starts. The engine asks
+    only while it is ``active``. These defaults are for no fault.
+    """
+
     @property
     def active(self) -> bool:
         """Whether any fault can fire."""
-        return False
-
-    async def deliver(self, exchange: Exchange, proceed: Deliver) -> Outcome:
-        return await proceed(exchange)
+        return True
 
     def overtaken(self, message: Message) -> bool:
         """Return whether other messages overtake this one, which is due."""

@@ -21,7 +21,7 @@ from ...kv.touches import touch_of_key
 from ...process.inprocess import origins
 from ...process.shortcut import Shortcut
 from ...queue.delivery.destinations import route_context_of, route_to
-from ...queue.model import DeliveryInterceptor
+from ...queue.model import DeliveryInterceptor, FaultDecisions
 from ..simulation.stacks import carried_call_site
 from .world import World
 
@@ -56,6 +56,8 @@ def watch(world: World, fake: Fake, exits: Exits) -> None:
         deliveries = _ExploredDeliveries(world, queue)
         exits.callback(core.engine.deliveries.stop_intercepting, deliveries)
         core.engine.deliveries.intercept(deliveries)
+        exits.callback(core.engine.interceptors.faults.remove, deliveries)
+        core.engine.interceptors.faults.add(deliveries)
         _listen(route_context_of(queue.destinations).around_work, partial(_run_work, world), exits)
 
 
@@ -137,10 +139,8 @@ async def _around(world: World, fake: Fake, exchange: Callable[[], T]) -> T:
     return await (in_thread if library is None else library.in_thread)(exchange)
 
 
-class _ExploredDeliveries(DeliveryInterceptor):
+class _ExploredDeliveries(DeliveryInterceptor, FaultDecisions):
     """The innermost interceptor of deliveries, which adds faults and losses of the schedule."""
-
-    active = True
 
     def __init__(self, world: World, queue: Any) -> None:
         self._world = world

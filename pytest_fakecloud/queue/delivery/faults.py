@@ -23,7 +23,7 @@ from ...faults.fault import Fault, ServiceFault, terms_of
 from ...faults.plan import injector_of
 from ...http.messages import Answer, Proceed
 from ..errors import rate_limited
-from ..model import KINDS, Delivery, DeliveryInterceptor, Kind, Message
+from ..model import KINDS, Delivery, FaultDecisions, Kind, Message
 from ..rest.app import PUBLISHING_OR_SCHEDULING, QueueApp
 from ..views import LABEL, NAME
 from ..wire.values import as_text
@@ -85,8 +85,8 @@ DELIVERY_FACTS: Mapping[str, Field] = {
 """Fields of deliveries that faults of deliveries can match."""
 
 
-class DeliveryFaults(DeliveryInterceptor):
-    """Applies the injected faults of a queue to its deliveries."""
+class DeliveryFaults(FaultDecisions):
+    """Decides which injected faults of a queue happen to its deliveries."""
 
     def __init__(self, plan: FaultPlan) -> None:
         self._injector = injector_of(plan)

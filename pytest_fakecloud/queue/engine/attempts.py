@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import LoopError
-from ..model import Attempt, DeliveryInterceptor, Exchange, Message
+from ..model import Attempt, Exchange, FaultDecisions, Message
 from ..wire.values import as_text, delivery_of
 from ..workflow.runs import WorkflowRuns
 from .admission import Admission
@@ -51,11 +51,11 @@ class Attempts:
         endlessly; the message then stays pending.
         """
         faults = []
-        for interceptor in self._interceptors.faults:
-            if interceptor.active:
-                if self._overtaking.delay_if_overtaken(interceptor, message_id):
+        for decisions in self._interceptors.faults.items:
+            if decisions.active:
+                if self._overtaking.delay_if_overtaken(decisions, message_id):
                     return None
-                faults.append(interceptor)
+                faults.append(decisions)
         with self._data.lock:
             message = self._data.pending.get(message_id)
             if message is None or message.state == "ACTIVE" or self._data.closed:
@@ -102,12 +102,12 @@ class Attempts:
             self._claim(faults, exchange)
         return exchange
 
-    def _claim(self, faults: list[DeliveryInterceptor], exchange: Exchange) -> None:
+    def _claim(self, faults: list[FaultDecisions], exchange: Exchange) -> None:
         """Claim the faults of an attempt now, in the order of due times. Attempts end in any order."""
         token = causing.set(exchange.message)
         try:
-            for fault in faults:
-                exchange.attempt.faults += fault.before(exchange.message, exchange.delivery)
+            for decisions in faults:
+                exchange.attempt.faults += decisions.before(exchange.message, exchange.delivery)
         except BaseException as error:
             exchange.error = error
         finally:

@@ -61,12 +61,12 @@ class Deliveries:
             self._connect([other for other in current if other is not removed])
 
     def _connect(self, interceptors: Sequence[DeliveryInterceptor]) -> None:
-        self._interceptors.replace(interceptors)
+        self._interceptors.all = interceptors
         self._chain: Deliver = self._interceptors.around(self._deliver)
 
     def close(self) -> None:
         """Remove the interceptors, and forget the chain, which refers back to this object."""
-        self._interceptors.replace(())
+        self._interceptors.clear()
         self._chain = self._interceptors.send
 
     # -- timers call these three with the due time, which is not needed ---------------------------

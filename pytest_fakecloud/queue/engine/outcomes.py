@@ -131,8 +131,8 @@ class Outcomes:
             url, nested = settings.failure_callback, settings.failure_callback_headers
         if url is None:
             return
-        for interceptor in self._interceptors.faults:
-            if interceptor.active and interceptor.callback(message, kind, url):
+        for decisions in self._interceptors.faults.items:
+            if decisions.active and decisions.callback(message, kind, url):
                 return
         more = {} if message.workflow is None else self._workflow.callback_fields(message)
         size = self._data.limits.message_size

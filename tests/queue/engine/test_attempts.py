@@ -13,7 +13,7 @@ from pytest_fakecloud.queue.errors import LoopError
 from pytest_fakecloud.queue.model import (
     SECOND,
     Delivery,
-    DeliveryInterceptor,
+    FaultDecisions,
     Kind,
     Message,
     Outcome,
@@ -27,10 +27,8 @@ from .bench import CALLBACK, URL, Bench
 FAILURE = "https://app.example.com/failure"
 
 
-class Faults(DeliveryInterceptor):
+class Faults(FaultDecisions):
     """Inject the same faults into the first attempt of every message."""
-
-    active = True
 
     def __init__(self, *names: str) -> None:
         self.names = names
@@ -380,9 +378,7 @@ def test_an_answer_at_the_end_of_the_timeout_is_one(
 def test_a_fault_loses_one_kind_of_callback(bench: Bench, kind: str, lost: str, comes: str) -> None:
     asked: list[tuple[Message, str, str]] = []
 
-    class Losing(DeliveryInterceptor):
-        active = True
-
+    class Losing(FaultDecisions):
         def callback(self, message: Message, kind: Kind, url: str) -> bool:
             asked.append((message, kind, url))
             return kind == lost
@@ -452,9 +448,7 @@ def test_attempts_begun_elsewhere_are_made_once(bench: Bench) -> None:
 
 @pytest.mark.parametrize("driven", [True, False])
 def test_a_fault_that_breaks_ends_an_attempt_before_it_is_made(bench: Bench, driven: bool) -> None:
-    class Broken(DeliveryInterceptor):
-        active = True
-
+    class Broken(FaultDecisions):
         def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
             raise LookupError("broken")
 

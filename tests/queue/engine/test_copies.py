@@ -27,7 +27,7 @@ NOT_COPIED = {
         "Schedules.timers",
     ),
     *("FlowKeys.slots", "History._to_forget", "QueueData.pending", "QueueData.under_way"),
-    *("Interceptors.all", "Interceptors.faults", "Overtaking.delayed", "SigningKeys.former"),
+    *("Interceptors.all", "Overtaking.delayed", "SigningKeys.former"),
 }
 """Containers that a snapshot leaves out: timers, what follows from the messages, faults and keys."""
 

@@ -19,14 +19,7 @@ from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timers import to_datetime
 from pytest_fakecloud.queue.engine.engine import Engine
-from pytest_fakecloud.queue.model import (
-    DAY,
-    SECOND,
-    Delivery,
-    DeliveryInterceptor,
-    Message,
-    Outcome,
-)
+from pytest_fakecloud.queue.model import DAY, SECOND, Delivery, FaultDecisions, Message, Outcome
 from pytest_fakecloud.queue.saved import plain_of, read_copy
 from pytest_fakecloud.queue.settings import PlanLimits, QueueConfig
 from pytest_fakecloud.queue.wire.waits import next_wait
@@ -39,10 +32,8 @@ FLOW_VALUES = {"narrow": "parallelism=1", "slow": "rate=2,period=1m"}
 ENDS = {"DELIVERED", "FAILED", "CANCELED"}
 
 
-class CrashNow(DeliveryInterceptor):
+class CrashNow(FaultDecisions):
     """Crash after the next response, once."""
-
-    active = True
 
     def __init__(self) -> None:
         self.armed = False
@@ -93,7 +84,8 @@ class Lives(RuleBasedStateMachine):
             settings=QueueConfig(limits={"retention_us": 36_500 * DAY}),
         )
         self.crash = CrashNow()
-        self.engine.deliveries.intercept(signer, self.crash)
+        self.engine.deliveries.intercept(signer)
+        self.engine.interceptors.faults.add(self.crash)
         self.sent: list[tuple[str, int, int]] = []
         self.accepted: set[str] = set()
         self.saved: tuple[list[Any], set[str], int, int] | None = None
