@@ -12,14 +12,14 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
-from ..core.calls import Call, CallNames, NamesOf, field_of
+from ..core.calls import Call, CallNames, HeaderPairs, NamesOf, field_of
 from ..core.errors import ContractError, brief, counted, shortfall, shown
 from ..core.field_types import discard_awaitable, positional_parameters
 from ..core.frames import is_own, stack_of
 from ..core.matching import Field, Query, Question, check_fields
 from ..core.settings import optional, whole
 from ..core.threads import step_aside
-from ..http.messages import Answer, AnyResponse, ConnectionEffect, HeaderPairs, Proceed, Request
+from ..http.messages import Answer, AnyResponse, ConnectionEffect, Proceed, Request
 from .answers import Response
 
 if TYPE_CHECKING:

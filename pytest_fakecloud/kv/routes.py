@@ -12,23 +12,13 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar
 
-from ..core.calls import Call, set_interruptions_end
+from ..core.calls import Call, HeaderPairs, set_interruptions_end
 from ..core.field_types import OneOf
 from ..core.ids import new_token
 from ..core.matching import Field
 from ..core.timers import monotonic
 from ..http.app import App, Instruments
-from ..http.messages import (
-    Answer,
-    HeaderPairs,
-    Json,
-    Request,
-    Result,
-    Stream,
-    bearer_token,
-    decode_bytes,
-    same,
-)
+from ..http.messages import Answer, Json, Request, Result, Stream, bearer_token, decode_bytes, same
 from ..http.routing import Route
 from . import errors
 from .command_fields import COMMAND_FIELDS, facts_of, names_handshake

@@ -11,22 +11,21 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict, deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, get_args
 
-from ..core.calls import NO_HEADERS, Headers
+from ..core.calls import NO_HEADERS, HeaderPairs, Headers
 from ..core.timers import to_datetime
 
 HeaderList = list[tuple[str, str]]
-HeaderPairs = Sequence[tuple[str, str]]
 """Headers that are never modified."""
-Kind = Literal["message", "callback", "failure_callback"]
+MessageKind = Literal["message", "callback", "failure_callback"]
 """Clients and schedules publish messages. The other kinds report on a message."""
 Api = Literal["v1", "v2"]
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[MessageKind, ...] = get_args(MessageKind)
 T = TypeVar("T")
 
 
@@ -190,7 +189,7 @@ class Attempt:
 
     message_id: str
     url: str
-    kind: Kind
+    kind: MessageKind
     number: int
     sequence: int
     at_us: int
@@ -276,7 +275,7 @@ class Message:
     max_retries: int
     timeout_us: int
     caller_ip: str
-    kind: Kind = "message"
+    kind: MessageKind = "message"
     topic_name: str | None = None
     endpoint_name: str | None = None
     queue_name: str | None = None
@@ -537,7 +536,7 @@ class FaultDecisions:
         """Return the names of the faults of a delivery that starts now, in the order of due times."""
         return ()
 
-    def callback(self, message: Message, kind: Kind, url: str) -> bool:
+    def callback(self, message: Message, kind: MessageKind, url: str) -> bool:
         """Return whether a callback is dropped before it is published."""
         return False
 

@@ -94,7 +94,7 @@ def _contradictions(data: QueueCopy) -> Iterator[str]:
 def _references(data: QueueCopy) -> Iterator[tuple[str, Iterable[str]]]:
     """Yield the ids of messages that other data refers to, with the part that refers to them."""
     yield "dead_letters", data.dead_letters.values()
-    yield "in_flight", data.in_flight
+    yield "answered", data.answered
     yield "waiting_for_slot", data.waiting_for_slot
     for ids in data.groups_of_tasks.values():
         yield "groups_of_tasks", ids

@@ -16,7 +16,7 @@ from .planning import Planning
 from .queues import Queues
 
 
-class Attempts:
+class AttemptStarter:
     """Starts the attempts of due messages."""
 
     def __init__(

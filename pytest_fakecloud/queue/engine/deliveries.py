@@ -14,7 +14,7 @@ from ...core.timers import finished
 from ..errors import bad_request, not_found
 from ..model import SECOND, Attempt, Deliver, DeliveryInterceptor, Exchange, Message, Outcome
 from ..workflow.runs import WorkflowRuns
-from .attempts import Attempts
+from .attempts import AttemptStarter
 from .causes import causing
 from .data import QueueData
 from .interceptors import Interceptors
@@ -34,7 +34,7 @@ class Deliveries:
         workflow: WorkflowRuns,
         lifecycle: Lifecycle,
         overtaking: Overtaking,
-        attempts: Attempts,
+        attempts: AttemptStarter,
         outcomes: Outcomes,
         interceptors: Interceptors,
     ) -> None:
@@ -133,7 +133,7 @@ class Deliveries:
             if (
                 message is None
                 or message_id in self._planning.timers
-                or message_id in self._data.in_flight
+                or message_id in self._data.answered
             ):
                 return
             now = self._data.clock.now_us()
@@ -186,7 +186,7 @@ class Deliveries:
             attempt.where = outcome.where
             if outcome.virtual_us > 0:
                 end = attempt.at_us + outcome.virtual_us
-                self._data.in_flight[message.id] = (end, outcome)
+                self._data.answered[message.id] = (end, outcome)
                 self._outcomes.await_end(message.id, end)
             else:
                 self._outcomes.apply(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from ...core.calls import Headers
-from ..model import NON_RETRYABLE, SUCCESS, Attempt, Kind, Message, Outcome, first
+from ..model import NON_RETRYABLE, SUCCESS, Attempt, Message, MessageKind, Outcome, first
 from ..wire.values import callback_body, failure_text
 from ..wire.waits import next_wait
 from ..workflow.runs import WorkflowRuns
@@ -45,14 +45,14 @@ class Outcomes:
         self._interceptors = interceptors
 
     def await_end(self, message_id: str, end_us: int) -> None:
-        """Start the timer that applies the outcome of an attempt in flight."""
+        """Start the timer that applies the outcome of an answered attempt."""
         self._planning.plan_own(
             message_id, end_us, partial(self._virtual_time_passed, message_id), "answer"
         )
 
     def _virtual_time_passed(self, message_id: str, at_us: int) -> None:
         with self._data.lock:
-            ended = self._data.in_flight.pop(message_id, None)
+            ended = self._data.answered.pop(message_id, None)
             if ended is None:
                 return
             self._planning.timers.pop(message_id, None)
@@ -123,7 +123,9 @@ class Outcomes:
             self._data.log(message, "RETRY", at_us, error=error, next_us=at_us + wait)
             self._planning.plan(message, at_us + wait, reason)
 
-    def _report_outcome(self, message: Message, kind: Kind, outcome: Outcome, at_us: int) -> None:
+    def _report_outcome(
+        self, message: Message, kind: MessageKind, outcome: Outcome, at_us: int
+    ) -> None:
         settings = message.settings
         if kind == "callback":
             url, nested = settings.callback, settings.callback_headers

@@ -14,8 +14,8 @@ from pytest_fakecloud.queue.model import (
     SECOND,
     Delivery,
     FaultDecisions,
-    Kind,
     Message,
+    MessageKind,
     Outcome,
     WorkflowPart,
     first,
@@ -92,7 +92,7 @@ def test_kinds_of_attempts_are_those_of_their_messages(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500 if delivery.url == URL else 200)
     bench.publish(Retries="0", Callback=CALLBACK, Failure_Callback=FAILURE)
     bench.clock.advance(0)
-    kinds: list[Kind] = ["message", "callback", "failure_callback"]
+    kinds: list[MessageKind] = ["message", "callback", "failure_callback"]
     assert [attempt.kind for attempt in bench.engine.data.attempts] == kinds
 
 
@@ -379,7 +379,7 @@ def test_a_fault_loses_one_kind_of_callback(bench: Bench, kind: str, lost: str, 
     asked: list[tuple[Message, str, str]] = []
 
     class Losing(FaultDecisions):
-        def callback(self, message: Message, kind: Kind, url: str) -> bool:
+        def callback(self, message: Message, kind: MessageKind, url: str) -> bool:
             asked.append((message, kind, url))
             return kind == lost
 

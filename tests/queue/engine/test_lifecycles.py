@@ -245,7 +245,7 @@ class Lives(RuleBasedStateMachine):
             assert message.state not in ENDS
             waits = (
                 message.due_us is not None
-                or message.id in engine.data.in_flight
+                or message.id in engine.data.answered
                 or any(
                     message.id in queue.waiting or message.id in queue.parked
                     for queue in engine.queues.by_name.values()
@@ -258,9 +258,9 @@ class Lives(RuleBasedStateMachine):
             assert len(queue.active) <= queue.parallelism
         narrow = engine.flow_control.by_name.get("narrow")
         assert narrow is None or len(narrow.active) <= 1
-        assert set(engine.data.in_flight) <= engine.flow_control.slots
+        assert set(engine.data.answered) <= engine.flow_control.slots
         assert all(
-            message_id in engine.data.in_flight
+            message_id in engine.data.answered
             or engine.data.messages[message_id].due_us is not None
             for message_id in engine.flow_control.slots
         )
@@ -291,7 +291,7 @@ class Lives(RuleBasedStateMachine):
     def _everything_ended_once(self) -> None:
         engine = self.engine
         assert not engine.data.pending
-        assert not engine.data.in_flight
+        assert not engine.data.answered
         assert not engine.flow_control.slots
         assert self.accepted <= set(engine.data.messages) | set(engine.data.groups_of_tasks)
         for message in engine.data.messages.values():
