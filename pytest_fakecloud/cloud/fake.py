@@ -49,10 +49,6 @@ if TYPE_CHECKING:
 
 _recent_tokens: deque[str] = deque(maxlen=1000)
 """The first tokens of the latest fakes of this process."""
-SECRETS = (
-    "token", "read_only_token", "password", "_password", "current_signing_key", "next_signing_key",
-)  # fmt: skip
-"""Names of the properties with credentials, which no report may show."""
 
 
 class Context:
@@ -123,13 +119,12 @@ def was_given(token: str) -> bool:
 
 
 def secrets_of(fake: Fake) -> set[str]:
-    """Return the credentials that a fake currently accepts."""
-    secrets = set()
-    for name in SECRETS:
-        value = getattr(fake, name, None)
-        if isinstance(value, str) and value:
-            secrets.add(value)
-    return secrets
+    """Return the credentials that a fake currently accepts, which no report may show."""
+    derived = [getattr(fake, name) for name in fake._derived_credential_names]
+    secrets: set[str] = set()
+    for value in (*fake._credentials().values(), *derived):
+        secrets.update((value,) if isinstance(value, str) else value)
+    return secrets - {""}
 
 
 Client = TypeVar("Client")
@@ -255,7 +250,9 @@ class Fake:
     _token_names: ClassVar[tuple[str, ...]] = ("token",)
     """The properties with the credentials that ``rotate_token()`` replaces."""
     _other_credential_names: ClassVar[tuple[str, ...]] = ()
-    """The properties with other credentials that a test can replace."""
+    """The properties with other credentials that a test can replace: strings, or tuples of them."""
+    _derived_credential_names: ClassVar[tuple[str, ...]] = ()
+    """The properties with credentials that are computed from these."""
 
     _config: FakeConfig
     """The settings of this fake, with their defaults."""

@@ -80,6 +80,7 @@ class KVServer(Fake):
 
     _config_class = KVConfig
     _other_credential_names = ("_password",)
+    _derived_credential_names = ("read_only_token",)
     _config: KVConfig
     _app: KVApp
     _engine: KVEngine | RedisEngine
