@@ -89,7 +89,7 @@ class Bare(Fake):
         self._mount.on_stop.append(self._engine.signal.close)
 
     def _make_app(self) -> App:
-        self._engine = NoEngine(self._time)
+        self._engine = NoEngine(self._timekeeper)
         return BareApp(self._instruments, self._engine)
 
 

@@ -238,9 +238,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     if run.test.checked_markers:
         from .pytest_run.checks import check_marker_effect
 
-        check_marker_effect(
-            item, run.test.requested_cloud, has_session_cloud=run.session_owner is not None
-        )
+        has_session_cloud = "fakecloud_session" in run.owners
+        check_marker_effect(item, run.test.requested_cloud, has_session_cloud=has_session_cloud)
 
 
 # Last, because the fixtures end first.

@@ -180,7 +180,7 @@ class Demo(Fake):
         self._mount.on_stop.append(self._engine.signal.close)
 
     def _make_app(self) -> DemoApp:
-        self._engine = Engine(self._time)
+        self._engine = Engine(self._timekeeper)
         self.app = DemoApp(self._instruments, self._engine)
         return self.app
 

@@ -32,7 +32,7 @@ APPLICATION = "https://app.test/hook"
 def cloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
     now, mode = request.param
     with Cloud(seed=1, now=now, clock=mode, delivery="driven") as opened:
-        opened._time.wait_cap = 0.02
+        opened._timekeeper.wait_cap = 0.02
         yield opened
 
 

@@ -275,6 +275,7 @@ def test_an_interrupted_exploration_leaves_nothing_registered_with_the_fakes() -
         queue, kv = cloud.queue(), cloud.kv_server()
         registries: list[Callable[[], Iterable[object]]] = [
             lambda: queue._engine.interceptors.all,
+            lambda: queue._engine.interceptors.faults,
             lambda: route_context_of(queue.destinations).around_work,
             lambda: kv._engine.listeners,
             lambda: [*queue._app.chain.members, *kv._app.chain.members],

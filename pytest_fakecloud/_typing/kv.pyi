@@ -6,13 +6,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pytest_fakecloud._typing.core import CallFields, EventFields
 from pytest_fakecloud.cloud.fake import Fake
-from pytest_fakecloud.core.calls import Call, Event
+from pytest_fakecloud.core.calls import Call, Event, HeaderPairs
 from pytest_fakecloud.core.journal import Journal, Results
 from pytest_fakecloud.core.timers import Duration
 from pytest_fakecloud.faults.answers import Step
 from pytest_fakecloud.faults.fault import Fault
 from pytest_fakecloud.faults.plan import FaultPlan, Matchers
-from pytest_fakecloud.http.messages import HeaderPairs
 from typing import Literal, SupportsIndex, TypedDict, Unpack, overload
 import re
 

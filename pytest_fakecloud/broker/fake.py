@@ -124,11 +124,11 @@ class Broker(Fake):
     def _make_app(self) -> BrokerApp:
         config = self._config
         if config.engine is None:
-            self._engine = MemoryEngine(self._time, self._context.ids, config, self.name)
+            self._engine = MemoryEngine(self._timekeeper, self._context.ids, config, self.name)
         else:
             with importing(f"engine={config.engine.partition('://')[0]!r}", extra="kafka"):
                 from .real_kafka.engine import KafkaEngine
-            self._engine = KafkaEngine(self._time, config, config.engine)
+            self._engine = KafkaEngine(self._timekeeper, config, config.engine)
         self._exits.callback(self._engine.close)
         for topic, options in (config.topics or {}).items():
             self._engine.topics.create(topic, topic_config(topic, options))
@@ -162,7 +162,7 @@ class Broker(Fake):
     def _new_faults(self) -> BrokerFaults:
         from .faults import BrokerFaults
 
-        return BrokerFaults(self._context.ids.stream(self.name, "faults"), self._time, self)
+        return BrokerFaults(self._context.ids.stream(self.name, "faults"), self._timekeeper, self)
 
     # -- credentials and clients -----------------------------------------------------------------
 
@@ -370,7 +370,7 @@ class Broker(Fake):
         """
         for argument, name in names.items():
             string(argument, name)
-        self._time.settle()
+        self._timekeeper.settle()
         return _AS_MISUSE
 
     @look
@@ -401,7 +401,7 @@ class Broker(Fake):
     @look
     def groups(self) -> Results[GroupView]:
         """Return the groups that have members or committed offsets."""
-        self._time.settle()
+        self._timekeeper.settle()
         views = (GroupView(self, name) for name in self._engine.groups.names())
         return results_of(views, GROUP_FIELDS, "group")
 
@@ -533,7 +533,7 @@ class Broker(Fake):
         """
         __tracebackhide__ = True
         string("group", group)
-        self._time.settle()
+        self._timekeeper.settle()
         groups = self._engine.groups.names()
         if group not in groups and not self.journal.events(group=group):
             raise ContractError(unknown_name("group", group, groups))

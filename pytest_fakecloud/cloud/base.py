@@ -99,9 +99,9 @@ class BaseCloud:
         if _dropped:
             _close_dropped()
         self._closed = False
-        self._time = Timekeeper(config.now, config.clock)
+        self._timekeeper = Timekeeper(config.now, config.clock)
         ids = Ids(int.from_bytes(urandom(4)) if config.seed is None else config.seed)
-        self._context = Context(self._time, ids, config.delivery)
+        self._context = Context(self._timekeeper, ids, config.delivery)
         self._allowed = Allowances()
         """The violations and warnings that ``allow()`` covers."""
         self._on_start: Registry[Callable[[Fake], None]] = Registry()
@@ -115,7 +115,7 @@ class BaseCloud:
         schedules, or None. The modules on this floor do not import pytest.
         """
         self._dispatcher: Dispatcher | None = None
-        self._time.on_background = self._deliver
+        self._timekeeper.on_background = self._deliver
         self._starting = threading.RLock()
         self._authority: Authority | None = None
         self._skips_socket = config.transport == "inprocess"
@@ -132,7 +132,8 @@ class BaseCloud:
         """Begin what lasts as long as the cloud. What is registered last ends first."""
         exits = self._exits
         watch = self._watch()
-        exits.register(watch.close, self._forget_timers)
+        # Until its timers are forgotten, the clock keeps the cloud alive while a fake is open.
+        exits.register(watch.close, self._timekeeper.forget_timers)
         next(watch)
         if config.tls:
             from ..process.surroundings import Authority
@@ -150,7 +151,7 @@ class BaseCloud:
         if config.process_time:
             from ..process.process_time import ProcessTime
 
-            steering = ProcessTime(self._time, config.process_time)
+            steering = ProcessTime(self._timekeeper, config.process_time)
             exits.callback(steering.stop)
             steering.start()
         # Deliveries stop first, because one can wait for a fake.
@@ -163,7 +164,7 @@ class BaseCloud:
 
             with _making_dispatchers:
                 if self._dispatcher is None and not self.closed:
-                    self._dispatcher = Dispatcher(self._time, self._delivery_failed)
+                    self._dispatcher = Dispatcher(self._timekeeper, self._delivery_failed)
 
     def _delivery_failed(self, error: BaseException) -> None:
         self._context.violations.report(
@@ -178,7 +179,7 @@ class BaseCloud:
     @property
     def clock(self) -> Clock:
         """The clock shared by all fakes."""
-        return self._context.public_clock
+        return self._context.clock
 
     @property
     def journal(self) -> Journal:
@@ -390,11 +391,6 @@ class BaseCloud:
         call_all(map(attrgetter("close"), reversed(self._context.fakes.items)))
         self._fixture_fakes.clear()
 
-    def _forget_timers(self) -> None:
-        # Until now, the clock's reference has kept the cloud alive while a fake was open.
-        self._time.on_background = None
-        self._time.forget_timers()
-
     def _watch(self) -> Generator[None, None, None]:
         """Close the cloud after the garbage collector has found it, unless it is closed by then."""
         # A generator that has ended, unlike a __del__(), runs no code for a closed cloud. Python ignores
@@ -426,9 +422,8 @@ class BaseCloud:
 
     def __repr__(self) -> str:
         names = ", ".join(fake.name for fake in self._context.fakes) or "no fakes"
-        return (
-            f"<Cloud seed={self.seed!r} {self._time.mode} {self._time.now().isoformat()}: {names}>"
-        )
+        clock = self.clock
+        return f"<Cloud seed={self.seed!r} {clock.mode} {clock.now().isoformat()}: {names}>"
 
 
 # -- for pytest's fixtures and the server ----------------------------------------------------------
@@ -465,7 +460,7 @@ def record_times(cloud: BaseCloud) -> None:
     """
     reads = deque[tuple[int, int]](maxlen=_MOST_READS)
     context = cloud._context
-    context.clock.reads = context.recorder.shared.reads = reads
+    context.timekeeper.reads = context.recorder.shared.reads = reads
 
 
 def use_in_fixtures(
@@ -499,8 +494,8 @@ def start_over(cloud: BaseCloud, now: Instant | None = None, clock: Mode | None 
     context = cloud._context
     for fake in context.fakes:
         fake._renew_connections()
-    context.clock.rewind(now, clock)
-    context.clock.was_driven = False
+    context.timekeeper.rewind(now, clock)
+    context.timekeeper.has_fired = False
     cloud.reset()
     context.recorder.was_read = False
     context.recorder.shared.looks.clear()
@@ -517,8 +512,8 @@ def show_same(copy: BaseCloud, cloud: BaseCloud) -> None:
     is frozen, and it delivers nothing until somebody moves it.
     """
     context = copy._context
-    context.clock.on_background = None
-    context.clock.rewind(cloud.clock.now(), "frozen")
+    context.timekeeper.on_background = None
+    context.timekeeper.rewind(cloud.clock.now(), "frozen")
     copies = {fake.name: fake for fake in copy.fakes()}
     for fake in cloud.fakes():
         # The journal shows the credentials of the other cloud, which reports must hide.

@@ -54,7 +54,7 @@ class Cloud(BaseCloud):
         """
         from ..process.process_time import AUTOJUMP, ProcessTime
 
-        return ProcessTime(self._time, AUTOJUMP).controlled()
+        return ProcessTime(self._timekeeper, AUTOJUMP).controlled()
 
     def every_failure(
         self, run: Callable[[], object], check: Checks = None, **options: Unpack[FailureOptions]

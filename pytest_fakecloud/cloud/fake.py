@@ -49,25 +49,21 @@ if TYPE_CHECKING:
 
 _recent_tokens: deque[str] = deque(maxlen=1000)
 """The first tokens of the latest fakes of this process."""
-SECRETS = (
-    "token", "read_only_token", "password", "_password", "current_signing_key", "next_signing_key",
-)  # fmt: skip
-"""Names of the properties with credentials, which no report may show."""
 
 
 class Context:
     """The objects that the fakes of one cloud share.
 
-    ``clock`` and ``recorder`` (for tests ``public_clock`` and ``journal``) and ``ids`` are the
+    ``timekeeper`` and ``recorder`` (for tests ``clock`` and ``journal``) and ``ids`` are the
     cloud's, ``violations`` collects strict-mode violations, ``delivery`` determines how the queue's
     messages are delivered, ``tls`` and ``ca_file`` are for HTTPS, and ``fakes`` are the open fakes.
     """
 
-    def __init__(self, clock: Timekeeper, ids: Ids, delivery: DeliveryMode) -> None:
-        self.clock = clock
-        self.public_clock = Clock(clock)
+    def __init__(self, timekeeper: Timekeeper, ids: Ids, delivery: DeliveryMode) -> None:
+        self.timekeeper = timekeeper
+        self.clock = Clock(timekeeper)
         self.ids = ids
-        self.now_us = clock.now_us
+        self.now_us = timekeeper.now_us
         self.recorder = Recorder(self.now_us)
         self.journal = Journal(self.recorder)
         self.violations = Violations()
@@ -123,13 +119,12 @@ def was_given(token: str) -> bool:
 
 
 def secrets_of(fake: Fake) -> set[str]:
-    """Return the credentials that a fake currently accepts."""
-    secrets = set()
-    for name in SECRETS:
-        value = getattr(fake, name, None)
-        if isinstance(value, str) and value:
-            secrets.add(value)
-    return secrets
+    """Return the credentials that a fake currently accepts, which no report may show."""
+    derived = [getattr(fake, name) for name in fake._derived_credential_names]
+    secrets: set[str] = set()
+    for value in (*fake._credentials().values(), *derived):
+        secrets.update((value,) if isinstance(value, str) else value)
+    return secrets - {""}
 
 
 Client = TypeVar("Client")
@@ -180,7 +175,7 @@ class Core(NamedTuple, Generic[Engine_co, App_co]):
     """
 
     context: Context
-    clock: Timekeeper
+    timekeeper: Timekeeper
     recorder: Recorder
     engine: Engine_co
     """None if the fake has none."""
@@ -203,7 +198,7 @@ class _Parts(Protocol[Engine_co, App_co]):
     """A fake of any service, for the types of its engine and its app."""
 
     _context: Context
-    _time: Timekeeper
+    _timekeeper: Timekeeper
     _recorder: Recorder
     _mounts: list[Mount]
     _given_settings: Mapping[str, Any]
@@ -221,7 +216,7 @@ def core_of(fake: _Parts[Engine_co, App_co]) -> Core[Engine_co, App_co]:
     """Return the current parts of a fake that has started."""
     return Core(
         fake._context,
-        fake._time,
+        fake._timekeeper,
         fake._recorder,
         fake._engine,
         fake._app,
@@ -255,7 +250,9 @@ class Fake:
     _token_names: ClassVar[tuple[str, ...]] = ("token",)
     """The properties with the credentials that ``rotate_token()`` replaces."""
     _other_credential_names: ClassVar[tuple[str, ...]] = ()
-    """The properties with other credentials that a test can replace."""
+    """The properties with other credentials that a test can replace: strings, or tuples of them."""
+    _derived_credential_names: ClassVar[tuple[str, ...]] = ()
+    """The properties with credentials that are computed from these."""
 
     _config: FakeConfig
     """The settings of this fake, with their defaults."""
@@ -281,12 +278,13 @@ class Fake:
         self._given_settings = settings
         self._config = read(self._config_class, settings, self.fixture)
         self.name = context.name_for(self.fixture, self._config.name)
-        self.clock: Clock = context.public_clock
-        self._time = context.clock
+        self.clock: Clock = context.clock
+        self._timekeeper = context.timekeeper
         self._recorder = Recorder(context.now_us, self.service, self.name, context.recorder)
         self.journal = Journal(self._recorder)
-        self._instruments = Instruments(self._time, self._recorder, context.violations)
+        self._instruments = Instruments(self._timekeeper, self._recorder, context.violations)
         self.faults = self._new_faults()
+        self._injector = injector_of(self.faults)
         self._mounts: list[Mount] = []
         """All mounts of the fake, that at ``url`` first."""
         self._interceptions: dict[AbstractContextManager[object], Callable[[], None]] = {}
@@ -301,7 +299,7 @@ class Fake:
             app = self._make_app()  # registers the ends of its parts, in which handlers wait
             # The journal must not record how requests end in a closing part. Handlers also wait in
             # delays.
-            exits.register(app.leave_fake, injector_of(self.faults).close, self._stop_serving)
+            exits.register(app.leave_fake, self._injector.close, self._stop_serving)
             self._open(app)
             context.fakes.add(self)
         except BaseException:
@@ -323,7 +321,7 @@ class Fake:
         self._app = app
         if self._takeover.credentials:
             self._set_credentials(self._takeover.credentials)
-        injector_of(self.faults).attach(app, partial(_gate, self._mounts))
+        self._injector.attach(app, partial(_gate, self._mounts))
         self._baseline = Baseline(self._first_snapshot(), 0)
         self._serve(app, config.host or "127.0.0.1", config.port, prepare=self._add_mount)
 
@@ -343,7 +341,7 @@ class Fake:
 
     def _new_faults(self) -> FaultPlan:
         """Return the plan for the faults of this service, still without faults."""
-        return FaultPlan(self._context.ids.stream(self.name, "faults"), self._time)
+        return FaultPlan(self._context.ids.stream(self.name, "faults"), self._timekeeper)
 
     # -- identity --------------------------------------------------------------------------------
 
@@ -531,7 +529,7 @@ class Fake:
     def _left_behind(self) -> list[Violation]:
         """Return the strict-mode violations that are known only at the end of a test."""
         name, violations = self.name, []
-        for fault in self.faults.unused() if injector_of(self.faults).all else ():
+        for fault in self.faults.unused() if self._injector.all else ():
             text = f"{name}: the fault {shown(fault)} {fault._shortfall}; remove it"
             violations.append(new_violation("unused_fault", text, {"fake": name}))
         for text in self._unmet():
@@ -579,7 +577,7 @@ class Fake:
         call_all(map(attrgetter("stop"), self._mounts))
 
     def _await_handlers(self) -> None:
-        call_all(map(attrgetter("await_handlers"), self._mounts))
+        call_all([mount.await_handlers for mount in self._mounts if mount.live])
 
     def _forget(self) -> None:
         context = self._context

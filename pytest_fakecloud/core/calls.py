@@ -100,6 +100,10 @@ def cannot_tell(what: str) -> CannotTell:
     )
 
 
+HeaderPairs: TypeAlias = Sequence[tuple[str, str]]
+"""Names and values of headers, in order, that are never modified."""
+
+
 class Headers(Mapping[str, str]):
     """The headers of a request or response: a mapping with case-insensitive names.
 

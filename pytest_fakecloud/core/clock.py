@@ -94,11 +94,11 @@ class Timekeeper:
     """
     anchored = False
     """Whether the process's time follows the clock, which therefore cannot run."""
-    drives = 0
+    moving_calls = 0
     """The number of calls of tests that moved the clock or triggered due events."""
     replaced = ""
     """What a replacement of ``time.time()`` last did, if it gave no time that the clock can follow."""
-    was_driven = False
+    has_fired = False
     """Whether the test has fired due timers: by an advance, a move or a delivering call."""
 
     def __init__(self, now: Instant | None = None, mode: Mode | None = None) -> None:
@@ -127,8 +127,8 @@ class Timekeeper:
         """The running clock's readings, for reports that replay the journal; None if not recorded."""
         self.listeners: Registry[Callable[[], None]] = Registry()
         """Functions that are called after each move of the clock."""
-        self.drive_ends: Registry[Callable[[], None]] = Registry()
-        """Functions that are called at the end of each call that ``drives`` counts."""
+        self.moving_call_ends: Registry[Callable[[], None]] = Registry()
+        """Functions that are called at the end of each call that ``moving_calls`` counts."""
         self._ties: Registry[tuple[str]] = Registry()
         """Reasons why the clock cannot be moved, each in a tuple, so that equal ones are distinct."""
         self._turns = ClockTurns()
@@ -195,12 +195,12 @@ class Timekeeper:
 
     def advance(self, duration: Duration) -> list[Fired]:
         __tracebackhide__ = True
-        with self.drive():
+        with self.moving_call():
             return self.fire(self.target_after(duration))
 
     def move_to(self, instant: Instant) -> list[Fired]:
         __tracebackhide__ = True
-        with self.drive():
+        with self.moving_call():
             return self.fire(self.target_at(instant))
 
     def advance_to_next(self) -> list[Fired]:
@@ -208,7 +208,7 @@ class Timekeeper:
         target = self.next_target()
         if target is None:
             return []
-        with self.drive():
+        with self.moving_call():
             return self.fire(target)
 
     def target_after(self, duration: Duration) -> Target:
@@ -240,14 +240,14 @@ class Timekeeper:
         return None if due is None else lambda: max(due, self.now_us())
 
     @contextmanager
-    def drive(self) -> Iterator[None]:
+    def moving_call(self) -> Iterator[None]:
         """Enclose a call of the test that moves the clock, in one or several steps."""
         __tracebackhide__ = True
-        self.drives += 1
+        self.moving_calls += 1
         try:
             yield
         finally:
-            for listener in self.drive_ends:
+            for listener in self.moving_call_ends:
                 listener()
 
     def steps(
@@ -269,7 +269,7 @@ class Timekeeper:
         turns, move = self._turns, object()
         try:
             turns.begin(move, yielding)
-            self.was_driven = True
+            self.has_fired = True
             try:
                 with self._lock:
                     self._held_us = now = self._stop_us()
@@ -331,6 +331,29 @@ class Timekeeper:
         finally:
             # Close the iterator now, because an exception with a traceback would keep it alive.
             # Not with closing(), whose __exit__() is written in Python and can be interrupted.
+            steps.close()
+        return fired
+
+    async def fire_async(
+        self, target: Target, *, yielding: bool = False, done: Callable[[], bool] = lambda: False
+    ) -> list[Fired]:
+        """Awaitable ``fire()``, which awaits deliveries in the running event loop."""
+        # Yield first, so that a caller that repeats this call in a loop can be cancelled.
+        await checkpoint()
+        fired = []
+        steps = self.steps(target, yielding=yielding, done=done)
+        try:
+            for timer in steps:
+                at_us = self.now_us()
+                if timer.async_callback is not None:
+                    result = await timer.async_callback(timer.due_us)
+                else:
+                    result = timer.callback(timer.due_us)
+                fired.append(Fired(at_us, timer.label, result, timer.subject))
+        except Exception:
+            self._firing = None
+            raise
+        finally:
             steps.close()
         return fired
 
@@ -416,7 +439,7 @@ class Timekeeper:
     # -- rules -----------------------------------------------------------------------------------
 
     @property
-    def driving(self) -> bool:
+    def is_moving(self) -> bool:
         return self._turns.moving
 
     def tie_to_real_time(self, reason: str) -> Callable[[], None]:
@@ -535,7 +558,7 @@ class Timekeeper:
         now = self.now_us()  # Every request calls this, so check without the lock first.
         # Take a slice, because another thread may remove the only timer.
         first = self.state_timers and self.state_timers[:1]
-        if not first or first[0][0] > now or self.driving:
+        if not first or first[0][0] > now or self.is_moving:
             return now
         with self._settling:
             while (timer := self._pop(("state",), self.now_us())) is not None:
@@ -598,7 +621,8 @@ class Timekeeper:
         return due_times
 
     def forget_timers(self) -> None:
-        """Forget all planned timers, whose callbacks refer to the fakes of a closed cloud."""
+        """Forget the planned timers and ``on_background``, which refer to a closed cloud."""
+        self.on_background = None
         with self._lock:
             for planned in self._lanes.values():
                 planned.clear()
@@ -767,60 +791,32 @@ class Clock:
 class AioClock:
     """Awaitable versions of the methods that move the clock, for handlers in the event loop."""
 
-    def __init__(self, clock: Timekeeper) -> None:
-        self._clock = clock
+    def __init__(self, timekeeper: Timekeeper) -> None:
+        self._timekeeper = timekeeper
 
     async def advance(self, duration: Duration) -> list[Fired]:
         """Awaitable ``Clock.advance()``."""
         __tracebackhide__ = True
-        with self._clock.drive():
-            return await drive(self._clock, self._clock.target_after(duration))
+        with self._timekeeper.moving_call():
+            return await self._timekeeper.fire_async(self._timekeeper.target_after(duration))
 
     async def move_to(self, instant: Instant) -> list[Fired]:
         """Awaitable ``Clock.move_to()``."""
         __tracebackhide__ = True
-        with self._clock.drive():
-            return await drive(self._clock, self._clock.target_at(instant))
+        with self._timekeeper.moving_call():
+            return await self._timekeeper.fire_async(self._timekeeper.target_at(instant))
 
     async def advance_to_next(self) -> list[Fired]:
         """Awaitable ``Clock.advance_to_next()``."""
         __tracebackhide__ = True
-        target = self._clock.next_target()
+        target = self._timekeeper.next_target()
         if target is None:
             return []
-        with self._clock.drive():
-            return await drive(self._clock, target)
+        with self._timekeeper.moving_call():
+            return await self._timekeeper.fire_async(target)
 
 
 # -- awaitable versions ----------------------------------------------------------------------------
-
-
-async def drive(
-    clock: Timekeeper,
-    target: Target,
-    *,
-    yielding: bool = False,
-    done: Callable[[], bool] = lambda: False,
-) -> list[Fired]:
-    """Awaitable ``Timekeeper.fire()``, which awaits deliveries in the running event loop."""
-    # Yield first, so that a caller that repeats this call in a loop can be cancelled.
-    await checkpoint()
-    fired = []
-    steps = clock.steps(target, yielding=yielding, done=done)
-    try:
-        for timer in steps:
-            at_us = clock.now_us()
-            if timer.async_callback is not None:
-                result = await timer.async_callback(timer.due_us)
-            else:
-                result = timer.callback(timer.due_us)
-            fired.append(Fired(at_us, timer.label, result, timer.subject))
-    except Exception:
-        clock._firing = None
-        raise
-    finally:
-        steps.close()
-    return fired
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -39,6 +39,24 @@ class DaemonThread(Thread):
         start_thread(self)
 
 
+class _Leading(threading.local):
+    """What the current thread does for others besides its present work."""
+
+    pass_on: Callable[[], object] | None = None
+    """Lets another thread do it from now on; None if there is nothing."""
+
+
+leading = _Leading()
+
+
+def step_aside() -> None:
+    """Let other requests overtake that of the calling thread, which is about to wait for something or to
+    call the test's code: another thread serves them from now on, if this one did.
+    """
+    if leading.pass_on is not None:
+        leading.pass_on()
+
+
 def place_of(ident: int) -> str:
     """Return the innermost lines that a thread executes, or why they are unknown; never raises."""
     lines: list[str] = []

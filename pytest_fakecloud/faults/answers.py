@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..core.calls import HeaderPairs
 from ..core.errors import ContractError, ServiceError, shown
 from ..core.field_types import TOKEN
 from ..core.timers import Duration, duration_us
@@ -16,7 +17,6 @@ from ..http.messages import (
     Answer,
     AnyResponse,
     ConnectionEffect,
-    HeaderPairs,
     Json,
     Proceed,
     Stream,

@@ -12,13 +12,14 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
-from ..core.calls import Call, CallNames, NamesOf, field_of
+from ..core.calls import Call, CallNames, HeaderPairs, NamesOf, field_of
 from ..core.errors import ContractError, brief, counted, shortfall, shown
 from ..core.field_types import discard_awaitable, positional_parameters
 from ..core.frames import is_own, stack_of
 from ..core.matching import Field, Query, Question, check_fields
 from ..core.settings import optional, whole
-from ..http.messages import Answer, AnyResponse, ConnectionEffect, HeaderPairs, Proceed, Request
+from ..core.threads import step_aside
+from ..http.messages import Answer, AnyResponse, ConnectionEffect, Proceed, Request
 from .answers import Response
 
 if TYPE_CHECKING:
@@ -399,7 +400,7 @@ class CallFault(Fault):
     def _run(self, request: Request) -> AnyResponse | None:
         """Call the function; return the response with which it replaces the endpoint's, or None."""
         # The function may use other connections, whose commands would wait for this request.
-        self._injector.step_aside()
+        step_aside()
         try:
             result = self._function(request) if self._takes_request else self._function()
         except Exception as error:

@@ -16,6 +16,7 @@ from ..core.ids import RandomStream
 from ..core.matching import Field
 from ..core.recorder import Recorder
 from ..core.signals import Signal
+from ..core.threads import step_aside
 from ..core.timers import monotonic
 from ..http.app import FAULTS, App
 from ..http.messages import AnyResponse, Proceed, Request
@@ -166,15 +167,9 @@ class Injector:
 
     # -- requests --------------------------------------------------------------------------------
 
-    def step_aside(self) -> None:
-        """Let other requests overtake that of this thread."""
-        app = self.app()
-        if app is not None:
-            app.step_aside()
-
     def pause(self, seconds: float) -> None:
         """Wait for the given real seconds, or until the fake closes."""
-        self.step_aside()
+        step_aside()
         deadline = monotonic() + seconds
         while (remaining := deadline - monotonic()) > 0:
             seen = _closing.version

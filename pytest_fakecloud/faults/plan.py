@@ -21,6 +21,7 @@ from copy import copy
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack
 
+from ..core.calls import HeaderPairs
 from ..core.clock import Timekeeper
 from ..core.errors import ContractError, shown
 from ..core.field_types import check_function
@@ -29,7 +30,7 @@ from ..core.ids import RandomStream
 from ..core.matching import Field
 from ..core.settings import SWITCH, choice, number, optional, whole
 from ..core.timers import Duration, duration_us
-from ..http.messages import AnyResponse, ConnectionEffect, HeaderPairs, Proceed
+from ..http.messages import AnyResponse, ConnectionEffect, Proceed
 from .answers import Step, lost, truncated
 from .fault import (
     CUT,

@@ -192,7 +192,7 @@ def _replaced_time(cloud: BaseCloud, frames: Sequence[FrameType]) -> Iterator[st
     whose values it may have taken.
     """
     freeze = "freeze it with fakecloud.clock.freeze(), or @pytest.mark.fakecloud(clock='frozen')"
-    if replaced := context_of(cloud).clock.replaced:
+    if replaced := context_of(cloud).timekeeper.replaced:
         yield f"{replaced}; the running clock of the fakes then used the real time: {freeze}"
     elif cloud.clock.mode == "running" and any(
         package_of(frame) == "unittest"

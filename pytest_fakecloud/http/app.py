@@ -265,11 +265,6 @@ class App:
     def catch_up(self) -> None:
         """Wait for requests that have arrived, if their clients need not wait for the responses."""
 
-    def step_aside(self) -> None:
-        """Let other requests overtake that of the calling thread, which is about to wait for something
-        or to call the test's code.
-        """
-
     def admit(self, request: Request) -> None:
         """Call the guards, and authenticate a request; raise ``ServiceError`` to reject it."""
         for guard in self.guards.items:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from ..core.errors import ContractError, print_error
 from ..core.exits import call_all
 from ..core.signals import Signal
-from ..core.threads import DaemonThread, WorkerPool, place_of
+from ..core.threads import DaemonThread, WorkerPool, leading, place_of
 from ..core.timers import give_way, monotonic
 from .arrivals import ARRIVALS, ArrivalSelector, new_selector
 from .loop import LoopConnection
@@ -113,10 +113,12 @@ class Mount:
         with self.lock:
             self.closed = True
             self._close_listener()
-            self._end_connections(self.live)
+            if self.live:
+                self._end_connections(self.live)
         self.hub.forget_listener(self)
         # If one raises, the others still wake handlers, which would otherwise wait in vain.
-        call_all(tuple(self.on_stop))
+        if self.on_stop:
+            call_all(tuple(self.on_stop))
 
     def await_handlers(self) -> None:
         """Wait for the handlers of a stopped mount, and warn of those that stay in the engine."""
@@ -523,8 +525,8 @@ class Hub:
         """Return whether the calling thread waits on the sockets and serves connections."""
         return self._leader == threading.get_ident()
 
-    def step_aside(self) -> None:
-        """Let another thread lead, if the calling thread does: it may wait for something. It gives the
+    def _pass_on(self) -> None:
+        """Let another thread lead, if the calling thread does, which steps aside. It gives the
         connection that it serves back when it has handled the requests of it.
         """
         loop = self._loop
@@ -601,6 +603,7 @@ class Hub:
         stepped aside.
         """
         me = self._leader = threading.get_ident()
+        leading.pass_on = self._pass_on
         while self._leader == me:
             self._current = None
             if self._unsent:
@@ -608,6 +611,7 @@ class Hub:
             elif not self._serve_ready(loop, me):
                 self._leader = 0
                 loop.close()
+        leading.pass_on = None
 
     def _serve_ready(self, loop: _Loop, me: int) -> bool:
         """Serve the sockets that are ready, while this thread leads; return whether the hub goes on."""

@@ -2,7 +2,7 @@
 
 The thread reads what has arrived and passes it to the connection's handler. It never waits for a client:
 what a socket does not take at once is sent when it can be. It does not wait for anything else either.
-Code that may wait calls ``Hub.step_aside()`` first, and goes on in a thread of its own: its connection
+Code that may wait calls ``step_aside()`` first, and goes on in a thread of its own: its connection
 is *aside* until the handler returns. In the meantime, the connection is only read.
 """
 
@@ -18,6 +18,7 @@ from functools import partial
 from selectors import EVENT_READ, EVENT_WRITE
 from typing import TYPE_CHECKING, Any
 
+from ..core.threads import step_aside
 from .arrivals import LEFT
 from .server import HANG_SECONDS, READ_BYTES, Connection, Handler
 
@@ -324,11 +325,8 @@ class LoopConnection(Connection):
 
     # -- in the thread that handles a request ------------------------------------------------------
 
-    def step_aside(self) -> None:
-        self.mount.hub.step_aside()
-
     def hang(self) -> None:
-        self.step_aside()
+        step_aside()
         self._end_of_hang.wait(HANG_SECONDS)
 
     def switch(self, protocol: Callable[[Connection], Handler], begun: bytes) -> bool:

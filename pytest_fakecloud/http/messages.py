@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import binascii
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hmac import compare_digest
 from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from ..core.calls import Call, Headers, Outcome
+from ..core.calls import Call, HeaderPairs, Headers, Outcome
 from ..core.errors import ContractError
 
-HeaderPairs: TypeAlias = Sequence[tuple[str, str]]
 JSON_TYPE = "application/json"
 EffectKind: TypeAlias = Literal["drop", "refuse", "lose", "hang", "truncate"]
 _NO_CALL = Call(0, 0, "", "", "", "")

@@ -167,9 +167,6 @@ class Connection:
         except OSError:
             return True
 
-    def step_aside(self) -> None:
-        """Let other connections be served, because the handler may wait: here, each has a thread."""
-
     @property
     def unsent_bytes(self) -> int:
         """The size of what was written and is not sent yet."""

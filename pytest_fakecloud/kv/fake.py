@@ -80,13 +80,14 @@ class KVServer(Fake):
 
     _config_class = KVConfig
     _other_credential_names = ("_password",)
+    _derived_credential_names = ("read_only_token",)
     _config: KVConfig
     _app: KVApp
     _engine: KVEngine | RedisEngine
     faults: KVFaults
 
     def _make_app(self) -> KVApp:
-        config, clock, ids = self._config, self._time, self._context.ids
+        config, clock, ids = self._config, self._timekeeper, self._context.ids
         self._dialect = config.dialect
         if config.engine is None:
             self._engine = engine = KVEngine(clock, ids, config)
@@ -105,7 +106,9 @@ class KVServer(Fake):
         return app
 
     def _new_faults(self) -> KVFaults:
-        return KVFaults(self._context.ids.stream(self.name, "faults"), self._time, self._config)
+        return KVFaults(
+            self._context.ids.stream(self.name, "faults"), self._timekeeper, self._config
+        )
 
     def _open(self, app: App) -> None:
         self._port: Mount | None = None
@@ -180,8 +183,7 @@ class KVServer(Fake):
             tell_free_ports(engine, mount)
             if node is not None:
                 node.host, node.port = mount.host, mount.port
-            self._app.hub = hub = mount.hub
-            engine.turns.step_aside = self._app.interruptions.step_aside = hub.step_aside
+            self._app.hub = mount.hub
 
         return self._serve(
             self._app,
@@ -198,8 +200,7 @@ class KVServer(Fake):
 
         name, topology = self._config.sentinel, engine.topology
         assert topology is not None
-        own = KVEngine(self._time, self._context.ids, KVConfig(dialect="redis"))
-        own.turns.step_aside = engine.turns.step_aside
+        own = KVEngine(self._timekeeper, self._context.ids, KVConfig(dialect="redis"))
         sentinel = Sentinel(name if isinstance(name, str) else MASTER_NAME, topology, own, engine)
         # The sentinel refers to the nodes.
         topology.on_promotion = partial(Sentinel.publish_failover, weakref.proxy(sentinel))

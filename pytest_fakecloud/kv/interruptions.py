@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 from ..core.errors import ContractError, brief, counted
 from ..core.matching import Condition, Query, Question
 from ..core.registry import Registry
+from ..core.threads import step_aside
 from .command_fields import COMMAND, COMMAND_FIELDS, command_name, facts_of
 from .model import HANDSHAKE
 
@@ -53,8 +54,6 @@ class Interruptions(list["Between"]):
     """The active interruptions of a server, and the listeners to its pipelines."""
 
     def __init__(self) -> None:
-        self.step_aside: Callable[[], object] = lambda: None
-        """Called before functions of interruptions, which may use other connections."""
         self._planned: list[Between] = []
         """All interruptions since the last reset, also those that have ended."""
         self.listeners: Registry[Callable[[], None]] = Registry()
@@ -119,7 +118,7 @@ class Interruptions(list["Between"]):
                 return False
             self._running = True
         try:
-            self.step_aside()
+            step_aside()  # The functions may use other connections.
             for interruption, gap in due:
                 interruption._happen(gap.place)
         finally:

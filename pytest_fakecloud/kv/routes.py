@@ -12,23 +12,13 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar
 
-from ..core.calls import Call, set_interruptions_end
+from ..core.calls import Call, HeaderPairs, set_interruptions_end
 from ..core.field_types import OneOf
 from ..core.ids import new_token
 from ..core.matching import Field
 from ..core.timers import monotonic
 from ..http.app import App, Instruments
-from ..http.messages import (
-    Answer,
-    HeaderPairs,
-    Json,
-    Request,
-    Result,
-    Stream,
-    bearer_token,
-    decode_bytes,
-    same,
-)
+from ..http.messages import Answer, Json, Request, Result, Stream, bearer_token, decode_bytes, same
 from ..http.routing import Route
 from . import errors
 from .command_fields import COMMAND_FIELDS, facts_of, names_handshake
@@ -92,10 +82,6 @@ class KVApp(App):
     def catch_up(self) -> None:
         if self.hub is not None and self.clients:
             self.hub.catch_up()
-
-    def step_aside(self) -> None:
-        if self.hub is not None:
-            self.hub.step_aside()
 
     def leave_fake(self) -> None:
         """Also end all interruptions, whose functions usually refer to the fake."""
@@ -174,10 +160,7 @@ class KVApp(App):
         response_format = format_of(request)
         [line] = lines_of(request)
         session = self._session(request)
-        if self.interruptions:
-            self.interrupt(request.call, _sender(request), line, "alone")
-        error = self.command_limits.check(line)
-        reply = self.as_sent(error or self.engine.reply_to(session, line))
+        reply = self.as_sent(self._run(request, session, line))
         # An error of the command or of a limit is a reply like any other: the call is carried out.
         if isinstance(reply, CommandError):
             return response_format.error(reply)
@@ -199,11 +182,7 @@ class KVApp(App):
             if replies:
                 for listener in self.interruptions.listeners.items:
                     listener()
-            if self.interruptions:
-                grouping: Grouping = "pipelined" if replies else "alone"
-                self.interrupt(request.call, _sender(request), line, grouping)
-            error = self.command_limits.check(line)
-            reply = error or self.engine.reply_to(session, line)
+            reply = self._run(request, session, line, "pipelined" if replies else "alone")
             size += size_of(reply)
             too_large = self.command_limits.size_error(size)
             # The whole response will be rejected, so discard this reply.
@@ -211,6 +190,14 @@ class KVApp(App):
         if too_large:
             return response_format.error(too_large)
         return self._replies(request, response_format, self.as_sent(replies))
+
+    def _run(
+        self, request: Request, session: AnySession, line: list[bytes], grouping: Grouping = "alone"
+    ) -> Reply:
+        """Run a command after its interruptions, unless it exceeds a limit; return its reply."""
+        if self.interruptions:
+            self.interrupt(request.call, _sender(request), line, grouping)
+        return self.command_limits.check(line) or self.engine.reply_to(session, line)
 
     def _replies(
         self, request: Request, response_format: Format, replies: list[Reply] | CommandError

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from ..core.clock import Target, Timekeeper, drive
+from ..core.clock import Target, Timekeeper
 from ..core.timers import Occupied, monotonic
 
 GRACE = 0.01
@@ -328,7 +328,7 @@ async def _move_clock_on_turn(
         target_us = min(target_us, now_us + max(0, round(timeout * 1_000_000)))
     if target_us > now_us:
         with sleepers.moving(sleeper, target_us) as target:
-            await drive(sleepers.clock, target, yielding=True)
+            await sleepers.clock.fire_async(target, yielding=True)
     else:
         # Let the task of the expired timeout run; a timeout below a microsecond needs real time.
         await loop.sleep_really(0 if timeout is not None and timeout <= 0 else 1e-6)

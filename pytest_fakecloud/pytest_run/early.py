@@ -36,7 +36,7 @@ def start_early_fakes(run: Run) -> None:
     run.early_variables = variables = Variables()
     try:
         owner = CloudOwner(run.exits, run.options, None, {}, "session")
-        run.early_owner = owner
+        run.owners["fakecloud_early"] = owner
         for fixture in fixtures:
             for name, value in fixture_fake(owner.cloud, fixture).env.items():
                 variables.set(name, value)
@@ -65,8 +65,7 @@ class _BeforeFirstTest:
         """Let the fakes stay, with the credentials that conftests and modules have given them. Note
         their other changes, which the first test does not find.
         """
-        owner = self._run.early_owner
-        assert owner is not None, "early fakes last until the first test"
+        owner = self._run.owners["fakecloud_early"]
         owner.let_stay()
         owner.lost_changes.note(AT_IMPORT, owner.cloud.fakes(), {})
 

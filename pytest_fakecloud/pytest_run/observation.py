@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection
 from functools import partial
 from time import process_time
 from typing import TYPE_CHECKING
@@ -62,7 +62,7 @@ class Observation:
         """Return how long the code of the test has slept; 0 if it has not begun."""
         return 0.0 if self._sleep is None else self._sleep.seconds()
 
-    def observe(self, owners: Sequence[CloudOwner]) -> None:
+    def observe(self, owners: Collection[CloudOwner]) -> None:
         """Record from now on the calls of the clouds of these owners, and the requests served with the
         first one. Can be repeated, because clouds may have been opened since, and frameworks imported.
         """
@@ -82,7 +82,7 @@ class Observation:
             self._test_exits.callback(listener.listen, None)
             self._listener = listener
         if self._listener is not None:
-            self._listener.listen(context_of(owners[0].cloud).recorder)
+            self._listener.listen(context_of(next(iter(owners)).cloud).recorder)
 
     def _record_calls(self, cloud: Cloud) -> None:
         recorded = context_of(cloud).recorder.shared

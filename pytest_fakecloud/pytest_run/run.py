@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pytest
 
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from .cloud_owner import CloudOwner
     from .observation import Observation
     from .options import Node, PerTestConfig, RunOptions
+
+OpenedBy: TypeAlias = Literal["fakecloud", "fakecloud_early", "fakecloud_session"]
+"""What has opened a cloud: the fixture ``fakecloud``, unless its scope is the session, early fakes until
+the first test requests the cloud of the session, or that request.
+"""
 
 
 @dataclass
@@ -96,12 +101,8 @@ class Run:
         """The variables of the early fakes, which last until the run ends."""
         self.fixture_parameter: Any = {}
         """The parameter of the fixture of a wide scope that was set up last; empty without one."""
-        self.early_owner: CloudOwner | None = None
-        """The owner of the early fakes, until the first test requests the cloud of the session."""
-        self.session_owner: CloudOwner | None = None
-        """The owner of the cloud of the session."""
-        self._shorter_owner: CloudOwner | None = None
-        """The owner of the cloud of the fixture ``fakecloud``, unless that lasts for the session."""
+        self.owners: dict[OpenedBy, CloudOwner] = {}
+        """The owners of the open clouds, that of the fixtures first."""
         self._wide_fixtures: list[WideFixture] = []
         """The running fixtures of wide scopes, the innermost last."""
         self._has_warned = False
@@ -128,20 +129,15 @@ class Run:
     # -- clouds ----------------------------------------------------------------------------------
 
     @property
-    def owners(self) -> tuple[CloudOwner, ...]:
-        """The owners of the open clouds, that of the fixtures first."""
-        return tuple(filter(None, (self._shorter_owner, self.early_owner, self.session_owner)))
-
-    @property
     def fixtures_owner(self) -> CloudOwner | None:
         """The owner of the cloud of the fixture ``fakecloud``; with the scope session, the session's."""
-        return self.session_owner if self.scope == "session" else self._shorter_owner
+        return self.owners.get("fakecloud_session" if self.scope == "session" else "fakecloud")
 
     def node_of_fakes(self, item: pytest.Item) -> Node:
         """Return what the fakes of a test's fixtures last for: test, class, module or session. Tests of
         a class within another class use the cloud that tests of the outer one have opened.
         """
-        owner = self._shorter_owner
+        owner = self.owners.get("fakecloud")
         if owner is None or owner.has_ended or owner.node is None:
             return self.options.node_of_scope(item)
         return owner.node
@@ -169,7 +165,9 @@ class Run:
                 owner = CloudOwner(self.exits, self.options, node, settings, item.nodeid)
             except ContractError as error:
                 raise misuse(str(error)) from None
-            self._shorter_owner = owner
+            # That of a parameter before has ended, and is not forgotten yet.
+            self.owners.pop("fakecloud", None)
+            self.owners = {"fakecloud": owner, **self.owners}
         # pytest does not name the fixture as requested yet.
         self.test.requested_cloud = owner.cloud
         self.prepare_clouds(item)
@@ -180,8 +178,9 @@ class Run:
         """Close the cloud of the fixture ``fakecloud`` at the end of its scope, unless it lasts for the
         session.
         """
-        if self._shorter_owner is not None:
-            self._shorter_owner.close()
+        owner = self.owners.get("fakecloud")
+        if owner is not None:
+            owner.close()
 
     def open_session_cloud(self, settings: Any) -> CloudOwner:
         """Return the owner of the session's cloud, given what the fixture with its settings returns. The
@@ -191,11 +190,12 @@ class Run:
         from .cloud_owner import CloudOwner
         from .options import SESSION_SETTINGS, misuse
 
-        item, owner = self.test.item, self.early_owner
+        item = self.test.item
         assert item is not None, "fixtures of fakes are for tests"
         check_returned_settings(SESSION_SETTINGS, settings, self.scope)
-        if self.session_owner is not None:
-            return self.session_owner
+        if (opened := self.owners.get("fakecloud_session")) is not None:
+            return opened
+        owner = self.owners.get("fakecloud_early")
         try:
             if owner is None:
                 owner = CloudOwner(self.exits, self.options, None, settings, item.nodeid)
@@ -205,7 +205,8 @@ class Run:
                 owner = with_settings(self, owner, settings, item.nodeid)
         except ContractError as error:
             raise misuse(str(error)) from None
-        self.early_owner, self.session_owner = None, owner
+        self.owners.pop("fakecloud_early", None)
+        self.owners["fakecloud_session"] = owner
         # After the session's fixtures, which may use the cloud.
         item.session.addfinalizer(owner.close)
         self.prepare_clouds(item)
@@ -233,7 +234,7 @@ class Run:
             test.observation = Observation(self.options, item, test.exits)
             if test.has_begun:
                 test.observation.begin_call()
-        test.observation.observe(self.owners)
+        test.observation.observe(self.owners.values())
         owner = self.fixtures_owner
         if test.requested_cloud is None and owner is not None and _requests_fakecloud(item):
             test.requested_cloud = owner.cloud
@@ -264,7 +265,7 @@ class Run:
 
         requested = self.test.requested_cloud
         clouds = [] if requested is None else [requested]
-        for owner in self.owners:
+        for owner in self.owners.values():
             cloud = owner.cloud
             if cloud is requested:
                 continue
@@ -276,7 +277,7 @@ class Run:
         """Return the hints about a cloud that several tests share."""
         return [
             hint
-            for owner in self.owners
+            for owner in self.owners.values()
             if owner.cloud is cloud
             for hint in owner.lost_changes.hints(item)
         ]
@@ -289,7 +290,7 @@ class Run:
             self.end_test()
         self.test = TestState(item)
         if self.owners:
-            call_all([partial(owner.begin_test, item) for owner in self.owners])
+            call_all([partial(owner.begin_test, item) for owner in self.owners.values()])
             self.prepare_clouds(item)
 
     @contextmanager
@@ -297,7 +298,7 @@ class Run:
         """Return a context manager around a fixture of a wide scope, which notes what it changes in the
         open clouds.
         """
-        fixture = WideFixture(definition, self.owners)
+        fixture = WideFixture(definition, self.owners.values())
         self._wide_fixtures.append(fixture)
         try:
             yield
@@ -308,7 +309,7 @@ class Run:
             self._wide_fixtures.pop()
         for outer in self._wide_fixtures:
             outer.has_requested(fixture)
-        fixture.ended(self.owners)
+        fixture.ended(self.owners.values())
 
     def begin_call(self, item: pytest.Item) -> None:
         """Fail the test for settings that cannot apply, mark calls made before its own code, and start
@@ -321,8 +322,8 @@ class Run:
 
         if self.test.observation is not None:
             self.test.observation.begin_call()
-        check_own_settings(self.options, self.owners, item)
-        for owner in self.owners:
+        check_own_settings(self.options, self.owners.values(), item)
+        for owner in self.owners.values():
             if owner.is_reused:
                 owner.begin_call()
 
@@ -337,7 +338,7 @@ class Run:
         What is interrupted in it ends when the next test begins, or with the cloud.
         """
         ends = []
-        for owner in self.owners:
+        for owner in self.owners.values():
             if not owner.has_ended:
                 ends.append(owner.end_what_test_began)
         if ends:
@@ -349,9 +350,7 @@ class Run:
         report, when the next test begins or the run ends.
         """
         self.test.exits.close()
-        self._shorter_owner = _unless_ended(self._shorter_owner)
-        self.early_owner = _unless_ended(self.early_owner)
-        self.session_owner = _unless_ended(self.session_owner)
+        self.owners = {by: owner for by, owner in self.owners.items() if not owner.has_ended}
         # Last, because the next test repeats what an interruption has left undone.
         self.test = TestState()
 
@@ -362,10 +361,6 @@ class Run:
     def close(self) -> None:
         """End what has not ended before the run. Can be repeated."""
         self.exits.close()
-
-
-def _unless_ended(owner: CloudOwner | None) -> CloudOwner | None:
-    return None if owner is None or owner.has_ended else owner
 
 
 def _requests_fakecloud(item: pytest.Item) -> bool:

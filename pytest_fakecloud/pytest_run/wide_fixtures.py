@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,7 +40,7 @@ class WideFixture:
     That holds also if a test requests the fixture at run time.
     """
 
-    def __init__(self, definition: pytest.FixtureDef[Any], owners: Sequence[CloudOwner]) -> None:
+    def __init__(self, definition: pytest.FixtureDef[Any], owners: Collection[CloudOwner]) -> None:
         self._definition = definition
         self._cloud_states = {owner: owner.state() for owner in owners}
         self._before = {fake: _state_of(fake) for owner in owners for fake in owner.cloud.fakes()}
@@ -52,7 +52,7 @@ class WideFixture:
         for fake, state in self._before.items():
             fake._restore_baseline(state.baseline)
 
-    def ended(self, owners: Sequence[CloudOwner]) -> None:
+    def ended(self, owners: Iterable[CloudOwner]) -> None:
         """Keep what the fixture has changed."""
         latest = {fake: state.latest for fake, state in self._before.items()}
         for owner in owners:

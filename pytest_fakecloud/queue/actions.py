@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 
 from ..cloud.actions import action
 from ..cloud.fake import Aio, core_of
-from ..core.clock import Target, Timekeeper, drive
+from ..core.clock import Target, Timekeeper
 from ..core.errors import ContractError, FakecloudError, counted, unknown_name
 from ..core.ids import Ids
 from ..core.journal import Results
@@ -397,7 +397,7 @@ def run(engine: Engine, targets: Iterable[Target]) -> Attempts:
     __tracebackhide__ = True
     _check_open(engine)
     fired: list[Fired] = []
-    with engine.clock.drive():
+    with engine.clock.moving_call():
         for target in targets:
             fired += engine.clock.fire(target)
         return _report(engine, fired)
@@ -408,9 +408,9 @@ async def run_async(engine: Engine, targets: Iterable[Target]) -> Attempts:
     __tracebackhide__ = True
     _check_open(engine)
     fired: list[Fired] = []
-    with engine.clock.drive():
+    with engine.clock.moving_call():
         for target in targets:
-            fired += await drive(engine.clock, target)
+            fired += await engine.clock.fire_async(target)
         return _report(engine, fired)
 
 

@@ -116,7 +116,7 @@ class DeliveryViolations(DeliveryInterceptor):
         error = outcome.exception
         if error is None or (isinstance(error, Exception) and not isinstance(error, ContractError)):
             return
-        if not isinstance(error, Exception) and self._clock.driving:
+        if not isinstance(error, Exception) and self._clock.is_moving:
             return  # The call that moves the clock raises it.
         of_test = raised_by_test(error)
         if of_test is not None:
@@ -147,7 +147,7 @@ class AttemptReports(DeliveryInterceptor):
         self.ran_in_another_thread = False
 
     async def deliver(self, exchange: Exchange, proceed: Deliver) -> Outcome:
-        is_alone = not self._engine.data.in_background or self._engine.clock.driving
+        is_alone = not self._engine.data.in_background or self._engine.clock.is_moving
         started = StartedDelivery(self._recorder.reserve(), exchange, is_alone, [], [])
         logged, failed_checks = started.logged, started.failed_checks
         try:

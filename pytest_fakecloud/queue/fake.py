@@ -105,7 +105,7 @@ class Queue(QueueActions, Fake):
         self._delivery = config.delivery or context.delivery
         in_background = self._delivery == "background"
         recorder = weakref.proxy(context.recorder)
-        violations = DeliveryViolations(name, context.violations, context.clock)
+        violations = DeliveryViolations(name, context.violations, context.timekeeper)
         self._sender = Sender(
             Destinations(raise_exceptions=config.raise_exceptions, recorder=recorder, name=name),
             unstubbed=config.unstubbed,
@@ -118,17 +118,17 @@ class Queue(QueueActions, Fake):
         )
         self._exits.callback(self._sender.close)
         release = self._sender.release
-        self._exits.callback(self._time.drive_ends.remove, release)
-        self._time.drive_ends.add(release)
+        self._exits.callback(self._timekeeper.moving_call_ends.remove, release)
+        self._timekeeper.moving_call_ends.add(release)
         keys = DEV_KEYS if config.dev_credentials else (_new_key(), _new_key())
         self._signer = Signer(
             SigningKeys(*keys, _new_key),
-            clock_of_signatures(config.signature_clock, context.clock.now_us),
+            clock_of_signatures(config.signature_clock, context.timekeeper.now_us),
             context.ids.stream(name, "token ids"),
             header=f"{config.header_prefix}-Signature",
         )
         self._engine = Engine(
-            context.clock,
+            context.timekeeper,
             context.ids,
             perform=self._sender.send,
             keys=self._signer.keys,
@@ -140,13 +140,10 @@ class Queue(QueueActions, Fake):
         self._exits.callback(self._engine.close)
         self._engine.owner = weakref.proxy(self)
         self._reports = AttemptReports(self._engine, self._recorder, self._signer.now)
-        chain: list[DeliveryInterceptor] = [
-            DeliveryFaults(self.faults),
-            self._reports,
-            self._signer,
-        ]
+        self._engine.interceptors.faults.add(DeliveryFaults(self.faults))
+        chain: list[DeliveryInterceptor] = [self._reports, self._signer]
         if in_background:
-            chain.insert(2, violations)
+            chain.insert(1, violations)
         self._engine.deliveries.intercept(*chain)
         return QueueApp(self._instruments, self._engine, self._new_token())
 
@@ -157,7 +154,7 @@ class Queue(QueueActions, Fake):
         mount.body_limit = 2 * max(limits.message_size, limits.batch_size)
 
     def _new_faults(self) -> QueueFaults:
-        return QueueFaults(self._context.ids.stream(self.name, "faults"), self._time)
+        return QueueFaults(self._context.ids.stream(self.name, "faults"), self._timekeeper)
 
     @property
     def delivery(self) -> str:
@@ -327,7 +324,7 @@ class Queue(QueueActions, Fake):
     def deliver_due(self) -> Attempts:
         """Deliver the messages that are due now, without moving the clock."""
         __tracebackhide__ = True
-        return run(self._engine, [self._time.now_us])
+        return run(self._engine, [self._timekeeper.now_us])
 
     def run_until_idle(self, within: Duration = "30d") -> Attempts:
         """Move the clock from one due time to the next until every message is delivered.
@@ -349,7 +346,7 @@ class Queue(QueueActions, Fake):
         delivers in the background delivers what is due, so there the messages must be due later.
         """
         engine, recorder = self._engine, self._recorder
-        if self._time.was_driven or engine.inspected or recorder.is_known:
+        if self._timekeeper.has_fired or engine.inspected or recorder.is_known:
             return None
         calls = [entry for entry in recorder.entries if isinstance(entry, Call)]
         if any(call.method == "GET" or call.fault is not None for call in calls):
@@ -361,7 +358,7 @@ class Queue(QueueActions, Fake):
                 for id_, message in engine.data.messages.items()
                 if id_ not in baseline.messages
             ]
-            now = self._time.now_us()
+            now = self._timekeeper.now_us()
             undelivered = [
                 message for message in published if message.pending and message.kind == "message"
             ]
@@ -396,7 +393,7 @@ class Queue(QueueActions, Fake):
 
     def _note_inspection(self) -> None:
         self._engine.inspected = True
-        self._time.settle()
+        self._timekeeper.settle()
 
     @look
     def messages(
@@ -491,7 +488,7 @@ class Queue(QueueActions, Fake):
     @look
     def schedules(self) -> Results[ScheduleView]:
         """Return the schedules in the order in which they were created."""
-        self._time.settle()
+        self._timekeeper.settle()
         schedules = (
             ScheduleView(self._engine, schedule_id)
             for schedule_id in list(self._engine.schedules.by_id)

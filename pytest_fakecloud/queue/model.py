@@ -11,22 +11,21 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict, deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, get_args
 
-from ..core.calls import NO_HEADERS, Headers
+from ..core.calls import NO_HEADERS, HeaderPairs, Headers
 from ..core.timers import to_datetime
 
 HeaderList = list[tuple[str, str]]
-HeaderPairs = Sequence[tuple[str, str]]
 """Headers that are never modified."""
-Kind = Literal["message", "callback", "failure_callback"]
+MessageKind = Literal["message", "callback", "failure_callback"]
 """Clients and schedules publish messages. The other kinds report on a message."""
 Api = Literal["v1", "v2"]
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[MessageKind, ...] = get_args(MessageKind)
 T = TypeVar("T")
 
 
@@ -190,7 +189,7 @@ class Attempt:
 
     message_id: str
     url: str
-    kind: Kind
+    kind: MessageKind
     number: int
     sequence: int
     at_us: int
@@ -276,7 +275,7 @@ class Message:
     max_retries: int
     timeout_us: int
     caller_ip: str
-    kind: Kind = "message"
+    kind: MessageKind = "message"
     topic_name: str | None = None
     endpoint_name: str | None = None
     queue_name: str | None = None
@@ -310,10 +309,10 @@ class Message:
     depth: int = 0
     """Number of deliveries at the same point in time that caused each other and then this message."""
     chain: int = 0
-    """The same number within call ``drive``."""
-    drive: int = 0
+    """The same number within ``span`` (`Causes.span`)."""
+    span: int = 0
     causes: frozenset[str] = frozenset()
-    """URLs of the deliveries within call ``drive`` that caused each other and then this message."""
+    """URLs of the deliveries within ``span`` that caused each other and then this message."""
     caused_at: str = ""
     """URL of the last of these deliveries."""
     lost_callbacks: tuple[str, ...] = ()
@@ -499,7 +498,7 @@ Deliver = Callable[[Exchange], Coroutine[Any, Any, Outcome]]
 
 
 class DeliveryInterceptor:
-    """A member of the chain around the deliveries of a queue. These defaults change nothing.
+    """A member of the chain around the deliveries of a queue.
 
     Like a middleware, ``deliver()`` may act before and after the rest of the chain, replace the
     request or its outcome, or not proceed at all::
@@ -510,19 +509,24 @@ class DeliveryInterceptor:
 
     If ``encloses_engine``, the outcome has been applied to the message when ``proceed`` ends. The
     chain of a queue is: record, the engine, report exceptions of background deliveries, sign (which
-    also applies the faults of a delivery), explore. The other methods are the decisions of faults
-    outside of a delivery, and are called only while ``active``.
+    also applies the faults of a delivery), explore.
     """
 
     encloses_engine: ClassVar[bool] = False
 
+    async def deliver(self, exchange: Exchange, proceed: Deliver) -> Outcome:
+        raise NotImplementedError
+
+
+class FaultDecisions:
+    """Decides which faults happen outside of a delivery, and which to one that starts. The engine asks
+    only while it is ``active``. These defaults are for no fault.
+    """
+
     @property
     def active(self) -> bool:
         """Whether any fault can fire."""
-        return False
-
-    async def deliver(self, exchange: Exchange, proceed: Deliver) -> Outcome:
-        return await proceed(exchange)
+        return True
 
     def overtaken(self, message: Message) -> bool:
         """Return whether other messages overtake this one, which is due."""
@@ -532,7 +536,7 @@ class DeliveryInterceptor:
         """Return the names of the faults of a delivery that starts now, in the order of due times."""
         return ()
 
-    def callback(self, message: Message, kind: Kind, url: str) -> bool:
+    def callback(self, message: Message, kind: MessageKind, url: str) -> bool:
         """Return whether a callback is dropped before it is published."""
         return False
 

@@ -39,7 +39,7 @@ def plain_of(data: QueueCopy) -> Any:
     """Return the data of an engine as JSON. The data may change."""
     for message in data.messages.values():
         # Another process numbers its moves of the clock anew, and none of them has caused a message.
-        message.drive, message.chain, message.causes = 0, 0, frozenset()
+        message.span, message.chain, message.causes = 0, 0, frozenset()
     former_runs: list[WorkflowRun] = []
     for run in data.runs.values():
         while run.former is not None:
@@ -94,7 +94,7 @@ def _contradictions(data: QueueCopy) -> Iterator[str]:
 def _references(data: QueueCopy) -> Iterator[tuple[str, Iterable[str]]]:
     """Yield the ids of messages that other data refers to, with the part that refers to them."""
     yield "dead_letters", data.dead_letters.values()
-    yield "in_flight", data.in_flight
+    yield "answered", data.answered
     yield "waiting_for_slot", data.waiting_for_slot
     for ids in data.groups_of_tasks.values():
         yield "groups_of_tasks", ids

@@ -30,7 +30,7 @@ from .attempt_reports import timeline
 from .engine.engine import Engine
 from .engine.schedules import Cron, MessageSchedule
 from .errors import QueueError
-from .model import KINDS, Attempt, Kind, Message
+from .model import KINDS, Attempt, Message, MessageKind
 from .wire.headers import NAMED
 from .wire.values import as_text, canonical, source_headers
 
@@ -185,7 +185,7 @@ class PublishedMessage:
         return self._record.state
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> MessageKind:
         """``message`` or, if it reports on another message, ``callback`` or ``failure_callback``."""
         return self._record.kind
 

@@ -219,7 +219,7 @@ class Player:
         self.copies: dict[str, ReplayedFake] = {}
         self._context = Context(self.time, ids or Ids(cloud.seed), "driven")
         # Do not let a replayed call wait: the call that it waited for may come later in the replay.
-        self._context.clock.wait_cap = 0.0
+        self._context.timekeeper.wait_cap = 0.0
         self._reasons = reasons
         self.most_items = MOST_ITEMS
         self._looks = 0

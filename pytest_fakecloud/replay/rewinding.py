@@ -82,14 +82,14 @@ class Rewinder:
         self._cloud = cloud
         self._recorder = cloud.journal._recorder
         reads = deque[tuple[int, int]](maxlen=_MOST_READS)
-        context_of(cloud).clock.reads = self._recorder.shared.reads = reads
+        context_of(cloud).timekeeper.reads = self._recorder.shared.reads = reads
         self._checkpoints: deque[Checkpoint] = deque(maxlen=MOST_CHECKPOINTS)
         self._is_due, self._tries = True, 0
         self._unwatch = self._recorder.shared.listeners.add(self._note)
 
     def close(self) -> None:
         self._unwatch()
-        context_of(self._cloud).clock.reads = self._recorder.shared.reads = None
+        context_of(self._cloud).timekeeper.reads = self._recorder.shared.reads = None
 
     def note_change(self) -> None:
         """Copy the data before the next call, because it may have changed without an entry."""
@@ -101,7 +101,7 @@ class Rewinder:
         for _ in range(_MOST_TRIES):
             newest = self._quiet_since()
             checkpoint = self._checkpoint(
-                self._recorder.reserve(), context_of(self._cloud).clock.now_us()
+                self._recorder.reserve(), context_of(self._cloud).timekeeper.now_us()
             )
             if newest is not None and newest == self._newest():
                 break
@@ -285,7 +285,7 @@ class Rewinder:
             return items if items is None or not item else items.get(item)
 
         versions: list[Version] = []
-        now_us = context_of(self._cloud).clock.now_us()
+        now_us = context_of(self._cloud).timekeeper.now_us()
         previous, usable = 0, self._usable(fake)
         if not usable:
             if self._recorder.forgotten[fake.name] or self._entries(fake):

@@ -109,7 +109,7 @@ class ControlApp(App):
         recorder = Recorder(cloud.clock.now_us, service="control", fake="control")
         # Keep no entries: an open console sends requests every two seconds, possibly for weeks.
         recorder.keep = 0
-        super().__init__(Instruments(context_of(cloud).clock, recorder, _Bugs(cloud, log_bug)))
+        super().__init__(Instruments(context_of(cloud).timekeeper, recorder, _Bugs(cloud, log_bug)))
         self.cloud = cloud
         self._begins = begins
         self.token = token or new_token()

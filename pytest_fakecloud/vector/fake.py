@@ -83,7 +83,7 @@ class VectorIndex(Fake):
             embedder = Embedder(config.embedding, kind, dimension)
             dimension = embedder.dimension
         self._engine = VectorEngine(
-            self._time,
+            self._timekeeper,
             self._context.ids,
             config,
             name=self.name,
@@ -199,7 +199,7 @@ class VectorIndex(Fake):
     @look
     def pending(self) -> Results[Item]:
         """Return the changes that queries do not see yet, each with its ``namespace``."""
-        self._time.settle()
+        self._timekeeper.settle()
         changes = (
             {**self._plain(record), "namespace": name} for name, record in self._engine.pending()
         )
@@ -311,7 +311,7 @@ class _Holding(AbstractContextManager[None]):
 def hold(index: VectorIndex) -> None:
     """Hide new changes of an index from queries and counts until ``release()``."""
     core = core_of(index)
-    core.clock.settle()
+    core.timekeeper.settle()
     core.engine.hold()
 
 

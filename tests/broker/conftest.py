@@ -130,7 +130,7 @@ def park_consume(rest: Rest, *, join: bool = True) -> Parked:
     """
     if join:
         rest.consume("g", "i", "orders")
-    rest.broker._time.wait_cap = 60
+    rest.broker._timekeeper.wait_cap = 60
     poll = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
     until_parked(rest.broker)
     return poll

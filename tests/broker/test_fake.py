@@ -610,7 +610,7 @@ def test_reset_returns_to_the_baseline(broker: Broker, rest: Rest) -> None:
 def test_restore_ends_the_polls_of_before(broker: Broker, rest: Rest) -> None:
     saved = broker.snapshot()
     rest.consume("g", "i", "orders")
-    broker._time.wait_cap = 10
+    broker._timekeeper.wait_cap = 10
     polls = [
         Parked(lambda: rest.consume("g", "i", "orders", timeout=60_000)),
         Parked(lambda: rest("POST", "/fetch", {"topic": "orders", "partition": 0, "offset": 0})),
@@ -633,7 +633,7 @@ def test_what_a_restore_replaced_has_no_afterlife(broker: Broker, rest: Rest) ->
 
 def test_closing_ends_waiting_calls_at_once(make_broker: Make) -> None:
     broker = make_broker()
-    broker._time.wait_cap = 30
+    broker._timekeeper.wait_cap = 30
     fetches = [
         Parked(lambda: broker._engine.records.fetch([("orders", 0, 0)], 60_000))  # type: ignore[list-item]
         for _ in range(3)

@@ -36,7 +36,7 @@ def raw(
 
 
 def test_fetch_waits_for_the_first_record(broker: Broker, rest: Rest) -> None:
-    broker._time.wait_cap = 10
+    broker._timekeeper.wait_cap = 10
     places = [{"topic": "orders", "partition": number, "offset": 0} for number in (1, 2)]
     body = {"topicPartitionOffsets": places, "timeout": 60_000}
     poll = Parked(lambda: rest("POST", "/fetch", body))
@@ -48,7 +48,7 @@ def test_fetch_waits_for_the_first_record(broker: Broker, rest: Rest) -> None:
 
 
 def test_fetch_waits_a_second_unless_told(broker: Broker, rest: Rest) -> None:
-    broker._time.wait_cap = 10
+    broker._timekeeper.wait_cap = 10
     poll = Parked(lambda: rest("POST", "/fetch", {"topic": "orders", "partition": 1, "offset": 0}))
     until_parked(broker)
     broker.clock.advance("999ms")
@@ -60,7 +60,7 @@ def test_fetch_waits_a_second_unless_told(broker: Broker, rest: Rest) -> None:
 def test_a_produce_wakes_only_the_fetches_of_its_partition(make_broker: Make) -> None:
     """The engine does not even wake the other fetches."""
     broker = make_broker(topics={"t": 20})
-    broker._time.wait_cap = 10
+    broker._timekeeper.wait_cap = 10
     rest = Rest(broker)
     polls = [
         Parked(lambda n=n: rest("POST", "/fetch", {"topic": "t", "partition": n, "offset": 0}))

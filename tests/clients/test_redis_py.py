@@ -349,7 +349,7 @@ def waiting(w: World, r: Any) -> None:
         w.later("ZADD", "z", "1", "m")
         popped = r.bzmpop(timeout=0, numkeys=1, keys=["z"], count=1, **{end: True})
         assert flat(popped)[0] == "z"
-    w.server._time.wait_cap = 0.02
+    w.server._timekeeper.wait_cap = 0.02
     assert r.blpop("none", timeout=1) is None
 
 

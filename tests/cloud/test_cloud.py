@@ -168,17 +168,19 @@ def test_who_delivers_comes_with_the_first_that_is_to_be_delivered() -> None:
     with Cloud(seed=1) as cloud:
         cloud.kv_server(), cloud.queue()
         assert cloud._dispatcher is None
-        cloud._time.call_at(cloud._time.now_us(), lambda at_us: came.set(), lane="background")
+        cloud._timekeeper.call_at(
+            cloud._timekeeper.now_us(), lambda at_us: came.set(), lane="background"
+        )
         assert came.wait(10)
         first = cloud._dispatcher
-        cloud._time.call_at(2**52, lambda at_us: None, lane="background")
+        cloud._timekeeper.call_at(2**52, lambda at_us: None, lane="background")
         assert cloud._dispatcher is first
 
 
 def test_nobody_delivers_for_a_closed_cloud() -> None:
     with Cloud(seed=1) as cloud:
         cloud.queue()
-    cloud._time.call_at(cloud._time.now_us(), lambda at_us: None, lane="background")
+    cloud._timekeeper.call_at(cloud._timekeeper.now_us(), lambda at_us: None, lane="background")
     assert cloud._dispatcher is None
 
 
@@ -371,7 +373,7 @@ def test_a_port_that_is_taken_leaves_no_part_of_a_fake_open() -> None:
         with pytest.raises(ContractError, match=f"cannot listen on port {taken}"):
             cloud.kv_server(database_port=taken)
         assert [fake.name for fake in cloud.fakes()] == ["kv_server"]
-        assert list(cloud._time.drive_ends) == []
+        assert list(cloud._timekeeper.moving_call_ends) == []
 
 
 def test_a_fake_takes_the_listening_sockets_for_its_addresses() -> None:
@@ -546,7 +548,7 @@ def test_a_fake_keeps_the_cloud_that_nobody_else_holds() -> None:
     gc.collect()
     with kv.client() as client:
         assert client.set("k", "v")
-    deliver: Any = kv._time.on_background
+    deliver: Any = kv._timekeeper.on_background
     deliver.__self__.close()
 
 

@@ -114,7 +114,7 @@ class Toy(Fake):
     _config_class = ToyConfig
 
     def _make_app(self) -> NotesApp:
-        self._engine = Notes(self._time, self._recorder.add_event)
+        self._engine = Notes(self._timekeeper, self._recorder.add_event)
         self._exits.callback(self._engine.signal.close)
         if self._config.first:
             self._engine.notes.append(self._config.first)

@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.core.clock import Clock, Timekeeper, checkpoint, drive, in_thread
+from pytest_fakecloud.core.clock import Clock, Timekeeper, checkpoint, in_thread
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timers import Fired
 
@@ -78,7 +78,7 @@ def test_an_advance_inside_an_awaited_delivery_is_an_error_in_both(run: Run) -> 
 
 
 @both
-def test_a_drive_ends_after_what_it_was_for(run: Run) -> None:
+def test_a_move_ends_after_what_it_was_for(run: Run) -> None:
     clock = Timekeeper(NOON)
     start = clock.now_us()
     seen: list[int] = []
@@ -86,7 +86,7 @@ def test_a_drive_ends_after_what_it_was_for(run: Run) -> None:
         clock.call_at(start + second, lambda at: seen.append(at - start))
 
     async def main() -> list[Fired]:
-        return await drive(clock, lambda: start + 10, done=lambda: len(seen) == 2)
+        return await clock.fire_async(lambda: start + 10, done=lambda: len(seen) == 2)
 
     assert [fired.at_us - start for fired in run(main)] == seen == [1, 2]
     assert clock.now_us() == start + 2

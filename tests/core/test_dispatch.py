@@ -312,7 +312,7 @@ def test_an_advance_waits_for_what_was_handed_over_and_no_new_one_begins(
 
     plan(clock, lambda at_us: rest)
     assert begun.wait(10)
-    assert not clock.driving
+    assert not clock.is_moving
 
     def advance() -> None:
         clock.advance(1)

@@ -149,7 +149,7 @@ def test_a_failing_timer_ends_the_advance_where_it_is(clock: Timekeeper) -> None
     with pytest.raises(ZeroDivisionError):
         clock.advance(10)
     assert clock.now_us() == NOON_US + 5 * SECOND
-    assert not clock.driving
+    assert not clock.is_moving
     clock.advance(5)
     assert seen == [NOON_US + 7 * SECOND]
 
@@ -221,11 +221,11 @@ def test_settling_does_what_is_due_by_now_and_changes_no_time(clock: Timekeeper)
 def test_a_clock_is_driven_by_an_advance_and_not_by_what_is_dispatched(clock: Timekeeper) -> None:
     driven: list[bool] = []
     for lane in ("background", "driven"):
-        clock.call_at(NOON_US, lambda at: driven.append(clock.driving), lane=lane)  # type: ignore[arg-type]
+        clock.call_at(NOON_US, lambda at: driven.append(clock.is_moving), lane=lane)  # type: ignore[arg-type]
     clock.dispatch(print)
     clock.advance(1)
     assert driven == [False, True]
-    assert clock.driving is False
+    assert clock.is_moving is False
 
 
 def test_timers_tell_what_they_are_and_when(clock: Timekeeper) -> None:
@@ -252,7 +252,7 @@ def test_an_advance_waits_for_a_delivery_in_the_background(background: ThreadPoo
     clock.call_at(NOON_US, deliver, lane="background")
     dispatched = background.submit(clock.dispatch, print)
     assert begun.wait(10)
-    assert not clock.driving
+    assert not clock.is_moving
 
     def advance() -> None:
         clock.advance(1)
@@ -298,7 +298,7 @@ def test_what_a_delivery_leaves_to_do_may_be_done_later(clock: Timekeeper) -> No
     clock.call_at(clock.now_us(), lambda at: made.append("whole"), lane="background", begin=begin)
     clock.dispatch(jobs.append)
     assert made == ["begun"]
-    assert not clock.driving
+    assert not clock.is_moving
     jobs[0]()
     assert made == ["begun", "done"]
     clock.advance(1)  # The advance is over, so this one is allowed.

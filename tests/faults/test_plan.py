@@ -480,7 +480,7 @@ def test_advancing_inside_a_call_is_an_error_only_inside_an_advance(demo: Demo) 
         def ask(at_us: int) -> int:
             return raw.get("/echo/x").status
 
-        demo._time.call_at(demo.clock.now_us() + 1, ask)
+        demo._timekeeper.call_at(demo.clock.now_us() + 1, ask)
         with pytest.raises(ContractError, match="already being advanced"):
             demo.clock.advance(1)
 

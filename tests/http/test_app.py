@@ -139,7 +139,7 @@ def test_the_pipelines_order(demo: Demo) -> None:
 
     app = Ordered(demo._instruments)
     injector_of(demo.faults).attach(app)
-    demo._time.call_at(0, lambda at: order.append("settle"))
+    demo._timekeeper.call_at(0, lambda at: order.append("settle"))
     demo.faults.call(lambda: order.append("fault"))
     app.respond(Request("GET", "/x"))
     assert order == ["settle", "authenticate after 1 records", "fault", "route"]

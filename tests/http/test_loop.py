@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud.core.threads import step_aside
 from pytest_fakecloud.http import hub as hub_module
 from pytest_fakecloud.http.hub import Hub, Mount
 from pytest_fakecloud.http.loop import SEND_BYTES
@@ -151,7 +152,7 @@ def test_other_connections_overtake_a_handler_that_steps_aside(served: Served) -
 
     def handle(connection: Connection, data: bytes) -> None:
         if data == b"wait":
-            connection.step_aside()
+            step_aside()
             assert woken.wait(10)
         elif data == b"wake":
             woken.set()
@@ -184,7 +185,7 @@ def test_bytes_that_arrive_while_a_handler_is_aside_are_handled_after_it(served:
 
     def handle(connection: Connection, data: bytes) -> None:
         if data == b"wait":
-            connection.step_aside()
+            step_aside()
             wait_until(lambda: connection.early == b"early")
         handled.append(data)
 
@@ -198,7 +199,7 @@ def test_bytes_that_arrive_while_a_handler_is_aside_are_handled_after_it(served:
 
 def test_a_client_that_leaves_ends_the_wait_of_its_handler(served: Served) -> None:
     def handle(connection: Connection, data: bytes) -> None:
-        connection.step_aside()
+        step_aside()
         assert served.handlers[0].ended.wait(10)
 
     (sock,) = served.clients(1, handle)
@@ -226,7 +227,7 @@ def test_one_thread_leads_after_a_connection_waits_while_it_closes(
     over, has_led = threading.Event(), []
 
     def close(handler: Recorder) -> None:
-        served.hub.step_aside()
+        step_aside()
         assert over.wait(10)
         handler.closed.set()
 
@@ -271,7 +272,7 @@ def test_a_handler_goes_on_in_the_hubs_thread_if_the_system_refuses_another(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def handle(connection: Connection, data: bytes) -> None:
-        connection.step_aside()
+        step_aside()
         connection.write(data)
 
     sockets = served.clients(2, handle)
@@ -398,7 +399,7 @@ def test_a_mount_closes_in_each_state_of_its_connections(
 
     def handle(connection: Connection, data: bytes) -> None:
         if state == "aside":
-            connection.step_aside()
+            step_aside()
             assert over.wait(10)
         elif state == "hanging":
             connection.hang()
@@ -458,7 +459,7 @@ def test_a_forked_child_leaves_connections_in_each_state_to_its_parent(served: S
 
     def handle(connection: Connection, data: bytes) -> None:
         if data == b"wait":
-            connection.step_aside()
+            step_aside()
             assert over.wait(10)
         connection.write(bytes(20_000_000) if data == b"fill" else data)
 
@@ -512,5 +513,4 @@ def test_a_stopped_hub_closes_its_connections(served: Served) -> None:
     with contextlib.suppress(ConnectionError):
         assert sock.recv(9) == b""
     assert served.handlers[0].closed.wait(10)
-    served.hub.step_aside()
     served.hub.catch_up()

@@ -216,8 +216,8 @@ class TestStreams:
     def test_a_disconnected_client_is_unsubscribed(self, server: KVServer) -> None:
         with listening(server, "/subscribe/news") as lines:
             next(lines)
-        gone = server._time.signal()
-        silent = server._time.wait(
+        gone = server._timekeeper.signal()
+        silent = server._timekeeper.wait(
             gone,
             lambda: not server.execute("PUBSUB", "CHANNELS") or None,
             server.clock.now_us() + 5_000_000,
@@ -233,7 +233,7 @@ class TestStreams:
         assert line.endswith('"SET" "k" "a\\"b\\n"')
 
     def test_silence_is_filled_with_heartbeats(self, server: KVServer) -> None:
-        server._time.wait_cap = 0.01
+        server._timekeeper.wait_cap = 0.01
         headers = {**server.headers, **EVENTS}
         with httpx.stream("GET", f"{server.url}/subscribe/news", headers=headers) as response:
             lines = response.iter_lines()

@@ -180,7 +180,7 @@ def test_a_clock_that_process_time_follows_does_not_run() -> None:
             cloud.clock.resume,
             lambda: start_over(cloud, clock="running"),
             lambda: start_over(cloud, now=NOON, clock="running"),
-            lambda: cloud._time.rewind(mode="running"),
+            lambda: cloud._timekeeper.rewind(mode="running"),
         ):
             with pytest.raises(ContractError, match=f"this clock cannot run: .*{STANDS}"):
                 run()

@@ -142,7 +142,7 @@ def test_a_run_ends_with_or_without_an_error(within: str) -> None:
     bench = Bench()
     bench.publish(Delay="1h")
     released: list[int] = []
-    bench.clock.drive_ends.add(lambda: released.append(len(bench.sent)))
+    bench.clock.moving_call_ends.add(lambda: released.append(len(bench.sent)))
     if within == "1h":
         assert len(run(bench.engine, until_idle(bench.engine, within))) == 1
     else:

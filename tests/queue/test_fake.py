@@ -355,7 +355,7 @@ def test_a_run_publishes_what_publish_publishes(queue: Queue, name: str) -> None
 
 def test_schedules_show_the_runs_that_became_due_without_a_delivering_call(queue: Queue) -> None:
     queue.schedule(DEST, "* * * * *")
-    queue._time.spend_until(queue._time.now_us() + 60_000_000)
+    queue._timekeeper.spend_until(queue._timekeeper.now_us() + 60_000_000)
     assert queue.schedules().only().last_run == after(60)
 
 

@@ -105,7 +105,7 @@ class Cell:
     @contextlib.contextmanager
     def cloud(self, delivery: Any = "driven") -> Iterator[tuple[Cloud, Any]]:
         with Cloud(clock=self.clock, seed=1, delivery=delivery) as cloud:
-            cloud._time.wait_cap = 0.2
+            cloud._timekeeper.wait_cap = 0.2
             queue: Any = cloud.queue(**self.queue_settings)
             if self.place == "in-process":
 
@@ -293,7 +293,7 @@ def test_advancing_inside_a_handler_is_a_contract_error(clock: str, place: str) 
 def test_a_long_poll_elsewhere_ends_when_the_clock_passes_its_deadline(clock: str) -> None:
     def run() -> None:
         with Cloud(clock=clock, delivery="driven") as cloud:  # type: ignore[arg-type]
-            cloud._time.wait_cap = 4
+            cloud._timekeeper.wait_cap = 4
             broker: Any = cloud.broker()
             broker.create_topic("events", 1)
             import httpx

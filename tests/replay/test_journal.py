@@ -155,7 +155,9 @@ def _kv_blocked(cloud: Cloud) -> None:
             giver.rpush("jobs", "a", "b")
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(cloud._time, "wait_cap", 30)  # for the other thread on a busy machine
+            patch.setattr(
+                cloud._timekeeper, "wait_cap", 30
+            )  # for the other thread on a busy machine
             in_threads(lambda: taker.blmove("jobs", "taken", timeout=60), give)
         taker.blpop("nothing", timeout=0.01)
         taker.set("done", "1")

@@ -16,7 +16,7 @@ CHROMIUM = shutil.which("chromium")
 @pytest.fixture
 def cloud() -> Iterator[Cloud]:
     with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
-        opened._time.wait_cap = 0.01
+        opened._timekeeper.wait_cap = 0.01
         yield opened
 
 

@@ -87,7 +87,7 @@ broker_headers = st.lists(
 @pytest.fixture(scope="module")
 def cloud() -> Iterator[Cloud]:
     with Cloud(seed=1, now="2026-01-01T00:00:00Z", delivery="driven") as cloud:
-        cloud._time.wait_cap = 0.0
+        cloud._timekeeper.wait_cap = 0.0
         yield cloud
 
 

@@ -263,7 +263,7 @@ def test_no_list_settles_the_clock_while_it_holds_the_queue(
         in_threads(lock_and_unlock)
         return 0
 
-    monkeypatch.setattr(queue._time, "settle", settle)
+    monkeypatch.setattr(queue._timekeeper, "settle", settle)
     for name in LISTS:
         lists.get(f"queue/lists/{name}")
     lists.get("queue/view")

@@ -208,8 +208,8 @@ def test_a_clock_that_runs_over_the_last_instant_is_told_as_that() -> None:
         fetch("POST", kv.url, json=["PING"], headers=kv.headers)
         # The test needs the time that a running clock has just after the last allowed move.
         late = 253_402_300_800_000_000
-        cloud._time._frozen_us = late
-        cloud._time.call_at(late + 10**12, lambda due_us: None)
+        cloud._timekeeper._frozen_us = late
+        cloud._timekeeper.call_at(late + 10**12, lambda due_us: None)
         fetch("POST", kv.url, json=["PING"], headers=kv.headers)
         for path in ("/state", "/clock", "/journal", "/violations", "/fakes/kv_server/view"):
             status, answer = ask(app, "GET", path)

@@ -255,8 +255,8 @@ def test_dir_shows_what_a_test_may_use(index: VectorIndex) -> None:
 def test_a_closed_index_leaves_no_timers(context: Context) -> None:
     with VectorIndex(context, ready_after="5s") as index:
         post(index, "/upsert", {"id": "a", "vector": [1, 0]})
-        assert context.clock.next_due_us() is not None
-    assert context.clock.next_due_us() is None
+        assert context.timekeeper.next_due_us() is not None
+    assert context.timekeeper.next_due_us() is None
 
 
 # -- filters and assertions ----------------------------------------------------------------------

@@ -458,7 +458,7 @@ class ClockWaits(Waits):
             self.waiting.remove(signal)
 
     def _next_change(self, deadline: int) -> int:
-        due = None if self._clock.driving else self._clock.next_due_us(_STATE)
+        due = None if self._clock.is_moving else self._clock.next_due_us(_STATE)
         return deadline if due is None else min(due, deadline)
 
     def close(self) -> None:

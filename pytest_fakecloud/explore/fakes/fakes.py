@@ -213,7 +213,7 @@ class Fakes:
 
     def __init__(self, cloud: BaseCloud) -> None:
         self.cloud = cloud
-        self.clock = context_of(cloud).clock
+        self.clock = context_of(cloud).timekeeper
         self.now_us = self.clock.now_us
         self.fakes = [fake for fake in cloud.fakes() if find(fake.fixture).in_process]
         self.by_name = {fake.name: fake for fake in self.fakes}
@@ -283,8 +283,8 @@ class Fakes:
         if self.process_time is not None:
             self.process_time.reads.clear()
         self.deliveries = Deliveries(self._queues, self._start_us)
-        # A queue limits the chain of messages that cause each other within one drive.
-        self.clock.drives += 1
+        # A queue limits the chain of messages that cause each other within one span.
+        self.clock.moving_calls += 1
 
     def _forget_sessions(self) -> None:
         """End what the connections of earlier trials have begun, such as subscriptions. A client

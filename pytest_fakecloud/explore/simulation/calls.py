@@ -142,7 +142,7 @@ class Calls(Part):
         self, strand: Strand, point: int, fake: Fake, request: Request | None
     ) -> _TurnsToYield:
         """Process the point before a call; yield wherever the strand must give up its turn."""
-        may_wait = not self._world.clock.driving
+        may_wait = not self._world.clock.is_moving
         self._note_disturbances(strand, fake, request, may_wait=may_wait)
         if not may_wait:
             return
@@ -173,7 +173,7 @@ class Calls(Part):
 
     def _receive(self, strand: Strand, point: int) -> _TurnsToYield:
         """Process the point before the code receives an answer; yield like ``_approach()``."""
-        if self._world.clock.driving or strand.state == "ended":
+        if self._world.clock.is_moving or strand.state == "ended":
             return
         if disturbances := self._script.schedule.at(strand.scheduled_name, point):
             yield from self._apply_pauses(strand, disturbances, SLOW_ANSWERS)
@@ -226,7 +226,7 @@ class Calls(Part):
     def at_gap(self) -> None:
         """Let other strands run between two commands of a pipeline, as at a call."""
         strand = self.callers.executing()
-        if strand is None or self._world.clock.driving:
+        if strand is None or self._world.clock.is_moving:
             return
         if strand.role == "task" and self._current_thread.is_explored():
             return

@@ -54,7 +54,7 @@ class Loops(Part):
         ):
             return False
         self._turns.check_alive(host)
-        if self._world.clock.driving:
+        if self._world.clock.is_moving:
             return True
         if loop.has_strangers() and loop.has_events(OTHER_SERVERS):
             return True

@@ -128,7 +128,7 @@ class Pauses(Part):
 
     def note_point(self, strand: Strand, choices: Choices = ()) -> None:
         """Record the disturbances that are possible at a point: these, and pauses until times."""
-        if not self._world.clock.driving:
+        if not self._world.clock.is_moving:
             now = self._world.now_us()
             due_us, latest_us = (self.known_times.next_in_data(now), self._latest_us(strand, now))
             choices += _pauses(

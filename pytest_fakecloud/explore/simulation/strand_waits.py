@@ -33,7 +33,7 @@ class StrandWaits(Part):
         if strand is None:
             return self._sleep_elsewhere(seconds)
         self._turns.check_alive(strand)
-        if self._world.clock.driving or seconds <= 0:
+        if self._world.clock.is_moving or seconds <= 0:
             return True
         self.yield_until(strand, None, self._after(seconds))
         return True
@@ -138,7 +138,7 @@ class StrandWaits(Part):
         """Let time pass for a strand that waits for this thread in its turn; return False for one that
         lets other strands run, whose sleep must wait for them.
         """
-        if self._world.clock.driving or seconds <= 0:
+        if self._world.clock.is_moving or seconds <= 0:
             return True
         if self._turns.current is not strand and not strand.host.thread.real_waits:
             return False

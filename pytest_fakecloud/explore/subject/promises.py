@@ -202,7 +202,7 @@ def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
 
     def check(history: History) -> None:
         __tracebackhide__ = True
-        clock = context_of(history.cloud).clock
+        clock = context_of(history.cloud).timekeeper
         end = clock.now_us() + span
         while not condition.verdict(history):
             due, now = clock.next_due_us(), clock.now_us()

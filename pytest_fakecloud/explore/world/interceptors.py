@@ -14,13 +14,14 @@ from ...core.clock import checkpoint, in_thread
 from ...core.errors import ServiceError
 from ...core.exits import Exits
 from ...core.registry import Registry
+from ...core.threads import step_aside
 from ...http.app import EXPLORATION
 from ...http.messages import AnyResponse, Proceed, Request
 from ...kv.touches import touch_of_key
 from ...process.inprocess import origins
 from ...process.shortcut import Shortcut
 from ...queue.delivery.destinations import route_context_of, route_to
-from ...queue.model import DeliveryInterceptor
+from ...queue.model import DeliveryInterceptor, FaultDecisions
 from ..simulation.stacks import carried_call_site
 from .world import World
 
@@ -55,6 +56,8 @@ def watch(world: World, fake: Fake, exits: Exits) -> None:
         deliveries = _ExploredDeliveries(world, queue)
         exits.callback(core.engine.deliveries.stop_intercepting, deliveries)
         core.engine.deliveries.intercept(deliveries)
+        exits.callback(core.engine.interceptors.faults.remove, deliveries)
+        core.engine.interceptors.faults.add(deliveries)
         _listen(route_context_of(queue.destinations).around_work, partial(_run_work, world), exits)
 
 
@@ -81,7 +84,7 @@ def _serve_in_simulation(
     if simulation is None:
         return proceed()
     # A connection over a socket of the system is served by a thread that serves others, too.
-    core_of(fake).app.step_aside()
+    step_aside()
     try:
         return simulation.calls.at_call(fake, request, proceed)
     finally:
@@ -136,10 +139,8 @@ async def _around(world: World, fake: Fake, exchange: Callable[[], T]) -> T:
     return await (in_thread if library is None else library.in_thread)(exchange)
 
 
-class _ExploredDeliveries(DeliveryInterceptor):
+class _ExploredDeliveries(DeliveryInterceptor, FaultDecisions):
     """The innermost interceptor of deliveries, which adds faults and losses of the schedule."""
-
-    active = True
 
     def __init__(self, world: World, queue: Any) -> None:
         self._world = world

@@ -65,7 +65,7 @@ class ThreadWaits:
         span_us = DELIVERIES_END_US if seconds is None else math.ceil(seconds * 1e6)
         until_us = world.now_us() + span_us
         with self._moving:
-            if world.clock.driving:
+            if world.clock.is_moving:
                 return is_limited  # A handler of a delivery, during which the time stands still.
             while not is_over():
                 now, due = world.now_us(), world.clock.next_due_us()
@@ -103,7 +103,7 @@ class ThreadWaits:
         """Wait until ``poll()`` returns something other than None, for a blocking command of a fake."""
         world, thread, simulation = self._world, self._world.current_thread, self._world.simulation
         strand = None if simulation is None else simulation.callers.served_here()
-        if simulation is not None and strand is not None and not world.clock.driving:
+        if simulation is not None and strand is not None and not world.clock.is_moving:
             return simulation.strand_waits.yield_in_command(strand, signal, poll, until_us)
         stream = world.connections.streams.get(threading.get_ident())
         if stream is not None:

@@ -83,18 +83,6 @@ class EngineCopy(NamedTuple):
     topology: ReplicationCopy | None = None
 
 
-def _cluster(settings: KVConfig, ids: Ids) -> Cluster | None:
-    """Return the nodes of a cluster, or None."""
-    if not settings.cluster:
-        return None
-    return Cluster(int(settings.cluster), settings.replicas, _node_ids(ids))
-
-
-def _replication(settings: KVConfig, ids: Ids) -> Replication | None:
-    """Return a primary and a replica that a sentinel watches, or None."""
-    return Replication(1, settings.replicas, _node_ids(ids)) if settings.sentinel else None
-
-
 def _node_ids(ids: Ids) -> Callable[[], str]:
     return partial(ids.stream("kv", "nodes").hex, 40)
 
@@ -119,10 +107,16 @@ class KVEngine:
         self.searches: deque[Search] = deque(maxlen=1000)
         """Searches made by clients, newest last."""
         self.random = ids.stream("kv", "random")
-        self.cluster = _cluster(settings, ids)
+        self.cluster: Cluster | None = None
         """The nodes of a cluster, and their slots; None unless the server is one."""
-        self.topology = self.cluster or _replication(settings, ids)
+        self.topology: Replication | None = None
         """The nodes of a server with several; None for a server with one address."""
+        if settings.cluster:
+            self.topology = self.cluster = Cluster(
+                int(settings.cluster), settings.replicas, _node_ids(ids)
+            )
+        elif settings.sentinel:
+            self.topology = Replication(1, settings.replicas, _node_ids(ids))
         self.config = Config(
             dialect,
             self.table,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar, TypeVarTuple
 
+from ...core.threads import step_aside
 from ..errors import CommandError
 from .keyspace import Keyspace
 
@@ -37,8 +38,6 @@ class CommandTurns:
         self, databases: list[Keyspace], runs_during_script: Callable[[list[bytes]], bool]
     ) -> None:
         self.lock = threading.RLock()
-        self.step_aside: Callable[[], object] = lambda: None
-        """Called before a thread waits for the lock for long: it may serve other clients, too."""
         self.waiting: dict[Any, None] = {}
         """A taken lock for each thread that waits for its turn, in the order in which they came."""
         self._taken = threading.Event()
@@ -85,7 +84,7 @@ class CommandTurns:
             self.waiting[turn] = None
             if self._has_turn(turn) and self.lock.acquire(timeout=_PATIENCE_SECONDS):
                 return
-            self.step_aside()
+            step_aside()
             while not (self._has_turn(turn) and self.lock.acquire(timeout=_ASK_SECONDS)):
                 if line is not None and self._runs_during_script(line):
                     raise ScriptRunning

@@ -161,7 +161,7 @@ class _OnServer:
 
     def __init__(self, keyspace: Any, fake: KVServer) -> None:
         self.names: Iterable[bytes] = keyspace
-        self.now_ms = core_of(fake).clock.now_us() // 1000
+        self.now_ms = core_of(fake).timekeeper.now_us() // 1000
         self._keyspace, self._execute = keyspace, fake.execute
 
     def value(self, key: bytes) -> Any:
@@ -246,7 +246,7 @@ def words_as_sent(call: Call) -> list[str]:
 
 def without_expired(fake: KVServer, state: State) -> State:
     """Return a state without the keys whose TTL has ended: a restore lets them expire at once."""
-    now = shown_time(core_of(fake).clock.now_us())
+    now = shown_time(core_of(fake).timekeeper.now_us())
     return {
         section: {
             name: fields

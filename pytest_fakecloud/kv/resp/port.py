@@ -23,6 +23,7 @@ from typing import Any, Literal, TypeAlias
 
 from ...core.calls import NO_HEADERS, Call
 from ...core.errors import ContractError
+from ...core.threads import step_aside
 from ...core.timers import monotonic
 from ...http.hub import Mount
 from ...http.loop import SEND_BYTES
@@ -311,7 +312,7 @@ class PortConnection:
     def _wait(self, waiter: Waiter) -> Reply:
         """Wait until a blocking command is served, its time runs out, or its client leaves."""
         engine = self.engine
-        self.connection.step_aside()
+        step_aside()
         try:
             engine.clock.wait(self.signal, lambda: waiter.done or None, waiter.deadline_us)
         finally:
@@ -327,7 +328,7 @@ class PortConnection:
         def resumed() -> bool | None:
             return self.session.closing or not engine.pauses.delays(self.session, line) or None
 
-        self.connection.step_aside()
+        step_aside()
         # Register this wait, so that it ends like other waits if the clock is frozen.
         engine.pauses.delayed.add(self.session.id)
         try:

@@ -24,6 +24,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.registry import Registry
+from ...core.threads import step_aside
 from ...core.timers import TimeLimit, give_way, monotonic
 from ..acl import Denied
 from ..engine.cluster import key_slot
@@ -477,7 +478,7 @@ class Scripting:
         if now > self._gives_way_at:
             self._gives_way_at = now + _GIVE_WAY_SECONDS
             # Release the interpreter lock, so that another thread can run and kill the script.
-            self.engine.turns.step_aside()
+            step_aside()
             give_way()
         run = self.running
         return (run is not None and run.killed) or self._time_limit.is_over(now)

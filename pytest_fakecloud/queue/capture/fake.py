@@ -18,7 +18,7 @@ from werkzeug import Response as WerkzeugResponse
 
 from ...cloud.actions import look
 from ...cloud.fake import Snapshot, core_of
-from ...core.clock import drive, in_thread
+from ...core.clock import in_thread
 from ...core.errors import ContractError, counted
 from ...core.journal import Results, expect, results_of
 from ...core.matching import Query
@@ -41,7 +41,7 @@ else:
 
     CallbackCaptureSettings = keywords_of(CallbackCaptureConfig, "``Cloud.callback_capture()``")
 
-LONGEST_DRIVE_US = 30 * DAY
+LONGEST_MOVE_US = 30 * DAY
 """Maximum time by which a wait for a callback moves the clock."""
 _NAP = 0.02
 """Real seconds between checks while background deliveries are in progress."""
@@ -143,7 +143,7 @@ class CallbackCapture(Destination):
 
     def _make_app(self) -> ServerApp:
         self._keys = self._config.keys or None
-        self._arrival = self._time.signal()
+        self._arrival = self._timekeeper.signal()
         """It is notified of each callback."""
         # End every wait for callbacks.
         self._exits.callback(self._arrival.close)
@@ -285,16 +285,16 @@ class CallbackCapture(Destination):
     def _until(self, done: Callable[[], bool], patience: Patience) -> bool:
         """Deliver or await messages until a condition is true; return False if it cannot become true."""
         __tracebackhide__ = True
-        with self._time.drive():
+        with self._timekeeper.moving_call():
             for target in self._due_times(done):
-                self._time.fire(target, done=done)
+                self._timekeeper.fire(target, done=done)
         return self._wait(done, patience) if self._may_arrive() else done()
 
     async def _auntil(self, done: Callable[[], bool], patience: Patience) -> bool:
         __tracebackhide__ = True
-        with self._time.drive():
+        with self._timekeeper.moving_call():
             for target in self._due_times(done):
-                await drive(self._time, target, done=done)
+                await self._timekeeper.fire_async(target, done=done)
         if not self._may_arrive():
             return done()
         cancelled = threading.Event()
@@ -308,21 +308,21 @@ class CallbackCapture(Destination):
     def _due_times(self, done: Callable[[], bool]) -> Iterator[Callable[[], int]]:
         """Yield the next due times until nothing pending can produce a callback."""
         queues = [queue for queue in self._queues() if queue.delivery == "driven"]
-        limit = self._time.now_us() + LONGEST_DRIVE_US
-        if queues and not done() and self._time.driving:
+        limit = self._timekeeper.now_us() + LONGEST_MOVE_US
+        if queues and not done() and self._timekeeper.is_moving:
             # If a handler waits for a later callback, raise the error of any nested advance.
-            yield self._time.now_us
+            yield self._timekeeper.now_us
         while queues and not done():
             due = _next_due_us(queues)
             if due is None or due > limit:
                 return
-            yield partial(at_least_now, self._time, due)
+            yield partial(at_least_now, self._timekeeper, due)
 
     def _wait(
         self, done: Callable[[], bool], patience: Patience, cancelled: threading.Event | None = None
     ) -> bool:
         """Wait for background deliveries, and move the clock if none is due yet."""
-        limit = self._time.now_us() + LONGEST_DRIVE_US
+        limit = self._timekeeper.now_us() + LONGEST_MOVE_US
         background = [queue for queue in self._queues() if queue.delivery != "driven"]
         while True:
             version = self._arrival.version
@@ -331,7 +331,7 @@ class CallbackCapture(Destination):
                 return True
             if left <= 0 or self._arrival.closed or (cancelled is not None and cancelled.is_set()):
                 return False
-            due, now = _next_due_us(background), self._time.now_us()
+            due, now = _next_due_us(background), self._timekeeper.now_us()
             if due is not None and now < due <= limit and self._move_clock_to(due, left):
                 continue
             # Poll, because nothing signals the end of an attempt or a newly published message.
@@ -344,11 +344,13 @@ class CallbackCapture(Destination):
         """
         try:
             # Fire internal timers only, because deliveries are made by their own threads.
-            self._time.fire(partial(at_least_now, self._time, due_us), ("state",), yielding=True)
+            self._timekeeper.fire(
+                partial(at_least_now, self._timekeeper, due_us), ("state",), yielding=True
+            )
         except Occupied:
             return False
         except ContractError:
-            if due_us - self._time.now_us() > patience * 1_000_000:
+            if due_us - self._timekeeper.now_us() > patience * 1_000_000:
                 raise
             return False
         return True
@@ -373,7 +375,7 @@ class CallbackCapture(Destination):
             payload=payload if isinstance(payload, dict) else {},
             headers=environ[RAW_HEADERS],
             problem=self._why_not_verified(signature, body, url),
-            at_us=self._time.now_us(),
+            at_us=self._timekeeper.now_us(),
             failure=failure,
             http_request=request,
         )
@@ -544,14 +546,14 @@ def _pending_lines(capture: CallbackCapture) -> list[str]:
     due = capture.clock.next_due()
     if not capture._may_arrive() and due is None:
         return ["  nothing is left to deliver, so no further callback can arrive"]
-    now_us = core_of(capture).clock.now_us()
+    now_us = core_of(capture).timekeeper.now_us()
     return [text for queue in capture._queues() for text in _later_lines(queue, now_us)]
 
 
 def _later_lines(queue: Queue, now_us: int) -> Iterator[str]:
     engine = core_of(queue).engine
     due = engine.next_due_us() if engine.data.pending else None
-    if due is not None and due > now_us + LONGEST_DRIVE_US:
+    if due is not None and due > now_us + LONGEST_MOVE_US:
         yield (
             f"  the next message is due at {to_datetime(due).isoformat()}, more than 30 days ahead:"
             " move the clock with clock.advance()"

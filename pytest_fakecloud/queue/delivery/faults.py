@@ -23,7 +23,7 @@ from ...faults.fault import Fault, ServiceFault, terms_of
 from ...faults.plan import injector_of
 from ...http.messages import Answer, Proceed
 from ..errors import rate_limited
-from ..model import KINDS, Delivery, DeliveryInterceptor, Kind, Message
+from ..model import KINDS, Delivery, FaultDecisions, Message, MessageKind
 from ..rest.app import PUBLISHING_OR_SCHEDULING, QueueApp
 from ..views import LABEL, NAME
 from ..wire.values import as_text
@@ -52,14 +52,20 @@ class DeliverySubject:
     """The delivery that a fault's ``when=`` function receives."""
 
     def __init__(
-        self, message: Message, *, url: str, method: str, body: bytes, kind: Kind | None = None
+        self,
+        message: Message,
+        *,
+        url: str,
+        method: str,
+        body: bytes,
+        kind: MessageKind | None = None,
     ) -> None:
         self.message_id = message.public_id
         self.url = as_text(url)
         self.method = method
         self.body = body
         self.attempt = message.retried
-        self.kind: Kind = kind or message.kind
+        self.kind: MessageKind = kind or message.kind
         self.labels = message.settings.labels
         self.queue = message.queue_name
         facts = {
@@ -85,8 +91,8 @@ DELIVERY_FACTS: Mapping[str, Field] = {
 """Fields of deliveries that faults of deliveries can match."""
 
 
-class DeliveryFaults(DeliveryInterceptor):
-    """Applies the injected faults of a queue to its deliveries."""
+class DeliveryFaults(FaultDecisions):
+    """Decides which injected faults of a queue happen to its deliveries."""
 
     def __init__(self, plan: FaultPlan) -> None:
         self._injector = injector_of(plan)
@@ -103,7 +109,7 @@ class DeliveryFaults(DeliveryInterceptor):
             kind for kind in DELIVERY_KINDS if self._injector.claim(kind, subject) is not None
         )
 
-    def callback(self, message: Message, kind: Kind, url: str) -> bool:
+    def callback(self, message: Message, kind: MessageKind, url: str) -> bool:
         subject = DeliverySubject(message, url=url, method="POST", body=b"", kind=kind)
         if self._injector.claim("drop_callback", subject) is None:
             return False

@@ -1,5 +1,5 @@
 """The admission of attempts, which depends on ordered queues (``queues``), flow control
-(``flow_control``) and global parallelism (``parallelism``).
+and global parallelism (``flow_control``).
 
 A message that may not start loses its due time and waits in exactly one list. When there is room,
 it is scheduled again. Flow control and global parallelism are granted together. Otherwise, two
@@ -13,7 +13,6 @@ from collections import deque
 from ..model import Message
 from .data import QueueData
 from .flow_control import FlowKeys
-from .parallelism import Parallelism
 from .planning import Planning
 from .queues import Queues
 
@@ -24,17 +23,11 @@ class Admission:
     """
 
     def __init__(
-        self,
-        data: QueueData,
-        planning: Planning,
-        queues: Queues,
-        parallelism: Parallelism,
-        flow_control: FlowKeys,
+        self, data: QueueData, planning: Planning, queues: Queues, flow_control: FlowKeys
     ) -> None:
         self._data = data
         self._planning = planning
         self._queues = queues
-        self._parallelism = parallelism
         self._flow_control = flow_control
 
     def admit_or_wait(self, message: Message, now: int) -> bool:
@@ -42,10 +35,12 @@ class Admission:
         if self._park_if_paused(message) or self._give_way(message, now):
             return False
         key = self._flow_control.of(message)
-        has_room = message.id in self._parallelism.active or self._parallelism.has_room()
+        has_room = message.id in self._flow_control.slots or self._flow_control.has_room()
         if key is None:
             if not has_room:
-                self._wait(message, self._parallelism.waiting, self._parallelism.wait_reason)
+                self._wait(
+                    message, self._flow_control.waiting_for_slot, self._flow_control.slot_reason
+                )
             return has_room
         if message.id in key.active:
             # The message was admitted earlier and has counted globally since then.
@@ -54,7 +49,7 @@ class Admission:
             key.start(message.id)
             return True
         only_global = key.open(now) and not has_room
-        reason = self._parallelism.wait_reason if only_global else f"flow control {key.key}"
+        reason = self._flow_control.slot_reason if only_global else f"flow control {key.key}"
         self._wait(message, key.waiting, reason)
         self._flow_control.release_slot(message)
         self._flow_control.start_waiting(key)
@@ -79,8 +74,8 @@ class Admission:
         if message.queue_name is None or message.attempts:
             return False
         key = self._flow_control.of(message)
-        has_slot = message.id in (self._parallelism.active if key is None else key.active)
-        wait_list = self._parallelism.waiting if key is None else key.waiting
+        has_slot = message.id in (self._flow_control.slots if key is None else key.active)
+        wait_list = self._flow_control.waiting_for_slot if key is None else key.waiting
         for earlier in self._queues.not_started_before(message):
             if self._flow_control.of(earlier) is not key:
                 continue
@@ -103,9 +98,9 @@ class Admission:
         message.wait_reason = earlier.wait_reason
         if key is not None:
             key.active[earlier.id] = key.active.pop(message.id)
-        if message.id in self._parallelism.active:
-            self._parallelism.active.remove(message.id)
-            self._parallelism.active.add(earlier.id)
+        if message.id in self._flow_control.slots:
+            self._flow_control.slots.remove(message.id)
+            self._flow_control.slots.add(earlier.id)
         self._planning.plan(earlier, now, earlier.wait_reason)
 
     def _wait(self, message: Message, wait_list: deque[str], reason: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import LoopError
-from ..model import Attempt, DeliveryInterceptor, Exchange, Message
+from ..model import Attempt, Exchange, FaultDecisions, Message
 from ..wire.values import as_text, delivery_of
 from ..workflow.runs import WorkflowRuns
 from .admission import Admission
@@ -12,12 +12,11 @@ from .data import QueueData
 from .flow_control import FlowKeys
 from .interceptors import Interceptors
 from .overtaking import Overtaking
-from .parallelism import Parallelism
 from .planning import Planning
 from .queues import Queues
 
 
-class Attempts:
+class AttemptStarter:
     """Starts the attempts of due messages."""
 
     def __init__(
@@ -25,7 +24,6 @@ class Attempts:
         data: QueueData,
         planning: Planning,
         queues: Queues,
-        parallelism: Parallelism,
         flow_control: FlowKeys,
         admission: Admission,
         causes: Causes,
@@ -36,7 +34,6 @@ class Attempts:
         self._data = data
         self._planning = planning
         self._queues = queues
-        self._parallelism = parallelism
         self._flow_control = flow_control
         self._admission = admission
         self._causes = causes
@@ -44,7 +41,7 @@ class Attempts:
         self._overtaking = overtaking
         self._interceptors = interceptors
         self._reported_loop: int | None = None
-        """The drive of the last endless loop in the background that was reported."""
+        """The span of the last endless loop in the background that was reported."""
 
     def begin(self, message_id: str) -> Exchange | None:
         """Start the due attempt; return None if it may not start now.
@@ -54,11 +51,11 @@ class Attempts:
         endlessly; the message then stays pending.
         """
         faults = []
-        for interceptor in self._interceptors.faults:
-            if interceptor.active:
-                if self._overtaking.delay_if_overtaken(interceptor, message_id):
+        for decisions in self._interceptors.faults.items:
+            if decisions.active:
+                if self._overtaking.delay_if_overtaken(decisions, message_id):
                     return None
-                faults.append(interceptor)
+                faults.append(decisions)
         with self._data.lock:
             message = self._data.pending.get(message_id)
             if message is None or message.state == "ACTIVE" or self._data.closed:
@@ -90,7 +87,7 @@ class Attempts:
             message.attempts += [attempt]
             message.state = "ACTIVE"
             message.due_us = None
-            self._parallelism.active.add(message.id)
+            self._flow_control.slots.add(message.id)
             queue = self._queues.of(message)
             if queue is not None and message.id in queue.active:
                 queue.active.move_to_end(message.id)
@@ -105,12 +102,12 @@ class Attempts:
             self._claim(faults, exchange)
         return exchange
 
-    def _claim(self, faults: list[DeliveryInterceptor], exchange: Exchange) -> None:
+    def _claim(self, faults: list[FaultDecisions], exchange: Exchange) -> None:
         """Claim the faults of an attempt now, in the order of due times. Attempts end in any order."""
         token = causing.set(exchange.message)
         try:
-            for fault in faults:
-                exchange.attempt.faults += fault.before(exchange.message, exchange.delivery)
+            for decisions in faults:
+                exchange.attempt.faults += decisions.before(exchange.message, exchange.delivery)
         except BaseException as error:
             exchange.error = error
         finally:
@@ -124,9 +121,9 @@ class Attempts:
             # Report instead of raising in the background, where no caller could catch it.
             message.due_us = None
             message.wait_reason = "stopped in an endless loop; cancel it or publish it again"
-            if self._reported_loop != self._causes.drive:
+            if self._reported_loop != self._causes.span:
                 # Report the first of the messages of a loop, which may be many.
-                self._reported_loop = self._causes.drive
+                self._reported_loop = self._causes.span
                 self._data.report("unmet", loop)
             return
         self._planning.plan(message, now, message.wait_reason)

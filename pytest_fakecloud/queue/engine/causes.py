@@ -43,42 +43,42 @@ class Causes:
     def __init__(self, data: QueueData) -> None:
         self._data = data
         self._returned_at: tuple[tuple[int, int], int] = ((0, 0), 0)
-        """A drive and a time, and how many deliveries there returned to one of their causes."""
+        """A span and a time, and how many deliveries there returned to one of their causes."""
         self._returned_in: tuple[int, int] = (0, 0)
-        """A drive, and how many deliveries of it returned to one of their causes."""
+        """A span, and how many deliveries of it returned to one of their causes."""
         self._pauses = 0
         """How often a message was published while no delivery was being performed."""
 
     @property
-    def drive(self) -> int:
+    def span(self) -> int:
         """The number of the span in which deliveries that cause each other are counted.
 
         It is the call that delivers. In the background, where no call does, it is the time since a
         message was last published while no delivery was being performed.
         """
-        return self._data.clock.drives + (self._pauses if self._data.in_background else 0)
+        return self._data.clock.moving_calls + (self._pauses if self._data.in_background else 0)
 
     def record(self, message: Message, source: Message | None, now: int) -> None:
         """Record that ``source`` caused a new message. None means a delivery that is being performed,
         if there is one.
         """
         if source is not None or self._data.under_way:
-            message.drive = self.drive
+            message.span = self.span
             self._trace(message, source, now)
         else:
             self._pauses += 1
-            message.drive = self.drive
+            message.span = self.span
 
     def _trace(self, message: Message, source: Message | None, now: int) -> None:
         """Record that ``source`` caused a new message. None means the delivery that publishes now."""
         source, certain = (source, True) if source else self._publishing_delivery()
         if source.attempts[-1].at_us == now:
             message.depth = max(message.depth, source.depth + 1)
-        if source.drive != self.drive:
+        if source.span != self.span:
             return
         # While no call moves the clock, count only certain causes, and those of messages without a
         # delay. Otherwise, a client that publishes for hours would look like an endless loop.
-        if certain or not self._data.in_background or self._data.clock.driving:
+        if certain or not self._data.in_background or self._data.clock.is_moving:
             message.chain = max(message.chain, source.chain + 1)
         elif message.not_before_us > now:
             return
@@ -108,28 +108,28 @@ class Causes:
             message.depth = 0
         limit = self._data.settings.loop_limit
         if message.depth > limit:
-            count, span = limit, "at the same time"
-        elif message.drive == self.drive and message.chain > limit * CALL_FACTOR:
-            count, span = limit * CALL_FACTOR, "in one call"
-        elif message.url in message.causes and message.drive == self.drive:
+            count, extent = limit, "at the same time"
+        elif message.span == self.span and message.chain > limit * CALL_FACTOR:
+            count, extent = limit * CALL_FACTOR, "in one call"
+        elif message.url in message.causes and message.span == self.span:
             return self._fan(message, now)
         else:
             return None
-        return _loop(message, f"{count} deliveries caused each other {span}")
+        return _loop(message, f"{count} deliveries caused each other {extent}")
 
     def _fan(self, message: Message, now: int) -> str | None:
         """Count a delivery that returns to one of its causes; return a description of too many."""
         time, at_once = self._returned_at
-        drive, in_call = self._returned_in
-        at_once = at_once + 1 if time == (message.drive, now) else 1
-        in_call = in_call + 1 if drive == message.drive else 1
-        self._returned_at = (message.drive, now), at_once
-        self._returned_in = message.drive, in_call
+        span, in_call = self._returned_in
+        at_once = at_once + 1 if time == (message.span, now) else 1
+        in_call = in_call + 1 if span == message.span else 1
+        self._returned_at = (message.span, now), at_once
+        self._returned_in = message.span, in_call
         limit = self._data.settings.loop_limit
         if at_once > limit * FAN_FACTOR:
-            count, span = at_once - 1, "at the same time"
+            count, extent = at_once - 1, "at the same time"
         elif in_call > limit * CALL_FACTOR:
-            count, span = in_call - 1, "in one call"
+            count, extent = in_call - 1, "in one call"
         else:
             return None
         if not self._data.in_background:
@@ -137,5 +137,5 @@ class Causes:
             self._returned_at, self._returned_in = ((0, 0), 0), (0, 0)
         urls = " and ".join(dict.fromkeys((message.caused_at, message.url)))
         return _loop(
-            message, f"{count} deliveries {span} because handlers of {urls} publish each other"
+            message, f"{count} deliveries {extent} because handlers of {urls} publish each other"
         )

@@ -26,7 +26,7 @@ class QueueData:
 
     ``pending`` are the unfinished messages. ``groups_of_tasks`` maps the public id of a v1 message to
     the ids of its deliveries. ``under_way`` are the messages whose deliveries are being performed.
-    ``in_flight`` maps an id to the outcome of the attempt and the time at which it will be applied.
+    ``answered`` maps an id to the outcome of the attempt and the time at which it will be applied.
     ``sequence`` is the latest number of a message, an attempt, a run or an entry of a log.
     """
 
@@ -53,7 +53,7 @@ class QueueData:
         self.pending: dict[str, Message] = {}
         self.groups_of_tasks: dict[str, list[str]] = {}
         self.under_way: dict[str, Message] = {}
-        self.in_flight: dict[str, tuple[int, Outcome]] = {}
+        self.answered: dict[str, tuple[int, Outcome]] = {}
         self.sequence = 0
         self.closed = False
 

@@ -14,7 +14,7 @@ from ...core.timers import finished
 from ..errors import bad_request, not_found
 from ..model import SECOND, Attempt, Deliver, DeliveryInterceptor, Exchange, Message, Outcome
 from ..workflow.runs import WorkflowRuns
-from .attempts import Attempts
+from .attempts import AttemptStarter
 from .causes import causing
 from .data import QueueData
 from .interceptors import Interceptors
@@ -34,7 +34,7 @@ class Deliveries:
         workflow: WorkflowRuns,
         lifecycle: Lifecycle,
         overtaking: Overtaking,
-        attempts: Attempts,
+        attempts: AttemptStarter,
         outcomes: Outcomes,
         interceptors: Interceptors,
     ) -> None:
@@ -61,12 +61,12 @@ class Deliveries:
             self._connect([other for other in current if other is not removed])
 
     def _connect(self, interceptors: Sequence[DeliveryInterceptor]) -> None:
-        self._interceptors.replace(interceptors)
+        self._interceptors.all = interceptors
         self._chain: Deliver = self._interceptors.around(self._deliver)
 
     def close(self) -> None:
         """Remove the interceptors, and forget the chain, which refers back to this object."""
-        self._interceptors.replace(())
+        self._interceptors.clear()
         self._chain = self._interceptors.send
 
     # -- timers call these three with the due time, which is not needed ---------------------------
@@ -84,7 +84,7 @@ class Deliveries:
                 outcome = finished(self._chain(exchange))
             except BaseException as error:
                 # A background delivery ends an advance of the clock only with one like pytest.fail().
-                is_fatal = self._data.clock.driving and not isinstance(error, Exception)
+                is_fatal = self._data.clock.is_moving and not isinstance(error, Exception)
                 if is_fatal or not self._data.in_background:
                     raise
                 return exchange.attempt
@@ -133,7 +133,7 @@ class Deliveries:
             if (
                 message is None
                 or message_id in self._planning.timers
-                or message_id in self._data.in_flight
+                or message_id in self._data.answered
             ):
                 return
             now = self._data.clock.now_us()
@@ -186,7 +186,7 @@ class Deliveries:
             attempt.where = outcome.where
             if outcome.virtual_us > 0:
                 end = attempt.at_us + outcome.virtual_us
-                self._data.in_flight[message.id] = (end, outcome)
+                self._data.answered[message.id] = (end, outcome)
                 self._outcomes.await_end(message.id, end)
             else:
                 self._outcomes.apply(

@@ -15,7 +15,7 @@ from ..workflow.event_waits import EventWaits
 from ..workflow.model import EventWait, WorkflowRun
 from ..workflow.runs import WorkflowRuns
 from .admission import Admission
-from .attempts import Attempts
+from .attempts import AttemptStarter
 from .bulk_actions import BulkAction, BulkActions
 from .causes import Causes
 from .data import QueueData, copies
@@ -28,7 +28,6 @@ from .interceptors import Interceptors
 from .lifecycle import Lifecycle
 from .outcomes import Outcomes
 from .overtaking import Overtaking
-from .parallelism import Parallelism
 from .planning import Planning
 from .publishing import Publisher
 from .queues import Queues
@@ -42,7 +41,7 @@ class QueueCopy(NamedTuple):
 
     messages: dict[str, Message]
     groups_of_tasks: dict[str, list[str]]
-    in_flight: dict[str, tuple[int, Outcome]]
+    answered: dict[str, tuple[int, Outcome]]
     waiting_for_slot: deque[str]
     flow_keys: dict[str, FlowKey]
     url_groups: dict[str, UrlGroup]
@@ -93,9 +92,8 @@ class Engine:
         # What limits deliveries, and lets messages wait:
         self.planning = planning = Planning(data)
         self.queues = queues = Queues(data, planning)
-        self.parallelism = parallelism = Parallelism(data)
-        self.flow_control = flow_control = FlowKeys(data, planning, parallelism)
-        self.admission = admission = Admission(data, planning, queues, parallelism, flow_control)
+        self.flow_control = flow_control = FlowKeys(data, planning)
+        self.admission = admission = Admission(data, planning, queues, flow_control)
         # What messages belong to:
         self.causes = causes = Causes(data)
         self.url_groups = url_groups = UrlGroups(data)
@@ -118,12 +116,12 @@ class Engine:
         # Deliveries:
         self.interceptors = interceptors = Interceptors(perform)
         self.overtaking = overtaking = Overtaking(data, planning, queues, flow_control)
-        self.attempts = attempts = Attempts(
-            data, planning, queues, parallelism, flow_control, admission, causes, workflow,
+        self.attempts = attempts = AttemptStarter(
+            data, planning, queues, flow_control, admission, causes, workflow,
             overtaking, interceptors,
         )  # fmt: skip
         self.outcomes = outcomes = Outcomes(
-            data, planning, parallelism, flow_control, dead_letters, workflow, lifecycle, publisher,
+            data, planning, flow_control, dead_letters, workflow, lifecycle, publisher,
             interceptors,
         )  # fmt: skip
         self.deliveries = deliveries = Deliveries(
@@ -141,7 +139,7 @@ class Engine:
         """Return the time of the next change of a message, or None. Runs of schedules do not count."""
         with self.data.lock:
             due = [self.planning.next_planned_us()]
-            due += [end for end, _ in self.data.in_flight.values()]
+            due += [end for end, _ in self.data.answered.values()]
             due += [timer.due_us for timer in self.flow_control.timers.values()]
             due += self.overtaking.due_times()
         return min((due_us for due_us in due if due_us is not None), default=None)
@@ -167,8 +165,8 @@ class Engine:
         return {
             "messages": (self.data, "messages", copies),
             "groups_of_tasks": (self.data, "groups_of_tasks", copies),
-            "in_flight": (self.data, "in_flight", dict),
-            "waiting_for_slot": (self.parallelism, "waiting", deque),
+            "answered": (self.data, "answered", dict),
+            "waiting_for_slot": (self.flow_control, "waiting_for_slot", deque),
             "flow_keys": (self.flow_control, "by_name", copies),
             "url_groups": (self.url_groups, "by_name", copies),
             "queues": (self.queues, "by_name", copies),
@@ -220,13 +218,13 @@ class Engine:
             # Numbers are never given twice, also after an earlier state is restored.
             self.data.sequence = max(self.data.sequence, saved.sequence)
             self.dead_letters.count = max(self.dead_letters.count, saved.dead_letter_count)
-            self.parallelism.active = set(self.data.in_flight)
+            self.flow_control.slots = set(self.data.answered)
             self.overtaking.delayed.clear()
             self.data.pending = {
                 message.id: message for message in self.data.messages.values() if message.pending
             }
             for message in self.data.pending.values():
-                if message.state == "ACTIVE" and message.id not in self.data.in_flight:
+                if message.state == "ACTIVE" and message.id not in self.data.answered:
                     message.state = "RETRY"
                     message.due_us = self.data.clock.now_us()
             self.history.note_all()
@@ -234,7 +232,7 @@ class Engine:
             for schedule in self.schedules.by_id.values():
                 self.schedules.replan(schedule)
             self.bulk_actions.replan()
-            for message_id, (end_us, _) in self.data.in_flight.items():
+            for message_id, (end_us, _) in self.data.answered.items():
                 self.outcomes.await_end(message_id, end_us)
             for message in self.data.messages.values():
                 if message.due_us is None:

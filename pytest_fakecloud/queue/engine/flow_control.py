@@ -12,6 +12,7 @@ for one of them are started here.
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,23 +22,26 @@ from ..model import FlowKey, Message
 
 if TYPE_CHECKING:
     from .data import QueueData
-    from .parallelism import Parallelism
     from .planning import Planning
 
 
 class FlowKeys:
-    """The flow-control keys of a queue by name, and the messages that wait for them or for a slot of the
-    global parallelism. ``timers`` are those for the next periods of keys.
+    """The flow-control keys of a queue by name, and the global parallelism, which is the plan's limit on
+    the messages that are delivered at the same time. A message that counts towards it has a *slot*.
+
+    ``timers`` are those for the next periods of keys. ``slots`` are the ids of the messages that have a
+    slot, ``waiting_for_slot`` those of the messages without a key that wait for one.
 
     Each method that releases a slot starts the messages that wait for it.
     """
 
-    def __init__(self, data: QueueData, planning: Planning, parallelism: Parallelism) -> None:
+    def __init__(self, data: QueueData, planning: Planning) -> None:
         self._data = data
         self._planning = planning
-        self._parallelism = parallelism
         self.by_name: dict[str, FlowKey] = {}
         self.timers: dict[str, Timer] = {}
+        self.slots: set[str] = set()
+        self.waiting_for_slot: deque[str] = deque()
 
     # -- what clients change -----------------------------------------------------------------------
 
@@ -102,7 +106,7 @@ class FlowKeys:
         ]
         for message in sorted(recalled, key=lambda message: message.number, reverse=True):
             key.give_back(message.id)
-            self._parallelism.active.discard(message.id)
+            self.slots.discard(message.id)
             message.due_us = None
             self._planning.unplan(message.id)
             key.waiting.appendleft(message.id)
@@ -153,13 +157,13 @@ class FlowKeys:
             if message.id in key.waiting:
                 key.waiting.remove(message.id)
             key.active.pop(message.id, None)
-        self._parallelism.active.discard(message.id)
+        self.slots.discard(message.id)
 
     def start_waiting(self, key: FlowKey) -> None:
         """Start the messages that wait for a key while it has slots, and plan its next period."""
         data = self._data
         now = data.clock.now_us()
-        while key.waiting and key.open(now) and self._parallelism.has_room():
+        while key.waiting and key.open(now) and self.has_room():
             message = data.pending.get(key.waiting.popleft())
             if message is not None:
                 self._start(message, key, now)
@@ -180,9 +184,9 @@ class FlowKeys:
         """Make a message due that has waited, and count it towards its limits."""
         if key is not None:
             key.start(message.id)
-        if self._parallelism.limit is not None:
+        if self._data.limits.parallelism is not None:
             # Count the message now, so that no other message takes the slot before this one starts.
-            self._parallelism.active.add(message.id)
+            self.slots.add(message.id)
         self._planning.plan(message, now, message.wait_reason)
 
     def _key_opens(self, name: str, at_us: int) -> None:
@@ -194,25 +198,33 @@ class FlowKeys:
 
     # -- global parallelism --------------------------------------------------------------------------
 
+    @property
+    def slot_reason(self) -> str:
+        """Why a message waits that waits for a slot."""
+        return f"global parallelism {self._data.limits.parallelism}"
+
+    def has_room(self) -> bool:
+        """Return whether a slot is free."""
+        limit = self._data.limits.parallelism
+        return limit is None or len(self.slots) < limit
+
     def release_slot(self, message: Message) -> None:
         """Give back the slot of a message in the global parallelism."""
-        if message.id in self._parallelism.active:
-            self._parallelism.active.discard(message.id)
+        if message.id in self.slots:
+            self.slots.discard(message.id)
             self.start_all_waiting()
 
     def start_all_waiting(self) -> None:
         """Start the messages that wait for global parallelism while there is room."""
-        if self._parallelism.limit is None:
+        if self._data.limits.parallelism is None:
             return
         now = self._data.clock.now_us()
-        while (
-            self._parallelism.has_room() and (message := self._take_oldest_waiting(now)) is not None
-        ):
+        while self.has_room() and (message := self._take_oldest_waiting(now)) is not None:
             self._start(message, self.of(message), now)
 
     def _take_oldest_waiting(self, now: int) -> Message | None:
         """Remove the oldest message that could start from its wait list and return it, or None."""
-        wait_lists = [self._parallelism.waiting]
+        wait_lists = [self.waiting_for_slot]
         wait_lists += [
             key.waiting for key in self.by_name.values() if key.waiting and key.open(now)
         ]

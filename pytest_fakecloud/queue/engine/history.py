@@ -51,7 +51,7 @@ class History:
 
     def sweep(self) -> None:
         """Forget the messages that are no longer needed, unless the clock is moving."""
-        if not self._to_forget or self._data.clock.driving:
+        if not self._to_forget or self._data.clock.is_moving:
             return
         now = self._data.clock.now_us()
         while self._to_forget and self._to_forget[0][0] <= now:

@@ -82,10 +82,10 @@ class Lifecycle:
                 if self._data.pending.pop(message.id, None) is None:
                     continue
                 count += 1
-                in_flight = message.state == "ACTIVE"
+                is_active = message.state == "ACTIVE"
                 message.state = "CANCEL_REQUESTED"
                 self._data.log(message, "CANCEL_REQUESTED", now)
-                if in_flight:
+                if is_active:
                     continue
                 self._queues.release(message)
                 self._flow_control.release(message)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from ...core.calls import Headers
-from ..model import NON_RETRYABLE, SUCCESS, Attempt, Kind, Message, Outcome, first
+from ..model import NON_RETRYABLE, SUCCESS, Attempt, Message, MessageKind, Outcome, first
 from ..wire.values import callback_body, failure_text
 from ..wire.waits import next_wait
 from ..workflow.runs import WorkflowRuns
@@ -17,7 +17,6 @@ from .dead_letters import DeadLetters
 from .flow_control import FlowKeys
 from .interceptors import Interceptors
 from .lifecycle import Lifecycle
-from .parallelism import Parallelism
 from .planning import Planning
 from .publishing import Publisher
 
@@ -29,7 +28,6 @@ class Outcomes:
         self,
         data: QueueData,
         planning: Planning,
-        parallelism: Parallelism,
         flow_control: FlowKeys,
         dead_letters: DeadLetters,
         workflow: WorkflowRuns,
@@ -39,7 +37,6 @@ class Outcomes:
     ) -> None:
         self._data = data
         self._planning = planning
-        self._parallelism = parallelism
         self._flow_control = flow_control
         self._dead_letters = dead_letters
         self._workflow = workflow
@@ -48,14 +45,14 @@ class Outcomes:
         self._interceptors = interceptors
 
     def await_end(self, message_id: str, end_us: int) -> None:
-        """Start the timer that applies the outcome of an attempt in flight."""
+        """Start the timer that applies the outcome of an answered attempt."""
         self._planning.plan_own(
             message_id, end_us, partial(self._virtual_time_passed, message_id), "answer"
         )
 
     def _virtual_time_passed(self, message_id: str, at_us: int) -> None:
         with self._data.lock:
-            ended = self._data.in_flight.pop(message_id, None)
+            ended = self._data.answered.pop(message_id, None)
             if ended is None:
                 return
             self._planning.timers.pop(message_id, None)
@@ -72,7 +69,7 @@ class Outcomes:
         attempt.body = outcome.body
         attempt.exception, attempt.run_error = outcome.exception, outcome.run_error
         attempt.ended_us = at_us
-        self._parallelism.active.discard(message.id)
+        self._flow_control.slots.discard(message.id)
         key = None if message.settings.flow is None else self._flow_control.of(message)
         if key is not None:
             key.active.pop(message.id, None)
@@ -126,7 +123,9 @@ class Outcomes:
             self._data.log(message, "RETRY", at_us, error=error, next_us=at_us + wait)
             self._planning.plan(message, at_us + wait, reason)
 
-    def _report_outcome(self, message: Message, kind: Kind, outcome: Outcome, at_us: int) -> None:
+    def _report_outcome(
+        self, message: Message, kind: MessageKind, outcome: Outcome, at_us: int
+    ) -> None:
         settings = message.settings
         if kind == "callback":
             url, nested = settings.callback, settings.callback_headers
@@ -134,8 +133,8 @@ class Outcomes:
             url, nested = settings.failure_callback, settings.failure_callback_headers
         if url is None:
             return
-        for interceptor in self._interceptors.faults:
-            if interceptor.active and interceptor.callback(message, kind, url):
+        for decisions in self._interceptors.faults.items:
+            if decisions.active and decisions.callback(message, kind, url):
                 return
         more = {} if message.workflow is None else self._workflow.callback_fields(message)
         size = self._data.limits.message_size

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from ..model import SECOND, DeliveryInterceptor, Message
+from ..model import SECOND, FaultDecisions, Message
 from .data import QueueData
 from .flow_control import FlowKeys
 from .planning import Planning
@@ -30,7 +30,7 @@ class Overtaking:
         self._flow_control = flow_control
         self.delayed: list[str] = []
 
-    def delay_if_overtaken(self, fault: DeliveryInterceptor, message_id: str) -> bool:
+    def delay_if_overtaken(self, decisions: FaultDecisions, message_id: str) -> bool:
         """Return whether a fault lets other messages overtake a due message; if so, delay it."""
         with self._data.lock:
             message = self._data.pending.get(message_id)
@@ -40,7 +40,7 @@ class Overtaking:
             self._planning.timers.pop(message_id, None)
         try:
             # Ask without the lock, because a fault may call a function of the test.
-            is_overtaken = fault.overtaken(message)
+            is_overtaken = decisions.overtaken(message)
         except BaseException:
             with self._data.lock:
                 # Keep the message due, but do not ask again, because the error could be repeated.

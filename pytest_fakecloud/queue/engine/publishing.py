@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from ...core.calls import HeaderPairs
 from .. import errors
 from ..errors import QueueError, bad_request, not_found
-from ..model import Api, HeaderPairs, Kind, Message, PublishSettings
+from ..model import Api, Message, MessageKind, PublishSettings
 from ..wire.headers import (
     LLM_URL,
     NAMED,
@@ -201,7 +202,13 @@ class Publisher:
         self._targets(destination, PublishSettings(), self._url_groups.find(destination))
 
     def publish_callback(
-        self, source: Message, kind: Kind, url: str, nested: HeaderPairs, body: bytes, at_us: int
+        self,
+        source: Message,
+        kind: MessageKind,
+        url: str,
+        nested: HeaderPairs,
+        body: bytes,
+        at_us: int,
     ) -> None:
         """Publish a callback about a message, with the settings nested in the message's headers."""
         fields = read_given(nested) if nested else {}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ...core.calls import HeaderPairs
 from ...core.clock import Timekeeper
 from .. import errors
 from ..errors import bad_request, quota
-from ..model import DAY, SECOND, HeaderPairs, PublishSettings
+from ..model import DAY, SECOND, PublishSettings
 from ..settings import QueueConfig
 from ..wire.headers import read_given
 from ..wire.waits import RetryDelay

@@ -86,7 +86,7 @@ def _locked(show: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Queu
     @wraps(show)
     def locked(fake: Queue, /, *args: P.args, **named: P.kwargs) -> T:
         core = core_of(fake)
-        core.clock.settle()
+        core.timekeeper.settle()
         with core.engine.lock:
             return show(core.engine, *args, **named)
 

@@ -95,7 +95,7 @@ FINDINGS = (wrong_signature, unlikely_duration)
 
 def unfinished(queue: Queue, lookups: Lookups) -> Iterator[Finding]:
     """Yield findings about messages and schedules that wait, and dead letters."""
-    core_of(queue).clock.settle()
+    core_of(queue).timekeeper.settle()
     engine, name = core_of(queue).engine, partial(message_name, lookups=lookups)
     for line in unfinished_lines(engine, name):
         yield Finding("message_waits", values={"line": line})

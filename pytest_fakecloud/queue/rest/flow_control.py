@@ -68,7 +68,7 @@ def reset_rate(engine: Engine, request: Request) -> None:
 def global_parallelism(engine: Engine, request: Request) -> object:
     return {
         "parallelismMax": engine.data.limits.parallelism or 0,
-        "parallelismCount": len(engine.parallelism.active),
+        "parallelismCount": len(engine.flow_control.slots),
     }
 
 

@@ -25,8 +25,9 @@ from itertools import chain
 from typing import Any
 from urllib.parse import urlsplit
 
+from ...core.calls import HeaderPairs
 from ..errors import INVALID_SCHEME, bad_request
-from ..model import HeaderList, HeaderPairs, PublishSettings
+from ..model import HeaderList, PublishSettings
 from . import values
 from .values import CONTROL, HOP_BY_HOP, as_text, check_header, overridden, read_redaction
 from .waits import RetryDelay

@@ -24,13 +24,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+from ...core.calls import HeaderPairs
 from ..engine.url_groups import GroupEndpoint, UrlGroup
 from ..errors import QueueError, bad_request
 from ..model import (
     SECOND,
     SUCCESS,
     FlowKey,
-    HeaderPairs,
     LogEntry,
     Message,
     OrderedQueue,

@@ -20,9 +20,10 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from operator import add, mul, sub, truediv
 
+from ...core.calls import HeaderPairs
 from ...core.errors import counted
 from ..errors import QueueError, bad_request
-from ..model import DAY, SECOND, HeaderPairs, first
+from ..model import DAY, SECOND, first
 
 RETRY_HEADERS = (
     "Retry-After",

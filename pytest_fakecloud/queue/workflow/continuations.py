@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...core.calls import HeaderPairs
 from ..errors import QueueError, bad_request, existing
-from ..model import HeaderList, HeaderPairs, Message, PublishSettings
+from ..model import HeaderList, Message, PublishSettings
 from ..wire.headers import settings_to_republish
 from ..wire.values import unprefixed
 from .model import WorkflowRun, read_step

@@ -50,12 +50,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...core.calls import HeaderPairs
 from .. import errors
 from ..errors import QueueError, bad_request, existing, not_found
 from ..model import (
     SUCCESS,
     HeaderList,
-    HeaderPairs,
     Message,
     Outcome,
     PublishSettings,

@@ -91,7 +91,7 @@ Opener: TypeAlias = "Callable[[Mapping[str, Any]], AbstractContextManager[Contro
 
 def clock_view(cloud: Cloud) -> shapes.ClockData:
     """Return the time and the mode of a cloud's clock, what is due next, and its move."""
-    clock, due, move = cloud.clock, cloud.clock.next_due(), context_of(cloud).clock.move
+    clock, due, move = cloud.clock, cloud.clock.next_due(), context_of(cloud).timekeeper.move
     following = next_event(cloud)
     return {
         "now": clock.now().isoformat(),
@@ -189,7 +189,7 @@ class CloudRoutes(Part):
             form = {"action": action, **dict.fromkeys(required, "…")}
             raise Refused(422, f"pass {json.dumps(form, ensure_ascii=False)}, got {body!r}")
         if action == "stop":
-            if (move := context_of(self._cloud).clock.move) is not None:
+            if (move := context_of(self._cloud).timekeeper.move) is not None:
                 move.stopped = True
             clock = clock_view(self._cloud)
             return {
@@ -284,7 +284,7 @@ class CloudRoutes(Part):
         changed = changed_by_restore(states_of(self._cloud), before.kept.states)
         # First the clock: what the data plans is due after its time.
         with contract(409):
-            context_of(self._cloud).clock.rewind(before.kept.at, before.mode)
+            context_of(self._cloud).timekeeper.rewind(before.kept.at, before.mode)
         moment = f"just before the clock moved from {before.kept.at}"
         row = record_restore(self._cloud.fakes(), "", moment, changed)
         self._cloud.restore(before.kept.saved)
@@ -306,7 +306,7 @@ class CloudRoutes(Part):
         events = planned_events(self._cloud)
         if within := request.query("within"):
             with contract(400):
-                within_us = context_of(self._cloud).clock.now_us() + duration_us(within)
+                within_us = context_of(self._cloud).timekeeper.now_us() + duration_us(within)
             events = [planned for planned in events if planned.due_us <= within_us]
         matching = [
             planned
@@ -581,7 +581,7 @@ def _expired(cloud: Cloud, planned: Mapping[tuple[Fake, PlannedEvent], int]) -> 
 
     An item that a call deleted meanwhile, before its time, is one of them.
     """
-    now_us, left = context_of(cloud).clock.now_us(), _expiries(cloud)
+    now_us, left = context_of(cloud).timekeeper.now_us(), _expiries(cloud)
     return [
         Due(due_us, fake.name, event)
         for (fake, event), due_us in sorted(planned.items(), key=itemgetter(1))

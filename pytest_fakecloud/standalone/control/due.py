@@ -37,7 +37,7 @@ class Due(NamedTuple):
 def planned_events(cloud: Cloud) -> list[Due]:
     """Return all planned events and expiries of keys, by time."""
     event_of = _events_of_timers(cloud)
-    _, timers = context_of(cloud).clock.planned()
+    _, timers = context_of(cloud).timekeeper.planned()
     events = [Due(timer.due_us, *event_of.get(timer, _unknown(timer.label))) for timer in timers]
     # Keys and dead letters expire without a timer.
     for fake in cloud.fakes():
@@ -63,7 +63,7 @@ def _unknown(label: str) -> tuple[str | None, PlannedEvent]:
 
 def next_event(cloud: Cloud) -> Due | None:
     """Return the first of ``planned_events()``, or None without one."""
-    _, timers = context_of(cloud).clock.planned(most=1)
+    _, timers = context_of(cloud).timekeeper.planned(most=1)
     # The events of all messages take long to read.
     event_of = {} if any(timer.subject for timer in timers) else _events_of_timers(cloud)
     first = [Due(timer.due_us, *event_of.get(timer, _about(cloud, timer)[:2])) for timer in timers]

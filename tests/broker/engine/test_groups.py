@@ -115,7 +115,7 @@ class GroupPlayer(Player):
 
     def poll(self, instance: str, *words: str) -> None:
         """Start a consume call that waits up to a minute, or for a number of milliseconds."""
-        self.broker._time.wait_cap = 60
+        self.broker._timekeeper.wait_cap = 60
         timeout = next((int(word) for word in words if word.isdigit()), 60_000)
         headers = {"Auto_Offset_Reset": "earliest"} if "earliest" in words else {}
         topics = [word for word in words if not word.isdigit() and word != "earliest"] or ["orders"]

@@ -478,7 +478,7 @@ class TestFake:
         context = Context.alone()
         with pytest.raises(ContractError, match="bad name"):
             Broker(context, engine=engine, topics={"bad name": 1})
-        context.clock.advance(1)
+        context.timekeeper.advance(1)
 
     def test_a_prefix_contradicts_no_isolation(self, engine: str) -> None:
         with pytest.raises(ContractError, match="prefix=x: pass only one of them"):
@@ -563,7 +563,7 @@ class TestFake:
     def test_other_fakes_of_the_cloud_cannot_move_time_either(self, engine: str) -> None:
         with Cloud(delivery="driven") as cloud:
             queue = cloud.queue()
-            cloud._time.call_at(cloud.clock.now_us() + 60_000_000, lambda at: None)
+            cloud._timekeeper.call_at(cloud.clock.now_us() + 60_000_000, lambda at: None)
             queue.publish("http://127.0.0.1:9/", delay="1h")
             broker = cloud.broker(engine=engine)
             for move in (

@@ -198,7 +198,7 @@ class Dialogue(Player):
 @pytest.mark.parametrize("name", DIALOGUES)
 def test_dialogue(name: str) -> None:
     context = Context.alone(now=NOW)
-    context.clock.wait_cap = 60.0
+    context.timekeeper.wait_cap = 60.0
     settings, lines = DIALOGUES[name]
     with KVServer(context, **settings) as server, ExitStack() as stack:
         Dialogue(server, stack, lines).play(lines)
@@ -877,11 +877,11 @@ class TestFrozenClock:
     @pytest.fixture
     def context(self) -> Context:
         context = Context.alone(now=NOW)
-        context.clock.wait_cap = 60.0
+        context.timekeeper.wait_cap = 60.0
         return context
 
     def test_it_does_not_hang(self, context: Context, client: Client) -> None:
-        context.clock.wait_cap = 0.05
+        context.timekeeper.wait_cap = 0.05
         assert client("BLPOP k 0") == NilArray()
 
     def test_a_client_out_of_time_takes_nothing(self, server: KVServer, client: Client) -> None:

@@ -234,7 +234,7 @@ class TestSettings:
             assert why == "it is not indexed yet; run SEARCH.WAITINDEXING"
             with pytest.raises(AssertionError, match=r"1 pending change"):
                 server.assert_not_searched("i")
-            context.clock.advance("2s")
+            context.timekeeper.advance("2s")
             assert post(server, "SEARCH.COUNT", "i", "{}") == 1
             server.execute("JSON.SET", "p:1", "$", '{"price":2}')
             (why,) = server.search_index("i").explain("p:1", {})

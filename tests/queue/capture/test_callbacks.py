@@ -252,7 +252,7 @@ def test_time_can_be_moved_on_after_a_wait_that_raised(
         # ``caught`` holds the exception, and through its traceback every frame of the wait.
         with pytest.raises(Mine if wanted is None else ContractError) as caught:
             wait(wanted)
-        assert not queue._time.driving
+        assert not queue._timekeeper.is_moving
         assert isinstance(caught.value if wanted is None else caught.value.__cause__, Mine)
     assert queue.run_until_idle().waiting == "nothing"
 

@@ -393,7 +393,7 @@ def test_a_wait_that_cannot_move_the_clock_says_so_at_once() -> None:
     with Cloud() as cloud:
         queue, capture = cloud.queue(), cloud.callback_capture()
         queue.destinations.accept()
-        untie = cloud._time.tie_to_real_time("a real server lives in real time")
+        untie = cloud._timekeeper.tie_to_real_time("a real server lives in real time")
         queue.publish("https://app.test/", delay="1h", callback=capture.callback_url)
         with pytest.raises(ContractError, match="cannot be stopped or moved: a real server"):
             capture.wait_for_callback(timeout=30)

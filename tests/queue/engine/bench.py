@@ -8,7 +8,7 @@ from typing import Any
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.queue.engine.engine import Engine
-from pytest_fakecloud.queue.model import SECOND, Delivery, DeliveryInterceptor, Outcome, SigningKeys
+from pytest_fakecloud.queue.model import SECOND, Delivery, FaultDecisions, Outcome, SigningKeys
 from pytest_fakecloud.queue.settings import QueueConfig
 from pytest_fakecloud.queue.signatures import Signer
 
@@ -53,9 +53,8 @@ class Bench:
         )
         self.engine.deliveries.intercept(self.signer)
 
-    def inject(self, faults: DeliveryInterceptor) -> None:
-        """Let an interceptor decide about faults."""
-        self.engine.deliveries.intercept(faults)
+    def inject(self, faults: FaultDecisions) -> None:
+        self.engine.interceptors.faults.add(faults)
 
     async def perform(self, delivery: Delivery, in_loop: bool = False) -> Outcome:
         self.sent.append(delivery)

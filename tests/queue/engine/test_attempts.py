@@ -13,9 +13,9 @@ from pytest_fakecloud.queue.errors import LoopError
 from pytest_fakecloud.queue.model import (
     SECOND,
     Delivery,
-    DeliveryInterceptor,
-    Kind,
+    FaultDecisions,
     Message,
+    MessageKind,
     Outcome,
     WorkflowPart,
     first,
@@ -27,10 +27,8 @@ from .bench import CALLBACK, URL, Bench
 FAILURE = "https://app.example.com/failure"
 
 
-class Faults(DeliveryInterceptor):
+class Faults(FaultDecisions):
     """Inject the same faults into the first attempt of every message."""
-
-    active = True
 
     def __init__(self, *names: str) -> None:
         self.names = names
@@ -94,7 +92,7 @@ def test_kinds_of_attempts_are_those_of_their_messages(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500 if delivery.url == URL else 200)
     bench.publish(Retries="0", Callback=CALLBACK, Failure_Callback=FAILURE)
     bench.clock.advance(0)
-    kinds: list[Kind] = ["message", "callback", "failure_callback"]
+    kinds: list[MessageKind] = ["message", "callback", "failure_callback"]
     assert [attempt.kind for attempt in bench.engine.data.attempts] == kinds
 
 
@@ -380,10 +378,8 @@ def test_an_answer_at_the_end_of_the_timeout_is_one(
 def test_a_fault_loses_one_kind_of_callback(bench: Bench, kind: str, lost: str, comes: str) -> None:
     asked: list[tuple[Message, str, str]] = []
 
-    class Losing(DeliveryInterceptor):
-        active = True
-
-        def callback(self, message: Message, kind: Kind, url: str) -> bool:
+    class Losing(FaultDecisions):
+        def callback(self, message: Message, kind: MessageKind, url: str) -> bool:
             asked.append((message, kind, url))
             return kind == lost
 
@@ -452,9 +448,7 @@ def test_attempts_begun_elsewhere_are_made_once(bench: Bench) -> None:
 
 @pytest.mark.parametrize("driven", [True, False])
 def test_a_fault_that_breaks_ends_an_attempt_before_it_is_made(bench: Bench, driven: bool) -> None:
-    class Broken(DeliveryInterceptor):
-        active = True
-
+    class Broken(FaultDecisions):
         def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
             raise LookupError("broken")
 
@@ -473,7 +467,7 @@ def test_a_fault_that_breaks_ends_an_attempt_before_it_is_made(bench: Bench, dri
 def test_a_loop_is_named_by_the_limit_that_it_is_beyond() -> None:
     bench = Bench(loop_limit=5)
     message = bench.engine.data.messages[bench.publish()]
-    message.depth, message.chain, message.drive = 5, 51, bench.clock.drives + 1
+    message.depth, message.chain, message.span = 5, 51, bench.clock.moving_calls + 1
     with pytest.raises(LoopError, match="loop: 50 deliveries caused each other in one call"):
         bench.clock.advance(0)
     assert (message.depth, message.chain) == (0, 0)

@@ -26,8 +26,8 @@ NOT_COPIED = {
         "FlowKeys.timers",
         "Schedules.timers",
     ),
-    *("Parallelism.active", "History._to_forget", "QueueData.pending", "QueueData.under_way"),
-    *("Interceptors.all", "Interceptors.faults", "Overtaking.delayed", "SigningKeys.former"),
+    *("FlowKeys.slots", "History._to_forget", "QueueData.pending", "QueueData.under_way"),
+    *("Interceptors.all", "Overtaking.delayed", "SigningKeys.former"),
 }
 """Containers that a snapshot leaves out: timers, what follows from the messages, faults and keys."""
 

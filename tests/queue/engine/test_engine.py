@@ -12,7 +12,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timers import to_datetime
 from pytest_fakecloud.queue.attempt_reports import timeline, waiting_text
 from pytest_fakecloud.queue.errors import QueueError
-from pytest_fakecloud.queue.model import SECOND, Delivery, DeliveryInterceptor, Message, Outcome
+from pytest_fakecloud.queue.model import SECOND, Delivery, FaultDecisions, Message, Outcome
 
 from .bench import CALLBACK, URL, Bench
 
@@ -157,9 +157,7 @@ def test_the_awaitable_form(bench: Bench, fails: bool) -> None:
 
 
 def test_cancelling_one_whose_answer_is_lost(bench: Bench) -> None:
-    class Crashing(DeliveryInterceptor):
-        active = True
-
+    class Crashing(FaultDecisions):
         def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
             return ("crash_after_response",)
 
@@ -358,9 +356,7 @@ def test_the_next_due_time_ignores_schedules(bench: Bench) -> None:
 
 
 def test_an_overtaken_message_is_due_a_second_later(bench: Bench) -> None:
-    class Overtaking(DeliveryInterceptor):
-        active = True
-
+    class Overtaking(FaultDecisions):
         def overtaken(self, message: Message) -> bool:
             return True
 

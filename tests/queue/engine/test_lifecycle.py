@@ -212,7 +212,7 @@ def test_the_cause_of_a_request_from_another_process(bench: Bench, in_background
     messages = [bench.engine.data.messages[message_id] for message_id in ids]
     for message, chain, depth in zip(messages, (7, 2, 2), (1, 4, 3), strict=True):
         message.chain, message.depth = chain, depth
-        message.drive = bench.engine.causes.drive
+        message.span = bench.engine.causes.span
     begun = [bench.engine.attempts.begin(message_id) for message_id in ids]
     for message, chain, depth in zip(messages, (7, 2, 2), (1, 4, 3), strict=True):
         message.chain, message.depth = chain, depth

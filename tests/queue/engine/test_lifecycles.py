@@ -19,14 +19,7 @@ from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timers import to_datetime
 from pytest_fakecloud.queue.engine.engine import Engine
-from pytest_fakecloud.queue.model import (
-    DAY,
-    SECOND,
-    Delivery,
-    DeliveryInterceptor,
-    Message,
-    Outcome,
-)
+from pytest_fakecloud.queue.model import DAY, SECOND, Delivery, FaultDecisions, Message, Outcome
 from pytest_fakecloud.queue.saved import plain_of, read_copy
 from pytest_fakecloud.queue.settings import PlanLimits, QueueConfig
 from pytest_fakecloud.queue.wire.waits import next_wait
@@ -39,10 +32,8 @@ FLOW_VALUES = {"narrow": "parallelism=1", "slow": "rate=2,period=1m"}
 ENDS = {"DELIVERED", "FAILED", "CANCELED"}
 
 
-class CrashNow(DeliveryInterceptor):
+class CrashNow(FaultDecisions):
     """Crash after the next response, once."""
-
-    active = True
 
     def __init__(self) -> None:
         self.armed = False
@@ -93,7 +84,8 @@ class Lives(RuleBasedStateMachine):
             settings=QueueConfig(limits={"retention_us": 36_500 * DAY}),
         )
         self.crash = CrashNow()
-        self.engine.deliveries.intercept(signer, self.crash)
+        self.engine.deliveries.intercept(signer)
+        self.engine.interceptors.faults.add(self.crash)
         self.sent: list[tuple[str, int, int]] = []
         self.accepted: set[str] = set()
         self.saved: tuple[list[Any], set[str], int, int] | None = None
@@ -253,12 +245,12 @@ class Lives(RuleBasedStateMachine):
             assert message.state not in ENDS
             waits = (
                 message.due_us is not None
-                or message.id in engine.data.in_flight
+                or message.id in engine.data.answered
                 or any(
                     message.id in queue.waiting or message.id in queue.parked
                     for queue in engine.queues.by_name.values()
                 )
-                or message.id in engine.parallelism.waiting
+                or message.id in engine.flow_control.waiting_for_slot
                 or any(message.id in key.waiting for key in engine.flow_control.by_name.values())
             )
             assert waits, message
@@ -266,14 +258,14 @@ class Lives(RuleBasedStateMachine):
             assert len(queue.active) <= queue.parallelism
         narrow = engine.flow_control.by_name.get("narrow")
         assert narrow is None or len(narrow.active) <= 1
-        assert set(engine.data.in_flight) <= engine.parallelism.active
+        assert set(engine.data.answered) <= engine.flow_control.slots
         assert all(
-            message_id in engine.data.in_flight
+            message_id in engine.data.answered
             or engine.data.messages[message_id].due_us is not None
-            for message_id in engine.parallelism.active
+            for message_id in engine.flow_control.slots
         )
         most = engine.data.limits.parallelism
-        assert most is None or len(engine.parallelism.active) <= most
+        assert most is None or len(engine.flow_control.slots) <= most
 
     def teardown(self) -> None:
         engine = self.engine
@@ -299,8 +291,8 @@ class Lives(RuleBasedStateMachine):
     def _everything_ended_once(self) -> None:
         engine = self.engine
         assert not engine.data.pending
-        assert not engine.data.in_flight
-        assert not engine.parallelism.active
+        assert not engine.data.answered
+        assert not engine.flow_control.slots
         assert self.accepted <= set(engine.data.messages) | set(engine.data.groups_of_tasks)
         for message in engine.data.messages.values():
             ends = [entry.state for entry in message.log if entry.state in ENDS]

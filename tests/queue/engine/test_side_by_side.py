@@ -15,8 +15,8 @@ from pytest_fakecloud.core.clock import Mode
 from pytest_fakecloud.core.threads import Dispatcher
 from pytest_fakecloud.queue.delivery.destinations import Sender
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
+from pytest_fakecloud.queue.engine.flow_control import FlowKeys
 from pytest_fakecloud.queue.engine.lifecycle import Lifecycle
-from pytest_fakecloud.queue.engine.parallelism import Parallelism
 from pytest_fakecloud.queue.engine.planning import Planning
 from pytest_fakecloud.queue.engine.publishing import Publisher
 from pytest_fakecloud.queue.engine.queues import Queues
@@ -139,7 +139,7 @@ def unlimited_keys(patch: pytest.MonkeyPatch) -> None:
 
 
 def everybody_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Parallelism, "has_room", lambda self: True)
+    patch.setattr(FlowKeys, "has_room", lambda self: True)
 
 
 def deaf_to_pauses(patch: pytest.MonkeyPatch) -> None:

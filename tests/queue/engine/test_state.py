@@ -11,7 +11,7 @@ from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timers import Lane
 from pytest_fakecloud.queue.engine.data import QueueData
-from pytest_fakecloud.queue.model import SECOND, DeliveryInterceptor, Message
+from pytest_fakecloud.queue.model import SECOND, FaultDecisions, Message
 from pytest_fakecloud.queue.settings import QueueConfig
 
 from .bench import CALLBACK, URL, Bench
@@ -72,9 +72,7 @@ def test_lanes_of_attempts_and_internal_timers(
 
 
 def test_an_overtaken_message_has_one_timer_when_another_lets_it_go(bench: Bench) -> None:
-    class Overtaking(DeliveryInterceptor):
-        active = True
-
+    class Overtaking(FaultDecisions):
         def overtaken(self, message: Message) -> bool:
             return message.url == URL
 
