@@ -16,7 +16,8 @@ from ...reporting.strings import parsed
 from ..fake import KVServer
 from ..table import kinds
 from .accesses import of_command
-from .calls import command_of, commands_of, executed_by, lines_of, result_of
+from .calls import command_of, commands_of, lines_of, result_of
+from .lookups import executed_by
 
 Line = tuple[str, ...]
 

@@ -21,8 +21,9 @@ from ..table.registry import COMMANDS, CommandSpec, spec_of
 from ..table.synopsis import BoundLine
 from ..table.ttl import Ttl, find_ttl
 from .accesses import KEY
-from .calls import QUEUED, KVLookups, commands_of, executed_by_test, lines_of, loaded_keys
+from .calls import QUEUED, commands_of, executed_by_test, lines_of, loaded_keys
 from .effects import did_something
+from .lookups import KVLookups
 
 UNKNOWN: Any = object()
 """The result of a command that may have been executed, but whose response is not known."""
