@@ -135,11 +135,11 @@ class _Writer:
             return lines
         for names in (4, 3, 2, 1):
             text = read_data_text(read_data, self._lookups, names)
-            lines = _wrapped_code(text, "  ", self._width)
+            lines = _wrapped(text, "  ", self._width)
             if len(lines) <= _MOST_LINES["statement"]:
                 break
         for written in filter(None, [last_write(self._report), unsuccessful_write(self._report)]):
-            lines += _wrapped_code(f"{written[0].upper()}{written[1:]}", "  ", self._width)
+            lines += _wrapped(f"{written[0].upper()}{written[1:]}", "  ", self._width)
         return lines
 
     def _findings(self) -> tuple[list[TextLine], list[TextLine]]:
@@ -255,7 +255,7 @@ class _Writer:
             return [*lines[:-1], f"{lines[-1]}  {packed[0]}"]
         return lines + [
             line for text in packed
-            for line in _wrapped_code(indent + shortened(text, _SOURCE), f"{indent}  ", self._width)
+            for line in _wrapped(indent + shortened(text, _SOURCE), f"{indent}  ", self._width)
         ]  # fmt: skip
 
     def _block(self, content: GroupContent, nests: bool) -> _Block:
@@ -384,25 +384,14 @@ def _ends(row: ReportRow) -> str:
     return f"--> {row.peer}"
 
 
-def _wrapped_code(text: str, indent: str, width: int) -> list[str]:
-    """Return a line of code in as few lines as possible, also broken after opening parentheses."""
-    lines = _wrapped(text, indent, width)
-    broken = _wrapped(text, indent, width, breaks="(")
-    return broken if len(broken) < len(lines) else lines
-
-
-def _wrapped(
-    text: str, indent: str, width: int, most: int | None = None, *, breaks: str = ""
-) -> list[str]:
-    """Return a text as lines, broken at spaces, and after a character of ``breaks``."""
+def _wrapped(text: str, indent: str, width: int, most: int | None = None) -> list[str]:
+    """Return a text as lines, broken at spaces."""
     # An arrow stays with its answer. No text contains this control character any more.
     text = visible(text).replace("<-- ", "<--\0")
     lead = text[: len(text) - len(text.lstrip())]
-    if breaks:
-        text = text.replace(breaks, f"{breaks}\1 ")
     # Do not break words, because users copy them.
     lines = textwrap.wrap(
         text.strip(), width, initial_indent=lead, subsequent_indent=indent, max_lines=most,
         placeholder=" ...", break_long_words=most is not None, break_on_hyphens=False,
     )  # fmt: skip
-    return [line.replace("\0", " ").replace("\1 ", "").replace("\1", "") for line in lines]
+    return [line.replace("\0", " ") for line in lines]
