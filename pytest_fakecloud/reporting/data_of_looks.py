@@ -50,7 +50,7 @@ def sought_by(looks: Iterable[Look], test: ObservedTest) -> list[Sought]:
 
 
 def look_text(look: Look, mask: Mask) -> str:
-    positional, named = look.arguments
+    positional, by_name = look.arguments
     texts = [shortened(repr(value), 60) for value in positional]
-    texts += [f"{name}={shortened(repr(value), 60)}" for name, value in named.items()]
+    texts += [f"{name}={shortened(repr(value), 60)}" for name, value in by_name.items()]
     return mask.text(f"{look.fake}.{look.method}({', '.join(texts)})")

@@ -2,8 +2,8 @@
 
 The steps of a report, which ``docs/contributing/map.md`` has in their order, pass these values to each
 other; other values are in the module of the step that makes them. Words are made from data when a
-report is rendered. Only violations, hints, errors, the descriptions of faults and looks, and a queue's
-pending work have words as their value.
+report is rendered. Violations, hints, errors, the descriptions of faults and looks, a queue's pending
+work, and reasons among the values of findings are words already.
 """
 
 from __future__ import annotations
@@ -341,7 +341,9 @@ class Finding:
     subjects: tuple[ReportSubject, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
     is_hidden: bool = False
-    """Whether no answer shows the fact, so that nobody looks for it. It comes before others."""
+    """Whether no answer shows the fact, so that nobody looks for it. It comes before others, but after
+    those that a touched row decided.
+    """
     failed: bool = False
     """Whether unfinished work has failed; otherwise, it still waits."""
 

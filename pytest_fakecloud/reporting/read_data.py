@@ -126,7 +126,7 @@ class ChangedByFunctions(ReadByCalls):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastCall(ReadData):
-    """It read none of the fakes' data, so it is the last call."""
+    """The last row that accessed data: no statement failed, or what one read was not found."""
 
     kind = "last_call"
     is_of_statement: bool = True

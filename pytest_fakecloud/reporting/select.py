@@ -88,10 +88,10 @@ def selected(
         for with_mark in (marks.touched, marks.linked, marks.unsuccessful):
             most = _UNSUCCESSFUL if with_mark is marks.unsuccessful else _MARKED
             listed.update([number for number in numbers if number in with_mark][-most:])
-    return frozenset(_with_causes(rows, listed))
+    return frozenset(_with_surrounding(rows, listed))
 
 
-def _with_causes(rows: Iterable[ReportRow], listed: set[int]) -> set[int]:
+def _with_surrounding(rows: Iterable[ReportRow], listed: set[int]) -> set[int]:
     """Return numbers with those of the requests and deliveries around their rows, and of the events that
     their calls caused.
     """

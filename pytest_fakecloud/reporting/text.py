@@ -26,10 +26,10 @@ WIDEST = 140
 """Maximum width in columns, even in wider terminals, because long lines are hard to read."""
 LINES_OF_A_TEXT = 12
 LINES_OF_A_SCRIPT = 20
-_MOST_LINES = {"statement": 2, "findings": 3}
-"""Number of lines before the rows up to which the statement has up to four names, and findings after the
-first one are listed there.
-"""
+_LINES_OF_THE_STATEMENT = 2
+"""Number of lines up to which a report says what the statement read with four names, or else fewer."""
+_LINES_OF_FINDINGS = 3
+"""Number of lines of findings before the rows, of which the first may be longer. Others follow rows."""
 _INDENT = 4
 """Indentation of the lines below a row, which are longer than rows. It is no wider, so that they fit."""
 
@@ -85,7 +85,7 @@ _GUTTER = {"touched": "> ", "unsuccessful": "! ", "linked": "- "}
 what was read was itself unsuccessful.
 """
 _LEGEND = "> touched what was read, - linked, ! failed or did nothing, <== value read"
-_SOURCE = 600
+_LONGEST_CODE = 600
 """Maximum length of the lines of code below a row, in characters. Only a table in code is longer."""
 
 
@@ -136,7 +136,7 @@ class _Writer:
         for names in (4, 3, 2, 1):
             text = read_data_text(read_data, self._lookups, names)
             lines = _wrapped(text, "  ", self._width)
-            if len(lines) <= _MOST_LINES["statement"]:
+            if len(lines) <= _LINES_OF_THE_STATEMENT:
                 break
         for written in filter(None, [last_write(self._report), unsuccessful_write(self._report)]):
             lines += _wrapped(f"{written[0].upper()}{written[1:]}", "  ", self._width)
@@ -154,7 +154,7 @@ class _Writer:
         ]
         count, first = 0, list[TextLine]()
         while count < len(blocks) and (
-            not first or len(first) + len(blocks[count]) <= _MOST_LINES["findings"]
+            not first or len(first) + len(blocks[count]) <= _LINES_OF_FINDINGS
         ):
             first += blocks[count]
             count += 1
@@ -255,7 +255,7 @@ class _Writer:
             return [*lines[:-1], f"{lines[-1]}  {packed[0]}"]
         return lines + [
             line for text in packed
-            for line in _wrapped(indent + shortened(text, _SOURCE), f"{indent}  ", self._width)
+            for line in _wrapped(indent + shortened(text, _LONGEST_CODE), f"{indent}  ", self._width)
         ]  # fmt: skip
 
     def _block(self, content: GroupContent, nests: bool) -> _Block:

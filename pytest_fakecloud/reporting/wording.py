@@ -1,4 +1,7 @@
-"""The words of rows and findings, with those of each service from its ``wording``."""
+"""The words of rows, findings and what a failing statement read, for all renderers.
+
+Those of a row are in its `RowSource`, and those of a service in its ``wording``.
+"""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def changes_of_watched(calls: Iterable[Call], lookups: Lookups) -> Mapping[int, 
                     undone[call.number] = max(since, key=lambda change: change.number)
         for words, answer in commands_of(call, lookups) if watched or name == "EXEC" else ():
             for access in of_command(call.fake, words, answer):
-                if access.writes and access.succeeded is not False:
+                if access.is_effective_write:
                     key = access.subject.name
                     changes[key] = WatchedChange(key, call.number, tuple(words))
     return undone

@@ -130,8 +130,8 @@ def executed_by_test(action: Action) -> list[str]:
 
 def loaded_keys(action: Action) -> list[str]:
     """Return the keys that an action loads, as far as they are known."""
-    arguments, named = action.call or ((), {})
-    data = arguments[0] if arguments else named.get("data")
+    arguments, by_name = action.call or ((), {})
+    data = arguments[0] if arguments else by_name.get("data")
     return list(map(word_of, data)) if action.kind == "load" and isinstance(data, Mapping) else []
 
 
