@@ -62,7 +62,8 @@ class KindRules:
     """Its bar in a waterfall, a name in ``SPAN_KINDS`` of ``spans.js``."""
     is_received: bool = False
     """A client sends it to a fake: it is counted as a call, publishes messages, and the page and the
-    console say where its line is not known, send it again and advise about its error.
+    console say where its line is not known, send it again and advise about its error. Short ones that
+    follow each other at the same time share a line of the text.
     """
     is_sent: bool = False
     """A fake sends it: the row shows the sender, its span is that of a client, it has an address, and
@@ -78,8 +79,6 @@ class KindRules:
     """What the calls in it read decides its result, and not what they wrote."""
     is_span: bool = False
     """A trace has a span for it."""
-    shares_line: bool = False
-    """Short ones that follow each other at the same time share a line of the text."""
     folds_from: int = 3
     """Minimum number of equal ones in succession that become one row."""
 
@@ -88,7 +87,7 @@ Messages: TypeAlias = tuple[dict[str, Any] | None, dict[str, Any] | None]
 """The request and the response of a row, as JSON."""
 Accesses: TypeAlias = "Sequence[DataAccess]"
 KINDS: Mapping[Kind, KindRules] = {
-    "call": KindRules(bar="call", is_received=True, is_span=True, shares_line=True),
+    "call": KindRules(bar="call", is_received=True, is_span=True),
     # Attempts of one message are a row, whatever their number.
     "attempt": KindRules(bar="delivery", is_sent=True, surrounds=True, is_span=True, folds_from=1),
     "request": KindRules(bar="request", surrounds=True, result_is_read=True, is_span=True),

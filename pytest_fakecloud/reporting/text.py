@@ -194,11 +194,12 @@ class _Writer:
         """Yield the rows as lines; the dates are omitted if all rows are on the clock's current day."""
         rows = self._report.rows
         day = today if all(to_datetime(row.at_us).date() == today for row in rows) else None
+        important = {*self._report.marks.touched, *self._finding_numbers}
         for block in _notes_last(self._blocks()):
             if block.rows and (at := to_datetime(block.rows[0].at_us)).date() != day:
                 day = at.date()
                 yield TextLine(f"-- {day} --")
-            highlighted = self._is_highlighted(block.rows)
+            highlighted = any(row.number in important for row in block.rows)
             indent = _indent_of(block.rows[0]) if block.rows else ""
             for text in self._with_code(block.lines, block.code, indent):
                 yield TextLine(text, highlighted)
@@ -230,10 +231,6 @@ class _Writer:
             return None
         code = [*before.code, *block.code]
         return before._replace(rows=rows, lines=[f"{lead}{texts}"], code=code)
-
-    def _is_highlighted(self, rows: Sequence[ReportRow]) -> bool:
-        touched = self._report.marks.touched
-        return any(row.number in touched or self._finding_numbers.get(row.number) for row in rows)
 
     def _gutter(self, rows: Sequence[ReportRow]) -> str:
         if not self._has_gutter:
@@ -281,7 +278,7 @@ class _Writer:
             else:
                 lines += self._lines_below([*words.below, *packed], indent)
         is_explained = bool(words.script or explanation_of(words))
-        is_short = row.rules.shares_line and not (nests or row.faults or is_explained)
+        is_short = row.rules.is_received and not (nests or row.faults or is_explained)
         line_key = (_stamp(row), row.depth, row.parent, _ends(row)) if is_short else None
         note = [f"note: {words.note}"] if words.note and not is_known else []
         note = self._lines_below(note, indent)

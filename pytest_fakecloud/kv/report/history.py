@@ -85,11 +85,6 @@ class Command:
         return self.entry.at_us
 
     @cached_property
-    def sets_nx(self) -> bool:
-        """Whether the command sets a key only if the key does not exist."""
-        return self.name == "SETNX" or (self.name == "SET" and "NX" in self.options)
-
-    @cached_property
     def succeeded(self) -> bool:
         """Whether the command certainly did something."""
         return self._did_something is True
@@ -120,15 +115,10 @@ class Command:
         return self.spec is not None and self.spec.changes_only_ttl
 
     @cached_property
-    def is_prevented(self) -> bool:
-        """Whether a condition did not hold, so that the command changed nothing."""
-        has_condition = self.name in _CONDITIONAL or not kinds.CONDITIONS.isdisjoint(self.options)
-        return has_condition and self._did_something is False
-
-    @cached_property
     def replaces(self) -> bool:
         """Whether the command may have removed or replaced keys."""
-        if self.is_prevented:
+        has_condition = self.name in _CONDITIONAL or not kinds.CONDITIONS.isdisjoint(self.options)
+        if has_condition and self._did_something is False:
             return False
         return self.changes and (self.spec is None or not self.spec.keeps_key)
 
@@ -352,7 +342,3 @@ def databases_of(test: ObservedTest, fake: KVServer) -> list[ServerOrDatabase]:
     # fake has a single database.
     databases = getattr(core_of(fake).engine, "databases", [0])
     return [Database(fake, number) for number in sorted(used & set(range(len(databases))))]
-
-
-def has_no_ttl(fake: ServerOrDatabase, key: str) -> bool:
-    return bool(fake._ttl_ms(key) == -1)
