@@ -56,10 +56,6 @@ class Command:
         return self.words[0]
 
     @cached_property
-    def arguments(self) -> list[str]:
-        return self.words[1:]
-
-    @cached_property
     def keys(self) -> list[str]:
         """The keys of the command, or its first argument if it has no keys."""
         keys = [] if self.spec is None else [key for key, _ in self.spec.keys_of(self.words)]
@@ -144,7 +140,7 @@ class Command:
             by_key.clear()
         elif self.replaces:
             keys = [] if self.spec is None else self.spec.keys_of(self.words)
-            for key in [key for key, spec in keys if spec.writes] or self.arguments:
+            for key in [key for key, spec in keys if spec.writes] or self.words[1:]:
                 by_key.pop(key, None)
 
     @cached_property
@@ -173,7 +169,7 @@ class Expiries(dict[str, Command]):
         return key in self and at_us >= (self[key].deadline_us or 0)
 
     def follow(self, command: Command) -> None:
-        for key in command.arguments if command.changes else ():
+        for key in command.words[1:] if command.changes else ():
             if self.expired(key, command.at_us):
                 del self[key]
         setter = self.get(command.key) if command.name in _MOVING else None
