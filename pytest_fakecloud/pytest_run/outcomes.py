@@ -544,7 +544,7 @@ def _written(
     failures: list[str] = []
     with report_hook_failure("it could not be written", failures.append):
         own_page = None if picture is None else partial(picture, phase.raised)
-        written = page.write(cloud, folder, data, own_page, beside)
+        written = page.write(folder, data.test, page.page(cloud, data, own_page, beside))
         as_json.write(data, written.with_suffix(".json"))
         # These properties are copied to the report of the teardown, which JUnit's XML reads.
         phase.item.user_properties.append(("fakecloud_timeline", str(written)))

@@ -47,7 +47,7 @@ def contents_of(report: Report) -> list[GroupContent | str]:
             words = describe(group.row, lookups, group.rows[-1])
         else:
             words = describe_together(group.rows, group.varies, lookups)
-        words = _with_events(group, seen.without_shown(words), lookups)
+        words = _with_effects(group, seen.without_shown(words), lookups)
         code = [line for row in group.rows for line in _code_of(row, callers, report)]
         content = GroupContent(group, words, seen.has_explained(words), seen.without_known(code))
         contents.append(content)
@@ -94,7 +94,7 @@ class _Seen:
         return new
 
 
-def _with_events(group: RowGroup, words: Summary, lookups: Lookups) -> Summary:
+def _with_effects(group: RowGroup, words: Summary, lookups: Lookups) -> Summary:
     """Return a description with the events that the row caused, and the trace of its request."""
     row = group.row
     effects: list[str] = []

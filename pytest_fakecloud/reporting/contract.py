@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ..cloud import services
 from ..core.calls import Arguments, Call, Entry, Event
@@ -69,23 +69,34 @@ def _none(*arguments: object) -> None:
     return None
 
 
+def reads_call(if_malformed: object, default: Any = MISSING) -> Any:
+    """Declare a function that reads a call. If the call was rejected or cut, it returns ``if_malformed``
+    in place of an exception of `MALFORMED` (`tolerant()`). A service without the function has the
+    ``default``, or else a function that always returns this value.
+    """
+    default = (lambda *arguments: if_malformed) if default is MISSING else default
+    return field(default=default, metadata={"if_malformed": if_malformed})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFunctions:
     """The functions about calls to the fakes of a service."""
 
-    summary: Callable[[MaskedCall, Lookups], Summary | None]
+    summary: Callable[[MaskedCall, Lookups], Summary | None] = field(
+        metadata={"if_malformed": None}
+    )
     """The words of a request and its answer. None lets the row show the request as it is."""
-    accesses: Callable[[MaskedCall, Lookups], Iterable[DataAccess]] = _nothing
+    accesses: Callable[[MaskedCall, Lookups], Iterable[DataAccess]] = reads_call(())
     """The data that a call read and wrote, whether it did something, and what it only names
     (`DataAccess.named()`), such as a channel. The page filters rows by these subjects.
     """
-    may_wait: Callable[[Call], bool] = lambda call: False
+    may_wait: Callable[[Call], bool] = reads_call(False)
     """Whether a call may have waited: needed if ``lingers`` of its route does not say it."""
-    rejection: Callable[[Call, OwnFake], Mapping[str, str] | None] = _none
+    rejection: Callable[[Call, OwnFake], Mapping[str, str] | None] = reads_call(None)
     """Why a fake rejected the credentials of a call, None if they are just missing, wrong, or those of
     another fake: needed for other reasons. The sentence of its ``kind`` has the key ``rejected_{kind}``.
     """
-    address: Callable[[MaskedCall], str] = lambda call: ""
+    address: Callable[[MaskedCall], str] = reads_call("")
     """The URL of the application that a call is about, which its words contain: needed if calls have
     one. A text shortens it where an earlier row has shown it.
     """
@@ -97,21 +108,25 @@ class CallFunctions:
 class CommandFunctions:
     """The functions about calls that contain commands, in the body of a request or on a connection."""
 
-    command: Callable[[MaskedCall], str] = lambda call: ""
+    command: Callable[[MaskedCall], str] = reads_call("")
     """The name of the only command of a call, which is the operation of its row; empty if it has none or
     several. Without it, the operation is the route.
     """
-    commands: Callable[[MaskedCall, Lookups], Iterable[ExchangedValues]] | None = None
+    commands: Callable[[MaskedCall, Lookups], Iterable[ExchangedValues]] | None = reads_call(
+        (), None
+    )
     """The commands of a call: needed if a call can have several."""
-    hides_body: Callable[[Call], bool] = lambda call: False
+    hides_body: Callable[[Call], bool] = reads_call(True, lambda call: False)
     """Whether the body of a request may contain a password at any place: needed if it can."""
-    shown_facts: Callable[[MaskedCall], Mapping[str, Any]] = lambda call: call.facts
+    shown_facts: Callable[[MaskedCall], Mapping[str, Any]] = reads_call({}, lambda call: call.facts)
     """The facts of a call that are shown: needed if not all are."""
-    decoded_answer: Callable[[MaskedCall, Any], Any] = lambda call, answer: answer
+    decoded_answer: Callable[[MaskedCall, Any], Any] = reads_call(None, lambda call, answer: answer)
     """The JSON value of an answer, decoded: needed if clients can ask for another encoding."""
-    connection_exchange: Callable[[MaskedCall, Lookups], ConnectionExchange | None] = _none
+    connection_exchange: Callable[[MaskedCall, Lookups], ConnectionExchange | None] = reads_call(
+        None
+    )
     """A call that is no HTTP request, None for any other: needed if the fakes have such calls."""
-    connection_error: Callable[[Call], str | None] = _none
+    connection_error: Callable[[Call], str | None] = reads_call(None)
     """The error in the answer to such a call, None without one: needed with ``connection_exchange``."""
 
 
@@ -125,7 +140,7 @@ class EventFunctions:
     """The data that an event changed, and what it only names. The row of its first cause has these
     accesses, too.
     """
-    effect: Callable[[MaskedEvent, MaskedCall | None, Lookups], str] = lambda *arguments: ""
+    effect: Callable[[MaskedEvent, MaskedCall | None, Lookups], str] = reads_call("")
     """What an event adds to the row of its cause, empty if nothing: needed if events are recorded with
     what they are ``caused_by``.
     """
@@ -158,8 +173,8 @@ class DeliveryFunctions:
     fakes: events of the kind ``attempt`` (`Delivery`). The row of one to a fake has its call, too.
     """
 
-    summary: DeliverySummary = _none
-    accesses: Callable[[ReportRow, Delivery, Lookups], Iterable[DataAccess]] = _nothing
+    summary: DeliverySummary = reads_call(None)
+    accesses: Callable[[ReportRow, Delivery, Lookups], Iterable[DataAccess]] = reads_call(())
     """The data that a delivery read and wrote, given its row."""
     received: Callable[[Iterable[Entry]], Mapping[int, Event]] = lambda entries: {}
     """The events of deliveries that fakes of the cloud received, by the numbers of their calls."""
@@ -229,30 +244,25 @@ def functions_of(service_name: str) -> ReportFunctions:
     return IN_USE[service.fixture]
 
 
-_IF_MALFORMED: Mapping[str, Mapping[str, object]] = {
-    "calls": {"summary": None, "accesses": (), "may_wait": False, "rejection": None, "address": ""},
-    "protocol": {
-        "command": "", "commands": (), "hides_body": True, "shown_facts": {}, "decoded_answer": None,
-        "connection_exchange": None, "connection_error": None,
-    },
-    "events": {"effect": ""},
-    "deliveries": {"summary": None, "accesses": ()},
-}  # fmt: skip
-"""What the functions that read a call return if they cannot read it, by their group."""
+_Group = TypeVar("_Group", CallFunctions, CommandFunctions, EventFunctions, DeliveryFunctions)
 
 
 def tolerant(functions: ReportFunctions) -> ReportFunctions:
-    """Return functions of which those in ``_IF_MALFORMED`` raise no exception of `MALFORMED` for a call
-    that was rejected or that the journal cut. An iterator ends there.
+    """Return functions of which those declared by `reads_call()` raise no exception of `MALFORMED` for a
+    call that was rejected or that the journal cut. An iterator ends there.
     """
-    groups = {}
-    for group_name, results in _IF_MALFORMED.items():
-        group = getattr(functions, group_name)
-        groups[group_name] = replace(group, **{
-            name: _tolerant(function, result) for name, result in results.items()
-            if (function := getattr(group, name)) is not None
-        })  # fmt: skip
-    return replace(functions, **groups)
+    calls, protocol = _tolerant_group(functions.calls), _tolerant_group(functions.protocol)
+    events, deliveries = _tolerant_group(functions.events), _tolerant_group(functions.deliveries)
+    return replace(functions, calls=calls, protocol=protocol, events=events, deliveries=deliveries)
+
+
+def _tolerant_group(group: _Group) -> _Group:
+    changed: dict[str, Any] = {}
+    for declared in fields(group):
+        function = getattr(group, declared.name)
+        if "if_malformed" in declared.metadata and function is not None:
+            changed[declared.name] = _tolerant(function, declared.metadata["if_malformed"])
+    return replace(group, **changed)
 
 
 def _tolerant(function: Callable[..., Any], otherwise: object) -> Callable[..., Any]:

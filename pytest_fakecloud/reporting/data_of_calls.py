@@ -41,14 +41,18 @@ def read_by_calls(numbers: tuple[int, ...], test: ObservedTest) -> ReadByCalls:
 
 
 def _read_earlier(numbers: Sequence[int], test: ObservedTest) -> Iterator[Sought]:
-    """Yield what requests that equal calls had read before: a query may have lost a result."""
+    """Yield what the last equal call before each call read: of two equal queries, the first of which
+    found a vector, this vector, because the second may have lost it.
+    """
+    others = [
+        ordered
+        for ordered in test.accesses
+        if not ordered.access.writes and ordered.row.number not in numbers
+    ]
     for number in numbers:
-        request = _request_of(test.by_number[number])
-        earlier = [
-            ordered for ordered in test.accesses
-            if request and ordered.row.number not in numbers and not ordered.access.writes
-            and ordered.order < number and _request_of(ordered.row) == request
-        ]  # fmt: skip
+        if (request := _request_of(test.by_number[number])) is None:
+            continue
+        earlier = [own for own in others if own.order < number and _request_of(own.row) == request]
         newest = max((ordered.row.number for ordered in earlier), default=0)
         yield from sought_of(ordered.access for ordered in earlier if ordered.row.number == newest)
 

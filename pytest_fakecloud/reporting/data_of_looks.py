@@ -1,10 +1,11 @@
-"""The data at which a test looked, with methods of the fakes that only read their data."""
+"""The looks of a test, calls of methods of the fakes that only read, and the data that they read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import dropwhile, takewhile
 
+from ..core.frames import CodePlace
 from ..core.recorder import Look
 from .contract import functions_of
 from .errors import collected
@@ -16,19 +17,23 @@ from .strings import shortened
 
 
 def looks_from(looks: Sequence[Look], group: CodeGroup, *, repeats: bool) -> list[Look]:
-    """Return the looks of a group's lines and functions: those that follow each other without any other
-    look between them, the last time. Of looks ``a b x a b y``, of which ``x`` and ``y`` are not the
-    group's, these are the second ``a b``; of ``a b a b``, too, unless the statement ``repeats``: it may
-    look at the same data several times.
+    """Return the last looks of a group's lines and functions without any other look between them: of
+    looks ``a b x a b y``, of which ``x`` and ``y`` are not the group's, the second ``a b``. Unless the
+    statement ``repeats``, these are of one round of a loop: of ``a b a b``, the last two.
     """
-    chosen: list[Look] = []
     newest = dropwhile(lambda look: not group.has(look.place), reversed(looks))
-    for look in takewhile(lambda look: group.has(look.place), newest):
-        is_again = look.place in [later.place for later in chosen]
-        if is_again and not (repeats or group.codes):
-            break  # It is of an earlier round of a loop.
-        chosen.insert(0, look)
-    return chosen
+    run = takewhile(lambda look: group.has(look.place), newest)
+    return [*(run if repeats or group.codes else _last_round(run))][::-1]
+
+
+def _last_round(looks: Iterable[Look]) -> Iterator[Look]:
+    """Yield the looks, given the newest first, until one is from the same place as a newer one."""
+    places: set[CodePlace] = set()
+    for look in looks:
+        if look.place in places:
+            return
+        places.add(look.place)
+        yield look
 
 
 def sought_by(looks: Iterable[Look], test: ObservedTest) -> list[Sought]:
@@ -45,7 +50,7 @@ def sought_by(looks: Iterable[Look], test: ObservedTest) -> list[Sought]:
 
 
 def look_text(look: Look, mask: Mask) -> str:
-    positional, named = look.arguments
+    positional, by_name = look.arguments
     texts = [shortened(repr(value), 60) for value in positional]
-    texts += [f"{name}={shortened(repr(value), 60)}" for name, value in named.items()]
+    texts += [f"{name}={shortened(repr(value), 60)}" for name, value in by_name.items()]
     return mask.text(f"{look.fake}.{look.method}({', '.join(texts)})")

@@ -24,10 +24,10 @@ def collected(
     function: Callable[_Arguments, Iterable[_Item]],
     /,
     *arguments: _Arguments.args,
-    **named: _Arguments.kwargs,
+    **by_name: _Arguments.kwargs,
 ) -> list[_Item]:
     """Return what a function yields until it ends or raises an exception, which is `contained()`."""
     items: list[_Item] = []
     with contained(failed, errors):
-        items.extend(function(*arguments, **named))
+        items.extend(function(*arguments, **by_name))
     return items

@@ -88,8 +88,10 @@ def has_failed_statement(raised: BaseException | None) -> bool:
 
 def _frames_outside_libraries(error: BaseException) -> list[tuple[FrameType, int]]:
     """Return the frames of a traceback that belong to no library, with their lines."""
-    return [(frame, line) for frame, line in walk_tb(error.__traceback__)
-            if not is_library(frame.f_code.co_filename) and not is_own(frame)]  # fmt: skip
+    frames = walk_tb(error.__traceback__)
+    return [
+        own for own in frames if not is_library(own[0].f_code.co_filename) and not is_own(own[0])
+    ]
 
 
 def promise_looks(raised: BaseException | None) -> list[Look]:
@@ -98,11 +100,8 @@ def promise_looks(raised: BaseException | None) -> list[Look]:
 
 
 def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> FailedStatement | None:
-    """Return the statement on a line, with a group for itself and for each level of assignments::
-
-    redis = shop.client()  # the third
-    stock = redis.get("stock")  # the second, which the call is closest to
-    assert stock == "9"  # the first
+    """Return the statement on a line of a frame; None without source. ``inner`` are the functions in
+    which the exception had been raised before it came to this frame.
     """
     file = frame.f_code.co_filename
     path = statements_around(file, line)
@@ -112,29 +111,43 @@ def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> Fail
     function = next((node for node in reversed(path) if isinstance(node, FUNCTIONS)), tree_of(file))
     assert function is not None
     groups: list[CodeGroup] = []
-    names, nodes = set[str](), [statement]
-    for _ in range(1 + _LEVELS):
-        known = {span for group in groups for span in group.spans}
-        new = {span: node for node in nodes if (span := span_of(file, node)) not in known}
-        if not new:
-            break
-        called = set[CodeType]().union(*(_called(frame, expressions_of(n)) for n in new.values()))
-        groups.append(CodeGroup(tuple(new), frozenset(called - inner)))
-        names.update(*map(_names_and_attributes, new.values()))
-        first, variables = groups[0].spans[0].first, set[str]().union(*map(_names, new.values()))
-        nodes = [node for name in sorted(variables)
-                 if (node := assignment_of(function, name, first)) is not None]  # fmt: skip
+    names = set[str]()
+    for level in _levels(statement, function, file):
+        called = set[CodeType]().union(*(_called(frame, expressions_of(n)) for n in level.values()))
+        groups.append(CodeGroup(tuple(level), frozenset(called - inner)))
+        names.update(*map(_names_and_attributes, level.values()))
     repeats = any(isinstance(node, _REPEATING) for node in ast.walk(statement))
     place = Place(file, line, frame.f_code.co_name)
     return FailedStatement(place, tuple(groups), frame.f_code, frozenset(names), repeats)
+
+
+def _levels(statement: ast.stmt, function: ast.AST, file: str) -> Iterator[dict[Span, ast.stmt]]:
+    """Yield a statement, then the statements that assigned the names in it, and so on::
+
+    redis = shop.client()  # the third
+    stock = redis.get("stock")  # the second
+    assert stock == "9"  # the first
+    """
+    first = span_of(file, statement).first
+    known = set[Span]()
+    statements = [statement]
+    for _ in range(1 + _LEVELS):
+        level = {span: node for node in statements if (span := span_of(file, node)) not in known}
+        if not level:
+            return
+        yield level
+        known.update(level)
+        names = set[str]().union(*map(_names, level.values()))
+        assignments = (assignment_of(function, name, first) for name in sorted(names))
+        statements = [node for node in assignments if node is not None]
 
 
 _REPEATING = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def _names(statement: ast.stmt) -> set[str]:
-    return {node.id for node in expressions_of(statement)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}  # fmt: skip
+    names = (node for node in expressions_of(statement) if isinstance(node, ast.Name))
+    return {name.id for name in names if isinstance(name.ctx, ast.Load)}
 
 
 def _names_and_attributes(statement: ast.stmt) -> set[str]:

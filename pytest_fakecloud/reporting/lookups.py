@@ -44,8 +44,8 @@ class ServiceLookups:
     without_row: Set[int] = frozenset()
     """The numbers of these calls."""
     details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What entries do not say about an ID, from the data of fakes, for words and the console: of a
-    message, the step of a workflow run whose result it has.
+    """What an entry does not say about an ID in it, for words and the console: of a message, the step of
+    a workflow run whose result it has.
     """
 
 
@@ -128,7 +128,7 @@ def exchanges_of(cloud: BaseCloud) -> dict[int, DeliveryExchange]:
 
 
 def records_of(cloud: BaseCloud) -> SharedRecords:
-    """Return the actions and call sites of a cloud."""
+    """Return what a cloud records beside its journal: actions, looks, and the places of calls."""
     return context_of(cloud).recorder.shared
 
 

@@ -1,5 +1,6 @@
-"""Entries of the journal with their credentials masked, which only a `Mask` makes.
+"""Entries of the journal with their credentials masked by a `Mask`.
 
+The words of a raw call, for the story of an exploration, are made by the same functions (`summarise()`).
 A `Call`, an `Event` or an `Action` may be raw or masked: what is made from it is masked later, or has no
 credentials.
 """

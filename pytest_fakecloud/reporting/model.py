@@ -2,8 +2,8 @@
 
 The steps of a report, which ``docs/contributing/map.md`` has in their order, pass these values to each
 other; other values are in the module of the step that makes them. Words are made from data when a
-report is rendered. Only violations, hints, errors, the descriptions of faults and looks, and a queue's
-pending work have words as their value.
+report is rendered. Violations, hints, errors, the descriptions of faults and looks, a queue's pending
+work, and reasons among the values of findings are words already.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class KindRules:
     """Its bar in a waterfall, a name in ``SPAN_KINDS`` of ``spans.js``."""
     is_received: bool = False
     """A client sends it to a fake: it is counted as a call, publishes messages, and the page and the
-    console say where its line is not known, send it again and advise about its error.
+    console say where its line is not known, send it again and advise about its error. Short ones that
+    follow each other at the same time share a line of the text.
     """
     is_sent: bool = False
     """A fake sends it: the row shows the sender, its span is that of a client, it has an address, and
@@ -78,8 +79,6 @@ class KindRules:
     """What the calls in it read decides its result, and not what they wrote."""
     is_span: bool = False
     """A trace has a span for it."""
-    shares_line: bool = False
-    """Short ones that follow each other at the same time share a line of the text."""
     folds_from: int = 3
     """Minimum number of equal ones in succession that become one row."""
 
@@ -88,7 +87,7 @@ Messages: TypeAlias = tuple[dict[str, Any] | None, dict[str, Any] | None]
 """The request and the response of a row, as JSON."""
 Accesses: TypeAlias = "Sequence[DataAccess]"
 KINDS: Mapping[Kind, KindRules] = {
-    "call": KindRules(bar="call", is_received=True, is_span=True, shares_line=True),
+    "call": KindRules(bar="call", is_received=True, is_span=True),
     # Attempts of one message are a row, whatever their number.
     "attempt": KindRules(bar="delivery", is_sent=True, surrounds=True, is_span=True, folds_from=1),
     "request": KindRules(bar="request", surrounds=True, result_is_read=True, is_span=True),
@@ -341,7 +340,9 @@ class Finding:
     subjects: tuple[ReportSubject, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
     is_hidden: bool = False
-    """Whether no answer shows the fact, so that nobody looks for it. It comes before others."""
+    """Whether no answer shows the fact, so that nobody looks for it. It comes before others, but after
+    those that a touched row decided.
+    """
     failed: bool = False
     """Whether unfinished work has failed; otherwise, it still waits."""
 

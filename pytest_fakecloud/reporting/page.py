@@ -65,16 +65,9 @@ def page(
     return document({**data, "beside": beside} if beside else data)
 
 
-def write(
-    cloud: BaseCloud,
-    folder: Path,
-    report: Report,
-    picture: Picture | None = None,
-    beside: Mapping[str, Any] | None = None,
-) -> Path:
+def write(folder: Path, test: str, html_page: str) -> Path:
     """Write the page of a test into a folder; return its path."""
-    text = page(cloud, report, picture, beside)
-    return write_public(folder / f"{file_name(report.test)}.html", text)
+    return write_public(folder / f"{file_name(test)}.html", html_page)
 
 
 def write_index(folder: Path) -> Path | None:

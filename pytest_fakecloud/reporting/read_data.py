@@ -43,16 +43,16 @@ class ReadData:
         return any(sought.covers(access) for sought in self.sought)
 
     def read_until(self, access: DataAccess) -> JournalNumber:
-        """Return when the data of an access was read last.
+        """Return when the data of an access was read last; 0 if it was not read.
 
-        A query reads the parts that it returns, although all parts of the subject determine which: if a
-        statement compared a fetch of the vector ``a`` and then a query that returned ``b``, writes of
-        ``a`` were read until the fetch.
+        Parts that have ids are read by themselves, if any is: of a fetch of the vector ``a`` at 5 and a
+        query at 7 that returned ``b``, 5 for ``a``, although the query also read the whole namespace.
         """
-        covering = [sought for sought in self.sought if sought.covers(access)]
+        of_subject = [sought for sought in self.sought if sought.has(access.subject)]
         if access.subject.kind.parts_have_ids:
-            parts = {sought.part for sought in self.sought if sought.has(access.subject)}
-            covering = [sought for sought in covering if sought.part or parts == {""}]
+            parts = [sought for sought in of_subject if sought.part]
+            of_subject = parts or of_subject
+        covering = [sought for sought in of_subject if sought.covers(access)]
         return max((self.until.get(sought, 0) for sought in covering), default=0)
 
 
@@ -126,7 +126,7 @@ class ChangedByFunctions(ReadByCalls):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastCall(ReadData):
-    """It read none of the fakes' data, so it is the last call."""
+    """The last row that accessed data: no statement failed, or what one read was not found."""
 
     kind = "last_call"
     is_of_statement: bool = True

@@ -179,7 +179,7 @@ def _with_unwritten(read_data: ReadData, accesses: Iterable[OrderedAccess]) -> R
     """Return what a statement read, with the data that no row had written by then."""
     if not read_data.read_values:
         return read_data
-    writes = [own for own in accesses if own.access.writes and own.access.succeeded is not False]
+    writes = [own for own in accesses if own.access.is_effective_write]
     unwritten: dict[Sought, UnwrittenKind] = {}
     for sought in read_data.sought:
         orders = [ordered.order for ordered in writes if sought.covers(ordered.access)]

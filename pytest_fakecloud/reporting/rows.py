@@ -1,6 +1,7 @@
-"""The journal of a cloud as rows, each after the row that caused it, with the subjects of each row.
+"""The rows of a cloud: its journal, the actions of the test, and requests to the application.
 
-Rows are data; `wording` describes them.
+Each follows the row in which it is nested, and has its accesses to data. Rows are data; `wording`
+describes them.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def ordered_accesses(rows: Sequence[ReportRow]) -> list[OrderedAccess]:
 def _nested(unnested_rows: Sequence[ReportRow], is_within: _IsWithin) -> list[ReportRow]:
     """Return the rows in order, each with its parent, its depth and the accesses of its events."""
     nested: dict[int, ReportRow] = {}
-    ordered = _in_order(_with_events(unnested_rows))
+    ordered = _in_order(_with_causes(unnested_rows))
     parents = _parents(ordered, is_within)
     for row in ordered:
         parent = nested.get(parents.get(row.number, 0))
@@ -115,7 +116,7 @@ def _nested(unnested_rows: Sequence[ReportRow], is_within: _IsWithin) -> list[Re
     return list(nested.values())
 
 
-def _with_events(rows: Sequence[ReportRow]) -> Iterator[ReportRow]:
+def _with_causes(rows: Sequence[ReportRow]) -> Iterator[ReportRow]:
     """Yield events with their first cause, and other rows with the accesses of the events that they
     caused: of a consume request 1 that caused a join 2 and so a rebalance 3, row 1 has those of 2 and 3.
     """

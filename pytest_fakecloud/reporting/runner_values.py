@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TypeAlias
@@ -40,7 +41,7 @@ def compared_data(read: Iterable[object], test: ObservedTest) -> Iterator[Compar
     """
     values = []
     for item in read:
-        named_data = list(_named(item, test.accesses)) if isinstance(item, str) and item else []
+        named_data = list(_with_name(item, test.accesses)) if isinstance(item, str) and item else []
         yield from named_data
         if not named_data:
             values.append(_parsed(item))
@@ -48,7 +49,7 @@ def compared_data(read: Iterable[object], test: ObservedTest) -> Iterator[Compar
         yield from _RowValues(test).data_of(values)
 
 
-def _named(name: str, accesses: Sequence[OrderedAccess]) -> Iterator[ComparedData]:
+def _with_name(name: str, accesses: Sequence[OrderedAccess]) -> Iterator[ComparedData]:
     # The statement itself may have looked at the data, without a call.
     end = max((ordered.order for ordered in accesses), default=0)
     for subject, part in dict.fromkeys(
@@ -78,24 +79,20 @@ class _RowValues:
         """Yield the data of the rows that had values, or parts of a value that no row had: of
         ``[{"id": 7}]``, if no row had this list and none its item, that of the last row that had 7.
         """
-        nodes: list[Hashable] = []
-        for value in values:
-            _nodes(value, nodes)
-        returned, written = self._last_with(set(nodes))
-        waiting = list(values)
+        returned, written = self._last_with(_nodes_in(values))
+        waiting = deque(values)
         while waiting:
-            value = waiting.pop(0)
+            value = waiting.popleft()
             node = _nodes(value, [])
-            is_common = node in _COMMON
-            exchange = returned.get(node) or (None if is_common else written.get(node))
-            if exchange is not None and (not is_common or exchange[0] == self._last):
+            if exchange := returned.get(node) or written.get(node):
                 yield from self._data_of(*exchange)
-            elif not is_common:
-                parts = list(value.values()) if isinstance(value, dict) else value
-                waiting += map(_parsed, parts) if isinstance(parts, list) else ()
+            else:
+                waiting += _parts_of(value)
 
     def _last_with(self, nodes: set[Hashable]) -> tuple[_Exchanges, _Exchanges]:
-        """Return the last row that returned each of these values, and the last that wrote it."""
+        """Return the last row that returned each of these values, and the last that wrote it. Of common
+        values, only the last row counts, and only what it returned.
+        """
         returned: _Exchanges = {}
         written: _Exchanges = {}
         for row in [row for row in self._test.rows if row.number in self._accesses]:
@@ -104,15 +101,12 @@ class _RowValues:
             failed = f"commands of {row.peer} cannot be compared"
             with contained(failed, errors):
                 exchanges += row.source.values(row, accesses, self._test.lookups)
+            rare = nodes - _COMMON
+            wanted = nodes if row.number == self._last else rare
             for exchange in exchanges:
-                for own, last in ((exchange.returned, returned), (exchange.sent, written)):
-                    own_nodes: list[Hashable] = []
-                    with suppress(RecursionError):
-                        for value in own:
-                            _nodes(value, own_nodes)
-                    last.update(
-                        dict.fromkeys(nodes.intersection(own_nodes), (row.number, exchange))
-                    )
+                found = row.number, exchange
+                returned.update(dict.fromkeys(wanted & _nodes_in(exchange.returned), found))
+                written.update(dict.fromkeys(rare & _nodes_in(exchange.sent), found))
         return returned, written
 
     def _data_of(self, number: int, exchange: ExchangedValues) -> Iterator[ComparedData]:
@@ -129,6 +123,21 @@ def _parsed(value: object) -> object:
         with suppress(ValueError, RecursionError):
             return json.loads(text)
     return value
+
+
+def _parts_of(value: object) -> Iterator[object]:
+    """Yield the items of a list, or the values of an object of JSON."""
+    parts = list(value.values()) if isinstance(value, dict) else value
+    yield from map(_parsed, parts) if isinstance(parts, list) else ()
+
+
+def _nodes_in(values: Iterable[object]) -> set[Hashable]:
+    """Return values, and all values inside them, as `_nodes()` adds them."""
+    nodes: list[Hashable] = []
+    with suppress(RecursionError):
+        for value in values:
+            _nodes(value, nodes)
+    return set(nodes)
 
 
 def _nodes(value: object, nodes: list[Hashable]) -> Hashable:

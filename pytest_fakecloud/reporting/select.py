@@ -5,8 +5,7 @@ Both are selected by their data and marks, never by their wording.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Collection, Iterable, Sequence
 
 from .model import Finding, Marks, OrderedAccess, ReportRow
 from .read_data import ReadData
@@ -21,10 +20,6 @@ _MARKED = 60
 """Maximum number of touched rows, and of linked ones, of a longer run: the newest."""
 _UNSUCCESSFUL = 100
 """Maximum number of unsuccessful rows of a longer run: the newest. A test may never stop asking."""
-_GAP = 3
-"""Maximum number of rows between two others that are listed, because they need no more room than a line
-that says how many are left out.
-"""
 
 
 def concerning(
@@ -93,17 +88,10 @@ def selected(
         for with_mark in (marks.touched, marks.linked, marks.unsuccessful):
             most = _UNSUCCESSFUL if with_mark is marks.unsuccessful else _MARKED
             listed.update([number for number in numbers if number in with_mark][-most:])
-        listed.update([*_short_gaps(numbers, listed)])
-    return frozenset(_with_causes(rows, listed))
+    return frozenset(_with_surrounding(rows, listed))
 
 
-def _short_gaps(numbers: Sequence[int], listed: Collection[int]) -> Iterator[int]:
-    for are_listed, run in groupby(numbers, listed.__contains__):
-        gap = [] if are_listed else list(run)
-        yield from gap if len(gap) <= _GAP else ()
-
-
-def _with_causes(rows: Iterable[ReportRow], listed: set[int]) -> set[int]:
+def _with_surrounding(rows: Iterable[ReportRow], listed: set[int]) -> set[int]:
     """Return numbers with those of the requests and deliveries around their rows, and of the events that
     their calls caused.
     """

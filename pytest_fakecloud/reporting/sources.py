@@ -185,8 +185,8 @@ class ActionSource(RowSource):
         return {name: value for name, value in self.action.data.items() if name != "where"}
 
     def values(self, row: ReportRow, accesses: Accesses, lookups: Lookups) -> _Values:
-        positional, named = self.action.call or ((), {})
-        return [ExchangedValues([*positional, *named.values()], (), accesses)]
+        positional, by_name = self.action.call or ((), {})
+        return [ExchangedValues([*positional, *by_name.values()], (), accesses)]
 
 
 # -- words -----------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -19,8 +18,6 @@ EXCERPT = 400
 """Maximum length of a body in a row, in characters."""
 _BASE64_LEAST = 16
 """Minimum length of a string that is decoded as Base64; shorter words may be Base64 by chance."""
-_LONGEST_KEPT = 20_000
-"""Maximum length of a body whose readable form is kept for the next time."""
 _WORDS = ("True", "False", "None")
 _TAGS = re.compile(r"(?s)<(script|style|head)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>")
 _TITLE = re.compile(r"(?is)<title[^>]*>(.*?)</title>")
@@ -90,11 +87,6 @@ def readable(body: bytes | str, kind: str = "") -> str:
 
     ``kind`` is its content type. Encoded strings in JSON are decoded (`decoded()`).
     """
-    # The data of a fake is read for each row of a report, with the same bodies.
-    return (_readable_once if len(body) <= _LONGEST_KEPT else _readable)(body, kind)
-
-
-def _readable(body: bytes | str, kind: str) -> str:
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
     stripped = text.lstrip()
     if stripped[:1] in ("{", "["):
@@ -111,9 +103,6 @@ def _readable(body: bytes | str, kind: str) -> str:
             text = " ".join(text.split()).removeprefix(name)
             text = f"{name}: {text}" if text.strip() else name
     return " ".join(text.split())
-
-
-_readable_once = lru_cache(maxsize=1_000)(_readable)
 
 
 def decoded(value: Any) -> Any:

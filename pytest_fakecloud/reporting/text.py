@@ -26,10 +26,10 @@ WIDEST = 140
 """Maximum width in columns, even in wider terminals, because long lines are hard to read."""
 LINES_OF_A_TEXT = 12
 LINES_OF_A_SCRIPT = 20
-_MOST_LINES = {"statement": 2, "findings": 3}
-"""Number of lines before the rows up to which the statement has up to four names, and findings after the
-first one are listed there.
-"""
+_LINES_OF_THE_STATEMENT = 2
+"""Number of lines up to which a report says what the statement read with four names, or else fewer."""
+_LINES_OF_FINDINGS = 3
+"""Number of lines of findings before the rows, of which the first may be longer. Others follow rows."""
 _INDENT = 4
 """Indentation of the lines below a row, which are longer than rows. It is no wider, so that they fit."""
 
@@ -85,7 +85,7 @@ _GUTTER = {"touched": "> ", "unsuccessful": "! ", "linked": "- "}
 what was read was itself unsuccessful.
 """
 _LEGEND = "> touched what was read, - linked, ! failed or did nothing, <== value read"
-_SOURCE = 600
+_LONGEST_CODE = 600
 """Maximum length of the lines of code below a row, in characters. Only a table in code is longer."""
 
 
@@ -135,11 +135,11 @@ class _Writer:
             return lines
         for names in (4, 3, 2, 1):
             text = read_data_text(read_data, self._lookups, names)
-            lines = _wrapped_code(text, "  ", self._width)
-            if len(lines) <= _MOST_LINES["statement"]:
+            lines = _wrapped(text, "  ", self._width)
+            if len(lines) <= _LINES_OF_THE_STATEMENT:
                 break
         for written in filter(None, [last_write(self._report), unsuccessful_write(self._report)]):
-            lines += _wrapped_code(f"{written[0].upper()}{written[1:]}", "  ", self._width)
+            lines += _wrapped(f"{written[0].upper()}{written[1:]}", "  ", self._width)
         return lines
 
     def _findings(self) -> tuple[list[TextLine], list[TextLine]]:
@@ -154,7 +154,7 @@ class _Writer:
         ]
         count, first = 0, list[TextLine]()
         while count < len(blocks) and (
-            not first or len(first) + len(blocks[count]) <= _MOST_LINES["findings"]
+            not first or len(first) + len(blocks[count]) <= _LINES_OF_FINDINGS
         ):
             first += blocks[count]
             count += 1
@@ -194,11 +194,12 @@ class _Writer:
         """Yield the rows as lines; the dates are omitted if all rows are on the clock's current day."""
         rows = self._report.rows
         day = today if all(to_datetime(row.at_us).date() == today for row in rows) else None
+        important = {*self._report.marks.touched, *self._finding_numbers}
         for block in _notes_last(self._blocks()):
             if block.rows and (at := to_datetime(block.rows[0].at_us)).date() != day:
                 day = at.date()
                 yield TextLine(f"-- {day} --")
-            highlighted = self._is_highlighted(block.rows)
+            highlighted = any(row.number in important for row in block.rows)
             indent = _indent_of(block.rows[0]) if block.rows else ""
             for text in self._with_code(block.lines, block.code, indent):
                 yield TextLine(text, highlighted)
@@ -231,10 +232,6 @@ class _Writer:
         code = [*before.code, *block.code]
         return before._replace(rows=rows, lines=[f"{lead}{texts}"], code=code)
 
-    def _is_highlighted(self, rows: Sequence[ReportRow]) -> bool:
-        touched = self._report.marks.touched
-        return any(row.number in touched or self._finding_numbers.get(row.number) for row in rows)
-
     def _gutter(self, rows: Sequence[ReportRow]) -> str:
         if not self._has_gutter:
             return ""
@@ -255,7 +252,7 @@ class _Writer:
             return [*lines[:-1], f"{lines[-1]}  {packed[0]}"]
         return lines + [
             line for text in packed
-            for line in _wrapped_code(indent + shortened(text, _SOURCE), f"{indent}  ", self._width)
+            for line in _wrapped(indent + shortened(text, _LONGEST_CODE), f"{indent}  ", self._width)
         ]  # fmt: skip
 
     def _block(self, content: GroupContent, nests: bool) -> _Block:
@@ -281,7 +278,7 @@ class _Writer:
             else:
                 lines += self._lines_below([*words.below, *packed], indent)
         is_explained = bool(words.script or explanation_of(words))
-        is_short = row.rules.shares_line and not (nests or row.faults or is_explained)
+        is_short = row.rules.is_received and not (nests or row.faults or is_explained)
         line_key = (_stamp(row), row.depth, row.parent, _ends(row)) if is_short else None
         note = [f"note: {words.note}"] if words.note and not is_known else []
         note = self._lines_below(note, indent)
@@ -384,25 +381,14 @@ def _ends(row: ReportRow) -> str:
     return f"--> {row.peer}"
 
 
-def _wrapped_code(text: str, indent: str, width: int) -> list[str]:
-    """Return a line of code in as few lines as possible, also broken after opening parentheses."""
-    lines = _wrapped(text, indent, width)
-    broken = _wrapped(text, indent, width, breaks="(")
-    return broken if len(broken) < len(lines) else lines
-
-
-def _wrapped(
-    text: str, indent: str, width: int, most: int | None = None, *, breaks: str = ""
-) -> list[str]:
-    """Return a text as lines, broken at spaces, and after a character of ``breaks``."""
+def _wrapped(text: str, indent: str, width: int, most: int | None = None) -> list[str]:
+    """Return a text as lines, broken at spaces."""
     # An arrow stays with its answer. No text contains this control character any more.
     text = visible(text).replace("<-- ", "<--\0")
     lead = text[: len(text) - len(text.lstrip())]
-    if breaks:
-        text = text.replace(breaks, f"{breaks}\1 ")
     # Do not break words, because users copy them.
     lines = textwrap.wrap(
         text.strip(), width, initial_indent=lead, subsequent_indent=indent, max_lines=most,
         placeholder=" ...", break_long_words=most is not None, break_on_hyphens=False,
     )  # fmt: skip
-    return [line.replace("\0", " ").replace("\1 ", "").replace("\1", "") for line in lines]
+    return [line.replace("\0", " ") for line in lines]

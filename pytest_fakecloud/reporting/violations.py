@@ -31,8 +31,9 @@ def rejected(
     every_call: bool = False,
     meant: Callable[[Call], bool] = lambda call: False,
 ) -> Iterator[Finding]:
-    """Yield a finding for each fake that answered 401, with the reasons; ``every_call``: and nothing
-    else. ``meant`` calls are ignored.
+    """Yield a finding for each fake that answered 401 without a fault, with the reasons; with
+    ``every_call``, only for fakes that answered so to all calls. Calls that are ``meant`` to be rejected
+    are no reason for a finding.
     """
     all_calls = calls_in(cloud.journal.entries)
     for fake in context_of(cloud).fakes:

@@ -1,10 +1,13 @@
-"""The words of rows and findings, with those of each service from its ``wording``."""
+"""The words of rows, findings and what a failing statement read, for all renderers.
+
+Those of a row are in its `RowSource`, and those of a service in its ``wording``.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
@@ -203,22 +206,8 @@ def violation(finding: Finding, lookups: Lookups) -> str:
 
 def sentences() -> Sentences:
     """Return the sentence of each kind of finding, of the services that are in use."""
-    of_services = {name: functions.sentences for name, functions in IN_USE.items()}
-    return sentences_of_all({"reporting": _SENTENCES, **of_services})
-
-
-def sentences_of_all(sentences_by_owner: Mapping[str, Sentences]) -> Sentences:
-    """Return the sentences of all owners; raise ``ValueError`` for a kind that two of them have."""
-    owners: dict[str, str] = {}
-    for owner, sentences in sentences_by_owner.items():
-        for kind in sentences:
-            if kind in owners:
-                raise ValueError(
-                    f"{owners[kind]} and {owner} have findings of the kind {kind!r}; "
-                    "give one of them another name in SENTENCES"
-                )
-            owners[kind] = owner
-    return {kind: sentences_by_owner[owner][kind] for kind, owner in owners.items()}
+    owners = [_SENTENCES, *(functions.sentences for functions in IN_USE.values())]
+    return {kind: words for own in owners for kind, words in own.items()}
 
 
 def _differs_from_pass(values: Values) -> str:

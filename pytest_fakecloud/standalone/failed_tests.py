@@ -82,7 +82,7 @@ class FailedTests:
 
         failures: list[str] = []
         with report_failure("it could not be written", failures.append):
-            written = page.write(cloud, folder, report)
+            written = page.write(folder, report.test, page.page(cloud, report))
             as_json.write(report, written.with_suffix(".json"))
             return written.absolute(), str(written)
         return None, f"({failures[0]})"

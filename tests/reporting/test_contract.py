@@ -6,6 +6,7 @@ import ast
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from inspect import signature
@@ -39,7 +40,7 @@ from pytest_fakecloud.reporting.lookups import Lookups
 from pytest_fakecloud.reporting.model import DataAccess, Finding, SubjectKind
 from pytest_fakecloud.reporting.report import Report, report_of
 from pytest_fakecloud.reporting.text import text
-from pytest_fakecloud.reporting.wording import sentence, sentences, sentences_of_all
+from pytest_fakecloud.reporting.wording import sentence, sentences
 
 from .test_each_builder_raises import BROKE, use_all
 
@@ -78,19 +79,10 @@ def test_a_service_needs_each_function(name: str) -> None:
 
 
 def test_a_kind_of_findings_belongs_to_one_service() -> None:
-    sentences = sentences_of_all({"kv_server": {"a": "1"}, "toy": {"b": "2"}})
-    assert sentences == {"a": "1", "b": "2"}
-    with pytest.raises(ValueError, match="kv_server and toy have findings of the kind 'expired'"):
-        sentences_of_all({"kv_server": {"expired": "1"}, "toy": {"expired": "1"}})
-
-
-def test_a_kind_of_two_services_is_no_finding_without_a_sentence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(wording, "_SENTENCES", {"expired": "{key} expired"})
-    functions_of("kv_server")
-    with pytest.raises(ValueError, match="findings of the kind 'expired'"):
-        sentence(Finding("expired", "kv", values={"key": "a"}), Lookups())
+    owners = [wording._SENTENCES, *(raw(fixture).sentences for fixture in SERVICES)]
+    kinds = Counter(kind for own in owners for kind in own)
+    assert [kind for kind, count in kinds.items() if count > 1] == []
+    assert "expired" in kinds
 
 
 def test_a_sentence_loads_no_service_that_is_not_in_use() -> None:

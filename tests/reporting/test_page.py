@@ -35,7 +35,8 @@ def a_page(cloud: Cloud, **options: str) -> str:
 
 
 def written(cloud: Cloud, folder: Path, **options: str) -> Path:
-    return write(cloud, folder, report_of(cloud, **options))  # type: ignore[arg-type]
+    report = report_of(cloud, **options)  # type: ignore[arg-type]
+    return write(folder, report.test, page(cloud, report))
 
 
 def fill(cloud: Cloud) -> None:

@@ -48,7 +48,7 @@ def test_report_pages_their_index_and_data(tmp_path: Path, umask: int) -> None:
         cloud.kv_server()
         report = report_of(cloud, test="it")
         for _ in range(2):
-            page = timeline.write(cloud, folder, report)
+            page = timeline.write(folder, report.test, timeline.page(cloud, report))
             data, index = as_json.write(report, page.with_suffix(".json")), folder / "index.html"
             assert timeline.write_index(folder) == index
             for path in (page, data, index):

@@ -11,7 +11,7 @@ from upstash_redis import Redis
 from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.cloud.base import context_of, show_same
 from pytest_fakecloud.core.recorder import SCRIPT_COMMANDS, SharedRecords
-from pytest_fakecloud.kv.report.calls import KVLookups
+from pytest_fakecloud.kv.report.lookups import KVLookups
 from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.report import Report, report_of
 from pytest_fakecloud.reporting.wording import describe

@@ -54,11 +54,6 @@ def test_the_evidence_of_findings_is_listed() -> None:
     assert selected(run(100), Marks(frozenset({5})), [42]) == numbers(5, 42, of=100)
 
 
-def test_short_gaps_are_listed() -> None:
-    marks = Marks(frozenset({10, 14, 19}))
-    assert selected(run(100), marks) == numbers(10, 11, 12, 13, 14, 19, of=100)
-
-
 def test_rows_around_a_listed_row_and_events_of_listed_calls_are_listed() -> None:
     rows = run(100)
     rows[39] = row(40, parent=30)

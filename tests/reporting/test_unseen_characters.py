@@ -79,7 +79,8 @@ def test_characters_that_hide_or_reorder_text_are_escaped(
     assert not any(character in word for word in words)
     header = re.sub(r"(?s)<(script|style)\b.*?</\1>", "", page(cloud, report))
     assert character not in header
-    write_json(report, write(cloud, tmp_path, report).with_suffix(".json"))
+    written = write(tmp_path, report.test, page(cloud, report))
+    write_json(report, written.with_suffix(".json"))
     index = write_index(tmp_path)
     assert index is not None
     assert character not in index.read_text("utf-8")

@@ -12,7 +12,7 @@ from ...core.characters import visible
 from ...core.errors import counted, cut
 from ...core.touches import Touch
 from ...kv.report.calls import SEVERAL, command_of
-from ...kv.report.connections import gathered
+from ...kv.report.lookups import gathered
 from ...kv.table import kinds
 from ...reporting.lookups import Lookups
 from ...reporting.sources import error_of, summarise

@@ -19,7 +19,6 @@ from ..table.registry import spec_of
 from .calls import (
     command_of,
     commands_of,
-    executed_by,
     executed_by_test,
     hides_words,
     lines_of,
@@ -28,6 +27,7 @@ from .calls import (
     word_of,
 )
 from .effects import did_something
+from .lookups import executed_by
 
 KEY = SubjectKind("key", has_value=True, links_accesses=True)
 CHANNEL = SubjectKind("channel")

@@ -16,7 +16,8 @@ from ...reporting.strings import parsed
 from ..fake import KVServer
 from ..table import kinds
 from .accesses import of_command
-from .calls import command_of, commands_of, executed_by, lines_of, result_of
+from .calls import command_of, commands_of, lines_of, result_of
+from .lookups import executed_by
 
 Line = tuple[str, ...]
 
@@ -51,7 +52,7 @@ def changes_of_watched(calls: Iterable[Call], lookups: Lookups) -> Mapping[int, 
                     undone[call.number] = max(since, key=lambda change: change.number)
         for words, answer in commands_of(call, lookups) if watched or name == "EXEC" else ():
             for access in of_command(call.fake, words, answer):
-                if access.writes and access.succeeded is not False:
+                if access.is_effective_write:
                     key = access.subject.name
                     changes[key] = WatchedChange(key, call.number, tuple(words))
     return undone

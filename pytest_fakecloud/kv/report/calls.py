@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...core.calls import ITEMS_OF_CUT, Action, Call, on_connection
-from ...core.recorder import ScriptCommand
-from ...reporting.lookups import Lookups, ServiceLookups
+from ...reporting.lookups import Lookups
 from ...reporting.masked import MaskedCall
 from ...reporting.strings import from_base64, map_strings, parsed
 from ..resp.replies import is_error, reply
@@ -21,16 +19,6 @@ SEVERAL = ("pipeline", "multi-exec")
 """Routes for several commands."""
 QUEUED = b"+QUEUED\r\n"
 """The reply to a command in a transaction; EXEC executes the command."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KVLookups(ServiceLookups):
-    """Lookups in the calls to key-value servers."""
-
-    scripts: Mapping[str, str] = field(default_factory=dict)
-    """The sources of Lua scripts, by the first eight characters of their hash."""
-    executed: Mapping[int, Sequence[ScriptCommand]] = field(default_factory=dict)
-    """The commands that the scripts of a call executed, by its number; missing if not recorded."""
 
 
 def lines_of(call: Call) -> list[list[str]]:
@@ -132,26 +120,6 @@ def decoded_answer(call: Call, answer: Any) -> Any:
     return map_strings(answer, from_base64, names=False) if is_encoded else answer
 
 
-class ExecutedCommand(NamedTuple):
-    """A command with its name in capitals and its reply, as `commands_of()` yields them."""
-
-    words: list[str]
-    answer: Any
-    in_script: bool
-
-
-def executed_by(call: Call, lookups: Lookups) -> Iterator[ExecutedCommand]:
-    """Yield each command that a call executed; in place of its scripts, at the end, what these executed,
-    if that was recorded.
-    """
-    in_scripts = lookups.of(KVLookups).executed.get(call.number)
-    for words, answer in commands_of(call, lookups):
-        if in_scripts is None or words[0] not in kinds.RUNS_SCRIPT:
-            yield ExecutedCommand(words, answer, in_script=False)
-    for _, (name, *arguments), answer in in_scripts or ():
-        yield ExecutedCommand([name.upper(), *arguments], answer, in_script=True)
-
-
 def executed_by_test(action: Action) -> list[str]:
     """Return the command that an action executes; empty for any other action."""
     arguments, _ = action.call or ((), {})
@@ -162,8 +130,8 @@ def executed_by_test(action: Action) -> list[str]:
 
 def loaded_keys(action: Action) -> list[str]:
     """Return the keys that an action loads, as far as they are known."""
-    arguments, named = action.call or ((), {})
-    data = arguments[0] if arguments else named.get("data")
+    arguments, by_name = action.call or ((), {})
+    data = arguments[0] if arguments else by_name.get("data")
     return list(map(word_of, data)) if action.kind == "load" and isinstance(data, Mapping) else []
 
 

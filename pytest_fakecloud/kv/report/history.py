@@ -21,8 +21,9 @@ from ..table.registry import COMMANDS, CommandSpec, spec_of
 from ..table.synopsis import BoundLine
 from ..table.ttl import Ttl, find_ttl
 from .accesses import KEY
-from .calls import QUEUED, KVLookups, commands_of, executed_by_test, lines_of, loaded_keys
+from .calls import QUEUED, commands_of, executed_by_test, lines_of, loaded_keys
 from .effects import did_something
+from .lookups import KVLookups
 
 UNKNOWN: Any = object()
 """The result of a command that may have been executed, but whose response is not known."""
@@ -55,10 +56,6 @@ class Command:
         return self.words[0]
 
     @cached_property
-    def arguments(self) -> list[str]:
-        return self.words[1:]
-
-    @cached_property
     def keys(self) -> list[str]:
         """The keys of the command, or its first argument if it has no keys."""
         keys = [] if self.spec is None else [key for key, _ in self.spec.keys_of(self.words)]
@@ -82,11 +79,6 @@ class Command:
     @cached_property
     def at_us(self) -> int:
         return self.entry.at_us
-
-    @cached_property
-    def sets_nx(self) -> bool:
-        """Whether the command sets a key only if the key does not exist."""
-        return self.name == "SETNX" or (self.name == "SET" and "NX" in self.options)
 
     @cached_property
     def succeeded(self) -> bool:
@@ -119,15 +111,10 @@ class Command:
         return self.spec is not None and self.spec.changes_only_ttl
 
     @cached_property
-    def is_prevented(self) -> bool:
-        """Whether a condition did not hold, so that the command changed nothing."""
-        has_condition = self.name in _CONDITIONAL or not kinds.CONDITIONS.isdisjoint(self.options)
-        return has_condition and self._did_something is False
-
-    @cached_property
     def replaces(self) -> bool:
         """Whether the command may have removed or replaced keys."""
-        if self.is_prevented:
+        has_condition = self.name in _CONDITIONAL or not kinds.CONDITIONS.isdisjoint(self.options)
+        if has_condition and self._did_something is False:
             return False
         return self.changes and (self.spec is None or not self.spec.keeps_key)
 
@@ -153,7 +140,7 @@ class Command:
             by_key.clear()
         elif self.replaces:
             keys = [] if self.spec is None else self.spec.keys_of(self.words)
-            for key in [key for key, spec in keys if spec.writes] or self.arguments:
+            for key in [key for key, spec in keys if spec.writes] or self.words[1:]:
                 by_key.pop(key, None)
 
     @cached_property
@@ -182,7 +169,7 @@ class Expiries(dict[str, Command]):
         return key in self and at_us >= (self[key].deadline_us or 0)
 
     def follow(self, command: Command) -> None:
-        for key in command.arguments if command.changes else ():
+        for key in command.words[1:] if command.changes else ():
             if self.expired(key, command.at_us):
                 del self[key]
         setter = self.get(command.key) if command.name in _MOVING else None
@@ -351,7 +338,3 @@ def databases_of(test: ObservedTest, fake: KVServer) -> list[ServerOrDatabase]:
     # fake has a single database.
     databases = getattr(core_of(fake).engine, "databases", [0])
     return [Database(fake, number) for number in sorted(used & set(range(len(databases))))]
-
-
-def has_no_ttl(fake: ServerOrDatabase, key: str) -> bool:
-    return bool(fake._ttl_ms(key) == -1)

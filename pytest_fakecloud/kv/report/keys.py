@@ -16,7 +16,6 @@ from .history import (
     Expiries,
     ServerOrDatabase,
     commands,
-    has_no_ttl,
     history,
     with_expiries,
 )
@@ -144,7 +143,7 @@ def _missed_expires(test: ObservedTest, fake: ServerOrDatabase) -> dict[str, Com
             if sets and (call.number, *command.words) not in executed:
                 missed[command.key] = command
     return {
-        key: command for key, command in missed.items() if has_no_ttl(fake, key)
+        key: command for key, command in missed.items() if fake._ttl_ms(key) == -1
         and (key not in later or later[key].entry.number <= command.entry.number)
     }  # fmt: skip
 
@@ -156,7 +155,7 @@ def lock_of_another(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Find
         key = command.key
         for removed in holders.keys() - expiries.keys():
             del holders[removed]
-        if command.name == "SET" and command.sets_nx and command.succeeded:
+        if command.name == "SET" and "NX" in command.options and command.succeeded:
             earlier = holders.get(key, []) if expiries.expired(key, command.at_us) else []
             holders[key] = [*earlier, command.words[2]]
             continue

@@ -25,16 +25,8 @@ from ..table import kinds
 from ..table.registry import spec_of
 from ..table.ttl import find_ttl
 from .background import NOTHING_KNOWN, KVBackground, WatchedChange
-from .calls import (
-    SEVERAL,
-    KVLookups,
-    command_of,
-    decoded_answer,
-    hash_of,
-    hides_words,
-    lines_of,
-    result_of,
-)
+from .calls import SEVERAL, command_of, decoded_answer, hash_of, hides_words, lines_of, result_of
+from .lookups import KVLookups
 
 ROOM = 240
 """Maximum length of a command's arguments, in characters."""

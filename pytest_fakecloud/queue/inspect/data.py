@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial, wraps
+from functools import lru_cache, partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ...cloud.fake import core_of
@@ -64,6 +64,8 @@ from .steps import (
 
 LONGEST_BODY = 100_000
 """Maximum number of characters of a body that is shown."""
+_LONGEST_KEPT = 20_000
+"""Maximum length of a body whose readable form is kept for the next time."""
 _DELIVERABLE = ("CREATED", "RETRY")
 """The states of messages that wait for their next attempt."""
 _RUNS = 3
@@ -91,6 +93,14 @@ def _locked(show: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Queu
             return show(core.engine, *args, **named)
 
     return locked
+
+
+def _readable(body: str) -> str:
+    # A page has the messages at each row of a report, with the same bodies.
+    return (_readable_once if len(body) <= _LONGEST_KEPT else readable)(body)
+
+
+_readable_once = lru_cache(maxsize=1_000)(readable)
 
 
 def _body(data: bytes, redaction: Redaction) -> View:
@@ -181,7 +191,7 @@ def item_reader(fake: Queue, section: str, item: str) -> Callable[[], Item | Non
 def _message_item(message: Message) -> Item:
     return {
         **_message(message),
-        "body": readable(shown_text(message.body, message.settings.redaction)) or None,
+        "body": _readable(shown_text(message.body, message.settings.redaction)) or None,
         "attempts": [attempt.status for attempt in message.attempts],
         "next attempt": message.due_us and shown_time(message.due_us),
         "waits for": _waits_for(message) or None,
@@ -193,7 +203,7 @@ def _schedule_item(schedule: ScheduleView) -> Item:
     record = record_of(schedule)
     return {
         **_schedule(schedule),
-        "body": readable(shown_text(record.body, record.settings.redaction)) or None,
+        "body": _readable(shown_text(record.body, record.settings.redaction)) or None,
         "next run": record.planned_us and shown_time(record.planned_us),
         "last run": record.last_us and shown_time(record.last_us),
         "error": record.error,

@@ -21,6 +21,8 @@ from .steps import steps_of_messages
 
 _SENT = 2_000
 """Maximum number of characters of a body that a delivery's event keeps."""
+_WITH_BODY = PUBLISHING - {"batch"}
+"""Routes of requests whose body is that of their message."""
 _ID = re.compile(r"(?:msg|scd)_\w{20,}")
 
 
@@ -40,22 +42,31 @@ def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLook
     """Return the names of messages, schedules and runs, what requests created, and the steps of runs."""
     queues = [fake for fake in cloud.fakes() if isinstance(fake, Queue)]
     calls = calls_in(entries, "queue")
-    messages = [message.id for queue in queues for message in queue.messages()]
-    schedules = [schedule.id for queue in queues for schedule in queue.schedules()]
-    names = [*_named_by_events(entries), *messages, *schedules, *_named_by_answers(calls)]
-    ids = [name for name in names if _ID.fullmatch(name)]  # An application may name a schedule.
-    runs = {str(run) for event in events_in(entries)
-            if len(run := event.data.get("run") or "") > LONG_NAME}  # fmt: skip
+    answered = [call for call in calls if has_full_answer(call)]
+    items = [(call, item) for call in answered for item in items_of(call.response_body)]
+    details = [event.data for event in events_in(entries)]
+    names = [message.id for queue in queues for message in queue.messages()]
+    names += [schedule.id for queue in queues for schedule in queue.schedules()]
+    # Answers and events have the IDs of those that were deleted since.
+    names += [str(item.get(name)) for _, item in items for name in ("messageId", "scheduleId")]
+    names += [str(data.get(name)) for data in details for name in ("message_id", "about")]
+    ids = filter(_ID.fullmatch, names)  # An application may name a schedule.
+    runs = {str(data.get("run") or "") for data in details}
     steps, results = steps_of_messages(entries)
     return QueueLookups(
         ids=abbreviated(ids),
-        names=abbreviated(runs),
-        bodies={message_id: call.request_body[: 4 * _SENT].decode("utf-8", "replace")[:_SENT]
-                for message_id, call in _created(calls) if call.route != "batch"},
+        names=abbreviated(run for run in runs if len(run) > LONG_NAME),
+        bodies={
+            str(item["messageId"]): call.request_body[: 4 * _SENT].decode("utf-8", "replace")[
+                :_SENT
+            ]
+            for call, item in items
+            if call.route in _WITH_BODY and "messageId" in item and not item.get("deduplicated")
+        },
         created_by_lost_call=_messages_of_lost_calls(queues, calls),
         steps={message_id: mask.value(sent) for message_id, sent in steps.items()},
         details={message_id: mask.value(step) for message_id, step in results.items()},
-    )  # fmt: skip
+    )
 
 
 def exchanges(queue: Queue) -> Iterator[tuple[int, DeliveryExchange]]:
@@ -76,32 +87,6 @@ def schedule_of(event: MaskedEvent, lookups: Lookups) -> str:
     exchange = lookups.exchanges.get(began(event))
     headers = {name.lower(): value for name, value in (exchange.headers if exchange else ())}
     return headers.get("upstash-schedule-id", "")
-
-
-def _created(calls: Iterable[Call]) -> Iterator[tuple[str, Call]]:
-    """Yield the ID of each message that a publish request created, with the request."""
-    for call in calls:
-        if call.route in PUBLISHING and has_full_answer(call):
-            for item in items_of(call.response_body):
-                if "messageId" in item and not item.get("deduplicated"):
-                    yield str(item["messageId"]), call
-
-
-def _named_by_events(entries: Iterable[Entry]) -> Iterator[str]:
-    """Yield the IDs of the messages of the events, and of those that callbacks are about."""
-    for event in events_in(entries):
-        if "message_id" in event.data:
-            for name in ("message_id", "about"):
-                if event.data.get(name):
-                    yield str(event.data[name])
-
-
-def _named_by_answers(calls: Iterable[Call]) -> Iterator[str]:
-    """Yield the IDs of the messages and schedules that requests created, also of those deleted since."""
-    for call in calls:
-        if has_full_answer(call):
-            for item in items_of(call.response_body):
-                yield from (str(item[name]) for name in ("messageId", "scheduleId") if name in item)
 
 
 def _messages_of_lost_calls(fakes: Iterable[Queue], calls: Sequence[Call]) -> dict[int, str]:
