@@ -1,7 +1,9 @@
-"""Escapes characters that cannot be encoded, or that a reader cannot see."""
+"""Changes characters in strings: escapes what cannot be encoded, or what a reader cannot see."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
 from unicodedata import category, normalize
 
 
@@ -38,3 +40,19 @@ def visible(text: str) -> str:
 def _is_noncharacter(character: str) -> bool:
     code = ord(character)
     return code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF
+
+
+def map_strings(value: Any, change: Callable[[str], str], *, names: bool = True) -> Any:
+    """Return a value with every string in it changed, the ``names`` of members only if true. Bytes are
+    changed as Latin-1.
+    """
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, bytes):
+        return change(value.decode("latin-1")).encode("latin-1")
+    if isinstance(value, list | tuple):
+        return [map_strings(item, change, names=names) for item in value]
+    if isinstance(value, Mapping):
+        return {map_strings(name, change) if names else name: map_strings(item, change, names=names)
+                for name, item in value.items()}  # fmt: skip
+    return value

@@ -1,9 +1,10 @@
-"""Names and addresses of hosts, which are never resolved."""
+"""URLs, and names and addresses of hosts, which are never resolved."""
 
 from __future__ import annotations
 
 import re
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from urllib.parse import SplitResult, urlsplit
 
 _HOST = re.compile(
     r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._~!$&'()*+,;=%-]*))(?::[0-9]*)?"
@@ -34,3 +35,11 @@ def is_loopback(host: str) -> bool:
     if (address := address_of(host)) is not None:
         return address.is_loopback
     return host == "localhost" or host.endswith(".localhost")
+
+
+def parts_of_url(url: str) -> SplitResult:
+    """Return the parts of a URL; if it is malformed, the whole URL is the path."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return SplitResult("", "", url, "", "")

@@ -6,9 +6,15 @@ reports and their data have the mode that the umask gives, because they are made
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import stat
 from pathlib import Path
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_AMBIGUOUS = re.compile(r"[^A-Za-z0-9._/:]")
+"""A character of a test's path, besides its separators, that is or becomes "-" in a file name."""
 
 
 def make_private(path: Path) -> Path:
@@ -42,3 +48,16 @@ def write_public(path: Path, text: str) -> Path:
     path.unlink(missing_ok=True)
     path.write_text(text, encoding="utf-8", errors="backslashreplace")
     return path
+
+
+def file_name(name: str) -> str:
+    """Return a file name for a test that is valid on every system and different for each test."""
+    function, bracket, parameters = name.partition("[")
+    parameters = parameters.removesuffix("]") if bracket else ""
+    parameters_part = _UNSAFE.sub("-", parameters).strip("-.")
+    cleaned = "-".join(filter(None, (_UNSAFE.sub("-", function).strip("-."), parameters_part)))
+    if parameters_part == parameters and not _AMBIGUOUS.search(function) and len(cleaned) <= 150:
+        return cleaned
+    # Two tests may differ only in characters that "-" replaces, such as a/b.py and a-b.py.
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return f"{cleaned[:130]}-{digest}"

@@ -16,10 +16,9 @@ from typing import Any
 
 from ..core.characters import printable
 from ..core.errors import shown
-from ..core.output_files import write_private
+from ..core.output_files import file_name, write_private
 from ..reporting.as_json import as_json
 from ..reporting.model import VERSION, Finding
-from ..reporting.page import file_name
 from ..reporting.report import Report
 
 _LARGEST = 1_000_000

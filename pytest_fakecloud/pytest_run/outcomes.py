@@ -31,6 +31,7 @@ from ..core.errors import (
 )
 from ..core.frames import is_own
 from ..core.libraries import is_library
+from ..core.output_files import file_name, write_public
 from ..core.violations import Violation, with_allowance
 from .ini import INI_SETTINGS
 from .options import SESSION_SETTINGS, SETTINGS, fixture_of, misuse
@@ -315,7 +316,6 @@ def _adds_to_recording(
 
 def _record(folder: Path, named: list[tuple[Cloud, str]], item: pytest.Item) -> None:
     from ..cloud.cloud import archive_writer
-    from ..reporting.page import file_name
 
     write = archive_writer("--fakecloud-record")
     for cloud, name in named:
@@ -544,7 +544,8 @@ def _written(
     failures: list[str] = []
     with report_hook_failure("it could not be written", failures.append):
         own_page = None if picture is None else partial(picture, phase.raised)
-        written = page.write(folder, data.test, page.page(cloud, data, own_page, beside))
+        path = folder / f"{file_name(data.test)}.html"
+        written = write_public(path, page.page(cloud, data, own_page, beside))
         as_json.write(data, written.with_suffix(".json"))
         # These properties are copied to the report of the teardown, which JUnit's XML reads.
         phase.item.user_properties.append(("fakecloud_timeline", str(written)))

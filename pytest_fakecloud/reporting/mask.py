@@ -9,12 +9,12 @@ from typing import Any
 
 from ..cloud.base import BaseCloud, secrets_in
 from ..core.calls import Action, Call, Event, Headers, set_facts
+from ..core.characters import map_strings
 from ..core.secrets import HIDDEN, SecretMask
 from ..process.applications import ServedRequest
 from .contract import functions_of
 from .masked import MaskedAction, MaskedCall, MaskedEvent
 from .model import Finding, ReportSubject, Sought
-from .strings import map_strings
 
 
 class Mask(SecretMask):

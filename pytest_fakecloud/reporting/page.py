@@ -30,9 +30,6 @@ from .report import Report
 from .strings import shortened
 
 _INDEX = "index.html"
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-_AMBIGUOUS = re.compile(r"[^A-Za-z0-9._/:]")
-"""A character of a test's path, besides its separators, that is or becomes "-" in a file name."""
 _SOURCE_LINES = 6
 """Maximum number of source lines above the failing one."""
 _LONGEST = 160
@@ -63,11 +60,6 @@ def page(
         return document(picture(cloud, report, masked))
     data = {**as_json(report), "states": masked}
     return document({**data, "beside": beside} if beside else data)
-
-
-def write(folder: Path, test: str, html_page: str) -> Path:
-    """Write the page of a test into a folder; return its path."""
-    return write_public(folder / f"{file_name(test)}.html", html_page)
 
 
 def write_index(folder: Path) -> Path | None:
@@ -102,19 +94,6 @@ def _data_of(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError):
         return {}
     return report if isinstance(report, dict) else {}
-
-
-def file_name(name: str) -> str:
-    """Return a file name for a test that is valid on every system and different for each test."""
-    function, bracket, parameters = name.partition("[")
-    parameters = parameters.removesuffix("]") if bracket else ""
-    parameters_part = _UNSAFE.sub("-", parameters).strip("-.")
-    cleaned = "-".join(filter(None, (_UNSAFE.sub("-", function).strip("-."), parameters_part)))
-    if parameters_part == parameters and not _AMBIGUOUS.search(function) and len(cleaned) <= 150:
-        return cleaned
-    # Two tests may differ only in characters that "-" replaces, such as a/b.py and a-b.py.
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return f"{cleaned[:130]}-{digest}"
 
 
 _SCRIPTS = "elements", "spans", "copying", "facts", "drawing", "waterfall", "pane", "trace", "page"
@@ -185,9 +164,9 @@ def _timelines(beside: Mapping[str, Any] | None) -> Iterator[str]:
 def _whole(title: str, body: str, script: str = "") -> str:
     """Return an HTML document whose policy allows only our style sheets and the given script."""
     style = asset(__file__, "page.css") + asset(__file__, "trace.css")
-    allowed = f"script-src {_hash(script)}; " if script else ""
-    allowed += f"style-src {_hash(style)}"
-    policy = f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
+    scripts = f"script-src {_hash(script)}; " if script else ""
+    styles = f"style-src {_hash(style)}"
+    policy = f"default-src 'none'; {scripts}{styles}; base-uri 'none'; form-action 'none'"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
@@ -216,8 +195,7 @@ def _failure(text: str) -> Iterator[str]:
     if not text:
         return
     lines = text.splitlines()
-    excerpt = _assertion_of(lines)
-    if not excerpt:
+    if not (excerpt := _assertion_of(lines)):
         yield f"<pre>{html.escape(text)}</pre>"
         return
     # The failing line and the lines of the error are bold.

@@ -28,6 +28,7 @@ from ..core.calls import (
 )
 from ..core.errors import describe_error
 from ..core.frames import CodePlace, place_at
+from ..core.hosts import parts_of_url
 from ..core.libraries import outside_libraries
 from ..core.recorder import CallStack, SharedRecords
 from ..core.traces import TRACEPARENT, TraceParent, trace_parent
@@ -53,7 +54,6 @@ from .model import (
     ReportRow,
     ReportSubject,
 )
-from .strings import parts_of_url
 
 _VOLATILE = {"began", "alone", "number", "traceback", "exception"}
 """Details that may differ between two otherwise equal events, whatever their service."""

@@ -7,9 +7,8 @@ import html
 import json
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
 
 from ..cloud.services import SERVICES
 from ..core.characters import printable
@@ -21,22 +20,6 @@ _BASE64_LEAST = 16
 _WORDS = ("True", "False", "None")
 _TAGS = re.compile(r"(?s)<(script|style|head)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>")
 _TITLE = re.compile(r"(?is)<title[^>]*>(.*?)</title>")
-
-
-def map_strings(value: Any, change: Callable[[str], str], *, names: bool = True) -> Any:
-    """Return a value with every string in it changed, the ``names`` of members only if true. Bytes are
-    changed as Latin-1.
-    """
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, bytes):
-        return change(value.decode("latin-1")).encode("latin-1")
-    if isinstance(value, list | tuple):
-        return [map_strings(item, change, names=names) for item in value]
-    if isinstance(value, Mapping):
-        return {map_strings(name, change) if names else name: map_strings(item, change, names=names)
-                for name, item in value.items()}  # fmt: skip
-    return value
 
 
 def shortened(text: str, most: int = 48) -> str:
@@ -171,11 +154,3 @@ def from_base64(value: str) -> str:
         return base64.b64decode(value, validate=True).decode("utf-8")
     except ValueError:
         return value
-
-
-def parts_of_url(url: str) -> SplitResult:
-    """Return the parts of a URL; if it is malformed, the whole URL is the path."""
-    try:
-        return urlsplit(url)
-    except ValueError:
-        return SplitResult("", "", url, "", "")

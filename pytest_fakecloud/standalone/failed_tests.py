@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..cloud.cloud import Cloud
 from ..core.errors import counted, report_failure
+from ..core.output_files import file_name, write_public
 
 if TYPE_CHECKING:
     from ..reporting.report import Report
@@ -82,7 +83,8 @@ class FailedTests:
 
         failures: list[str] = []
         with report_failure("it could not be written", failures.append):
-            written = page.write(folder, report.test, page.page(cloud, report))
+            path = folder / f"{file_name(report.test)}.html"
+            written = write_public(path, page.page(cloud, report))
             as_json.write(report, written.with_suffix(".json"))
             return written.absolute(), str(written)
         return None, f"({failures[0]})"

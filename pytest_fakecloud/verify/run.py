@@ -15,8 +15,8 @@ from types import NoneType
 from typing import Any
 
 from ..core.assets import asset
+from ..core.characters import map_strings
 from ..core.errors import brief
-from ..reporting.strings import map_strings
 from .catalogue.scenarios import Scenario, ScenarioStep, scenarios
 from .sides import (
     Bounds,

@@ -19,11 +19,11 @@ import requests
 import urllib3
 
 from ..cloud.cloud import Cloud
+from ..core.characters import map_strings
 from ..core.errors import ContractError, ServiceError, unknown_name
 from ..core.json_schema import check_nesting
 from ..core.threads import DaemonThread
 from ..reporting.mask import Mask
-from ..reporting.strings import map_strings
 from . import RUN_SECONDS
 from .catalogue.scenarios import Scenario, ScenarioStep
 

@@ -12,9 +12,10 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.output_files import file_name, write_public
 from pytest_fakecloud.process.applications import ServedRequest
 from pytest_fakecloud.reporting.as_json import as_json
-from pytest_fakecloud.reporting.page import file_name, page, write, write_index
+from pytest_fakecloud.reporting.page import page, write_index
 from pytest_fakecloud.reporting.report import report_of
 
 from ..harness import Run, quiet_but
@@ -36,7 +37,7 @@ def a_page(cloud: Cloud, **options: str) -> str:
 
 def written(cloud: Cloud, folder: Path, **options: str) -> Path:
     report = report_of(cloud, **options)  # type: ignore[arg-type]
-    return write(folder, report.test, page(cloud, report))
+    return write_public(folder / f"{file_name(report.test)}.html", page(cloud, report))
 
 
 def fill(cloud: Cloud) -> None:
@@ -131,22 +132,6 @@ def test_bodies_are_there_in_full(cloud: Cloud) -> None:
     text = a_page(cloud, test="test")
     assert "x" * 5000 in text
     assert data_of(text)["rows"][1]["request"]["cut"] > 30_000
-
-
-def test_file_names_are_safe_and_stay_apart(tmp_path: Path, cloud: Cloud) -> None:
-    assert file_name("tests/test_a.py::test_it") == "tests-test_a.py-test_it"
-    assert (
-        file_name("tests/test_a.py::TestIt::test_it[1-a]") == "tests-test_a.py-TestIt-test_it-1-a"
-    )
-    assert file_name("../../etc/passwd") == "etc-passwd"
-    parameters = ["a/b", "a:b", "a-b", "a b", "é", "ü", "", "x" * 300 + "1", "x" * 300 + "2", ".."]
-    names = [file_name(f"test_x.py::test_it[{parameter}]") for parameter in parameters]
-    names += [file_name(f"{path}::test_it") for path in ("a/b.py", "a-b.py", "a b.py")]
-    assert len(set(names)) == len(names)
-    assert max(map(len, names)) <= 150
-    assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) for name in names)
-    path = written(cloud, tmp_path / "deep" / "folder", test="tests/test_a.py::test_it")
-    assert path == tmp_path / "deep" / "folder" / "tests-test_a.py-test_it.html"
 
 
 def test_only_failing_tests_get_a_page_and_the_section_links_it(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.core.output_files import write_private
+from pytest_fakecloud.core.output_files import write_private, write_public
 from pytest_fakecloud.recordings import archives
 from pytest_fakecloud.reporting import as_json
 from pytest_fakecloud.reporting import page as timeline
@@ -48,7 +48,7 @@ def test_report_pages_their_index_and_data(tmp_path: Path, umask: int) -> None:
         cloud.kv_server()
         report = report_of(cloud, test="it")
         for _ in range(2):
-            page = timeline.write(folder, report.test, timeline.page(cloud, report))
+            page = write_public(folder / "a.html", timeline.page(cloud, report))
             data, index = as_json.write(report, page.with_suffix(".json")), folder / "index.html"
             assert timeline.write_index(folder) == index
             for path in (page, data, index):

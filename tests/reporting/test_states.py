@@ -77,7 +77,7 @@ def test_each_command_of_the_vendor_that_changes_data_changes_the_state(
     assert state_of(server) != before
 
 
-WITH_MESSAGES = {"groups_of_tasks", "logs", "in_flight", "waiting_for_slot"}
+WITH_MESSAGES = {"groups_of_tasks", "logs", "answered", "waiting_for_slot"}
 """What changes only together with a message."""
 COUNTED = {"usage"}
 """The counters of the plan's quotas, which change only together with what they count."""

@@ -11,10 +11,11 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.output_files import write_public
 from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.reporting.as_json import as_json
 from pytest_fakecloud.reporting.as_json import write as write_json
-from pytest_fakecloud.reporting.page import page, write, write_index
+from pytest_fakecloud.reporting.page import page, write_index
 from pytest_fakecloud.reporting.report import Report, report_of
 from pytest_fakecloud.reporting.text import text
 
@@ -79,7 +80,7 @@ def test_characters_that_hide_or_reorder_text_are_escaped(
     assert not any(character in word for word in words)
     header = re.sub(r"(?s)<(script|style)\b.*?</\1>", "", page(cloud, report))
     assert character not in header
-    written = write(tmp_path, report.test, page(cloud, report))
+    written = write_public(tmp_path / "a.html", page(cloud, report))
     write_json(report, written.with_suffix(".json"))
     index = write_index(tmp_path)
     assert index is not None

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ...core.calls import Call, Entry, Event
+from ...core.hosts import parts_of_url
 from ...reporting.lookups import Lookups
 from ...reporting.model import DataAccess, Delivery, ReportRow, ReportSubject
-from ...reporting.strings import parts_of_url
 from ..delivery.routes import AsgiRoute, FunctionRoute, WsgiRoute, parts_of
 from ..fake import Queue
 from .accesses import CALLBACK, MESSAGE, RUN, of_event
