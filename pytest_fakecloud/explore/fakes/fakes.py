@@ -283,7 +283,7 @@ class Fakes:
         if self.process_time is not None:
             self.process_time.reads.clear()
         self.deliveries = Deliveries(self._queues, self._start_us)
-        # A queue limits the chain of messages that cause each other within one span.
+        # A queue limits the chain of messages that cause each other within a call that moves the clock.
         self.clock.moving_calls += 1
 
     def _forget_sessions(self) -> None:
