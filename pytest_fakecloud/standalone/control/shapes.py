@@ -979,6 +979,7 @@ _QUERIES = {
         "section": "the section of the items, as in the changes of a row",
         "items": "a JSON list of names; without it, all items",
         "as_restored": "yes: without the keys that expire at once",
+        "own": "yes: only what a restore changed and nothing has changed since",
     },
     "versions": {
         "section": "the section of the item, as in the changes of a row",

@@ -96,7 +96,7 @@ def server_of(engine: KVEngine) -> Any:
         fixture="kv_server",
         _engine=engine,
         _first_snapshot=lambda: partial(_first_snapshot, engine.clock, Ids(7), engine.settings),
-        _time=engine.clock,
+        _timekeeper=engine.clock,
         **dict.fromkeys(("_context", "_recorder", "_mounts", "_given_settings", "_baseline")),
         _rewound=0,
         _memory=lambda *_: engine,
