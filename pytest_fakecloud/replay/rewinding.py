@@ -142,7 +142,8 @@ class Rewinder:
                 newest = self._quiet_since(entry)
                 checkpoint = self._checkpoint(entry.number - 1, entry.at_us)
                 self._tries += 1
-                if newest == self._newest() == entry.number or self._tries == _MOST_TRIES:
+                is_exact = newest == self._newest() == entry.number
+                if is_exact or self._tries == _MOST_TRIES or not self._checkpoints:
                     self._tries = 0
                     self._keep(checkpoint)
                 else:

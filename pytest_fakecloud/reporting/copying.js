@@ -9,8 +9,7 @@ const matters = ([name, value]) => !NOISE.test(name) && !(/^accept$/i.test(name)
 export function requestOf({request, response, peer}, report) {
   const fake = (report.fakes ?? []).find((one) => one.name === peer), parts = /^(\S+) (.*)$/.exec(request.line);
   if (!parts || (fake && (response === null || response?.line === "reply"))) return null;
-  const [, method, target] = parts;
-  const url = /^https?:/.test(target) ? target : fake && target.startsWith("/") ? fake.url + target : "";
+  const [, method, target] = parts, url = /^https?:/.test(target) ? target : fake && target.startsWith("/") ? fake.url + target : "";
   if (!url) return null;
   const known = Object.entries(fake?.headers ?? {});
   const headers = (request.headers ?? []).filter(matters).map(([name, value]) =>

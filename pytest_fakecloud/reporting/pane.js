@@ -31,7 +31,7 @@ export class Pane {
     // Text that was typed and not sent stays while the row does.
     if (this.filledFor === this.trace.number && this.element.querySelector("form[data-typed=yes]")) return;
     Object.assign(this, {filledFor: this.trace.number, filled: shape, linked, links: el("div", {}, this.linksElement(one, effects, related)), waterfall: el("div", {}, waterfallElement(one, this.trace))});
-    const {row} = one, wait = one.index ? gapText(this.trace.rows[one.index - 1].row.at_us, row.at_us) : "";
+    const {row} = one, gap = one.index ? gapText(this.trace.rows[one.index - 1].row.at_us, row.at_us) : "", wait = gap && `${gap} since the row before`;
     this.element.replaceChildren(el("div", {class: "trace-pane-body"},
       el("div", {class: "trace-pane-head"},
         // A long text scrolls, which the keyboard must reach.
@@ -71,7 +71,7 @@ export class Pane {
       ...others.flatMap((number) => [this.goTo(number, `row ${this.trace.byNumber.get(number).label}`), " "]));
   }
   linksElement({row}, effects, related) {
-    const cause = this.trace.byNumber.get(row.cause), chips = [...related].sort(([, rows], [, others]) => (others > 1) - (rows > 1)).map(([subject, rows]) => rows > 1 ? el("button", {type: "button", class: "trace-chip", title: subject.name, onclick: () => this.trace.filter({subject})}, `${nameOf(subject)} · ${rows} rows`) : el("p", {class: "soft", title: subject.name}, `${nameOf(subject)}: only in this row`));
+    const cause = this.trace.byNumber.get(row.cause), chips = [...related].sort(([, rows], [, others]) => (others > 1) - (rows > 1)).map(([subject, rows]) => rows > 1 ? el("button", {type: "button", class: "trace-chip", title: subject.name, onclick: () => this.trace.clear(subject)}, `${nameOf(subject)} · ${rows} rows`) : el("p", {class: "soft", title: subject.name}, `${nameOf(subject)}: only in this row`));
     const items = [
       // Another client may have called meanwhile, so that only the cause of an event is known.
       cause && [el("dt", {}, row.rules.is_inside ? "Caused by" : "During"), el("dd", {}, this.goToRow(cause))],

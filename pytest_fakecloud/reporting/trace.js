@@ -104,11 +104,10 @@ export class Trace {
       const hash = one ? `#row-${one.label}` : "";
       if (location.hash !== hash) history.replaceState(history.state, "", hash || location.pathname + location.search);
     }
-    const before = this.items[this.places.get(number)]?.top;
+    const before = this.items[this.places.get(number)]?.top, {scrollY: place} = window;
     this.details.fill();
     if (opens) this.measure();
     // Keep a clicked row under the pointer when opening the pane changes the layout, but in sight above a pane that covers rows.
-    const {scrollY: place} = window;
     if (one && (reveal || !this.beside)) this.reveal(number);
     else if (one) scrollBy(0, this.items[this.places.get(number)].top - before);
     else {
@@ -132,7 +131,7 @@ export class Trace {
     if (changes.slowest && this.number === null) scrollTo(0, 0);
     this.options.onfilter?.(this.wanted);
   }
-  clear() { this.options.onclear?.(); this.filter(ALL_ROWS); }
+  clear(subject = null) { this.options.onclear?.(); this.filter({...ALL_ROWS, subject}); }
   // Arrange the rows for another filter. The selected row stays in view; if there is none, the list is not scrolled further than it is long.
   arrangeAll() {
     this.arrange();
@@ -181,9 +180,7 @@ export class Trace {
       if (!one) known.set(row, one = {row, toName: laneName(row.peer), failed: failedItems(row)});
       const fromName = row.actor === "application" && cause ? cause.toName : one.actorName ??= laneName(row.actor), label = numbered ? index + 1 : row.number;
       if (one.fromName !== fromName || one.label !== label) Object.assign(one, {fromName, label, layout: null});
-      one.index = index;
-      one.hue = starts ? 1 + hues++ % (HUES.length - 1) : cause?.hue ?? 0;
-      one.isExpected = this.options.isExpected?.(row);
+      Object.assign(one, {index, hue: starts ? 1 + hues++ % (HUES.length - 1) : cause?.hue ?? 0, isExpected: this.options.isExpected?.(row)});
       this.problemCount += isProblem(one);
       byNumber.set(row.number, one);
       rows.push(one);

@@ -152,6 +152,28 @@ def test_the_undo_of_an_edited_counter_keeps_later_increments(page: Any, server:
     assert kv(server, "HGETALL", "k") == ["visits", "250", "plan", "free"]
 
 
+def test_the_undo_of_an_overwritten_value_is_the_value_that_was_replaced(
+    page: Any, server: Server
+) -> None:
+    kv(server, "HSET", "k", "visits", "1")
+    at(page, "fake/kv_server/keys/k", ".detail table")
+    page.click("button[aria-label='Edit visits']")
+    kv(server, "HSET", "k", "visits", "7")
+    typed(page, "Edit visits", value="50")
+    page.locator("dialog #question", has_text="visits of k is now 7").wait_for()
+    # The application goes on while the question is open, and afterwards.
+    kv(server, "HINCRBY", "k", "visits", "2")
+    page.click("dialog button[value=yes]")
+    page.locator("#notice", has_text="Saved.").wait_for()
+    kv(server, "HINCRBY", "k", "visits", "1")
+    page.click(UNDO)
+    page.locator("dialog #question", has_text="Set it to 10").wait_for()
+    kv(server, "HINCRBY", "k", "visits", "1")
+    page.click("dialog button[value=yes]")
+    page.locator("#notice", has_text="Undone.").wait_for()
+    assert kv(server, "HGET", "k", "visits") == "11"
+
+
 def test_the_undo_of_an_element_and_of_a_ttl_keeps_the_rest_of_the_key(
     page: Any, server: Server
 ) -> None:

@@ -318,10 +318,10 @@ def test_kinds_of_events_differ_in_colour(page: Any, server: Server) -> None:
 
 def test_the_focus_stays_on_the_page_when_its_button_goes(page: Any, server: Server) -> None:
     sent(server, "queue", "/v2/publish/http://127.0.0.1:9/later", Upstash_Delay="1h")
-    at(page, "time", "button:text-is('Go there')")
-    page.focus("button:text-is('Go there')")
+    at(page, "time", "button:text-is('Move there')")
+    page.focus("button:text-is('Move there')")
     page.keyboard.press("Enter")
-    page.locator("button:text-is('Go there')[aria-label$='01:00:00+00:00']").wait_for(
+    page.locator("button:text-is('Move there')[aria-label$='01:00:00+00:00']").wait_for(
         state="detached"
     )
     holds(page, "document.activeElement.closest('#view') !== null")

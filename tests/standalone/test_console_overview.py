@@ -38,7 +38,7 @@ def test_the_first_page_has_what_runs_happened_is_due_and_failed(page: Any, serv
     assert fake(server, "kv_server")["url"] in parts["What runs"].inner_text()
     assert "1 key\t" in parts["What runs"].inner_text()
     assert "Nothing failed." in parts["What failed"].inner_text()
-    parts["What is due next"].locator("button", has_text="Go there").click()
+    parts["What is due next"].locator("button", has_text="Move there").click()
     parts["What failed"].locator("td", has_text="connection refused").wait_for()
     parts["What happened last"].locator("a", has_text="SET greeting").click()
     page.locator(".trace-pane h3", has_text="SET greeting hello").wait_for()

@@ -311,6 +311,24 @@ def test_the_row_of_a_change_takes_back_its_fields_alone(page: Any, server: Serv
     assert kv(server, "HGETALL", "user:1") == ["plan", "free", "visits", "4"]
 
 
+def test_what_has_changed_since_stays_when_a_row_is_undone_alone(page: Any, server: Server) -> None:
+    kv(server, "HSET", "user:1", "plan", "free", "visits", "3")
+    kv(server, "HSET", "user:1", "plan", "pro", "visits", "10", "note", "first")
+    row = server.ask("GET", "/journal")[1][-1]["number"]
+    kv(server, "HINCRBY", "user:1", "visits", "5")
+    kv(server, "HSET", "user:1", "note", "later")
+    at(page, f"activity/{row}", ".row-changes button:text-is('Undo only this…')")
+    page.click(".row-changes button:text-is('Undo only this…')")
+    page.locator("dialog #question", has_text="what has changed since: note.").wait_for()
+    page.click("dialog button[value=yes]")
+    page.locator("#notice", has_text="is undone").wait_for()
+    kept = ["plan", "free", "visits", "8", "note", "later"]
+    assert kv(server, "HGETALL", "user:1") == kept
+    kv(server, "HSET", "user:1", "plan", "new", "visits", "many")
+    page.click(".row-changes button:text-is('Undo only this…')")
+    page.locator("#notice", has_text="plan, visits, note of user:1 has changed since").wait_for()
+
+
 def test_json_is_not_replaced_by_what_is_none_without_a_question(page: Any, server: Server) -> None:
     kv(server, "SET", "user", '{"name": "ada"}')
     at(page, "fake/kv_server/keys/user", ".detail h2")

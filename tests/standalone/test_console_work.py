@@ -953,13 +953,13 @@ def test_what_falls_due_is_on_a_strip_and_can_be_gone_to(page: Any, server: Serv
     page.locator("button:text-is('Just before')").first.press("Enter")
     wait_until(lambda: server.ask("GET", "/clock")[1]["now"] == "2026-01-01T00:00:09.999999+00:00")
     holds(page, "document.querySelectorAll('td[data-name=event]').length === 4")
-    page.locator("button:text-is('Go there')").nth(1).press("Enter")
+    page.locator("button:text-is('Move there')").nth(1).press("Enter")
     holds(page, "document.getElementById('now').textContent.includes('00:05:00')")
     # The selection of columns ends with their time.
     page.locator("figcaption", has_text="00:05:00 UTC").wait_for()
     page.locator(".span-column").first.click()
     page.locator(".trace-chip").wait_for()
-    page.locator("button:text-is('Go there')").first.press("Enter")
+    page.locator("button:text-is('Move there')").first.press("Enter")
     page.locator(".trace-chip").wait_for(state="detached")
     # As the page shows times.
     typed(page, "Move the clock to a time", to="2026-03-01 00:00:00")

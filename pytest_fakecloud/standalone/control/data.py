@@ -115,9 +115,15 @@ class DataRoutes(Part):
     # -- lists -----------------------------------------------------------------------------------
 
     def lists(self, request: Request) -> object:
-        """Return the lists of a fake, each with its number of items."""
+        """Return the lists of a fake, each with its number of items.
+
+        ``open-dead-letters`` of a queue are those whose messages were not delivered since.
+        """
         fake, module = self._browsed(request)
-        return module.counts(fake)
+        counts = module.counts(fake)
+        if "dead-letters" in counts:
+            counts["open-dead-letters"] = len(problems.open_letters_of(self._cloud, fake))
+        return counts
 
     def page(self, request: Request) -> object:
         """Return a page of a list: ``items``, counts (``total`` and ``matching``) and two cursors.

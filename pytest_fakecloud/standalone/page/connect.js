@@ -17,8 +17,7 @@ const written = (language, {target, body, texts}, fake) => own(texts, language) 
 
 export class ConnectPage {
   constructor(state) {
-    Object.assign(this, {state, format: ".env", language: "curl"});
-    this.body = el("div");
+    Object.assign(this, {state, format: ".env", language: "curl", body: el("div")});
     this.node = el("div", {class: "page"}, el("h1", {}, "Connect your application"), this.body);
   }
   async go() { await this.refresh(); }

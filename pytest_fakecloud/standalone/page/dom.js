@@ -43,6 +43,8 @@ export function short(value, length = 160) {
 }
 // JSON in JSON, without what escapes it.
 export const unescaped = (text) => /^\s*[[{"]/.test(text) ? text.replace(/\\+"/g, '"') : text;
+// The fields of a JSON object in a line of a list, as those of a hash are.
+export const plainly = (text) => { try { const fields = JSON.parse(text); if (fields && typeof fields === "object" && !Array.isArray(fields)) return Object.entries(fields).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", "); } catch { /* no JSON, or its beginning */ } return unescaped(text); };
 export const withoutSchemes = (text) => text.replace(/\bhttps?:\/\//g, "");
 export const bytes = (many) => many < 10000 ? `${Math.round(many)} B` : many < 1e7 ? `${(many / 1024).toFixed(1)} KiB` : `${(many / 1048576).toFixed(1)} MiB`;
 // Names a duration in a list by its two largest units.

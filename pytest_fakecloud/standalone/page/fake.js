@@ -10,12 +10,9 @@ export async function open(fake) { return new FakePage(fake, (await own(CODE, fa
 
 class FakePage {
   constructor(fake, tabs) {
-    this.fake = fake;
-    this.hasLists = Boolean(tabs);
+    Object.assign(this, {fake, hasLists: Boolean(tabs), place: el("div"), counts: {}});
     this.tabs = [...tabs ?? [], {name: "faults", title: "Faults", counted: "faults", make: async (one) => new (await import("./faults.js")).FaultsPage(one)}, {name: "request", title: "Request", make: async (one) => (await import("./sending.js")).requestPage(one)}];
     this.nav = el("nav", {class: "subtabs", "aria-label": `parts of ${fake.name}`});
-    this.place = el("div");
-    this.counts = {};
     this.node = el("div", {class: "page fake"}, el("div", {class: "tools head"}, el("h1", {}, fake.name, " ", el("small", {class: "soft"}, product(fake))), el("span", {class: "mono soft"}, fake.url), copyButton(fake.url, "Copy the address", "Copy")), this.nav, this.place);
   }
   leave() { this.inner?.leave?.(); }
@@ -48,8 +45,8 @@ class FakePage {
     if (shape === this.shape) return;
     this.shape = shape;
     redraw(this.nav, this.tabs.map(({name, title, counted}) => {
-      const many = this.counts[counted];
-      return el("a", {href: link(["fake", this.fake.name, name]), "data-key": name, "aria-current": name === this.current ? "page" : null}, title, many ? el("span", {class: name === "dead-letters" ? "many bad" : "many"}, number(many)) : null);
+      const many = this.counts[counted], open = name === "dead-letters" ? this.counts["open-dead-letters"] : many;
+      return el("a", {href: link(["fake", this.fake.name, name]), "data-key": name, "aria-current": name === this.current ? "page" : null}, title, many ? el("span", {class: name === "dead-letters" && open ? "many bad" : "many"}, open === many ? number(many) : `${number(open)} of ${number(many)}`) : null);
     }));
     showCurrent(this.nav);
   }

@@ -22,12 +22,12 @@ export const isOfConsole = (row) => row?.rules.is_inside && /^(restored|changed)
 // The changes between two times, as the control API returns them, counted and as tables.
 export function changesSection({count: many, sums, changes, not_compared: missing}, names = ["before", "after"]) {
   const counts = Object.entries(sums).map(([fake, kinds]) => [fake, Object.entries(kinds).filter(([, some]) => some).map(([kind, some]) => `${number(some)} ${kind}`).join(", ")]).filter(([, text]) => text).map((pair) => pair.join(": "));
-  const gone = changes.filter(({after}) => after === null), kept = changes.filter(({after}) => after !== null);
+  const gone = changes.filter(({after}) => after === null), back = changes.filter(({returns}) => returns), kept = changes.filter(({after, returns}) => after !== null && !returns);
   return [el("p", {role: "status"}, many ? `${counts.join(" · ")}.` : missing.length ? "Nothing differs in the data that was compared." : "No data differs."), changes.length < many ? soft(`The first ${changes.length} of ${count(many, "change")}:`) : null,
-    missing.length ? soft(`Not compared, because they are not in both, have too many items, or their earlier data is not known: ${missing.join(", ")}.`) : null, kept.length ? changesTable(kept, addressOf, names) : null, gone.length ? fold(count(gone.length, gone.every(({expired}) => expired) ? "expired item" : gone.some(({expired}) => expired) ? "removed or expired item" : "removed item"), changesTable(gone, addressOf, names), !kept.length || gone.length <= 20) : null];
+    missing.length ? soft(`Not compared, because they are not in both, have too many items, or their earlier data is not known: ${missing.join(", ")}.`) : null, kept.length ? changesTable(kept, addressOf, names) : null, back.length ? fold(`${count(back.length, "expired item")} that come${back.length > 1 ? "" : "s"} back`, changesTable(back, addressOf, names), !kept.length) : null, gone.length ? fold(count(gone.length, gone.every(({expired}) => expired) ? "expired item" : gone.some(({expired}) => expired) ? "removed or expired item" : "removed item"), changesTable(gone, addressOf, names), !kept.length || gone.length <= 20) : null];
 }
 // What a restore does, which undoes the changes since then.
-const undone = ({sums, changes, ...rest}) => ({...rest, sums: Object.fromEntries(Object.entries(sums).map(([fake, {added, changed, removed, expired = 0}]) => [fake, {added: removed + expired, changed, removed: added}])), changes: changes.map((change) => ({...change, expired: false, before: change.after, after: change.before}))});
+const undone = ({sums, changes, ...rest}) => ({...rest, sums: Object.fromEntries(Object.entries(sums).map(([fake, {added, changed, removed, expired = 0}]) => [fake, {added: removed + expired, changed, removed: added}])), changes: changes.map((change) => ({...change, expired: false, returns: change.expired, before: change.after, after: change.before}))});
 
 // The changes since just before a row: all of them, or those of what `part` names.
 const sinceOf = (row, {items, ...part} = {}) => `/journal/${row}/since${query({...part, items: items && JSON.stringify(items)})}`;
@@ -43,7 +43,7 @@ async function changedSince(row, last, part, isWhole) {
   const own = isWhole ? await ask("GET", sinceOf(row, {own: "yes"})) : {}, why = own.why_not_own;
   if (!own.count) return {question: preview("Undo", ` The data has changed since, and that is taken back too${why ? `: ${why}` : ""}.`, await ask("GET", sinceOf(row, part)))};
   const question = preview("Undo the restore", " The data has changed since.", own);
-  question.append(el("p", {}, el("b", {}, "Written since")), ...changesSection(later).filter(Boolean));
+  question.firstChild.after(el("p", {}, el("b", {}, "Written since")), ...changesSection(later).filter(Boolean), el("p", {}, el("b", {}, "Changed by the restore")));
   return {question, keep: "Keep what was written since", other: "Take back everything"};
 }
 // A notice with a button that undoes a change: by `inverse`, which returns {question, run}, or null if it does not apply any more, or by
@@ -85,21 +85,29 @@ export function restoreButton(text, label, changes, restore, what, part = {}) {
 // A button that restores to just before a row: all fakes, or what `part` names.
 const restoreBefore = (row, text, what, {items, ...part}) => restoreButton(text, `${text.replace(/( to before this)?…$/, "")} to just before #${row}`, sinceOf(row, {items, ...part}), () => ask("POST", `/journal/${row}/restore`, {...part, ...items ? {items} : part.fake ? {} : {skip_unknown: true}}), what, {...part, ...items && {items}});
 
+export const replacedField = async (fake, row, key, field) => { const {changes} = await ask("GET", `/journal/${row}/changes`); return hashOf(changes?.find(({item}) => item === key)?.before)?.[field]; };
 // The fields of a hash, which are text if they were compared; null if they are not known whole.
 function hashOf(one) { try { return typeof one?.value === "string" ? JSON.parse(one.value) : one?.value ?? {}; } catch { return null; } }
 // A button that takes back what a row changed in a hash, and leaves its other fields as they are; null for other values and for those that are not known whole.
 function undoFields({number: row, fake}, {section, item, before, after}) {
   const old = hashOf(before), made = hashOf(after), part = {fake, section, items: [item]};
   if (section !== "keys" || !after || [before, after].some((one) => one && one.type !== "hash") || !old || !made || /^b['"]|\\x[0-9a-f]{2}/.test([item, ...Object.entries({...made, ...old}).flat()].join(" "))) return null;
-  const names = Object.keys({...old, ...made}).filter((name) => old[name] !== made[name]), set = names.filter((name) => name in old), gone = names.filter((name) => !(name in old));
-  const only = (fields) => ({type: "hash", value: Object.fromEntries(names.filter((name) => name in fields).map((name) => [name, fields[name]]))}), what = `${short(names.length === 1 ? names[0] : count(names.length, "field"), 24)} of ${short(item, 60)}`;
+  const names = Object.keys({...old, ...made}).filter((name) => old[name] !== made[name]);
+  // A field that has changed since stays, but an integer only loses what the row added to it.
+  const plan = async () => {
+    const now = hashOf((await ask("GET", sinceOf(row, part))).changes[0]?.after) ?? old, same = names.filter((name) => now[name] === made[name]), set = same.filter((name) => name in old), gone = same.filter((name) => !(name in old));
+    const sums = names.filter((name) => !same.includes(name) && [now, made, old].every((fields) => /^-?\d{1,15}$/.test(fields[name] ?? ""))), stay = names.filter((name) => !same.includes(name) && !sums.includes(name)), wanted = {...now, ...Object.fromEntries([...set.map((name) => [name, old[name]]), ...gone.map((name) => [name, undefined]), ...sums.map((name) => [name, String(now[name] - made[name] + Number(old[name]))])])};
+    if (stay.length === names.length) throw new Error(`${stay.join(", ")} of ${short(item, 60)} has changed since. To undo #${row} alone would lose that.`);
+    return {now, wanted, stay, commands: [set.length && ["HSET", item, ...set.flatMap((name) => [name, old[name]])], gone.length && ["HDEL", item, ...gone], ...sums.map((name) => ["HINCRBY", item, name, old[name] - made[name]])].filter(Boolean)};
+  };
+  const only = (fields) => ({type: "hash", value: Object.fromEntries(names.filter((name) => fields[name] !== undefined).map((name) => [name, fields[name]]))}), what = `${short(names.length === 1 ? names[0] : count(names.length, "field"), 24)} of ${short(item, 60)}`;
   return names.length ? act("Undo only this…", `Undo only #${row}: ${what}`, async () => {
     const rows = [];
-    for (const words of [set.length && ["HSET", item, ...set.flatMap((name) => [name, old[name]])], gone.length && ["HDEL", item, ...gone]].filter(Boolean)) { await sendWell({name: fake}, "POST", "/", words); rows.push(change.row); }
+    for (const words of (await plan()).commands) { await sendWell({name: fake}, "POST", "/", words); rows.push(change.row); }
     sayWithUndo(`#${row} is undone: ${what}.`, rows[0], part, {last: rows.at(-1)});
   }, {question: async () => {
-    const now = hashOf((await ask("GET", sinceOf(row, part))).changes[0]?.after) ?? old;
-    return el("div", {id: "question", class: "preview"}, el("p", {}, el("b", {}, `Undo #${row}?`), " Other fields stay as they are."), changesTable([{fake, section, item, before: only(now), after: only(old)}], undefined, ["now", "restored"]));
+    const {now, wanted, stay} = await plan();
+    return el("div", {id: "question", class: "preview"}, el("p", {}, el("b", {}, `Undo #${row}?`), " Other fields stay as they are", stay.length ? `, and so does what has changed since: ${stay.join(", ")}.` : "."), changesTable([{fake, section, item, before: only(now), after: only(wanted)}], undefined, ["now", "restored"]));
   }}) : null;
 }
 // What a row changed, before and after it, with buttons that go back to just before it.

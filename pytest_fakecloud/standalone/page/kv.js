@@ -3,7 +3,7 @@
 import {about, act, attempt, breaksJson, bytes, choice, code, confirmed, copies, copyButton, count, discard, done, el, emptied, empty, facts, form, head, isTyped, json, laidOut, link, micros, moment, number, pill, redraw, short, soft, table, title, tools, visible, withDay, words} from "./dom.js";
 import {change, item, list, path, sendWell} from "./api.js";
 import {digits, dump} from "./elements.js";
-import {historyButton, offerUndo, versionsElement} from "./history.js";
+import {historyButton, offerUndo, replacedField, versionsElement} from "./history.js";
 import {entries} from "./journal.js";
 import {ListPage, withCancel} from "./lists.js";
 import {BYTE, asRequest, byte, hexOf} from "./words.js";
@@ -139,7 +139,7 @@ function elements(one, page) {
     redraw(place, el("p", {class: "soft", role: "status"}, found.items.length ? `${number(found.first)}–${number(last)} of ${number(found.matching)}` : "No element matches."),
       table("elements", [...one.columns, editor.drop ? "" : null].filter((text) => text !== null), found.items, (row) => [...one.columns.map((column) => column === "id" && one.type === "stream" ? [row.id, el("br"), el("span", {class: "soft"}, new Date(Number(row.id.split("-")[0])).toISOString().slice(0, 19).replace("T", " "))] : row.hex?.[column] === undefined ? short(row[column], 500) : el("span", {title: "hexadecimal"}, short(cell(row, column), 500))),
         el("span", {class: "tools"}, editor.fields.includes("value") || one.type === "zset" ? el("button", {type: "button", "aria-label": `Edit ${name(row)}`, onclick: async ({currentTarget}) => { if (!isTyped(editing) || await confirmed("Discard what you have typed? It was not sent.", "Discard what you have typed")) { edited = String(name(row)); edit(row); currentTarget.closest("tr").after(editing); editing.querySelector("input:not([readonly])").focus(); } }}, "Edit") : null,
-          editor.drop ? act("Remove", `Remove ${name(row)}`, async () => { await run(fake, ...editor.drop(asBytes(row))); undoOfKey(fake, one.key, inverseOf(row, null))(change.row, `Removed ${short(name(row), 60)}.`); }) : null)]),
+          editor.drop ? act("Remove", `Remove ${name(row)}`, async () => { await run(fake, ...editor.drop(asBytes(row))); undoOfKey(fake, one.key, inverseOf(row, null, change.row))(change.row, `Removed ${short(name(row), 60)}.`); }) : null)]),
       found.previous || found.next ? tools([["← Previous", "before", found.previous], ["Next →", "after", found.next]].map(([text, which, cursor]) =>
         el("button", {type: "button", disabled: !cursor, onclick: () => { Object.assign(state, {after: "", before: "", [which]: cursor}); attempt(load); }}, text))) : null);
     if (edited === null) return;
@@ -163,13 +163,15 @@ function elements(one, page) {
     }
   }
   // The inverse of a change of one element, null where there is none before or after it. It leaves all other elements.
-  const inverseOf = (before, after) => !field || one.type === "list" && !(before && after) || !before && !editor.drop ? undefined : async () => {
+  const inverseOf = (shown, after, row) => !field || one.type === "list" && !(shown && after) || !shown && !editor.drop ? undefined : async () => {
+    // What the call replaced, which others may have changed since it was shown.
+    const replaced = row && one.type === "hash" ? await replacedField(fake, row, one.key, cell(shown ?? after, id)) : undefined, before = shown && replaced !== undefined && !shown.hex ? {...shown, [field]: replaced} : shown;
     const known = before ?? after, now = await elementOf(cell(known, id), one.type === "list" ? after.value : known[id]), same = now && after ? one.type === "zset" ? Number(now.score) === Number(after.score) : cell(now, field) === cell(after, field) : !now && !after;
     // The last element took the key with it.
     if (!await current(fake, one.id)) return null;
     // What was added to a number since stays.
     const numbers = [before, after, now].map((each) => each && ["hash", "zset"].includes(one.type) && String(cell(each, field)).trim() !== "" ? Number(cell(each, field)) : NaN), [old, edited, current_] = numbers, wanted = current_ - edited + old;
-    if (!same && numbers.every(Number.isSafeInteger)) return {question: `${cell(known, id)} of ${one.key} is now ${current_}, ${Math.abs(current_ - edited)} ${current_ > edited ? "more" : "less"} than after your change. Set it to ${wanted}, which takes back only your change?`, run: () => run(fake, ...editor.put(asBytes({...before, [field]: String(wanted)})))};
+    if (!same && numbers.every(Number.isSafeInteger)) return {question: `${cell(known, id)} of ${one.key} is now ${current_}, ${Math.abs(current_ - edited)} ${current_ > edited ? "more" : "less"} than after your change. Set it to ${wanted}, which takes back only your change?`, run: () => run(fake, ...one.type === "hash" ? ["HINCRBY", key, asBytes(known)[id], old - edited] : ["ZINCRBY", key, old - edited, asBytes(known)[id]])};
     return {question: same ? null : `${cell(known, id)} of ${one.key} ${now ? `is now ${short(cell(now, field), 80)}` : `was ${one.type === "list" ? "changed" : "removed"} meanwhile`}. ${before ? `Set it to ${short(cell(before, field), 80)}, as before your change` : "Remove it"}?`, run: () => run(fake, ...before ? editor.put(asBytes(before)) : editor.drop(asBytes(after)))};
   };
   // The question before an element is overwritten: one that is not as it was shown, or one that exists when another is added.
@@ -193,7 +195,7 @@ function elements(one, page) {
         if (row) close();
         document.activeElement.blur();
         return done(row ? "Saved." : "Added.");
-      }, {open: Boolean(row), undo: (number_, text) => undoOfKey(fake, one.key, inverseOf(before, after))(number_, text), overwrites: (values) => overwrites(row, values)});
+      }, {open: Boolean(row), undo: (number_, text) => undoOfKey(fake, one.key, inverseOf(before, after, number_))(number_, text), overwrites: (values) => overwrites(row, values)});
     if (row) withCancel(Object.assign(shown, {open: false}), close).open = true;
     (row ? line : adding).replaceChildren(shown);
   }

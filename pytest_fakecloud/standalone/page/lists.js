@@ -22,7 +22,7 @@ export function withCancel(details, close) {
 }
 const textOf = (cell) => [cell].flat(4).map((part) => part?.textContent ?? part ?? "").join("");
 // A text whose beginning is that of the row above or below: where there is little room, this part gives way first.
-const LEAST_SAME = 13;
+const LEAST_SAME = 22;
 function cutElement(text, others) {
   if (typeof text !== "string") return text;
   const until = (other) => { let at = 0; while (at < other.length && other[at] === text[at]) at++; return at; };
@@ -99,10 +99,11 @@ export class ListPage {
 
   async refresh() {
     const turn = ++this.turn, {id, spec} = this;
+    if (this.rejected === location.hash) return; // It stays so until the address changes.
     if (spec.needs && !this.values[spec.needs]) { this.counted.textContent = ""; redraw(this.body, spec.empty(this)); return; }
     let page;
     try { page = await list(this.fake, spec.list, {limit: LIMIT, ...spec.always, ...this.values, ...spec.unsent, around: spec.rawId ? this.near : this.near && decodeURIComponent(this.near)}); }
-    catch (error) { if (turn === this.turn && error.status) { this.drawn.list = this.counted.textContent = ""; redraw(this.body, empty("Nothing is shown.", error.message)); } throw error; }
+    catch (error) { if (turn === this.turn && error.status) { this.rejected = error.status < 500 ? location.hash : null; this.drawn.list = this.counted.textContent = ""; this.bar.replaceChildren(); redraw(this.body, empty("Nothing is shown.", error.message)); } throw error; }
     if (turn !== this.turn) return;
     Object.assign(this, {page, near: page.items.some((one) => this.idOf(one) === this.near) ? this.near : id});
     this.drawList(page);

@@ -70,8 +70,7 @@ async function show() {
     if (place !== wanted) return;
     if (!made) { place = null; return; }
     page?.leave?.();
-    page = made;
-    shown = wanted;
+    [page, shown] = [made, wanted];
     $("view").replaceChildren(page.node);
     scrollTo(0, 0);
   }

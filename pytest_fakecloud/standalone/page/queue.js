@@ -1,6 +1,6 @@
 // Pages of a queue: messages, dead letters, schedules, workflow runs, queues, URL groups, flow control.
 
-import {about, act, both, code, copyButton, count, done, el, emptied, empty, facts, fine, form, head, isAhead, json, laidOut, link, micros, moment, move, number, own, pill, short, soft, span, table, title, tools, unescaped, when, words} from "./dom.js";
+import {about, act, both, code, copyButton, count, done, el, emptied, empty, facts, fine, form, head, isAhead, json, laidOut, link, micros, moment, move, number, own, pill, plainly, short, soft, span, table, title, tools, unescaped, when, words} from "./dom.js";
 import {ask, change, item, list, path, sendWell} from "./api.js";
 import {hasFailed, lasted, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
@@ -61,7 +61,7 @@ const messageColumns = ["message", "state", "to", "attempts", "last answer", "ne
 const address = ({method, url}) => el("bdi", {class: "address", title: `${method} ${url}`}, short(`${method} ${withoutScheme(url)}`, 90));
 // By which messages one was repeated, as links.
 const repeated = ({message, public_id: id, retries = []}, {fake, page: {resends}}) => [["resent", resends[message ?? id] ?? []], ["retried", retries]].flatMap(([how, ids]) => ids.map((id) => el("span", {class: "soft nowrap"}, ` ${how} as `, el("a", {href: at(fake, "messages", id), title: id}, endOf(id)))));
-const messageRow = (one, page) => [when(one.created), [state(one), repeated(one, page)].flat(), address(one), `${one.attempts} of ${one.most_attempts}`, status(one), next(one), short([one.label, one.step ? `${one.step}${one.result && ` → ${unescaped(one.result)}`}` : unescaped(one.preview), one.run && `run ${endOf(one.run)}`].filter(Boolean).join(" · "), 140)];
+const messageRow = (one, page) => [when(one.created), [state(one), repeated(one, page)].flat(), address(one), `${one.attempts} of ${one.most_attempts}`, status(one), next(one), short([one.label, one.step ? `${one.step}${one.result && ` → ${plainly(one.result)}`}` : plainly(one.preview), one.run && `run ${endOf(one.run)}`].filter(Boolean).join(" · "), 140)];
 const endOf = (id) => id.length > 12 ? `…${id.slice(-6)}` : id;
 
 function messageDetail(one, page) {
@@ -152,8 +152,7 @@ const schedules = {
   tools: (fake) => scheduleForm(fake),
   empty: () => empty("No schedules yet.", "Create one above. A schedule publishes a message at each time of its cron expression, as the clock moves."),
   detail: (one, page) => {
-    const where = `/v2/schedules/${encodeURIComponent(one.id)}`, {fake} = page;
-    const name = nameOfSchedule(one);
+    const where = `/v2/schedules/${encodeURIComponent(one.id)}`, {fake} = page, name = nameOfSchedule(one);
     return [title(withoutScheme(name)), facts({state: running(one), id: el("span", {class: "mono"}, one.id), runs: one.cron_words, cron: el("span", {class: "mono"}, one.cron), to: one.destination, "last run": one.last_run ? moment(one.last_run) : "none yet", error: one.error && el("span", {class: "bad"}, one.error)}),
       tools(itsMessages(fake, "schedule", one.id), act("Run now", `Run ${name} now`, undoable(fake, ({messages: ids, error}) => error ?? ["Published ", ids.map((id) => [el("a", {href: at(fake, "messages", id)}, id), " "])].flat(2), () => recorded(fake, `run the schedule ${name} (${one.id})`, () => ask("POST", path(fake, `/schedules/${encodeURIComponent(one.id)}/run`), {})))), pausing(one, name, fake, where),
         deletion("Delete…", "schedule", name, page, where)), one.is_whole ? scheduleForm(fake, one) : soft("Its body is longer than what is shown, so it cannot be edited here."),
@@ -165,7 +164,7 @@ const schedules = {
 const doing = ({now, until}) => now ? `${now}${until ? ` until ${until.slice(5, 16).replace("T", " ")}` : ""}` : "";
 const runs = {
   list: "runs", noun: "run", facet: "state", facetNames: {started: "running or waiting"}, item: runWithViolations, key: (one) => one.id, columns: ["workflow", "run", "state", "started", "took", "steps", "input", "now, or results"], aside: ["took", "steps", "input"], fields: ["url", "id", "state", "created", null, "steps", "preview", "result"],
-  row: (one) => [address({method: "", url: one.url}), [el("span", {class: "nowrap end", title: one.id}, endOf(one.id)), [one.parent && `rerun of ${endOf(one.parent)}`, one.children.length ? `rerun as ${one.children.map(endOf).join(", ")}` : ""].filter(Boolean).map((text) => [" ", el("span", {class: "soft nowrap"}, short(text, 40))])].flat(2), state(one), when(one.created), one.completed ? about(micros(one.completed) - micros(one.created)) : "", number(one.steps), short(unescaped(one.preview), 20), unescaped(doing(one) || one.result || one.results)],
+  row: (one) => [address({method: "", url: one.url}), [el("span", {class: "nowrap end", title: one.id}, endOf(one.id)), [one.parent && `rerun of ${endOf(one.parent)}`, one.children.length ? `rerun as ${one.children.map(endOf).join(", ")}` : ""].filter(Boolean).map((text) => [" ", el("span", {class: "soft nowrap"}, short(text, 40))])].flat(2), state(one), when(one.created), one.completed ? about(micros(one.completed) - micros(one.created)) : "", number(one.steps), short(plainly(one.preview), 40), plainly(doing(one) || one.result || one.results)],
   tools: (fake) => form("Start a run", "Start", [{name: "to", label: "workflow URL", note: "http://127.0.0.1:3000/api/workflow", wide: true, needed: true}, {name: "input", label: "input", kind: "area", wide: true}],
     async ({to, input}, inputs) => { const made = await trigger(fake, to, input); emptied(inputs, "input"); return done("Started ", el("a", {href: at(fake, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false, undo: undoOf(fake)}),
   empty: () => empty("No workflow runs yet.", "A run appears when your application triggers a workflow. Start one above with the URL of a workflow that you serve."),
@@ -176,7 +175,7 @@ const runs = {
       one.violations.map(({kind, text}) => el("div", {class: "banner bad"}, el("b", {}, `${words(kind)}: the run may not continue.`), el("p", {}, text))),
       one.steps.filter(({event, wait_ends: ends}) => event && ends).map(({event, wait_ends: ends}) => form(`Waits for the event ${event}`, "Notify", [{name: "data", label: `event data, as JSON; without it the wait ends at ${both(ends)}`, note: '{"clicked": true}', wide: true}],
         async ({data}) => { if (data) json(data, "The event data"); await sendWell(fake, "POST", `/v2/notify/${encodeURIComponent(event)}`, data); return done("Notified."); }, {undo: undoOf(fake)})),
-      tools(one.until ? act("Go there", `Go there: ${one.now} until ${one.until}`, () => move({action: "move_to", to: one.until})) : null, one.state === "started" ? act("Cancel…", `Cancel ${one.id}`, undoable(fake, `Cancelled ${one.id}.`, () => sendWell(fake, "DELETE", `/v2/workflows/runs/${encodeURIComponent(one.id)}`)), {question: "Cancel this run? Its steps stop where they are."}) : null,
+      tools(one.until ? act("Move there", `Move there: ${one.now} until ${one.until}`, () => move({action: "move_to", to: one.until})) : null, one.state === "started" ? act("Cancel…", `Cancel ${one.id}`, undoable(fake, `Cancelled ${one.id}.`, () => sendWell(fake, "DELETE", `/v2/workflows/runs/${encodeURIComponent(one.id)}`)), {question: "Cancel this run? Its steps stop where they are."}) : null,
         one.dlq_id ? [again("Resume", "resume"), again("Restart", "restart")] : one.state === "failed" ? soft("Its dead letter has ended, so it cannot be resumed or restarted.") : null,
         one.input_is_whole ? act("Run again", `Run again ${one.id}`, async () => { const made = await trigger(fake, one.url, one.input, one.publish_headers); location.hash = at(fake, "runs", made.workflowRunId); undoOf(fake)(change.row, "Started with the same input: this is the new run."); }, {question: one.redacted_headers.length ? `Run again without ${one.redacted_headers.join(", ")}? The queue redacts their values, so they cannot be sent again.` : null}) : null,
         copyButton(one.id, "Copy id", "Copy id"), copyButton(JSON.stringify(record, null, 2), "Copy as JSON", "Copy as JSON")),
@@ -199,7 +198,7 @@ async function runWithViolations(fake, id) {
 // A step of a run: its spans, and below it its errors, its input and its result. The error of the last try is in sight.
 // With another result, or with the step run again, which gets another input: that of the run, or the result of the step `before`. The new run is another one.
 function rerunForm(step, text, fake, run, before) {
-  const start = async (changes) => { const made = await recorded(fake, `rerun ${run.id} from ${step.name}`, () => ask("POST", path(fake, `/runs/${encodeURIComponent(run.id)}/rerun`), {message: step.message, ...changes})); location.hash = at(fake, "runs", made.id); undoOf(fake)(change.row, ["This run goes on from ", el("a", {href: at(fake, "runs", run.id)}, run.id), ". What the step did to data the first time stays."]); };
+  const start = async (changes) => { const made = await recorded(fake, `rerun ${run.id} from ${step.name}`, () => ask("POST", path(fake, `/runs/${encodeURIComponent(run.id)}/rerun`), {message: step.message, ...changes})); location.hash = at(fake, "runs", made.id); scrollTo(0, 0); undoOf(fake)(change.row, ["This run goes on from ", el("a", {href: at(fake, "runs", run.id)}, run.id), ". What the step did to data the first time stays."]); };
   const given = before ? before.result : run.input ?? "", isKnown = before ? !/^(Sleep|Wait)/.test(before.type) : run.input_is_whole, changed_ = (input) => before ? {results: {[before.message]: input}} : {input};
   return form(`Rerun from ${short(step.name, 60)}`, "Rerun", [{name: "how", label: "go on with", options: [...text ? [{value: "result", label: "the result below, without the step"}] : [], {value: "again", label: "the step run again"}]}, ...text ? [{name: "result", label: "result of the step", kind: "area", value: text, wide: true}] : [], ...isKnown ? [{name: "input", label: before ? `input of the step, the result of ${short(before.name, 60)}` : "input of the run", kind: "area", value: given, wide: true}] : []],
     ({how, result, input}, inputs) => start(how === "again" ? {again: true, ...input !== undefined && input !== given && changed_(input)} : {...result !== text && {result}}).then(() => { inputs.how.closest("details").open = false; }), {open: false, copied: false});

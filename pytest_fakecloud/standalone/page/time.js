@@ -10,7 +10,7 @@ import {entries} from "./journal.js";
 import {oneAtATime} from "./rows.js";
 
 // Moves the clock to an event, or freezes it at the microsecond before it, so that it can be looked at before it happens.
-const goThere = ({what, at: to}) => act("Go there", `Go there: ${what} at ${to}`, () => move({action: "move_to", to}));
+const goThere = ({what, at: to}) => act("Move there", `Move there: ${what} at ${to}`, () => move({action: "move_to", to}));
 const goBefore = ({what, at: to}, now) => micros(to) - 1 > micros(now) ? act("Just before", `Just before: ${what} at ${to}`, async () => { await ask("POST", "/clock", {action: "freeze"}); await move({action: "move_to", to: isoOf(micros(to) - 1)}); }) : null;
 const DUE_KINDS = {delivery: "delivery", callback: "callback", wait: "retry", sleep: "end of a sleep or wait", schedule: "schedule", expiry: "expiry of a key", removal: "removal by age", other: "timer of a fake"};
 const WIDE = "(min-width: 1081px)", WITHIN = {"": "all", "1h": "next hour", "1d": "next day"};

@@ -52,18 +52,19 @@ const vectorLabel = (fake) => { const text = el("span", {}, "vector or text"); a
 // The fields of a query, which are in the address, with what they are at first. The list has none of them.
 const QUERY = {by: "vector", what: "", most: "5"}, queryOf = (values = {}) => JSON.stringify([...Object.keys(QUERY).map((name) => values.what && values[name] || QUERY[name]), values.what && values.filter || ""]);
 const query = (fake, page) => form("Query", "Query", [{name: "by", label: "by", options: ["vector", "text"]}, {name: "most", label: "at most", kind: "number", value: QUERY.most},
-  {name: "what", label: vectorLabel(fake), note: "0.1, 0.2, …", wide: true, needed: true}],
+  {name: "filter", label: "metadata filter, of the list too", note: "price < 10"}, {name: "what", label: vectorLabel(fake), note: "0.1, 0.2, …", wide: true, needed: true}],
 async (typed) => {
-  const {by, what, most} = typed, {filter} = page.values;
+  const {by, what, most, filter} = typed;
   page.queried = queryOf({...page.values, ...typed});
   if (queryOf(page.values) !== page.queried) go(page.address(page.id, {...page.values, ...typed}));
-  return [soft(filter ? `With the metadata filter above the list: ${filter}` : "Without the metadata filter above the list, which is that of queries too."), hits((await sendWell(fake, "POST", (by === "text" ? "/query-data" : "/query") + inside(namespaceOf(page)),
+  return [filter ? soft(`With the metadata filter ${filter}`) : null, hits((await sendWell(fake, "POST", (by === "text" ? "/query-data" : "/query") + inside(namespaceOf(page)),
     {...(by === "text" ? {data: what} : {vector: numbers(what)}), topK: Number(most), includeMetadata: true, includeData: true, ...filter && {filter}})).result, page)];
 }, {open: false, edits: false});
 // Asks the query of the address again, after a reload or on the way back to it.
 function askAgain(page) {
-  if (queryOf(page.values) === (page.queried ?? queryOf())) return;
   const asking = page.node.querySelector("form[aria-label=Query]");
+  if (!asking.contains(document.activeElement)) asking.elements.filter.value = page.values.filter ?? "";
+  if (queryOf(page.values) === (page.queried ?? queryOf())) return;
   page.queried = queryOf(page.values);
   for (const [at, name] of Object.keys(QUERY).entries()) asking.elements[name].value = JSON.parse(page.queried)[at];
   asking.parentNode.open = Boolean(page.values.what);
