@@ -118,7 +118,7 @@ def test_an_unanswered_address_is_forwarded_and_answered_on_the_problem(
     page.fill(f"form[aria-label='{form}'] [name=target]", "http://127.0.0.1:9")
     # New rows do not drop what was typed.
     command(server, "SET", "k", "v")
-    holds(page, "document.querySelector('[name=target]').value === 'http://127.0.0.1:9'")
+    assert page.input_value(f"form[aria-label='{form}'] [name=target]") == "http://127.0.0.1:9"
     typed(page, form)
     page.locator(".violation .ok", has_text="are forwarded to http://127.0.0.1:9").wait_for()
     typed(page, "Answer mail.example with …", status="200", body="thanks")
