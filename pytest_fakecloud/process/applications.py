@@ -47,7 +47,7 @@ class ServedRequest:
     ``overlaps`` lists the requests that were served at the same time, except for requests that this
     one made itself. ``body`` is the beginning of the body that a test client sent, ``body_type`` its
     content type, ``headers`` are the other headers, sorted. ``answer`` is the beginning of the
-    response's body (None if it is unknown), ``answer_size`` the length of the whole body,
+    response's body (None if it is unknown), ``answer_cut`` the length of the whole body if it is longer,
     ``answer_type`` its content type. ``stack`` sent the request. ``application`` refers to the object
     that served it, if that is known, and ``instance`` counts those of one framework from 1.
     """
@@ -68,7 +68,7 @@ class ServedRequest:
     path: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     answer: bytes | None = None
-    answer_size: int = 0
+    answer_cut: int | None = None
     answer_type: str = ""
     stack: CallStack | None = None
     application: ref[Any] | None = None
