@@ -181,7 +181,8 @@ class Listener:
         with suppress(Exception):  # an application may have a response class of its own
             body = _response_body(response)
             if body is not None:
-                request.answer, request.answer_size = body[:_BODY], len(body)
+                request.answer = body[:_BODY]
+                request.answer_cut = len(body) if len(body) > _BODY else None
             request.answer_type = str(getattr(response, "headers", {}).get("Content-Type", ""))
 
     def _end(self, request: ServedRequest) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from .failed_statement import CodeGroup
 from .model import DataAccess, JournalNumber, ReportRow, Sought
 from .observed import ObservedTest
-from .read_data import ReadByCalls
+from .read_data import ReadByRows
 
 
 def calls_from(group: CodeGroup, test: ObservedTest) -> tuple[int, ...]:
@@ -23,7 +23,7 @@ def calls_from(group: CodeGroup, test: ObservedTest) -> tuple[int, ...]:
     return tuple(sorted(numbers.union(caused)))
 
 
-def read_by_calls(numbers: tuple[int, ...], test: ObservedTest) -> ReadByCalls:
+def read_by_rows(numbers: tuple[int, ...], test: ObservedTest) -> ReadByRows:
     """Return what calls read, or wrote if they read nothing, and what earlier equal ones read."""
     accesses = [ordered for ordered in test.accesses if ordered.row.number in numbers]
     reads = [ordered.access for ordered in accesses if ordered.access.reads]
@@ -34,7 +34,7 @@ def read_by_calls(numbers: tuple[int, ...], test: ObservedTest) -> ReadByCalls:
         covered = [ordered for ordered in accesses if sought.covers(ordered.access)]
         last = [ordered.order for ordered in covered if ordered.access.reads]
         until[sought] = max(last or [ordered.order for ordered in covered], default=0)
-    return ReadByCalls(
+    return ReadByRows(
         sought=(*data, *earlier), rows=numbers, until=until, earlier=tuple(earlier),
         is_read=bool(reads),
     )  # fmt: skip

@@ -25,7 +25,7 @@ MOST_UNFINISHED = 4
 
 def find(test: ObservedTest) -> list[Finding]:
     """Return the findings about a cloud, the newest first; of a detector that raises an exception, those
-    that it yielded before. The exception becomes a line of ``errors``.
+    that it yielded before. The exception becomes a line of ``test.errors``.
     """
     findings, errors = list[Finding](), test.errors
     for fake in test.fakes:

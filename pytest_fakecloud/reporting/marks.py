@@ -150,8 +150,8 @@ class _Links:
         return lines_of_test.get(row.number, row.number) if around is None else around.number
 
     def _sharing_data(self, touched: Iterable[int]) -> list[OrderedAccess]:
-        """Return the accesses to subjects that the activity of a touched row accessed: those of rows 7
-        and 9, because row 7 accessed ``sold`` in the delivery of row 6.
+        """Return all accesses to subjects that the activity of a touched row accessed: those to
+        ``stock``, and those of rows 7 and 9 to ``sold``, because row 7 is in the delivery of row 6.
         """
         activities = {self._activities[number] for number in touched}
         subjects = {

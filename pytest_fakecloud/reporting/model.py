@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from ..core.calls import began
 from ..core.traces import TraceParent
-from ..process.applications import ServedRequest
-from .masked import MaskedAction, MaskedCall, MaskedEvent
+from .masked import MaskedAction, MaskedCall, MaskedEvent, MaskedRequest
 
 if TYPE_CHECKING:
     from .contract import ExchangedValues
@@ -59,7 +58,7 @@ class KindRules:
     """
 
     bar: str
-    """Its bar in a waterfall, a name in ``SPAN_KINDS`` of ``spans.js``."""
+    """Its bar in a waterfall, a name in ``SPAN_KINDS`` of ``spans.js``; callbacks have another one."""
     is_received: bool = False
     """A client sends it to a fake: it is counted as a call, publishes messages, and the page and the
     console say where its line is not known, send it again and advise about its error. Short ones that
@@ -210,7 +209,7 @@ class RowSource:
 
     call: MaskedCall | None = None
     delivery: Delivery | None = None
-    request: ServedRequest | None = None
+    request: MaskedRequest | None = None
     event: MaskedEvent | None = None
     action: MaskedAction | None = None
     error: str = ""
@@ -308,7 +307,7 @@ class ReportRow:
         return KINDS[self.kind]
 
     @property
-    def is_internal(self) -> bool:
+    def has_one_party(self) -> bool:
         """Whether its sender is its receiver: of events, unless the console caused them."""
         return self.actor == self.peer
 
@@ -345,6 +344,15 @@ class Finding:
     """
     failed: bool = False
     """Whether unfinished work has failed; otherwise, it still waits."""
+
+
+class Comparison(NamedTuple):
+    """The first difference from another run of the same test, and that run."""
+
+    finding: Finding | None
+    """None if there is no difference."""
+    beside: Mapping[str, Any]
+    """The ``title`` of the other run, and its ``report`` as JSON."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,22 +44,17 @@ Picture: TypeAlias = "Callable[[BaseCloud, Report, Mapping[str, Any]], Mapping[s
 """A function that returns a page's data, given the cloud, its report and the fakes' states."""
 
 
-def page(
-    cloud: BaseCloud,
-    report: Report,
-    picture: Picture | None = None,
-    beside: Mapping[str, Any] | None = None,
-) -> str:
+def page(cloud: BaseCloud, report: Report, picture: Picture | None = None) -> str:
     """Return the HTML page of one test.
 
-    ``picture`` makes its data (default: the report's data); without one, ``beside`` is a second
-    timeline: the ``title`` and the ``report`` in its JSON form.
+    ``picture`` makes its data. By default, these are the report's data, with ``beside`` as a second
+    timeline.
     """
     masked: Mapping[str, Any] = Mask(cloud).value(states(cloud, report))
     if picture is not None:
         return document(picture(cloud, report, masked))
     data = {**as_json(report), "states": masked}
-    return document({**data, "beside": beside} if beside else data)
+    return document({**data, "beside": report.beside} if report.beside else data)
 
 
 def write_index(folder: Path) -> Path | None:
