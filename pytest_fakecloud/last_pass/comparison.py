@@ -61,7 +61,7 @@ def compared(test: ObservedTest, passed: _JSON) -> Comparison:
     numbers = tuple(row.number for row in test.rows[-1:]) if own is None else (own["number"],)
     values = {name: other and other["text"][name] for name in ("what", "answer")}
     values["ended"] = own is None
-    difference = Finding("differs_from_pass", rows=numbers, values=values)
+    difference = Finding("differs_from_pass", row_numbers=numbers, values=values)
     return Comparison(difference, _beside(passed, other))
 
 

@@ -75,6 +75,11 @@ class ServedRequest:
     instance: int = 1
 
 
+def _header_of(variable: str) -> str:
+    """Return the header of a variable of WSGI: ``X-User`` of ``HTTP_X_USER``."""
+    return variable.removeprefix("HTTP_").replace("_", "-").title()
+
+
 class Listener:
     """Records requests for one cloud at a time, through signals and test clients, until it is closed."""
 
@@ -142,7 +147,7 @@ class Listener:
             request.body, request.body_type = _body_of(environ)
             request.stack = stack_above(sys._getframe(1))
             names = sorted(name for name in environ if str(name).startswith("HTTP_"))
-            request.headers = tuple((name, str(environ[name])) for name in names)
+            request.headers = tuple((_header_of(name), str(environ[name])) for name in names)
             with suppress(TypeError):  # of an object without weak references, such as None
                 request.application = ref(application)
                 request.instance = self._instance_of(request)

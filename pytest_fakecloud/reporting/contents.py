@@ -59,7 +59,7 @@ def finding_numbers(report: Report) -> dict[int, list[int]]:
     row_numbers = {row.number for row in report.rows}
     numbers: dict[int, list[int]] = {}
     for finding_number, finding in enumerate(report.findings, 1):
-        for number in [number for number in finding.rows if number in row_numbers][:1]:
+        for number in [number for number in finding.row_numbers if number in row_numbers][:1]:
             numbers.setdefault(number, []).append(finding_number)
     return numbers
 

@@ -252,9 +252,8 @@ _Group = TypeVar("_Group", bound=FunctionGroup)
 
 
 def tolerant(functions: _Group) -> _Group:
-    """Return functions, also those of the groups among them, of which those declared by `reads_call()`
-    raise no exception of `MALFORMED` for a call that was rejected or that the journal cut. An iterator
-    ends there.
+    """Return functions, and groups of them, of which those declared by `reads_call()` raise no exception
+    of `MALFORMED` for a call that was rejected or that the journal cut. An iterator ends there.
     """
     changed: dict[str, Any] = {}
     for declared in fields(functions):
@@ -270,24 +269,24 @@ def _tolerant(function: Callable[..., Any], if_malformed: object) -> Callable[..
     def value(*arguments: object) -> Any:
         try:
             return function(*arguments)
-        except MALFORMED:
-            if not any(map(_may_be_malformed, arguments)):
-                raise
+        except _expected_errors(arguments):
             return if_malformed
 
     def values(*arguments: object) -> Iterator[Any]:
         try:
             yield from function(*arguments)
-        except MALFORMED:
-            if not any(map(_may_be_malformed, arguments)):
-                raise
+        except _expected_errors(arguments):
+            return
 
     return values if if_malformed == () else value
 
 
-def _may_be_malformed(argument: object) -> bool:
-    """Return whether an argument is a call, or a row with one, that was rejected or cut: its bodies may
-    have any form.
+def _expected_errors(arguments: Iterable[object]) -> tuple[type[Exception], ...]:
+    """Return `MALFORMED` if the call among the arguments, or in a row, was rejected or cut, because its
+    bodies may have any form; nothing otherwise.
     """
-    call = argument.source.call if isinstance(argument, ReportRow) else argument
-    return isinstance(call, Call) and (bool(call.cut) or not has_full_answer(call))
+    calls = [own.source.call if isinstance(own, ReportRow) else own for own in arguments]
+    may_be_malformed = any(
+        isinstance(call, Call) and (call.cut or not has_full_answer(call)) for call in calls
+    )
+    return MALFORMED if may_be_malformed else ()

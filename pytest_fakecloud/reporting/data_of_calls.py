@@ -35,7 +35,7 @@ def read_by_rows(numbers: tuple[int, ...], test: ObservedTest) -> ReadByRows:
         last = [ordered.order for ordered in covered if ordered.access.reads]
         until[sought] = max(last or [ordered.order for ordered in covered], default=0)
     return ReadByRows(
-        sought=(*data, *earlier), rows=numbers, until=until, earlier=tuple(earlier),
+        sought=(*data, *earlier), row_numbers=numbers, until=until, earlier=tuple(earlier),
         is_read=bool(reads),
     )  # fmt: skip
 
@@ -44,11 +44,8 @@ def _read_earlier(numbers: Sequence[int], test: ObservedTest) -> Iterator[Sought
     """Yield what the last equal call before each call read: of two equal queries, the first of which
     found a vector, this vector, because the second may have lost it.
     """
-    others = [
-        ordered
-        for ordered in test.accesses
-        if not ordered.access.writes and ordered.row.number not in numbers
-    ]
+    others = [ordered for ordered in test.accesses
+              if not ordered.access.writes and ordered.row.number not in numbers]  # fmt: skip
     for number in numbers:
         if (request := _request_of(test.by_number[number])) is None:
             continue

@@ -28,7 +28,7 @@ def marks_of_rows(
     if read_data is None:
         return Marks(unsuccessful=unsuccessful)
     touched = {ordered.row.number for ordered in accesses if read_data.covers(ordered.access)}
-    touched.update(read_data.rows)
+    touched.update(read_data.row_numbers)
     linked = _Links(rows, accesses, lines_of_test).linked_with(touched)
     touched = _with_events(touched, rows)
     return Marks(

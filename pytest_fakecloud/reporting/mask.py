@@ -80,17 +80,10 @@ class Mask(SecretMask):
         return Sought(self.subject(sought.subject), self.text(sought.part), "*".join(parts))
 
     def request(self, served: ServedRequest) -> MaskedRequest:
-        """Return a copy of a request to the application. Its headers have their names in HTTP."""
+        """Return a copy of a request to the application."""
         masked = copy.copy(served)
         masked.target, masked.body = self.text(served.target), self.text(served.body)
         masked.raised, masked.environ = self.text(served.raised), None
-        masked.headers = tuple(
-            self.headers((_header_name(variable), value) for variable, value in served.headers)
-        )
+        masked.headers = tuple(self.headers(served.headers))
         masked.answer = served.answer and self.data(served.answer)
         return MaskedRequest(masked)
-
-
-def _header_name(variable: str) -> str:
-    """Return the header of a variable of WSGI: ``X-User`` of ``HTTP_X_USER``."""
-    return variable.removeprefix("HTTP_").replace("_", "-").title()

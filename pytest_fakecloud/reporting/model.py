@@ -30,17 +30,7 @@ VERSION = 3
 
 JournalNumber: TypeAlias = int
 """A position on the axis of a report: the counter of the cloud's journal, from 1; 0 if it is unknown, or
-if there is none. The ``number`` of a row is that at which a call or a request began, or at which a
-delivery, an event or an action was recorded. That of a delivery to a fake of the cloud is that of its
-call. A delivery whose receiver made a call that caused an event, and a received one::
-
-    10 ········ 11 ········ 12 ········ 13
-    began                               ended, number    delivery
-                number                                   call, parent=13
-                            number                       event, parent=11, first_cause=11
-
-    20 ········ 21 ········ 22
-    began       number      ended                        delivery with its call
+if there is none. ``docs/contributing/map.md`` has the words of the axis, with an example of each.
 """
 Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
 """The kind of a row.
@@ -329,13 +319,13 @@ class ReportRow:
 class Finding:
     """A fact about what happened that may explain the failure.
 
-    ``kind`` determines its sentence, ``rows`` are the numbers of the rows it is about, the decisive
-    one first, ``values`` are the JSON values in its sentence.
+    ``kind`` determines its sentence, ``row_numbers`` are those of the rows it is about, the decisive one
+    first, ``values`` are the JSON values in its sentence.
     """
 
     kind: str
     fake: str = ""
-    rows: tuple[int, ...] = ()
+    row_numbers: tuple[JournalNumber, ...] = ()
     subjects: tuple[ReportSubject, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
     is_hidden: bool = False
@@ -347,10 +337,9 @@ class Finding:
 
 
 class Comparison(NamedTuple):
-    """The first difference from another run of the same test, and that run."""
+    """The first difference from another run of the same test, None without one, and that run."""
 
     finding: Finding | None
-    """None if there is no difference."""
     beside: Mapping[str, Any]
     """The ``title`` of the other run, and its ``report`` as JSON."""
 

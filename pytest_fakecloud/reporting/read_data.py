@@ -23,7 +23,7 @@ class ReadData:
     sought: tuple[Sought, ...]
     place: Place | None = None
     """The line of the statement."""
-    rows: tuple[int, ...] = ()
+    row_numbers: tuple[JournalNumber, ...] = ()
     """The calls or deliveries whose results it compared."""
     until: Mapping[Sought, JournalNumber] = field(default_factory=dict)
     """The last read of each."""

@@ -55,7 +55,7 @@ def read_by_other_process(test: ObservedTest, read: Iterable[object]) -> ReadDat
     for compared in compared_data(masked, test):
         until[compared.sought] = max(compared.until, until.get(compared.sought, 0))
         numbers.update(() if compared.row is None else [compared.row])
-    named = NamedData(sought=tuple(until), rows=tuple(sorted(numbers)), until=until)
+    named = NamedData(sought=tuple(until), row_numbers=tuple(sorted(numbers)), until=until)
     read_data = named if until else _looked_at_last(test)
     if read_data is None:
         return _last_access((), test, is_of_statement=True)
@@ -86,7 +86,9 @@ def _looked_or_called(
     last = max(look.number for look in promised or looks)
     until = {data: max(called.until.get(data, 0), last) for data in sought}
     texts = tuple(dict.fromkeys(look_text(look, test.lookups.mask) for look in looks))
-    return LookedAt(sought=sought, place=statement.place, rows=numbers, until=until, looks=texts)
+    return LookedAt(
+        sought=sought, place=statement.place, row_numbers=numbers, until=until, looks=texts
+    )
 
 
 def _looks_and_calls(
@@ -120,7 +122,7 @@ def _changed(
     read = read_by_rows(tuple(delivered) or calls_from(group, test), test)
     by = tuple(sorted({code.co_name for code in group.codes}))
     return ChangedByFunctions(
-        sought=read.sought, place=statement.place, rows=read.rows, until=read.until,
+        sought=read.sought, place=statement.place, row_numbers=read.row_numbers, until=read.until,
         is_read=read.is_read, earlier=read.earlier, by=by,
     ) if read.sought else None  # fmt: skip
 
@@ -172,7 +174,7 @@ def _last_access(
     preferred = [access for access in accesses if access.writes != result_is_read]
     sought = tuple(dict.fromkeys(sought_of(preferred or accesses)))
     place, rows = statements[0].place if statements else None, (last.number,)
-    return LastAccess(sought=sought, place=place, rows=rows, is_of_statement=is_of_statement)
+    return LastAccess(sought=sought, place=place, row_numbers=rows, is_of_statement=is_of_statement)
 
 
 def _with_unwritten(read_data: ReadData, accesses: Iterable[OrderedAccess]) -> ReadData:

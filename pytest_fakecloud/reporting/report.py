@@ -103,7 +103,7 @@ def report_of(
         comparison = compare(observed)
     if comparison is not None and comparison.finding is not None:
         findings.append(mask.finding(comparison.finding))
-    evidence = {number for finding in findings for number in finding.rows}
+    evidence = {number for finding in findings for number in finding.row_numbers}
     line = "what is unfinished cannot be shown"
     pending = collected(line, errors, unfinished, cloud, lookups, errors)
     found_violations = collected("the violations cannot be shown", errors, violations, cloud)

@@ -39,6 +39,7 @@ from .contract import functions_of
 from .errors import contained
 from .lookups import Lookups, records_of
 from .mask import Mask
+from .masked import MaskedEvent
 from .model import (
     APPLICATION,
     CLIENT,
@@ -253,19 +254,21 @@ class _Builder:
 
     def _event_row(self, event: Event) -> ReportRow:
         masked = self._mask.event(event)
-        volatile = {*_VOLATILE, *functions_of(event.service).events.volatile}
-        details = {name: value for name, value in masked.data.items() if name not in volatile}
+        if event.kind == "attempt":
+            return self._sent_row(Delivery.of(masked))
         row = replace(
             _row_for(event), source=sources.EventSource(event=masked), operation=event.kind,
-            same=(masked.text, repr(details)),
+            actor=CONSOLE if event.kind in ("restored", "changed") else event.fake,
+            same=(masked.text, _constant_details(masked)),
         )  # fmt: skip
-        if event.kind != "attempt":
-            actor = CONSOLE if event.kind in ("restored", "changed") else row.actor
-            accesses = functions_of(event.service).events.accesses
-            return self._accessing(replace(row, actor=actor), accesses, masked)
-        delivery = Delivery.of(masked)
-        row = _delivery_row(row, delivery)
-        row = replace(row, same=repr(details), trace=self._sent_trace(delivery))
+        return self._accessing(row, functions_of(event.service).events.accesses, masked)
+
+    def _sent_row(self, delivery: Delivery) -> ReportRow:
+        """Return the row of a delivery that no fake of the cloud received."""
+        row = replace(
+            _delivery_row(_row_for(delivery.event), delivery), operation=delivery.event.kind,
+            same=_constant_details(delivery.event), trace=self._sent_trace(delivery),
+        )  # fmt: skip
         if delivery.url:
             parts, status = parts_of_url(delivery.url), delivery.status
             peer = self._names.get(f"{parts.scheme}://{parts.netloc}", delivery.url)
@@ -328,6 +331,12 @@ def _delivery_row(row: ReportRow, delivery: Delivery) -> ReportRow:
         attempt=delivery.attempt or 0, faults=row.faults or delivery.faults,
         began=min(row.number, delivery.began), ended=row.ended or delivery.ended,
     )  # fmt: skip
+
+
+def _constant_details(event: MaskedEvent) -> str:
+    """Return the details of an event that are the same in otherwise equal ones."""
+    volatile = {*_VOLATILE, *functions_of(event.service).events.volatile}
+    return repr({name: value for name, value in event.data.items() if name not in volatile})
 
 
 def places_of(records: SharedRecords) -> dict[int, tuple[CodePlace, ...]]:

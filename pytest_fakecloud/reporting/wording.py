@@ -104,7 +104,7 @@ def headline(report: Report) -> str:
         return ""
     if isinstance(read_data, LastAccess):
         parts = [f"last call: {_in_short(row, lookups)}" for row in report.rows
-                 if row.number in read_data.rows]  # fmt: skip
+                 if row.number in read_data.row_numbers]  # fmt: skip
     else:
         parts = [f"{read_data.described(lookups, 4)}{unwritten_text(read_data, lookups, 4)}"]
         parts += filter(None, [last_write(report), unsuccessful_write(report)])

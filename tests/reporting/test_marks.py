@@ -97,7 +97,7 @@ def test_rows_that_accessed_what_was_read_are_touched(scene: Scene) -> None:
     own = {scene.add("w key:a"), scene.add("r key:a"), scene.add("w key:*"), scene.add("w key:a f")}
     scene.add("w key:b")
     asked = scene.add()
-    marks = scene.marks("key:a", rows=(asked,))
+    marks = scene.marks("key:a", row_numbers=(asked,))
     assert marks.touched == own | {asked}
     assert (marks.linked, marks.unsuccessful) == (set(), set())
 
