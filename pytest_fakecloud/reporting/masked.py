@@ -1,9 +1,4 @@
-"""Entries of the journal, and requests to the application, with credentials masked by a `Mask`.
-
-The words of a raw call, for the story of an exploration, are made by the same functions (`summarise()`).
-A `Call`, an `Event` or an `Action` may be raw or masked: what is made from it is masked later, or has no
-credentials.
-"""
+"""Entries of the journal, and requests to the application, with credentials masked by a `Mask`."""
 
 from __future__ import annotations
 

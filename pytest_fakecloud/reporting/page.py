@@ -1,7 +1,7 @@
 """The HTML pages of failing tests, and the index of a folder of pages.
 
 A page shows the failure, what the failing statement read, the findings, and the timeline
-(`trace.js`, `page.js`). It is self-contained; its Content-Security-Policy allows only its own script
+(the modules in `_SCRIPTS`). It is self-contained; its Content-Security-Policy allows only its own script
 and style.
 """
 
@@ -45,10 +45,8 @@ Picture: TypeAlias = "Callable[[BaseCloud, Report, Mapping[str, Any]], Mapping[s
 
 
 def page(cloud: BaseCloud, report: Report, picture: Picture | None = None) -> str:
-    """Return the HTML page of one test.
-
-    ``picture`` makes its data. By default, these are the report's data, with ``beside`` as a second
-    timeline.
+    """Return the HTML page of one test, whose data ``picture`` makes: by default those of the report,
+    with its ``beside`` as a second timeline.
     """
     masked: Mapping[str, Any] = Mask(cloud).value(states(cloud, report))
     if picture is not None:
