@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,9 @@ from typing import Any
 from ..core.characters import printable
 from ..core.errors import shown
 from ..core.output_files import file_name, write_private
-from ..reporting.as_json import as_json
-from ..reporting.model import VERSION, Finding
-from ..reporting.report import Report
+from ..reporting.as_json import row_json
+from ..reporting.model import VERSION, Comparison, Finding
+from ..reporting.observed import ObservedTest
 
 _LARGEST = 1_000_000
 """Maximum number of characters of a run that is kept; a page contains two runs."""
@@ -53,16 +52,17 @@ def _path(folder: Path, test: str) -> Path:
     return folder / f"{file_name(test)}.json"
 
 
-def compared(report: Report, passed: _JSON) -> tuple[Report, _JSON]:
-    """Return a report with a finding about its first different row, and the run to show beside."""
-    own, other = _first_difference(as_json(report)["rows"], passed["rows"])
+def compared(test: ObservedTest, passed: _JSON) -> Comparison:
+    """Return a finding about the first row of a test that differs from a run, and the run."""
+    rows = [row_json(row, (), test.lookups) for row in test.rows]
+    own, other = _first_difference(rows, passed["rows"])
     if own is None and other is None:
-        return report, _beside(passed, None)
-    numbers = tuple(row.number for row in report.rows[-1:]) if own is None else (own["number"],)
+        return Comparison(None, _beside(passed, None))
+    numbers = tuple(row.number for row in test.rows[-1:]) if own is None else (own["number"],)
     values = {name: other and other["text"][name] for name in ("what", "answer")}
     values["ended"] = own is None
-    difference = Finding("differs_from_pass", rows=numbers, values=values)
-    return replace(report, findings=[*report.findings, difference]), _beside(passed, other)
+    difference = Finding("differs_from_pass", row_numbers=numbers, values=values)
+    return Comparison(difference, _beside(passed, other))
 
 
 def _first_difference(

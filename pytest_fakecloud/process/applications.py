@@ -47,7 +47,7 @@ class ServedRequest:
     ``overlaps`` lists the requests that were served at the same time, except for requests that this
     one made itself. ``body`` is the beginning of the body that a test client sent, ``body_type`` its
     content type, ``headers`` are the other headers, sorted. ``answer`` is the beginning of the
-    response's body (None if it is unknown), ``answer_size`` the length of the whole body,
+    response's body (None if it is unknown), ``answer_cut`` the length of the whole body if it is longer,
     ``answer_type`` its content type. ``stack`` sent the request. ``application`` refers to the object
     that served it, if that is known, and ``instance`` counts those of one framework from 1.
     """
@@ -68,11 +68,16 @@ class ServedRequest:
     path: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     answer: bytes | None = None
-    answer_size: int = 0
+    answer_cut: int | None = None
     answer_type: str = ""
     stack: CallStack | None = None
     application: ref[Any] | None = None
     instance: int = 1
+
+
+def _header_of(variable: str) -> str:
+    """Return the header of a variable of WSGI: ``X-User`` of ``HTTP_X_USER``."""
+    return variable.removeprefix("HTTP_").replace("_", "-").title()
 
 
 class Listener:
@@ -142,7 +147,7 @@ class Listener:
             request.body, request.body_type = _body_of(environ)
             request.stack = stack_above(sys._getframe(1))
             names = sorted(name for name in environ if str(name).startswith("HTTP_"))
-            request.headers = tuple((name, str(environ[name])) for name in names)
+            request.headers = tuple((_header_of(name), str(environ[name])) for name in names)
             with suppress(TypeError):  # of an object without weak references, such as None
                 request.application = ref(application)
                 request.instance = self._instance_of(request)
@@ -181,7 +186,8 @@ class Listener:
         with suppress(Exception):  # an application may have a response class of its own
             body = _response_body(response)
             if body is not None:
-                request.answer, request.answer_size = body[:_BODY], len(body)
+                request.answer = body[:_BODY]
+                request.answer_cut = len(body) if len(body) > _BODY else None
             request.answer_type = str(getattr(response, "headers", {}).get("Content-Type", ""))
 
     def _end(self, request: ServedRequest) -> None:

@@ -7,7 +7,6 @@ import re
 import shutil
 import sys
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from traceback import walk_tb
@@ -38,9 +37,11 @@ from .options import SESSION_SETTINGS, SETTINGS, fixture_of, misuse
 from .warning import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping
+    from collections.abc import Callable, Container
     from pathlib import Path
 
+    from ..reporting.model import Comparison
+    from ..reporting.observed import ObservedTest
     from ..reporting.report import Report
     from ..reporting.text import TextLine
     from .run import Run
@@ -416,6 +417,11 @@ class _Phase(NamedTuple):
     def is_call(self) -> bool:
         return self.call.when == "call"
 
+    @property
+    def pages(self) -> Path | None:
+        """The folder of pages; None if the test has no page."""
+        return self.run.options.timelines if self.report.failed else None
+
 
 def _lines(phase: _Phase, cloud: Cloud, name: str) -> list[TextLine]:
     from ..core.characters import visible
@@ -457,16 +463,13 @@ def _report_lines(
         unequal=run.test.unequal,
         hints=hints,
         log=report.caplog,
+        compare=partial(_compared, phase, name),
     )
     if text := encodable(headline(data)):
         phase.headlines.append(text)
         phase.item.user_properties.append(("fakecloud_statement", text))
     phase.headlines.extend(sentence(finding, data.lookups) for finding in data.findings)
-    folder = run.options.timelines if report.failed else None
-    link = ""
-    if folder is not None:
-        data, beside = _with_last_pass(data, phase)
-        link = _written(folder, cloud, data, phase, beside)
+    link = "" if phase.pages is None else _written(phase.pages, cloud, data, phase)
     return lines_of(data, link=link, width=width)
 
 
@@ -520,22 +523,19 @@ def _functions_of(item: pytest.Item) -> list[object]:
     return [getattr(item, "obj", None), *fixtures, *parameters.values()]
 
 
-def _with_last_pass(data: Report, phase: _Phase) -> tuple[Report, Mapping[str, Any] | None]:
-    """Return a report with what the last passing run of the test did otherwise, and that run."""
-    last_pass, errors = _last_pass(), list[str]()
-    with report_hook_failure("the last passing run cannot be shown", errors.append):
-        folder = _folder_of_passes(phase.item)
-        # What is kept has no rows of a teardown.
-        if last_pass is None or folder is None or not phase.is_call:
-            return data, None
-        passed = last_pass.last_passing_run(folder, data.test)
-        return (data, None) if passed is None else last_pass.compared(data, passed)
-    return replace(data, errors=[*data.errors, *errors]), None
+def _compared(phase: _Phase, name: str, test: ObservedTest) -> Comparison | None:
+    """Return what a test did otherwise than in its last passing run; None without such a run, or if the
+    test has no page.
+    """
+    last_pass, folder = _last_pass(), _folder_of_passes(phase.item)
+    # What is kept has no rows of a teardown.
+    if phase.pages is None or last_pass is None or folder is None or not phase.is_call:
+        return None
+    passed = last_pass.last_passing_run(folder, name)
+    return None if passed is None else last_pass.compared(test, passed)
 
 
-def _written(
-    folder: Path, cloud: Cloud, data: Report, phase: _Phase, beside: Mapping[str, Any] | None
-) -> str:
+def _written(folder: Path, cloud: Cloud, data: Report, phase: _Phase) -> str:
     """Write the HTML page of a test and its JSON; return the path of the page, or the failure."""
     from ..reporting import as_json, page
 
@@ -545,7 +545,7 @@ def _written(
     with report_hook_failure("it could not be written", failures.append):
         own_page = None if picture is None else partial(picture, phase.raised)
         path = folder / f"{file_name(data.test)}.html"
-        written = write_public(path, page.page(cloud, data, own_page, beside))
+        written = write_public(path, page.page(cloud, data, own_page))
         as_json.write(data, written.with_suffix(".json"))
         # These properties are copied to the report of the teardown, which JUnit's XML reads.
         phase.item.user_properties.append(("fakecloud_timeline", str(written)))

@@ -42,7 +42,7 @@ def as_json(report: Report) -> dict[str, Any]:
     """Return a report as plain data for ``json.dumps()``."""
     about: dict[int, list[int]] = {}
     for index, finding in enumerate(report.findings):
-        for number in finding.rows:
+        for number in finding.row_numbers:
             about.setdefault(number, []).append(index)
     return {
         "version": VERSION, "test": report.test, "failure": report.failure,
@@ -65,7 +65,7 @@ def _statement(report: Report) -> dict[str, Any]:
     assert read_data is not None
     return {
         "kind": read_data.kind, "text": read_data_text(read_data, lookups),
-        "headline": headline(report), "rows": list(read_data.rows),
+        "headline": headline(report), "rows": list(read_data.row_numbers),
         "subjects": [
             {**_subject(sought.subject), "part": sought.part} for sought in read_data.sought
         ],
@@ -87,7 +87,7 @@ def _findings(
 ) -> list[dict[str, Any]]:
     return [
         {
-            "kind": finding.kind, "fake": finding.fake, "rows": list(finding.rows),
+            "kind": finding.kind, "fake": finding.fake, "rows": list(finding.row_numbers),
             "subjects": list(map(_subject, finding.subjects)), "values": _plain(finding.values),
             "failed": finding.failed, "text": words(finding, lookups),
         }

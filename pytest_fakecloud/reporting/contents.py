@@ -59,7 +59,7 @@ def finding_numbers(report: Report) -> dict[int, list[int]]:
     row_numbers = {row.number for row in report.rows}
     numbers: dict[int, list[int]] = {}
     for finding_number, finding in enumerate(report.findings, 1):
-        for number in [number for number in finding.rows if number in row_numbers][:1]:
+        for number in [number for number in finding.row_numbers if number in row_numbers][:1]:
             numbers.setdefault(number, []).append(finding_number)
     return numbers
 
@@ -102,7 +102,7 @@ def _with_effects(group: RowGroup, words: Summary, lookups: Lookups) -> Summary:
         effect = functions_of(event.service).events.effect
         with contained(f"{event.kind} cannot be described", effects):
             effects += filter(None, [effect(event, row.source.call, lookups)])
-    if row.is_internal:
+    if row.has_one_party:
         return replace(words, what="; ".join([words.what, *effects]))
     if row.trace is not None and len({own.trace and own.trace.trace_id for own in group.rows}) == 1:
         effects.append(f"trace {row.trace.trace_id[:_TRACE_DIGITS]}…")

@@ -11,7 +11,6 @@ exploration passes raw calls to ``summary``. What has another type, such as `Cal
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -78,8 +77,13 @@ def reads_call(if_malformed: object, default: Any = MISSING) -> Any:
     return field(default=default, metadata={"if_malformed": if_malformed})
 
 
+@dataclass(frozen=True, slots=True)
+class FunctionGroup:
+    """Functions of a service, some of which can be groups of further ones."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallFunctions:
+class CallFunctions(FunctionGroup):
     """The functions about calls to the fakes of a service."""
 
     summary: Callable[[MaskedCall, Lookups], Summary | None] = field(
@@ -105,7 +109,7 @@ class CallFunctions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommandFunctions:
+class CommandFunctions(FunctionGroup):
     """The functions about calls that contain commands, in the body of a request or on a connection."""
 
     command: Callable[[MaskedCall], str] = reads_call("")
@@ -131,7 +135,7 @@ class CommandFunctions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventFunctions:
+class EventFunctions(FunctionGroup):
     """The functions about events inside the fakes of a service."""
 
     summary: Callable[[MaskedEvent, Lookups], Summary | None] = _none
@@ -149,7 +153,7 @@ class EventFunctions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActionFunctions:
+class ActionFunctions(FunctionGroup):
     """The functions about actions of the test on the fakes of a service."""
 
     summary: Callable[[MaskedAction, Lookups], Summary | None] = _none
@@ -168,7 +172,7 @@ class DeliverySummary(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryFunctions:
+class DeliveryFunctions(FunctionGroup):
     """The functions about deliveries, which the fakes of a service send to the application or to other
     fakes: events of the kind ``attempt`` (`Delivery`). The row of one to a fake has its call, too.
     """
@@ -189,7 +193,7 @@ class DeliveryFunctions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportFunctions:
+class ReportFunctions(FunctionGroup):
     """The functions of one service that reports call. Those with a default are needed only if the
     service does what their description says. Those about one call may raise the exceptions of
     ``MALFORMED`` if it was rejected, or if the journal cut it (`tolerant()`). The report shows any other
@@ -244,50 +248,45 @@ def functions_of(service_name: str) -> ReportFunctions:
     return IN_USE[service.fixture]
 
 
-_Group = TypeVar("_Group", CallFunctions, CommandFunctions, EventFunctions, DeliveryFunctions)
+_Group = TypeVar("_Group", bound=FunctionGroup)
 
 
-def tolerant(functions: ReportFunctions) -> ReportFunctions:
-    """Return functions of which those declared by `reads_call()` raise no exception of `MALFORMED` for a
-    call that was rejected or that the journal cut. An iterator ends there.
+def tolerant(functions: _Group) -> _Group:
+    """Return functions, and groups of them, of which those declared by `reads_call()` raise no exception
+    of `MALFORMED` for a call that was rejected or that the journal cut. An iterator ends there.
     """
-    calls, protocol = _tolerant_group(functions.calls), _tolerant_group(functions.protocol)
-    events, deliveries = _tolerant_group(functions.events), _tolerant_group(functions.deliveries)
-    return replace(functions, calls=calls, protocol=protocol, events=events, deliveries=deliveries)
-
-
-def _tolerant_group(group: _Group) -> _Group:
     changed: dict[str, Any] = {}
-    for declared in fields(group):
-        function = getattr(group, declared.name)
-        if "if_malformed" in declared.metadata and function is not None:
+    for declared in fields(functions):
+        function = getattr(functions, declared.name)
+        if isinstance(function, FunctionGroup):
+            changed[declared.name] = tolerant(function)
+        elif "if_malformed" in declared.metadata and function is not None:
             changed[declared.name] = _tolerant(function, declared.metadata["if_malformed"])
-    return replace(group, **changed)
+    return replace(functions, **changed)
 
 
-def _tolerant(function: Callable[..., Any], otherwise: object) -> Callable[..., Any]:
+def _tolerant(function: Callable[..., Any], if_malformed: object) -> Callable[..., Any]:
     def value(*arguments: object) -> Any:
-        with _if_malformed(arguments):
+        try:
             return function(*arguments)
-        return otherwise
+        except _expected_errors(arguments):
+            return if_malformed
 
     def values(*arguments: object) -> Iterator[Any]:
-        with _if_malformed(arguments):
+        try:
             yield from function(*arguments)
+        except _expected_errors(arguments):
+            return
 
-    return values if otherwise == () else value
+    return values if if_malformed == () else value
 
 
-@contextmanager
-def _if_malformed(arguments: Iterable[object]) -> Iterator[None]:
-    """Suppress `MALFORMED` if the call among the arguments, or in a row, was rejected or cut: its bodies
-    may have any form.
+def _expected_errors(arguments: Iterable[object]) -> tuple[type[Exception], ...]:
+    """Return `MALFORMED` if the call among the arguments, or in a row, was rejected or cut, because its
+    bodies may have any form; nothing otherwise.
     """
-    try:
-        yield
-    except MALFORMED:
-        calls = [own.source.call if isinstance(own, ReportRow) else own for own in arguments]
-        if all(
-            not isinstance(call, Call) or (has_full_answer(call) and not call.cut) for call in calls
-        ):
-            raise
+    calls = [own.source.call if isinstance(own, ReportRow) else own for own in arguments]
+    may_be_malformed = any(
+        isinstance(call, Call) and (call.cut or not has_full_answer(call)) for call in calls
+    )
+    return MALFORMED if may_be_malformed else ()

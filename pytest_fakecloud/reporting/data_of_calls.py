@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from .failed_statement import CodeGroup
 from .model import DataAccess, JournalNumber, ReportRow, Sought
 from .observed import ObservedTest
-from .read_data import ReadByCalls
+from .read_data import ReadByRows
 
 
 def calls_from(group: CodeGroup, test: ObservedTest) -> tuple[int, ...]:
@@ -23,7 +23,7 @@ def calls_from(group: CodeGroup, test: ObservedTest) -> tuple[int, ...]:
     return tuple(sorted(numbers.union(caused)))
 
 
-def read_by_calls(numbers: tuple[int, ...], test: ObservedTest) -> ReadByCalls:
+def read_by_rows(numbers: tuple[int, ...], test: ObservedTest) -> ReadByRows:
     """Return what calls read, or wrote if they read nothing, and what earlier equal ones read."""
     accesses = [ordered for ordered in test.accesses if ordered.row.number in numbers]
     reads = [ordered.access for ordered in accesses if ordered.access.reads]
@@ -34,8 +34,8 @@ def read_by_calls(numbers: tuple[int, ...], test: ObservedTest) -> ReadByCalls:
         covered = [ordered for ordered in accesses if sought.covers(ordered.access)]
         last = [ordered.order for ordered in covered if ordered.access.reads]
         until[sought] = max(last or [ordered.order for ordered in covered], default=0)
-    return ReadByCalls(
-        sought=(*data, *earlier), rows=numbers, until=until, earlier=tuple(earlier),
+    return ReadByRows(
+        sought=(*data, *earlier), row_numbers=numbers, until=until, earlier=tuple(earlier),
         is_read=bool(reads),
     )  # fmt: skip
 
@@ -44,11 +44,8 @@ def _read_earlier(numbers: Sequence[int], test: ObservedTest) -> Iterator[Sought
     """Yield what the last equal call before each call read: of two equal queries, the first of which
     found a vector, this vector, because the second may have lost it.
     """
-    others = [
-        ordered
-        for ordered in test.accesses
-        if not ordered.access.writes and ordered.row.number not in numbers
-    ]
+    others = [ordered for ordered in test.accesses
+              if not ordered.access.writes and ordered.row.number not in numbers]  # fmt: skip
     for number in numbers:
         if (request := _request_of(test.by_number[number])) is None:
             continue

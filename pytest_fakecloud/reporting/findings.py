@@ -25,14 +25,14 @@ MOST_UNFINISHED = 4
 
 def find(test: ObservedTest) -> list[Finding]:
     """Return the findings about a cloud, the newest first; of a detector that raises an exception, those
-    that it yielded before. The exception becomes a line of ``errors``.
+    that it yielded before. The exception becomes a line of ``test.errors``.
     """
     findings, errors = list[Finding](), test.errors
     for fake in test.fakes:
         for detector in functions_of(fake.service).findings:
             findings += collected(f"{detector.__name__} failed", errors, detector, test, fake)
     findings += collected("clock_frozen failed", errors, clock_frozen, test)
-    findings.sort(key=lambda finding: -max(finding.rows, default=0))
+    findings.sort(key=lambda finding: -max(finding.row_numbers, default=0))
     return _once(findings)
 
 
@@ -52,7 +52,8 @@ def _once(findings: Iterable[Finding]) -> list[Finding]:
         others = [subject.name for subject in finding.subjects[:1] if subject not in first.subjects]
         others = [*first.values.get("likewise", ()), *others]
         merged[same] = replace(
-            first, rows=tuple(dict.fromkeys((*first.rows, *finding.rows))), subjects=subjects,
+            first, subjects=subjects,
+            row_numbers=tuple(dict.fromkeys((*first.row_numbers, *finding.row_numbers))),
             values={**first.values, "likewise": others} if others else first.values,
         )  # fmt: skip
     return list(merged.values())

@@ -28,7 +28,7 @@ def marks_of_rows(
     if read_data is None:
         return Marks(unsuccessful=unsuccessful)
     touched = {ordered.row.number for ordered in accesses if read_data.covers(ordered.access)}
-    touched.update(read_data.rows)
+    touched.update(read_data.row_numbers)
     linked = _Links(rows, accesses, lines_of_test).linked_with(touched)
     touched = _with_events(touched, rows)
     return Marks(
@@ -150,8 +150,8 @@ class _Links:
         return lines_of_test.get(row.number, row.number) if around is None else around.number
 
     def _sharing_data(self, touched: Iterable[int]) -> list[OrderedAccess]:
-        """Return the accesses to subjects that the activity of a touched row accessed: those of rows 7
-        and 9, because row 7 accessed ``sold`` in the delivery of row 6.
+        """Return all accesses to subjects that the activity of a touched row accessed: those to
+        ``stock``, and those of rows 7 and 9 to ``sold``, because row 7 is in the delivery of row 6.
         """
         activities = {self._activities[number] for number in touched}
         subjects = {

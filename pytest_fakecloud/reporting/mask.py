@@ -1,4 +1,4 @@
-"""The masking of credentials in calls, events and actions, and in what a test looked at."""
+"""The masking of credentials in calls, events, actions, requests, and in what a test looked at."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..core.characters import map_strings
 from ..core.secrets import HIDDEN, SecretMask
 from ..process.applications import ServedRequest
 from .contract import functions_of
-from .masked import MaskedAction, MaskedCall, MaskedEvent
+from .masked import MaskedAction, MaskedCall, MaskedEvent, MaskedRequest
 from .model import Finding, ReportSubject, Sought
 
 
@@ -79,12 +79,11 @@ class Mask(SecretMask):
         parts = (self.text(part).replace("*", "[*]") for part in sought.pattern.split("*"))
         return Sought(self.subject(sought.subject), self.text(sought.part), "*".join(parts))
 
-    def served(self, served: ServedRequest) -> ServedRequest:
-        """Return a copy of a request to the application with a masked target, body and exception.
-
-        `RequestSource` masks the headers and the response when it decodes them.
-        """
+    def request(self, served: ServedRequest) -> MaskedRequest:
+        """Return a copy of a request to the application."""
         masked = copy.copy(served)
-        masked.target, masked.raised = self.text(served.target), self.text(served.raised)
-        masked.body, masked.environ = self.text(served.body), None
-        return masked
+        masked.target, masked.body = self.text(served.target), self.text(served.body)
+        masked.raised, masked.environ = self.text(served.raised), None
+        masked.headers = tuple(self.headers(served.headers))
+        masked.answer = served.answer and self.data(served.answer)
+        return MaskedRequest(masked)

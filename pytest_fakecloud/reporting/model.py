@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from ..core.calls import began
 from ..core.traces import TraceParent
-from ..process.applications import ServedRequest
-from .masked import MaskedAction, MaskedCall, MaskedEvent
+from .masked import MaskedAction, MaskedCall, MaskedEvent, MaskedRequest
 
 if TYPE_CHECKING:
     from .contract import ExchangedValues
@@ -31,17 +30,7 @@ VERSION = 3
 
 JournalNumber: TypeAlias = int
 """A position on the axis of a report: the counter of the cloud's journal, from 1; 0 if it is unknown, or
-if there is none. The ``number`` of a row is that at which a call or a request began, or at which a
-delivery, an event or an action was recorded. That of a delivery to a fake of the cloud is that of its
-call. A delivery whose receiver made a call that caused an event, and a received one::
-
-    10 ········ 11 ········ 12 ········ 13
-    began                               ended, number    delivery
-                number                                   call, parent=13
-                            number                       event, parent=11, first_cause=11
-
-    20 ········ 21 ········ 22
-    began       number      ended                        delivery with its call
+if there is none. ``docs/contributing/map.md`` has the words of the axis, with an example of each.
 """
 Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
 """The kind of a row.
@@ -59,7 +48,7 @@ class KindRules:
     """
 
     bar: str
-    """Its bar in a waterfall, a name in ``SPAN_KINDS`` of ``spans.js``."""
+    """Its bar in a waterfall, a name in ``SPAN_KINDS`` of ``spans.js``; callbacks have another one."""
     is_received: bool = False
     """A client sends it to a fake: it is counted as a call, publishes messages, and the page and the
     console say where its line is not known, send it again and advise about its error. Short ones that
@@ -210,7 +199,7 @@ class RowSource:
 
     call: MaskedCall | None = None
     delivery: Delivery | None = None
-    request: ServedRequest | None = None
+    request: MaskedRequest | None = None
     event: MaskedEvent | None = None
     action: MaskedAction | None = None
     error: str = ""
@@ -308,7 +297,7 @@ class ReportRow:
         return KINDS[self.kind]
 
     @property
-    def is_internal(self) -> bool:
+    def has_one_party(self) -> bool:
         """Whether its sender is its receiver: of events, unless the console caused them."""
         return self.actor == self.peer
 
@@ -330,13 +319,13 @@ class ReportRow:
 class Finding:
     """A fact about what happened that may explain the failure.
 
-    ``kind`` determines its sentence, ``rows`` are the numbers of the rows it is about, the decisive
-    one first, ``values`` are the JSON values in its sentence.
+    ``kind`` determines its sentence, ``row_numbers`` are those of the rows it is about, the decisive one
+    first, ``values`` are the JSON values in its sentence.
     """
 
     kind: str
     fake: str = ""
-    rows: tuple[int, ...] = ()
+    row_numbers: tuple[JournalNumber, ...] = ()
     subjects: tuple[ReportSubject, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
     is_hidden: bool = False
@@ -345,6 +334,14 @@ class Finding:
     """
     failed: bool = False
     """Whether unfinished work has failed; otherwise, it still waits."""
+
+
+class Comparison(NamedTuple):
+    """The first difference from another run of the same test, None without one, and that run."""
+
+    finding: Finding | None
+    beside: Mapping[str, Any]
+    """The ``title`` of the other run, and its ``report`` as JSON."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,8 @@ from .rows import places_of
 class ObservedTest:
     """A test as the detectors see it: the open fakes of its cloud, the journal, its rows and their
     accesses in order, the wall-clock time in seconds that it waited, its exception, the last values that
-    it found unequal, and the errors in parts of its report, to which each step adds lines.
+    it found unequal, and the errors in parts of its report, to which each step adds lines. ``entries``
+    and ``calls`` begin after the last restore of their fake, ``rows`` and ``accesses`` have all.
     """
 
     cloud: BaseCloud

@@ -1,7 +1,7 @@
 """The HTML pages of failing tests, and the index of a folder of pages.
 
 A page shows the failure, what the failing statement read, the findings, and the timeline
-(`trace.js`, `page.js`). It is self-contained; its Content-Security-Policy allows only its own script
+(the modules in `_SCRIPTS`). It is self-contained; its Content-Security-Policy allows only its own script
 and style.
 """
 
@@ -44,22 +44,15 @@ Picture: TypeAlias = "Callable[[BaseCloud, Report, Mapping[str, Any]], Mapping[s
 """A function that returns a page's data, given the cloud, its report and the fakes' states."""
 
 
-def page(
-    cloud: BaseCloud,
-    report: Report,
-    picture: Picture | None = None,
-    beside: Mapping[str, Any] | None = None,
-) -> str:
-    """Return the HTML page of one test.
-
-    ``picture`` makes its data (default: the report's data); without one, ``beside`` is a second
-    timeline: the ``title`` and the ``report`` in its JSON form.
+def page(cloud: BaseCloud, report: Report, picture: Picture | None = None) -> str:
+    """Return the HTML page of one test, whose data ``picture`` makes: by default those of the report,
+    with its ``beside`` as a second timeline.
     """
     masked: Mapping[str, Any] = Mask(cloud).value(states(cloud, report))
     if picture is not None:
         return document(picture(cloud, report, masked))
     data = {**as_json(report), "states": masked}
-    return document({**data, "beside": beside} if beside else data)
+    return document({**data, "beside": report.beside} if report.beside else data)
 
 
 def write_index(folder: Path) -> Path | None:

@@ -23,7 +23,7 @@ class ReadData:
     sought: tuple[Sought, ...]
     place: Place | None = None
     """The line of the statement."""
-    rows: tuple[int, ...] = ()
+    row_numbers: tuple[JournalNumber, ...] = ()
     """The calls or deliveries whose results it compared."""
     until: Mapping[Sought, JournalNumber] = field(default_factory=dict)
     """The last read of each."""
@@ -78,7 +78,7 @@ class NamedData(ReadData):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadByCalls(ReadData):
+class ReadByRows(ReadData):
     """It compared what calls of the application had read or written."""
 
     kind = "called"
@@ -105,7 +105,7 @@ class ReadByCalls(ReadData):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangedByFunctions(ReadByCalls):
+class ChangedByFunctions(ReadByRows):
     """It compared an object of the process, such as a list, that a function changed which received
     deliveries or made calls.
     """
@@ -125,7 +125,7 @@ class ChangedByFunctions(ReadByCalls):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LastCall(ReadData):
+class LastAccess(ReadData):
     """The last row that accessed data: no statement failed, or what one read was not found."""
 
     kind = "last_call"

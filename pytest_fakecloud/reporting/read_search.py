@@ -12,7 +12,7 @@ from types import CodeType
 from ..core.functions import codes_of_application
 from ..core.recorder import Look
 from .contract import functions_of
-from .data_of_calls import calls_from, read_by_calls, sought_of
+from .data_of_calls import calls_from, read_by_rows, sought_of
 from .data_of_looks import look_text, looks_from, sought_by
 from .errors import collected
 from .failed_statement import (
@@ -25,7 +25,7 @@ from .failed_statement import (
 from .lookups import records_of
 from .model import OrderedAccess, Sought
 from .observed import ObservedTest
-from .read_data import ChangedByFunctions, LastCall, LookedAt, NamedData, ReadData, UnwrittenKind
+from .read_data import ChangedByFunctions, LastAccess, LookedAt, NamedData, ReadData, UnwrittenKind
 from .runner_values import compared_data
 
 
@@ -42,7 +42,7 @@ def read_by_statement(test: ObservedTest) -> ReadData | None:
         read_data = read_data or _changed(statement, handled, test)
         if read_data is not None:
             return _with_unwritten(read_data, test.accesses)
-    return _last_call(statements, test, is_of_statement=has_failed_statement(test.raised))
+    return _last_access(statements, test, is_of_statement=has_failed_statement(test.raised))
 
 
 def read_by_other_process(test: ObservedTest, read: Iterable[object]) -> ReadData | None:
@@ -55,10 +55,10 @@ def read_by_other_process(test: ObservedTest, read: Iterable[object]) -> ReadDat
     for compared in compared_data(masked, test):
         until[compared.sought] = max(compared.until, until.get(compared.sought, 0))
         numbers.update(() if compared.row is None else [compared.row])
-    named = NamedData(sought=tuple(until), rows=tuple(sorted(numbers)), until=until)
+    named = NamedData(sought=tuple(until), row_numbers=tuple(sorted(numbers)), until=until)
     read_data = named if until else _looked_at_last(test)
     if read_data is None:
-        return _last_call((), test, is_of_statement=True)
+        return _last_access((), test, is_of_statement=True)
     return _with_unwritten(read_data, test.accesses)
 
 
@@ -76,7 +76,7 @@ def _looked_or_called(
     assert answer == "1"  # A line close to it called.
     """
     looks, numbers = _looks_and_calls(statement, promised, test)
-    called = read_by_calls(numbers, test)
+    called = read_by_rows(numbers, test)
     if not looks:
         return replace(called, place=statement.place) if called.sought else None
     sought = tuple(dict.fromkeys([*sought_by(looks, test), *called.sought]))
@@ -86,7 +86,9 @@ def _looked_or_called(
     last = max(look.number for look in promised or looks)
     until = {data: max(called.until.get(data, 0), last) for data in sought}
     texts = tuple(dict.fromkeys(look_text(look, test.lookups.mask) for look in looks))
-    return LookedAt(sought=sought, place=statement.place, rows=numbers, until=until, looks=texts)
+    return LookedAt(
+        sought=sought, place=statement.place, row_numbers=numbers, until=until, looks=texts
+    )
 
 
 def _looks_and_calls(
@@ -117,10 +119,10 @@ def _changed(
     group = changing(statement, codes, handled)
     # Deliveries to a handler filled the list, and not what the handler read for them.
     delivered = sorted({number for code in group.codes for number in handled.get(code, ())})
-    read = read_by_calls(tuple(delivered) or calls_from(group, test), test)
+    read = read_by_rows(tuple(delivered) or calls_from(group, test), test)
     by = tuple(sorted({code.co_name for code in group.codes}))
     return ChangedByFunctions(
-        sought=read.sought, place=statement.place, rows=read.rows, until=read.until,
+        sought=read.sought, place=statement.place, row_numbers=read.row_numbers, until=read.until,
         is_read=read.is_read, earlier=read.earlier, by=by,
     ) if read.sought else None  # fmt: skip
 
@@ -151,9 +153,9 @@ def _looked_at_last(test: ObservedTest) -> LookedAt | None:
     return LookedAt(sought=sought, looks=(look_text(looks[0], test.lookups.mask),), until=until)
 
 
-def _last_call(
+def _last_access(
     statements: Sequence[FailedStatement], test: ObservedTest, *, is_of_statement: bool
-) -> LastCall | None:
+) -> LastAccess | None:
     """Return what the last row accessed, with the rows of the same request or delivery::
 
     client.set("stock", "1")
@@ -172,7 +174,7 @@ def _last_call(
     preferred = [access for access in accesses if access.writes != result_is_read]
     sought = tuple(dict.fromkeys(sought_of(preferred or accesses)))
     place, rows = statements[0].place if statements else None, (last.number,)
-    return LastCall(sought=sought, place=place, rows=rows, is_of_statement=is_of_statement)
+    return LastAccess(sought=sought, place=place, row_numbers=rows, is_of_statement=is_of_statement)
 
 
 def _with_unwritten(read_data: ReadData, accesses: Iterable[OrderedAccess]) -> ReadData:

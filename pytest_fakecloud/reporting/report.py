@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ..cloud.base import BaseCloud, context_of
 from ..process.applications import ServedRequest
@@ -14,7 +15,7 @@ from .findings import find, unfinished
 from .lookups import Background, Lookups, lookups_of, records_of
 from .marks import marks_of_rows
 from .mask import Mask
-from .model import Finding, Marks, ReportRow
+from .model import Comparison, Finding, Marks, ReportRow
 from .observed import ObservedTest
 from .read_data import ReadData
 from .read_search import read_by_other_process, read_by_statement
@@ -61,6 +62,8 @@ class Report:
     marks: Marks = field(default_factory=Marks)
     listed: frozenset[int] = frozenset()
     """The numbers of the rows that a text lists."""
+    beside: Mapping[str, Any] | None = None
+    """The other run of a `Comparison`, which the page shows beside this one."""
 
 
 def report_of(
@@ -75,10 +78,12 @@ def report_of(
     unequal: UnequalValues | None = None,
     hints: Sequence[str] = (),
     log: str = "",
+    compare: Callable[[ObservedTest], Comparison | None] = lambda test: None,
 ) -> Report:
     """Return the report of a test about one cloud, with credentials masked, given the values of a
     `Report` and an `ObservedTest`. A part that cannot be made becomes a line in ``errors``. ``read``
     are names and values that the failing statement of a test in another process has compared.
+    ``compare`` returns the difference from the last passing run, if there is one.
     """
     errors = list(dict.fromkeys(records_of(cloud).failures))
     lookups = _lookups(cloud, errors)
@@ -93,8 +98,12 @@ def report_of(
     marks = Marks()
     with contained("the marks cannot be shown", errors):
         marks = marks_of_rows(report_rows, accesses, read_data, observed.lines_of_test)
-    findings = _findings(observed, read_data, marks)
-    evidence = {number for finding in findings for number in finding.rows}
+    findings, comparison = _findings(observed, read_data, marks), None
+    with contained("the last passing run cannot be shown", errors):
+        comparison = compare(observed)
+    if comparison is not None and comparison.finding is not None:
+        findings.append(mask.finding(comparison.finding))
+    evidence = {number for finding in findings for number in finding.row_numbers}
     line = "what is unfinished cannot be shown"
     pending = collected(line, errors, unfinished, cloud, lookups, errors)
     found_violations = collected("the violations cannot be shown", errors, violations, cloud)
@@ -110,7 +119,7 @@ def report_of(
         violations=list(map(mask.finding, found_violations)),
         errors=list(dict.fromkeys(map(mask.text, errors))), hints=list(map(mask.text, hints)),
         log=mask.text(log), lookups=lookups, read_data=read_data, marks=marks,
-        listed=selected(report_rows, marks, evidence),
+        listed=selected(report_rows, marks, evidence), beside=comparison and comparison.beside,
     )  # fmt: skip
 
 

@@ -39,6 +39,7 @@ from .contract import functions_of
 from .errors import contained
 from .lookups import Lookups, records_of
 from .mask import Mask
+from .masked import MaskedEvent
 from .model import (
     APPLICATION,
     CLIENT,
@@ -76,9 +77,9 @@ def rows(
     only without ``entries``, which are otherwise all of the journal. ``lookups`` contain the calls that
     are shown in another call's row, and what the recent deliveries exchanged.
 
-    ``is_within`` says of a delivery and of a call that arrived during it whether the delivery's handler
-    has made it: always in a test, in which nothing else calls. Exceptions of services become lines of
-    ``errors``.
+    ``is_within`` returns whether the handler of a delivery made a call, given the rows of the delivery
+    and of a call that arrived during it. In a test, nothing else calls, so the default returns True.
+    Exceptions of services become lines of ``errors``.
     """
     journal = list(cloud.journal.entries if entries is None else entries)
     lookups = lookups or Lookups(mask=Mask(cloud))
@@ -137,8 +138,8 @@ def _in_order(unordered: Iterable[ReportRow]) -> list[ReportRow]:
     waited, a call 2 and the event 3 at the end of the wait, 1 3 2.
     """
     rows = list(unordered)
-    began = {row.number: row.began for row in rows}
-    return sorted(rows, key=lambda row: (began.get(row.first_cause, row.began), row.began))
+    starts = {row.number: row.began for row in rows}
+    return sorted(rows, key=lambda row: (starts.get(row.first_cause, row.began), row.began))
 
 
 def _parents(rows: Iterable[ReportRow], is_within: _IsWithin) -> dict[int, int]:
@@ -253,19 +254,21 @@ class _Builder:
 
     def _event_row(self, event: Event) -> ReportRow:
         masked = self._mask.event(event)
-        volatile = {*_VOLATILE, *functions_of(event.service).events.volatile}
-        details = {name: value for name, value in masked.data.items() if name not in volatile}
+        if event.kind == "attempt":
+            return self._sent_row(Delivery.of(masked))
         row = replace(
             _row_for(event), source=sources.EventSource(event=masked), operation=event.kind,
-            same=(masked.text, repr(details)),
+            actor=CONSOLE if event.kind in ("restored", "changed") else event.fake,
+            same=(masked.text, _constant_details(masked)),
         )  # fmt: skip
-        if event.kind != "attempt":
-            actor = CONSOLE if event.kind in ("restored", "changed") else row.actor
-            accesses = functions_of(event.service).events.accesses
-            return self._accessing(replace(row, actor=actor), accesses, masked)
-        delivery = Delivery.of(masked)
-        row = _delivery_row(row, delivery)
-        row = replace(row, same=repr(details), trace=self._sent_trace(delivery))
+        return self._accessing(row, functions_of(event.service).events.accesses, masked)
+
+    def _sent_row(self, delivery: Delivery) -> ReportRow:
+        """Return the row of a delivery that no fake of the cloud received."""
+        row = replace(
+            _delivery_row(_row_for(delivery.event), delivery), operation=delivery.event.kind,
+            same=_constant_details(delivery.event), trace=self._sent_trace(delivery),
+        )  # fmt: skip
         if delivery.url:
             parts, status = parts_of_url(delivery.url), delivery.status
             peer = self._names.get(f"{parts.scheme}://{parts.netloc}", delivery.url)
@@ -302,19 +305,19 @@ class _Builder:
     def _accessing(
         self,
         row: ReportRow,
-        read: Callable[..., Iterable[DataAccess]],
+        accesses_of: Callable[..., Iterable[DataAccess]],
         *arguments: object,
         reads_at: JournalNumber | None = None,
     ) -> ReportRow:
-        """Return a row with the accesses that a function of a service reads in its entry, too: with the
-        order at which a call was executed or another entry ended, reads that at ``reads_at`` if given.
+        """Return a row with the accesses that a function of a service returns, too: with the order at
+        which a call was executed or another entry ended, of reads ``reads_at`` if given.
         """
         call, accesses = row.source.call, list[DataAccess]()
         order = row.number if call is None else executed_at(call)
         order_of_reads = order if reads_at is None else reads_at
         failed = f"what a row of {row.peer} accessed cannot be shown"
         with contained(failed, self._errors):
-            accesses += read(*arguments, self._lookups)
+            accesses += accesses_of(*arguments, self._lookups)
         ordered = (replace(access, order=order if access.writes else order_of_reads)
                    for access in accesses)  # fmt: skip
         return replace(row, accesses=(*row.accesses, *ordered))
@@ -328,6 +331,12 @@ def _delivery_row(row: ReportRow, delivery: Delivery) -> ReportRow:
         attempt=delivery.attempt or 0, faults=row.faults or delivery.faults,
         began=min(row.number, delivery.began), ended=row.ended or delivery.ended,
     )  # fmt: skip
+
+
+def _constant_details(event: MaskedEvent) -> str:
+    """Return the details of an event that are the same in otherwise equal ones."""
+    volatile = {*_VOLATILE, *functions_of(event.service).events.volatile}
+    return repr({name: value for name, value in event.data.items() if name not in volatile})
 
 
 def places_of(records: SharedRecords) -> dict[int, tuple[CodePlace, ...]]:
@@ -393,14 +402,14 @@ def _served_rows(
         if ok and not any(request.began < row.began < request.ended for row in entry_rows):
             continue
         is_alone = all(
-            _within(request, other, with_faults) for other in request.overlaps
+            _is_during(request, other, with_faults) for other in request.overlaps
         ) and not any(request.began < start < request.ended for start in background)
-        masked = mask.served(request)
+        masked = mask.request(request)
         request_rows.append(ReportRow(
             request.began, request.at_us, kind="request", actor=CLIENT, peer=APPLICATION,
             operation=masked.target, status=request.status, ok=ok,
             source=sources.RequestSource(request=masked),
-            trace=trace_parent(dict(masked.headers).get(f"HTTP_{TRACEPARENT.upper()}")),
+            trace=trace_parent(dict(masked.headers).get(TRACEPARENT.title())),
             outcome="answered" if request.status is not None else "",
             began=request.began, ended=request.ended if is_alone else 0,
             took_us=_took_us(request),
@@ -409,7 +418,7 @@ def _served_rows(
     return request_rows
 
 
-def _within(request: ServedRequest, other: ServedRequest, calls: Iterable[ReportRow]) -> bool:
+def _is_during(request: ServedRequest, other: ServedRequest, calls: Iterable[ReportRow]) -> bool:
     """Return whether a fault's function made one of two overlapping requests during the other."""
     outer, inner = (request, other) if request.began < other.began else (other, request)
     around = [call for call in calls if outer.began < call.began < inner.began]

@@ -50,11 +50,11 @@ def concerning(
             or any(
                 sought.has(subject) for sought in read_data.sought for subject in finding.subjects
             )
-            or not connected.isdisjoint(finding.rows)
+            or not connected.isdisjoint(finding.row_numbers)
         )
 
     def order(finding: Finding) -> tuple[bool, bool]:
-        return marks.touched.isdisjoint(finding.rows[:1]), not finding.is_hidden
+        return marks.touched.isdisjoint(finding.row_numbers[:1]), not finding.is_hidden
 
     return sorted(filter(concerns, findings), key=order)
 

@@ -8,13 +8,12 @@ from http.client import responses
 from typing import Any
 
 from ..core.calls import CREATED, Call
-from ..process.applications import ServedRequest
 from .calls import has_full_answer
 from .contract import ExchangedValues, functions_of
 from .errors import contained
 from .lookups import Lookups
 from .mask import Mask
-from .masked import MaskedAction, MaskedCall, MaskedEvent
+from .masked import MaskedAction, MaskedCall, MaskedEvent, MaskedRequest
 from .model import Accesses, Delivery, Messages, ReportRow, RowSource, Summary
 from .strings import EXCERPT, decoded, parsed, readable, scalar, shortened
 
@@ -124,7 +123,7 @@ class DeliverySource(RowSource):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSource(RowSource):
-    request: ServedRequest
+    request: MaskedRequest
 
     def words(self, row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
         request = self.request
@@ -138,16 +137,12 @@ class RequestSource(RowSource):
     def messages(self, row: ReportRow, lookups: Lookups) -> Messages:
         served, mask = self.request, lookups.mask
         headers = [("Content-Type", served.body_type)] if served.body_type else []
-        for variable, value in served.headers:
-            name = variable.removeprefix("HTTP_").replace("_", "-").title()
-            headers.append((name, mask.header(name, value)))
-        request = _message(served.target, headers, mask.data(served.body.encode()), mask)
+        headers += served.headers
+        request = _message(served.target, headers, served.body.encode(), mask)
         if served.status is None:
             return request, None
         headers = [("Content-Type", served.answer_type)] if served.answer_type else []
-        answer = served.answer or b""
-        cut = served.answer_size if served.answer_size > len(answer) else None
-        is_missing, body = served.answer is None, mask.data(answer)
+        body, cut, is_missing = served.answer or b"", served.answer_cut, served.answer is None
         return request, _message(str(served.status), headers, body, mask, cut, missing=is_missing)
 
 

@@ -373,7 +373,7 @@ def _stamp(row: ReportRow) -> str:
 
 
 def _ends(row: ReportRow) -> str:
-    if row.is_internal or row.rules.is_of_test:
+    if row.has_one_party or row.rules.is_of_test:
         return f"* {row.actor}"
     if row.rules.is_sent:
         return f"{row.actor} -->" if "://" in row.peer else f"{row.actor} --> {row.peer}"

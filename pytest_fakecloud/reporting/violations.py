@@ -18,11 +18,11 @@ def violations(cloud: BaseCloud) -> list[Finding]:
     groups: dict[object, list[Violation]] = {}
     for violation in cloud.violations():
         groups.setdefault(without_message(violation), []).append(violation)
-    violations = []
+    findings = []
     for first, *others in groups.values():
         values = {"violation": first.kind, "text": first.text, "times": 1 + len(others)}
-        violations.append(Finding("violation", str(first.facts.get("fake") or ""), values=values))
-    return [*violations, *rejected(cloud)]
+        findings.append(Finding("violation", str(first.facts.get("fake") or ""), values=values))
+    return [*findings, *rejected(cloud)]
 
 
 def rejected(

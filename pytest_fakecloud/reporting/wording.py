@@ -20,7 +20,7 @@ from .errors import MALFORMED
 from .lookups import Lookups
 from .masked import MaskedAction
 from .model import Finding, Place, Repeated, ReportRow, Sentences, Summary, Values
-from .read_data import LastCall, ReadData, unwritten_text
+from .read_data import LastAccess, ReadData, unwritten_text
 from .report import Report
 from .sources import action_words, created_words
 from .strings import compact, shortened
@@ -102,9 +102,9 @@ def headline(report: Report) -> str:
     read_data, lookups = report.read_data, report.lookups
     if read_data is None:
         return ""
-    if isinstance(read_data, LastCall):
+    if isinstance(read_data, LastAccess):
         parts = [f"last call: {_in_short(row, lookups)}" for row in report.rows
-                 if row.number in read_data.rows]  # fmt: skip
+                 if row.number in read_data.row_numbers]  # fmt: skip
     else:
         parts = [f"{read_data.described(lookups, 4)}{unwritten_text(read_data, lookups, 4)}"]
         parts += filter(None, [last_write(report), unsuccessful_write(report)])

@@ -93,6 +93,15 @@ def test_the_first_row_that_differs_is_named(broken: str, says: str, runs: Runs)
     assert marked["text"]["what"] in says
 
 
+def test_the_row_that_differs_in_a_long_run_is_listed(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = "for number in range(90): redis.set(f'other:{number}', 1)"
+    monkeypatch.setenv("WHOLE", f"redis.set('sold:7', 1)\n{calls}")
+    runs.passing()
+    assert "SET sold:7 2" in runs.failing(f"redis.set('sold:7', 2)\n{calls}")
+
+
 def test_ids_and_times_do_not_differ(runs: Runs) -> None:
     runs.passing()
     runs.failing("redis.incr('sold:7')")

@@ -89,9 +89,9 @@ def test_calls_stand_below_the_request_that_made_them(cloud: Cloud, listener: Li
         "GET after null",
     ]  # fmt: skip
     [request] = listener.served
-    assert (request.answer, request.answer_size, request.answer_type) == (
+    assert (request.answer, request.answer_cut, request.answer_type) == (
         b"{}\n",
-        3,
+        None,
         "application/json",
     )
 
@@ -417,7 +417,7 @@ def test_djangos_client(
             Signal, "send", lambda *args, _send=send, **named: _send(*args, **named)
         )
     Client().post("/checkout?from=cart")
-    assert (listener.served[0].answer, listener.served[0].answer_size) == (b"", 0)
+    assert (listener.served[0].answer, listener.served[0].answer_cut) == (b"", None)
     with pytest.raises(KeyError):
         Client().get("/broken")
     Client(raise_request_exception=False).get("/broken")

@@ -22,7 +22,7 @@ from pytest_fakecloud.reporting.model import (
     Sought,
 )
 from pytest_fakecloud.reporting.page import page
-from pytest_fakecloud.reporting.read_data import ReadByCalls
+from pytest_fakecloud.reporting.read_data import ReadByRows
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import section, text
 
@@ -288,7 +288,7 @@ def test_an_address_is_whole_once(cloud: Cloud) -> None:
 def test_no_more_lines_than_needed_for_what_was_read(cloud: Cloud) -> None:
     report = report_of(cloud)
     data = [Sought(ReportSubject(KEY, f"{name}{'x' * 50}", "kv")) for name in "abcdef"]
-    statement = ReadByCalls(sought=tuple(data), unwritten=dict.fromkeys(data, "never"))
+    statement = ReadByRows(sought=tuple(data), unwritten=dict.fromkeys(data, "never"))
     first, second, *_ = text(replace(report, read_data=statement), width=80).splitlines()
     assert "a" + "x" * 50 in first + second
     assert second.endswith("no call here has written it")

@@ -27,7 +27,7 @@ from pytest_fakecloud.reporting.model import (
     ReportSubject,
     Sought,
 )
-from pytest_fakecloud.reporting.read_data import ReadByCalls
+from pytest_fakecloud.reporting.read_data import ReadByRows
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.vector.report.accesses import NAMESPACE
 
@@ -84,7 +84,7 @@ class Scene:
         every = tuple(Sought(subject(name), part) for name, _, part in
                       (text.partition(" ") for text in sought))  # fmt: skip
         until = dict.fromkeys(every, fields.pop("until", 1_000))
-        found = ReadByCalls(sought=every, until=until, **fields)
+        found = ReadByRows(sought=every, until=until, **fields)
         return marks_of_rows(self.rows, self.accesses, found, self.lines)
 
 
@@ -97,7 +97,7 @@ def test_rows_that_accessed_what_was_read_are_touched(scene: Scene) -> None:
     own = {scene.add("w key:a"), scene.add("r key:a"), scene.add("w key:*"), scene.add("w key:a f")}
     scene.add("w key:b")
     asked = scene.add()
-    marks = scene.marks("key:a", rows=(asked,))
+    marks = scene.marks("key:a", row_numbers=(asked,))
     assert marks.touched == own | {asked}
     assert (marks.linked, marks.unsuccessful) == (set(), set())
 

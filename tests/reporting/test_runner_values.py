@@ -91,7 +91,7 @@ def test_the_last_row_that_returned_a_value_comes_before_those_that_wrote_it(
     found = compared(cloud, 41)
     assert [sought.subject.name for sought in found.sought] == ["stock"]
     result = report_of(cloud, read=[41])
-    assert [row.operation for row in result.rows if row.number in found.rows] == ["GET"]
+    assert [row.operation for row in result.rows if row.number in found.row_numbers] == ["GET"]
     assert written_values(result) == ["SET stock 41"]
 
 

@@ -158,7 +158,7 @@ def test_a_ttl_that_a_script_removed(cloud: Cloud, kv: KVServer, client: Redis) 
     client.eval(TAKE, keys=["buyers"], args=["tea", "ada"])
     report = failed(cloud, kv, "stock:tea")
     [finding] = report.findings
-    assert (finding.kind, finding.rows) == ("ttl_removed", (last_row(report),))
+    assert (finding.kind, finding.row_numbers) == ("ttl_removed", (last_row(report),))
 
 
 def test_credentials_are_masked(cloud: Cloud, kv: KVServer, client: Redis) -> None:

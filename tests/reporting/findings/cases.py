@@ -66,7 +66,7 @@ def judge(file: str, name: str, cloud: Cloud) -> None:
     numbers = {row.number for row in rows(cloud, lookups=lookups)}
     lines = []
     for finding in every:
-        assert set(finding.rows) <= numbers
+        assert set(finding.row_numbers) <= numbers
         lines += [f"{finding.kind} {json.dumps(finding.values)}", f"  {sentence(finding, lookups)}"]
     assert "failed:" not in section(cloud)
     golden(EXPECTED / f"{file}.txt", lines, name)

@@ -58,7 +58,7 @@ def test_findings_that_differ_in_the_numbers_of_their_keys_are_one(cloud: Cloud)
 def test_equal_findings_are_one_about_several_rows(cloud: Cloud) -> None:
     commands("SET s 1 PX 60 | SET s 1 PX 60 | SET s 1 PX 60")(cloud)
     (finding,) = found(cloud)
-    assert len(finding.rows) == 3
+    assert len(finding.row_numbers) == 3
 
 
 def test_a_detector_that_raises_costs_a_line(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
