@@ -18,6 +18,7 @@ _Schedules: TypeAlias = list[Schedule]
 
 def singles(trial: Trial, chance: random.Random | None = None) -> tuple[_Schedules, _Schedules]:
     """Return all schedules with one disturbance at a point of a trial: those to try first, and others.
+    The plan of the trial has ``notes_points`` and ``explains``.
 
     The others probably have the same effect as one of the first, such as a lost answer of a call
     that writes nothing. In both lists, kinds of disturbances alternate, so that a bug that needs
