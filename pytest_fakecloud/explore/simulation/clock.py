@@ -53,7 +53,9 @@ class _NextTimes(NamedTuple):
 
 @dataclass(eq=False)
 class TrialClock(Part):
-    """Moves the fake time of a trial: when no strand can run, or when the schedule demands it."""
+    """Moves the fake time of a trial: when no strand can run, when a schedule or a strategy demands
+    it, or while a strand sleeps in its turn.
+    """
 
     known_times: KnownTimes
     sleepers: Sleepers
@@ -87,8 +89,8 @@ class TrialClock(Part):
         return ClockMove(min([at_us, *self.known_times.upcoming(now, 1)]))
 
     def _chosen_move(self, options: Sequence[Option]) -> ClockMove | None:
-        """Return a move before the strands and deliveries that can run, or None if the patience of one
-        of them is less, or if no schedule may fire any more.
+        """Return a move before the strands and deliveries that can run; None if nothing is due, if the
+        patience of one of them is less, after ``MOST_MOVES``, or if schedules of queues may not fire.
         """
         at_us = self.next_us()
         if at_us is None:

@@ -53,7 +53,9 @@ class Turns:
         """Whether the next strand is being chosen."""
 
     def run(self, simulation: Simulation) -> None:
-        """Run all strands to their end. Raises errors of ``explore()``, and those that end a test."""
+        """Run all strands to their end. Raises errors of ``explore()``, those that end a test, and
+        ``Redundant``.
+        """
         self._simulation = simulation
         self._context = contextvars.copy_context()
         self._wake(self._choose())

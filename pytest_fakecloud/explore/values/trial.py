@@ -103,9 +103,10 @@ class Step:
     """The actions of one strand, or a move of the clock, between two decisions of the simulation. The
     last ones may be moves that were due after the end of the trial (``TrialClock.foresee()``).
 
-    ``options`` are the strands that could run, with this one; those in ``disabled`` could no longer
-    run after this step. ``enabled_by`` is the index of the step that created or woke the strand, and
-    ``barrier`` the index of the last step before the clock had to move; -1 without one.
+    ``switch_kind`` and ``point`` say where the strand had given up its turn, by which a switch names the
+    decision. ``options`` are the strands that could run, with this one; those in ``disabled`` could no
+    longer run after this step. ``enabled_by`` is the index of the step that created or woke the strand,
+    and ``barrier`` the index of the last step before the clock had to move; -1 without one.
     """
 
     strand: str
