@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from ...core.errors import ContractError
 from ..search.player import Player
-from ..search.tally import REPLAYED, Tally
+from ..search.tally import Tally
 from ..search.tuning import REPLAYS
 from ..values.names import actor_of
 from ..values.plan import Plan
@@ -50,7 +50,7 @@ def replay_only(player: Player, schedule: Schedule) -> Tally:
             "calls: run explore() again without schedule="
         )
     tally.record(Plan(schedule), trial)
-    tally.counts[REPLAYED] += 1
+    tally.counts["replayed"] += 1
     return tally
 
 

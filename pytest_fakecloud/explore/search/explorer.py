@@ -168,7 +168,6 @@ class Explorer:
         trial = self._runner.play(plan)
         second_plan = None if trial.broken is not None else source.second_plan(trial)
         if second_plan is not None:
-            self._tally.counts[Numbers.counter if plan.schedule.series else source.counter] += 1
             trial = self._runner.play(second_plan)
         if "redundant" not in trial.flags:
             self._tally.counts[source.counter] += 1
@@ -193,8 +192,11 @@ class Explorer:
     def _part_for_singles(self) -> float:
         """Return the part of the rest of the budget for the remaining single disturbances."""
         tally = self._tally
-        remaining = tally.all_singles - tally.counts[Singles.counter]
-        part = SPARE_FOR_SINGLES * remaining / max(1.0, self._budget.expected(tally.tried))
+        part = (
+            SPARE_FOR_SINGLES
+            * tally.remaining_singles
+            / max(1.0, self._budget.expected(tally.tried))
+        )
         return min(MOST_SINGLES_SHARE, max(LEAST_SINGLES_SHARE, part))
 
     def _orders(self) -> list[Share]:
