@@ -78,7 +78,7 @@ def find_failure(
         if failing is not None:
             failing = smallest(player, failing, undisturbed, tally.outcomes)
             if "stuck" not in failing.flags:
-                store.save(failing.schedule)
+                store.save(failing.planned)
         tally.seconds = monotonic() - began
     if failing is None and tally.anomalies and player.judge.anomalies_break:
         # Trials that only show one of the patterns that are reported last have counted as held.

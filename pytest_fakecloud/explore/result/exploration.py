@@ -187,8 +187,8 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         failures: Results[Failure] = NO_FAILURES,
     ) -> None:
         self.trials = trial, undisturbed
-        self.schedule = str(trial.schedule)
-        self.disturbances = tuple(map(str, trial.schedule))
+        self.schedule = str(trial.planned)
+        self.disturbances = tuple(map(str, trial.planned))
         self.inputs = dict(inputs or {})
         self._cause = cause
         self._changes = changes
@@ -239,7 +239,7 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         if tally.only_schedule is not None and len(self.disturbances) == len(tally.only_schedule):
             return "the given schedule"
         if tally.only_schedule is not None:
-            missed = tally.only_schedule.without(self.trials[0].schedule)
+            missed = tally.only_schedule.without(self.trials[0].planned)
             return f"the given schedule, of which these disturbances were not applied: {missed}"
         if not self.disturbances:
             return "the undisturbed trial: no disturbance was applied"

@@ -91,7 +91,7 @@ class Coverage:
             {name: (strand.calls, strand.calls) for name, strand in trial.strands.items()},
             {Point(*point.without_state): None for point in trial.points},
             "numbers" in trial.flags,
-            {disturbance.kind for disturbance in trial.schedule},
+            {disturbance.kind for disturbance in trial.planned},
             Counter(disturbance.kind for disturbance in trial.fired),
             dict(trial.handlers),
             dict.fromkeys(trial.notes),
@@ -126,8 +126,8 @@ class ShownAnomaly(NamedTuple):
 
 
 class Extent(IntEnum):
-    """Which interleavings have run: some, all of the last search that has ended, all to which the kinds of
-    disturbances in use can lead, or all, also of late answers and timers.
+    """Which interleavings have run: some, all of the last search that has ended, all to which the kinds
+    of disturbances in use can lead, or all, also of late answers and timers.
     """
 
     SOME, ALL_OF_SEARCH, ALL_OF_KINDS, ALL = range(4)
@@ -240,12 +240,12 @@ class Tally:
         if "redundant" in trial.flags:
             return
         for anomaly in trial.verdict.anomalies:
-            shown_anomaly = ShownAnomaly(anomaly, Schedule(trial.fired), self.inputs)
+            shown_anomaly = ShownAnomaly(anomaly, trial.applied, self.inputs)
             self.anomalies.setdefault((anomaly.name, anomaly.subject), shown_anomaly)
         self.coverage.merge(Coverage.of(trial))
         if plan.strategy_factory is None:
             is_broken = trial.broken is not None
-            self.outcomes[plan.schedule] = Schedule(trial.fired) if is_broken else None
+            self.outcomes[plan.schedule] = trial.applied if is_broken else None
 
     def merge(self, other: Tally) -> None:
         """Add the numbers of a search with other inputs."""

@@ -236,12 +236,13 @@ CloudState: TypeAlias = tuple[BaseCloud, Snapshot]
 class Outline:
     """What a search learns from a trial, and counts: a value that another process can send.
 
-    ``Schedule(fired)`` alone repeats the trial. ``strands`` are the strands that began, by name.
+    ``planned`` is the schedule of its plan, ``applied`` what was applied of that and of the decisions of
+    its strategy, which alone repeats the trial. ``strands`` are the strands that began, by name.
     ``handlers`` are the destination handlers that were called, and whether any call succeeded.
     ``notes`` describe code that was not explored. ``lesson`` is that of the strategy.
     """
 
-    schedule: Schedule
+    planned: Schedule
     verdict: Verdict = Verdict()
     fired: tuple[Disturbance, ...] = ()
     """The applied disturbances, also faults of calls that a partition cuts off, and each decision of a
@@ -253,6 +254,10 @@ class Outline:
     notes: tuple[str, ...] = ()
     flags: Set[Flag] = frozenset()
     lesson: Any = None
+
+    @property
+    def applied(self) -> Schedule:
+        return Schedule(self.fired)
 
     @property
     def broken(self) -> BaseException | None:

@@ -72,7 +72,7 @@ class JointShrinking:
         Leaving out operations ends where each of them is needed with these arguments: a withdrawal
         of 20 needs two deposits of 10, but only one of 50. One disturbance is tried at a time.
         """
-        has_disturbances, trials = bool(self._trial.schedule), 0
+        has_disturbances, trials = bool(self._trial.planned), 0
 
         def with_one_disturbance(undisturbed: Trial) -> Iterator[Schedule]:
             nonlocal trials
@@ -93,7 +93,7 @@ class JointShrinking:
         return process_time() < self._until and monotonic() < self._until_real
 
     def _breaks(self, inputs: Inputs) -> bool:
-        schedule = self._trial.schedule
+        schedule = self._trial.planned
         return self._breaks_under(inputs, lambda _: _with_fewer_calls(schedule))
 
     def _breaks_under(
@@ -122,7 +122,7 @@ class JointShrinking:
             return False  # The check cannot handle these inputs.
         if trial.broken is None:
             return False
-        self._player, self._trial = player, replace(trial, schedule=Schedule(trial.fired))
+        self._player, self._trial = player, replace(trial, planned=trial.applied)
         return True
 
 
