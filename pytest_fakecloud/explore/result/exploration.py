@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import FakecloudError, counted, did_you_mean, shown
 from ...core.journal import Results
-from ..search.tally import CounterName, ShownAnomaly, Tally
+from ..search.tally import CounterName, Extent, ShownAnomaly, Tally
 from ..subject.clients import Inputs, replay_text, text_of_inputs
 from ..values.disturbances import SWITCHES
 from ..values.trial import Trial
@@ -283,7 +283,7 @@ def _summary(tally: Tally) -> str:
         tried = interleavings
     elif number:
         parts.append(interleavings)
-    if orders.is_complete and not orders.is_exhaustive:
+    if orders.extent == Extent.ALL_OF_KINDS:
         parts.append("in which the clock moves only when all wait")
     if tally.all_singles:
         parts.append(_of(counts["singles"], tally.all_singles, "of one disturbance"))

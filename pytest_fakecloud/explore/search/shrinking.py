@@ -43,11 +43,9 @@ def smallest(player: Player, trial: Trial, undisturbed: Trial, known: Outcomes) 
         return trial
     best, replacements = minimal(trial.planned, breaks), 0
     while True:
-        repeated = (
-            trial
-            if best == trial.planned and is_stuck
-            else player.play(Plan(best, notes_points=True))
-        )
+        if is_stuck and best == trial.planned:
+            return trial
+        repeated = player.play(Plan(best, notes_points=True))
         if repeated.broken is None:
             return trial
         if is_stuck:

@@ -55,9 +55,7 @@ class Source(ABC):
         yield from ()
 
     def second_plan(self, trial: Outline) -> Plan | None:
-        """Return a plan to play in place of the latest one, after its trial, which has not failed; count
-        that trial.
-        """
+        """Count the latest trial, which has not failed, and return a plan to play in its place."""
         return None
 
 

@@ -148,20 +148,14 @@ class TriedInterleavings:
         return self.extent == Extent.ALL
 
     @property
-    def is_complete(self) -> bool:
-        """Whether the kinds of disturbances in use can lead to no further interleavings."""
-        return self.extent >= Extent.ALL_OF_KINDS
-
-    @property
     def has_all(self) -> bool:
         """Whether no search for interleavings could find another one."""
-        all_ended = not self.unfinished_searches and self.extent >= Extent.ALL_OF_SEARCH
-        return all_ended or self.is_exhaustive
+        return self.extent > (Extent.ALL_OF_KINDS if self.unfinished_searches else Extent.SOME)
 
     def end_search(self, extent: Extent) -> None:
-        """Note what the end of a search says. What holds for all kinds is known for good."""
+        """Note what a search has run to its end. What holds for all kinds is known for good."""
         self.unfinished_searches -= 1
-        self.extent = max(extent, self.extent) if self.is_complete else extent
+        self.extent = max(extent, self.extent) if self.extent >= Extent.ALL_OF_KINDS else extent
 
     def merge(self, other: TriedInterleavings) -> None:
         """Add what is known from a search with other inputs."""
@@ -172,9 +166,7 @@ class TriedInterleavings:
 Outcomes: TypeAlias = Mapping[Schedule, Schedule | None]
 """The disturbances that were applied under schedules; None if the promise held."""
 CounterName = Literal["orders", "singles", "extended", "drawn", "replayed"]
-"""A counter of trials, as an attribute of ``Exploration``: of a source or, if the caller passed the
-schedule or it failed last time, ``replayed``.
-"""
+"""Counters of trials: of a source, or of a schedule that was passed or that failed last time."""
 
 
 @dataclass

@@ -31,11 +31,10 @@ class Scheduler(Part):
     """Chooses the strand that runs next, and moves the clock if none can run.
 
     By default a strand runs until it ends or waits, and tasks of one loop take turns at their calls. The
-    next one to run is of the thread that gave up its turn last, and of its tasks the one that did first;
-    then come strands whose wait is over, by their times, and new threads. Of all these, those
-    of the client that ran last are first. Then come new clients in their order, deliveries by their due
-    times, strands that a pause has put last, and workers, which are started at most ``MOST_STARTS``
-    times. ``Strand.can_run()`` says whether a strand can run, and ``Decisions`` applies the schedule.
+    next one is of the thread that gave up its turn last, of its tasks the one that did so first; then
+    those whose wait is over, by their times, and new threads. Those of the client that ran last come
+    first. Then come new clients in their order, deliveries by their due times, strands that a pause has
+    put last, and workers, which start at most ``MOST_STARTS`` times. ``Decisions`` applies the schedule.
     """
 
     sleepers: Sleepers

@@ -36,10 +36,9 @@ NOT_WAITING = Waiting()
 
 @dataclass(slots=True)
 class Work:
-    """The starts of a worker, and the calls of any root strand.
+    """The starts of a worker, and the first and last call of any root strand, by number.
 
     ``follows_failure``: whether the start before has failed; otherwise the worker looks for new work.
-    ``first_call`` and ``last_call`` are positions among the calls of the trial.
     """
 
     starts: int = 1

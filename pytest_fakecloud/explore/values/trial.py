@@ -226,8 +226,6 @@ moved while a strand could run, here or in another order. ``numbers``: the code 
 """
 Handler: TypeAlias = tuple[str, Url]
 """A destination handler: the kind and the prefix of its route."""
-
-
 CloudState: TypeAlias = tuple[BaseCloud, Snapshot]
 """A cloud, with the data of its fakes."""
 
@@ -236,8 +234,7 @@ CloudState: TypeAlias = tuple[BaseCloud, Snapshot]
 class Outline:
     """What a search learns from a trial, and counts: a value that another process can send.
 
-    ``planned`` is the schedule of its plan, ``applied`` what was applied of that and of the decisions of
-    its strategy, which alone repeats the trial. ``strands`` are the strands that began, by name.
+    ``planned`` is the schedule of its plan; ``applied`` alone repeats it. ``strands`` are those that began.
     ``handlers`` are the destination handlers that were called, and whether any call succeeded.
     ``notes`` describe code that was not explored. ``lesson`` is that of the strategy.
     """

@@ -66,8 +66,7 @@ class JointShrinking:
             self._trial = smallest(self._player, self._trial, undisturbed, {})
 
     def _draw_fewer_operations(self) -> bool:
-        """Draw fewer operations with other arguments, and return whether a trial breaks the
-        promise.
+        """Draw fewer operations with other arguments; return whether a trial breaks the promise.
 
         Leaving out operations ends where each of them is needed with these arguments: a withdrawal
         of 20 needs two deposits of 10, but only one of 50. One disturbance is tried at a time.
@@ -99,11 +98,9 @@ class JointShrinking:
     def _breaks_under(
         self, inputs: Inputs, schedules: Callable[[Trial], Iterable[Schedule]]
     ) -> bool:
-        """Return whether a trial with these inputs breaks the promise; remember the latest that
-        does.
+        """Return whether a trial with these inputs breaks the promise; remember the latest that does.
 
-        The trial has no disturbances, or one of the schedules, which are chosen for the trial
-        without disturbances.
+        It has no disturbances, or one of the schedules, which are chosen for the trial without any.
         """
         player = self._player_for(inputs)
         try:
