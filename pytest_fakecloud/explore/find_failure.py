@@ -12,7 +12,7 @@ from .search.explorer import Explorer, PlanRunner
 from .search.player import Player
 from .search.shrinking import smallest
 from .search.store import Store
-from .search.tally import REPLAYED, SearchBudget, Tally
+from .search.tally import SearchBudget, Tally
 from .undisturbed import check_repeats, check_undisturbed, own_errors
 from .values.plan import Plan
 from .values.schedule import Schedule
@@ -78,7 +78,7 @@ def find_failure(
         if failing is not None:
             failing = smallest(player, failing, undisturbed, tally.outcomes)
             if "stuck" not in failing.flags:
-                store.save(failing.schedule)
+                store.save(failing.planned)
         tally.seconds = monotonic() - began
     if failing is None and tally.anomalies and player.judge.anomalies_break:
         # Trials that only show one of the patterns that are reported last have counted as held.
@@ -106,7 +106,7 @@ def _stored_failure(player: Player, tally: Tally, store: Store) -> Trial | None:
     schedule = store.load()
     if not schedule:
         return None
-    tally.counts[REPLAYED] += 1
+    tally.counts["replayed"] += 1
     trial = player.play(Plan(schedule))
     tally.record(Plan(schedule), trial)
     if trial.broken is not None and len(trial.fired) == len(schedule):

@@ -115,7 +115,7 @@ def test_code_without_an_end_is_an_error_although_it_catches_everything(
         while True:
             _forever(lambda: redis.incr("n"))
 
-    with pytest.raises(ContractError, match="has made 20 calls and goes on"):
+    with pytest.raises(ContractError, match=r"has made 20 calls, .* and goes on"):
         cloud.explore(run, lambda: None)
 
 

@@ -797,7 +797,7 @@ def test_code_without_an_end_is_refused(
     monkeypatch.setattr(scheduler, "_LATEST_STEPS", 20)
     monkeypatch.setattr(calls_module, "MOST_POINTS", 50)
     for endless, words in (
-        (calls, "has made 50 calls and goes on"),
+        (calls, "has made 50 calls, with the gaps in pipelines, and goes on"),
         (sleeps, "goes on after 100 steps"),
         (awaits, "goes on after 100 steps"),
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -124,6 +125,31 @@ def test_fewer_operations_with_other_arguments_are_drawn(
     )
     calls = [call for calls in error.inputs.values() for call in calls]
     assert calls == [("deposit", {"amount": 50}), ("withdraw", {"amount": 50})]
+    assert len(error.disturbances) == 1
+
+
+@pytest.mark.parametrize("seed", [10, 18])
+def test_fewer_operations_are_drawn_if_only_a_pause_breaks_them(
+    cloud: Cloud, kv: KVServer, redis: Redis, seed: int
+) -> None:
+    def deposit(amount: int) -> None:
+        redis.incrby("balance", amount)
+
+    def withdraw(amount: int) -> None:
+        began = time.time()
+        if int(redis.get("balance") or 0) >= amount:
+            redis.decrby("balance", amount)
+            if time.time() - began >= 1:
+                redis.decrby("balance", amount)
+
+    def check() -> None:
+        assert int(kv.value("balance") or 0) >= 0
+
+    client = operations(
+        {"deposit": drawn(deposit, amount=[10, 50]), "withdraw": drawn(withdraw, amount=[20, 50])}
+    )
+    error = failure(cloud, {"ann": client}, check, seed=seed, kinds="tick", match="drawn input")
+    assert [name for name, _ in error.inputs["ann"]] == ["deposit", "withdraw"]
     assert len(error.disturbances) == 1
 
 

@@ -140,7 +140,7 @@ class Fingerprints:
         return text
 
     def _content(self, subject: _Subject) -> str:
-        """Return the content of a key or a fake; of a key with a TTL, only that it has one."""
+        """Return the content of a key or a fake; of a key with a TTL, also that it has one."""
         fake, kind, name = subject
         keyspace = self._fakes.keyspaces.get((fake, kind))
         if keyspace is None:

@@ -121,6 +121,6 @@ def _fail_each_call(
                     "must make the same calls, so reset caches and other state outside the fakes in run="
                 )
             error = next(iter(trial.errors.values()), None)
-            schedule = str(Schedule(trial.fired))
+            schedule = str(trial.applied)
             failures.append(Failure(number, fault, call, error, trial.broken, schedule))
     return failures

@@ -41,7 +41,7 @@ class Judge:
         """Call the checks of a trial that has just ended, while the fakes have the data that it left."""
         recorder = context_of(self.world.cloud).recorder
         broken, number = trial.broken, recorder.reserve()
-        applied = Schedule(trial.fired) if plan.strategy_factory is not None else plan.schedule
+        applied = trial.applied if plan.strategy_factory is not None else plan.schedule
         history.schedule = str(applied)
         for check in self.promises.at_end:
             broken = broken or self._broken_promise(partial(check, history), trial, applied)

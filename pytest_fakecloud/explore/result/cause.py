@@ -211,7 +211,7 @@ class _Experiments:
         if any(line.breaks for line in self.trial.lines):
             return True  # The promise is about data between two calls.
         seen = self._seen(trial, touch)
-        return seen != self._seen(self.play(self.trial.schedule), touch)
+        return seen != self._seen(self.play(self.trial.planned), touch)
 
     def _seen(self, trial: Trial, touch: Touch) -> object:
         """Return requests, answers to reads, results, and the data that the last trial left."""

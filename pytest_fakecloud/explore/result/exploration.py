@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import FakecloudError, counted, did_you_mean, shown
 from ...core.journal import Results
-from ..search.sources import Extending, Numbers, OrdersOfCalls, Singles
-from ..search.tally import REPLAYED, ShownAnomaly, Tally
+from ..search.tally import CounterName, Extent, ShownAnomaly, Tally
 from ..subject.clients import Inputs, replay_text, text_of_inputs
 from ..values.disturbances import SWITCHES
 from ..values.trial import Trial
@@ -25,6 +24,12 @@ if TYPE_CHECKING:
     from ...cloud.base import BaseCloud
     from ...reporting.report import Report
 
+_LABELS: dict[CounterName, str] = {
+    "extended": "of several",
+    "replayed": "that failed last time",
+    "drawn": "with other random numbers",
+}
+"""How a summary describes the trials of a counter."""
 NO_FAILURES: Results[Failure] = Results()
 _MOST_LISTED = 20
 """Maximum number of trials of ``every_failure()`` that an error lists."""
@@ -88,10 +93,10 @@ class Exploration:
     def __init__(self, tally: Tally, kinds_to_name: Sequence[str], trust: Trust) -> None:
         self.tried = tally.tried
         counts = tally.counts
-        self.orders, self.is_exhaustive = _orders(tally), tally.interleavings.is_exhaustive
-        self.singles, self.all_singles = counts[Singles.counter], tally.all_singles
-        self.extended, self.drawn = counts[Extending.counter], counts[Numbers.counter]
-        self.replayed = counts[REPLAYED]
+        self.orders, self.is_exhaustive = counts["orders"], tally.interleavings.is_exhaustive
+        self.singles, self.all_singles = counts["singles"], tally.all_singles
+        self.extended, self.drawn = counts["extended"], counts["drawn"]
+        self.replayed = counts["replayed"]
         self.states, self.last_new_state = tally.states, tally.last_new_state
         covered = tally.coverage
         self._ranges = {name: calls for name, calls in covered.calls.items() if calls[1]}
@@ -182,8 +187,8 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         failures: Results[Failure] = NO_FAILURES,
     ) -> None:
         self.trials = trial, undisturbed
-        self.schedule = str(trial.schedule)
-        self.disturbances = tuple(map(str, trial.schedule))
+        self.schedule = str(trial.planned)
+        self.disturbances = tuple(map(str, trial.planned))
         self.inputs = dict(inputs or {})
         self._cause = cause
         self._changes = changes
@@ -234,7 +239,7 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         if tally.only_schedule is not None and len(self.disturbances) == len(tally.only_schedule):
             return "the given schedule"
         if tally.only_schedule is not None:
-            missed = tally.only_schedule.without(self.trials[0].schedule)
+            missed = tally.only_schedule.without(self.trials[0].planned)
             return f"the given schedule, of which these disturbances were not applied: {missed}"
         if not self.disturbances:
             return "the undisturbed trial: no disturbance was applied"
@@ -259,40 +264,30 @@ def _list_of_broken(failures: Results[Failure]) -> str:
     return "\n".join(lines)
 
 
-def _orders(tally: Tally) -> int:
-    return tally.counts[OrdersOfCalls.counter]
-
-
 def _summary(tally: Tally) -> str:
     if tally.only_schedule is not None:
         return "the given schedule"
-    orders, counts, number = tally.interleavings, tally.counts, _orders(tally)
+    orders, counts, number = tally.interleavings, tally.counts, tally.counts["orders"]
     inputs = [counted(tally.input_count, "drawn input")] if tally.input_count else []
     interleavings = counted(number, "distinct interleaving")
-    has_all = orders.is_exhaustive or orders.has_all
-    if has_all:
+    if orders.has_all:
         which = "the only possible interleaving" if number == 1 else f"all {interleavings}"
         interleavings = f"{which} of calls to the fakes"
     if orders.is_exhaustive:
         interleavings += " (exhaustive)"
-        if not counts[Singles.counter]:
+        if not counts["singles"]:
             of_inputs = "".join(f" for {text}" for text in inputs)
             return f"{interleavings}{of_inputs} in {tally.seconds:.1f} s"
     parts, tried = inputs, counted(tally.tried, "schedule")
-    if has_all and tally.tried == number:
+    if orders.has_all and tally.tried == number:
         tried = interleavings
     elif number:
         parts.append(interleavings)
-    if orders.is_complete and not orders.is_exhaustive:
+    if orders.extent == Extent.ALL_OF_KINDS:
         parts.append("in which the clock moves only when all wait")
     if tally.all_singles:
-        parts.append(_of(counts[Singles.counter], tally.all_singles, Singles.label))
-    labels = {
-        Extending.counter: Extending.label,
-        REPLAYED: "that failed last time",
-        Numbers.counter: Numbers.label,
-    }
-    parts += [f"{counts[name]:,} {label}" for name, label in labels.items() if counts[name]]
+        parts.append(_of(counts["singles"], tally.all_singles, "of one disturbance"))
+    parts += [f"{counts[name]:,} {label}" for name, label in _LABELS.items() if counts[name]]
     shown = f"{', '.join(parts)}; " if parts else ""
     return f"{tried} in {tally.seconds:.1f} s ({shown}seed {tally.seed!r})"
 

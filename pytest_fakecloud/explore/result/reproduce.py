@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from ...core.errors import ContractError
 from ..search.player import Player
-from ..search.tally import REPLAYED, Tally
+from ..search.tally import Tally
 from ..search.tuning import REPLAYS
 from ..values.names import actor_of
 from ..values.plan import Plan
@@ -36,7 +36,7 @@ def replay_only(player: Player, schedule: Schedule) -> Tally:
         player, trial = player.play_reference(Plan.reported(schedule))
     missed = [disturbance for disturbance in schedule if disturbance not in trial.fired]
     if trial.broken is not None:
-        trial = replace(trial, schedule=schedule.without(missed))
+        trial = replace(trial, planned=schedule.without(missed))
         raise _broken_schedule(player, tally, trial) from trial.broken
     if missed:
         names = {disturbance.strand for disturbance in missed}
@@ -50,7 +50,7 @@ def replay_only(player: Player, schedule: Schedule) -> Tally:
             "calls: run explore() again without schedule="
         )
     tally.record(Plan(schedule), trial)
-    tally.counts[REPLAYED] += 1
+    tally.counts["replayed"] += 1
     return tally
 
 
@@ -62,12 +62,12 @@ def raise_broken(player: Player, tally: Tally, broken: Trial, **options: Any) ->
     __tracebackhide__ = True
     # A stuck trial takes seconds and leaves threads behind, so it is repeated only once.
     number = 1 if "stuck" in broken.flags else REPLAYS
-    plans = [Plan(broken.schedule)] * (number - 1)
-    replays = [player.play(plan) for plan in (*plans, Plan.reported(broken.schedule))]
+    plans = [Plan(broken.planned)] * (number - 1)
+    replays = [player.play(plan) for plan in (*plans, Plan.reported(broken.planned))]
     failing = [trial for trial in replays if trial.broken is not None]
     if not failing:
         raise ContractError(
-            f"the schedule {broken.schedule} broke the promise ({broken.broken}), but not in "
+            f"the schedule {broken.planned} broke the promise ({broken.broken}), but not in "
             f"{number} further trials of it: the code depends on a state outside the fakes. "
             f"{'; '.join(['Reset that state in setup=', *broken.notes])}"
         )

@@ -9,14 +9,13 @@ from ...cloud.base import BaseCloud
 from ...core.errors import ContractError, brief, counted, shown
 from ...queue.delivery.routes import parts_of
 from ..values.disturbances import KINDS, SWITCHES
-from .sources import OrdersOfCalls
 from .tally import SearchBudget, Tally
 
 
 def check_budget(tally: Tally, budget: SearchBudget) -> None:
     """Raise ``ContractError`` if a time budget ended before the search tried any disturbance."""
     # The first interleaving is that of the undisturbed trial.
-    tried_something = tally.tried > bool(tally.counts[OrdersOfCalls.counter])
+    tried_something = tally.tried > bool(tally.counts["orders"])
     nothing_is_left = not tally.all_singles or tally.interleavings.is_exhaustive
     if budget.began is None or tried_something or nothing_is_left:
         return
@@ -39,7 +38,7 @@ def check_covered(tally: Tally, cloud: BaseCloud, named_kinds: Sequence[str]) ->
             f"{', '.join(named_kinds) or 'any disturbance'}. "
             "Pass more clients (for switches), other kinds=, or other services="
         )
-    has_orders = tally.counts[OrdersOfCalls.counter] or kinds & SWITCHES
+    has_orders = tally.counts["orders"] or kinds & SWITCHES
     possible = kinds | SWITCHES if has_orders else kinds
     missing = [kind for kind in named_kinds if kind not in possible]
     if missing:

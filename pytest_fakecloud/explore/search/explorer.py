@@ -16,7 +16,7 @@ from .extend import Frontier
 from .player import Player
 from .singles import singles
 from .sources import Extending, Numbers, OrdersOfCalls, Singles, Source
-from .tally import SearchBudget, Tally
+from .tally import Extent, SearchBudget, Tally
 from .tuning import (
     EXTENDING_HEAD_STARTS,
     EXTENDING_WEIGHTS,
@@ -168,7 +168,6 @@ class Explorer:
         trial = self._runner.play(plan)
         second_plan = None if trial.broken is not None else source.second_plan(trial)
         if second_plan is not None:
-            self._tally.counts[Numbers.counter if plan.schedule.series else source.counter] += 1
             trial = self._runner.play(second_plan)
         if "redundant" not in trial.flags:
             self._tally.counts[source.counter] += 1
@@ -179,7 +178,8 @@ class Explorer:
 
     def _has_tried_all(self) -> bool:
         """Return whether the search ran all that ``kinds`` allows, which is only orders of calls."""
-        return self._tally.interleavings.is_complete and self._kinds <= SWITCHES
+        extent = self._tally.interleavings.extent
+        return extent >= Extent.ALL_OF_KINDS and self._kinds <= SWITCHES
 
     def _single_disturbances(self) -> tuple[list[Schedule], list[Schedule]]:
         """Return the schedules with one disturbance: the likely ones, and others."""
@@ -193,8 +193,8 @@ class Explorer:
     def _part_for_singles(self) -> float:
         """Return the part of the rest of the budget for the remaining single disturbances."""
         tally = self._tally
-        remaining = tally.all_singles - tally.counts[Singles.counter]
-        part = SPARE_FOR_SINGLES * remaining / max(1.0, self._budget.expected(tally.tried))
+        wanted = SPARE_FOR_SINGLES * tally.remaining_singles
+        part = wanted / max(1.0, self._budget.expected(tally.tried))
         return min(MOST_SINGLES_SHARE, max(LEAST_SINGLES_SHARE, part))
 
     def _orders(self) -> list[Share]:

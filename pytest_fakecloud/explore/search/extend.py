@@ -128,7 +128,7 @@ class _Level:
 
     def add(self, trial: Outline, extensions: Iterable[tuple[_Why, _Added]]) -> None:
         """Add the schedules that extend a trial."""
-        extended = Schedule(trial.fired)
+        extended = trial.applied
         by_arm: defaultdict[_Arm, deque[_Added]] = defaultdict(deque)
         for why, disturbances in extensions:
             by_arm[disturbances[-1].kind, why].append(disturbances)

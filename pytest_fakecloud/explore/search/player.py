@@ -18,7 +18,7 @@ from .pieces import PiecePlayer
 
 @dataclass(frozen=True, eq=False)
 class Player:
-    """Plays and judges trials of the subject. It counts none, and keeps only those in one piece."""
+    """Plays and judges trials of the subject. It keeps only the reference and those in one piece."""
 
     world: World
     subject: Subject

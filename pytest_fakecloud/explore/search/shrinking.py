@@ -29,25 +29,23 @@ def smallest(player: Player, trial: Trial, undisturbed: Trial, known: Outcomes) 
 
     No part of its schedule breaks the promise, of those that are tried (``MOST_PARTS``).
     """
-    trial, outcomes = replace(trial, schedule=Schedule(trial.fired)), {**known}
+    trial, outcomes = replace(trial, planned=trial.applied), {**known}
 
     def breaks(schedule: Schedule) -> Schedule | None:
         if schedule not in outcomes:
             again = player.play(Plan(schedule))
-            outcomes[schedule] = None if again.broken is None else Schedule(again.fired)
+            outcomes[schedule] = None if again.broken is None else again.applied
         return outcomes[schedule]
 
     # Each trial that is stuck takes seconds, so it is not replaced by a plainer one.
     is_stuck = "stuck" in trial.flags
-    if not is_stuck and breaks(trial.schedule) is None:
+    if not is_stuck and breaks(trial.planned) is None:
         return trial
-    best, replacements = minimal(trial.schedule, breaks), 0
+    best, replacements = minimal(trial.planned, breaks), 0
     while True:
-        repeated = (
-            trial
-            if best == trial.schedule and is_stuck
-            else player.play(Plan(best, notes_points=True))
-        )
+        if is_stuck and best == trial.planned:
+            return trial
+        repeated = player.play(Plan(best, notes_points=True))
         if repeated.broken is None:
             return trial
         if is_stuck:

@@ -19,7 +19,7 @@ from ..values.schedule import Schedule
 from ..values.trial import Outline
 from .dpor import InterleavingTree
 from .extend import Frontier
-from .tally import Tally
+from .tally import CounterName, Extent, Tally
 from .tuning import EXTENDED_AHEAD
 
 
@@ -30,10 +30,8 @@ class Source(ABC):
     failure, with any number of processes. A search that finds a failure asks for no further plan.
     """
 
-    counter: str
-    """The name of the counter to which the search adds the trials of this source."""
-    label = ""
-    """How a summary describes these trials, unless it does so in its own way."""
+    counter: CounterName
+    """The counter to which the search adds the trials of this source."""
     feeds_frontier = False
     """Whether the search extends the schedules of its trials (``Frontier``)."""
     is_over = False
@@ -57,9 +55,7 @@ class Source(ABC):
         yield from ()
 
     def second_plan(self, trial: Outline) -> Plan | None:
-        """Return a plan to play in place of the latest one, after its trial, which has not failed. That
-        trial counts as one of this source or, with a series of random numbers, as drawn.
-        """
+        """Count the latest trial, which has not failed, and return a plan to play in its place."""
         return None
 
 
@@ -83,7 +79,7 @@ class OrdersOfCalls(Source):
         if branch is not None:
             return Plan(strategy_factory=branch)
         self.is_over = True
-        self._finish()
+        self._tally.interleavings.end_search(self._extent())
         return None
 
     def learn(self, trial: Outline) -> None:
@@ -95,30 +91,29 @@ class OrdersOfCalls(Source):
         for branch in self._tree.upcoming():
             yield Plan(strategy_factory=branch)
 
-    def _finish(self) -> None:
-        """Note what it means for other orders that the tree has no further interleavings."""
-        tally, orders = self._tally, self._tally.interleavings
-        orders.unfinished_searches -= 1
+    def _extent(self) -> Extent:
+        """Return what it means for other orders that the tree has no further interleavings."""
+        tally, root = self._tally, self._tree.root
         # Each interleaving runs with the random numbers of the undisturbed trial, and code that is not
         # explored may run in any order.
         is_one_of_many = tally.varies_numbers or bool(tally.coverage.notes)
         is_exact = self._tree.is_exact and self._judge.reads_order == self._had_read_order
-        orders.ran_all = is_exact and not is_one_of_many
-        late, moves_time = self._tree.root.late, self._tree.root.moves_time
-        has_all_times = moves_time or not orders.has_timers
-        if orders.ran_all and (late or "late" not in tally.kinds):
-            orders.is_complete = has_all_times or "jump" not in tally.kinds
-            if has_all_times:
-                orders.is_exhaustive = True
-                if late or moves_time:
-                    # This tree contains the interleavings of all others, so ``tried`` falls.
-                    tally.counts[self.counter] = self._tree.trials
+        if not is_exact or is_one_of_many:
+            return Extent.SOME
+        if not root.late and "late" in tally.kinds:
+            return Extent.ALL_OF_SEARCH
+        if tally.interleavings.has_timers and not root.moves_time:
+            return Extent.ALL_OF_SEARCH if "jump" in tally.kinds else Extent.ALL_OF_KINDS
+        if root.late or root.moves_time:
+            # This tree contains the interleavings of all others, so ``tried`` falls.
+            tally.counts[self.counter] = self._tree.trials
+        return Extent.ALL
 
 
 class Singles(Source):
     """Schedules with one disturbance, each with random numbers of its own if the code draws any."""
 
-    counter, label, feeds_frontier = "singles", "of one disturbance", True
+    counter, feeds_frontier = "singles", True
 
     def __init__(self, tally: Tally, schedules: Sequence[Schedule]) -> None:
         self._tally = tally
@@ -148,6 +143,7 @@ class Singles(Source):
         schedule = self._schedules[self._number - 1]
         if self._latest == schedule or schedule[0] in trial.fired:
             return None
+        self._tally.counts["drawn"] += 1
         return Plan(schedule, notes_points=True)
 
     def upcoming(self) -> Iterator[Plan]:
@@ -158,7 +154,7 @@ class Singles(Source):
 class Extending(Source):
     """Schedules that extend an earlier one, while the frontier has any."""
 
-    counter, label, feeds_frontier = "extended", "of several", True
+    counter, feeds_frontier = "extended", True
 
     def __init__(self, tally: Tally, frontier: Frontier) -> None:
         self._tally = tally
@@ -171,7 +167,7 @@ class Extending(Source):
         if self._chosen:
             return self._chosen.popleft()
         # A further single disturbance may lead to a trial that can be extended.
-        self.is_over = self._tally.counts[Singles.counter] >= self._tally.all_singles
+        self.is_over = self._tally.remaining_singles <= 0
         return None
 
     def upcoming(self) -> Iterator[Plan]:
@@ -193,7 +189,7 @@ class Extending(Source):
 class Numbers(Source):
     """Other random numbers, alone and with each of some schedules, again and again. It never ends."""
 
-    counter, label = "drawn", "with other random numbers"
+    counter = "drawn"
 
     def __init__(self, tally: Tally, schedules: Sequence[Schedule]) -> None:
         self._tally = tally

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from enum import IntEnum
+from typing import Literal, NamedTuple, TypeAlias
 
 from ...core.errors import ContractError, shown
 from ...core.timers import Duration, duration_us, monotonic
@@ -90,7 +91,7 @@ class Coverage:
             {name: (strand.calls, strand.calls) for name, strand in trial.strands.items()},
             {Point(*point.without_state): None for point in trial.points},
             "numbers" in trial.flags,
-            {disturbance.kind for disturbance in trial.schedule},
+            {disturbance.kind for disturbance in trial.planned},
             Counter(disturbance.kind for disturbance in trial.fired),
             dict(trial.handlers),
             dict.fromkeys(trial.notes),
@@ -124,38 +125,48 @@ class ShownAnomaly(NamedTuple):
     inputs: Inputs
 
 
+class Extent(IntEnum):
+    """Which interleavings have run: some, all of the last search that has ended, all to which the kinds
+    of disturbances in use can lead, or all, also of late answers and timers.
+    """
+
+    SOME, ALL_OF_SEARCH, ALL_OF_KINDS, ALL = range(4)
+
+
 @dataclass
 class TriedInterleavings:
     """The interleavings that a search has tried, and what is known of others."""
 
     unfinished_searches: int = 0
     """Number of searches for interleavings that have not ended."""
-    ran_all: bool = False
-    """Whether the last search that has ended ran all interleavings that could differ."""
-    is_complete: bool = False
-    """Whether the kinds of disturbances in use can lead to no further interleavings."""
-    is_exhaustive: bool = False
-    """Whether there are no interleavings except the counted ones, also of late answers and timers."""
+    extent: Extent = Extent.SOME
     has_timers: bool = False
     """Whether the clock could have moved to a timer in any of them, or in the undisturbed trial."""
 
     @property
+    def is_exhaustive(self) -> bool:
+        return self.extent == Extent.ALL
+
+    @property
     def has_all(self) -> bool:
-        """Whether all searches have ended, and the last one ran all interleavings."""
-        return self.ran_all and not self.unfinished_searches
+        """Whether no search for interleavings could find another one."""
+        return self.extent > (Extent.ALL_OF_KINDS if self.unfinished_searches else Extent.SOME)
+
+    def end_search(self, extent: Extent) -> None:
+        """Note what a search has run to its end. What holds for all kinds is known for good."""
+        self.unfinished_searches -= 1
+        self.extent = max(extent, self.extent) if self.extent >= Extent.ALL_OF_KINDS else extent
 
     def merge(self, other: TriedInterleavings) -> None:
         """Add what is known from a search with other inputs."""
         self.unfinished_searches += other.unfinished_searches
-        self.ran_all = self.ran_all and other.ran_all
-        self.is_complete = self.is_complete and other.is_complete
-        self.is_exhaustive = self.is_exhaustive and other.is_exhaustive
+        self.extent = min(self.extent, other.extent)
 
 
 Outcomes: TypeAlias = Mapping[Schedule, Schedule | None]
 """The disturbances that were applied under schedules; None if the promise held."""
-REPLAYED = "replayed"
-"""The counter of trials of no source: the caller passed the schedule, or it failed last time."""
+CounterName = Literal["orders", "singles", "extended", "drawn", "replayed"]
+"""Counters of trials: of a source, or of a schedule that was passed or that failed last time."""
 
 
 @dataclass
@@ -168,10 +179,9 @@ class Tally:
     """The drawn inputs of the search."""
     outcomes: dict[Schedule, Schedule | None] = field(default_factory=dict)
     """The ``Outcomes`` of the trials so far that had no strategy."""
-    counts: Counter[str] = field(default_factory=Counter)
-    """The trials that count against the budget, by ``Source.counter``: those of the sources, without
-    known orders, and ``REPLAYED``. Not the undisturbed one, those in one piece, and those that repeat
-    or shrink.
+    counts: Counter[CounterName] = field(default_factory=Counter)
+    """The trials that count against the budget, without known orders. Not the undisturbed one, those in
+    one piece, and those that repeat or shrink.
     """
     interleavings: TriedInterleavings = field(default_factory=TriedInterleavings)
     all_singles: int = 0
@@ -208,6 +218,11 @@ class Tally:
         return self.counts.total()
 
     @property
+    def remaining_singles(self) -> int:
+        """The number of schedules with one disturbance that have not been tried."""
+        return self.all_singles - self.counts["singles"]
+
+    @property
     def varies_numbers(self) -> bool:
         """Whether the search tries other random numbers: the code draws some."""
         return "numbers" in self.kinds and self.coverage.draws_numbers
@@ -217,12 +232,12 @@ class Tally:
         if "redundant" in trial.flags:
             return
         for anomaly in trial.verdict.anomalies:
-            shown_anomaly = ShownAnomaly(anomaly, Schedule(trial.fired), self.inputs)
+            shown_anomaly = ShownAnomaly(anomaly, trial.applied, self.inputs)
             self.anomalies.setdefault((anomaly.name, anomaly.subject), shown_anomaly)
         self.coverage.merge(Coverage.of(trial))
         if plan.strategy_factory is None:
             is_broken = trial.broken is not None
-            self.outcomes[plan.schedule] = Schedule(trial.fired) if is_broken else None
+            self.outcomes[plan.schedule] = trial.applied if is_broken else None
 
     def merge(self, other: Tally) -> None:
         """Add the numbers of a search with other inputs."""

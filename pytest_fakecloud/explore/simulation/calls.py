@@ -132,8 +132,8 @@ class Calls(Part):
         if point > MOST_POINTS:
             self._turns.fail_trial(
                 ContractError(
-                    f"{describe_places([strand])} has made {MOST_POINTS:,} calls and goes on: "
-                    "explore() is for code that ends, so give its loop an end"
+                    f"{describe_places([strand])} has made {MOST_POINTS:,} calls, with the gaps in "
+                    "pipelines, and goes on: explore() is for code that ends, so give its loop an end"
                 )
             )
         return point

@@ -53,7 +53,7 @@ class _NextTimes(NamedTuple):
 
 @dataclass(eq=False)
 class TrialClock(Part):
-    """Moves the fake time of a trial: when no strand can run, or when the schedule demands it."""
+    """Moves the fake time of a trial: by a choice, if no strand can run, or in a sleep during a turn."""
 
     known_times: KnownTimes
     sleepers: Sleepers
@@ -87,8 +87,8 @@ class TrialClock(Part):
         return ClockMove(min([at_us, *self.known_times.upcoming(now, 1)]))
 
     def _chosen_move(self, options: Sequence[Option]) -> ClockMove | None:
-        """Return a move before the strands and deliveries that can run, or None if the patience of one
-        of them is less, or if no schedule may fire any more.
+        """Return a move before the strands and deliveries that can run; None if nothing is due, if the
+        patience of one of them is less, after ``MOST_MOVES``, or if schedules of queues may not fire.
         """
         at_us = self.next_us()
         if at_us is None:
@@ -97,16 +97,12 @@ class TrialClock(Part):
             return None
         span_us = at_us - self._world.now_us()
         for option in options:
-            if (
-                isinstance(option, DueDelivery)
-                and at_us - option.timer.due_us > self._script.subject.patience_us
-            ):
-                return None
-            if (
-                isinstance(option, Strand)
-                and option.state != "new"
-                and not self.pauses.may_pause(option, span_us)
-            ):
+            may_wait = True
+            if isinstance(option, Strand):
+                may_wait = option.state == "new" or self.pauses.may_pause(option, span_us)
+            elif isinstance(option, DueDelivery):
+                may_wait = at_us - option.timer.due_us <= self._script.subject.patience_us
+            if not may_wait:
                 return None
         if self._chosen_moves >= MOST_MOVES:
             self._log.flags.add("limited")

@@ -33,7 +33,7 @@ class Wakeup(ABC):
 class EventLoop(ABC):
     """An event loop that runs in the thread of a strand, on fake time, and whose tasks are strands.
 
-    It calls ``Loops`` when it starts, creates a task, has nothing to do, and ends.
+    It calls ``Loops`` when it starts, creates a task, idles, meets an unhandled error, and ends.
     """
 
     strand: Strand | None = None

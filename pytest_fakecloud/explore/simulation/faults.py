@@ -17,7 +17,7 @@ from ...http.messages import Answer, AnyResponse, ConnectionEffect, Proceed, Req
 from ...kv.errors import CLUSTER_DOWN
 from ...kv.faults import happen_to_nodes, possible_faults, served_slot, target_of
 from ..fakes.fakes import ROTATED_US, Fakes
-from ..values.disturbances import EVENTS, FAULTS, HOLD_US, KINDS, PARTITION, Disturbance, Kind
+from ..values.disturbances import EVENTS, FAULTS, HOLD_US, KINDS, Disturbance, Kind
 from ..values.trial import Choices, Line
 from .log import seconds
 from .part import Part
@@ -123,7 +123,7 @@ def _hold(event: _Event) -> _Gaps:
 
 
 def _partition(event: _Event) -> _Gaps:
-    span = int(event.disturbance.detail or PARTITION)
+    span = int(event.disturbance.detail)
     until_us = event.fakes.now_us() + span * 1_000_000
     event.partitions[event.strand.root.name, event.fake.name] = until_us, event.disturbance
     return event.fake.name, span

@@ -14,7 +14,7 @@ from ...queue.touches import touches_of_delivery
 from ..fakes.fakes import DueDelivery, Fakes
 from ..fakes.fingerprint import Fingerprints
 from ..values.accesses import Access
-from ..values.disturbances import DELAY, DELAYS, DUE, KINDS, RANDOM, Disturbance, Kind
+from ..values.disturbances import DELAYS, DUE, KINDS, RANDOM, Disturbance, Kind
 from ..values.footprint import CHECKS_PROMISE
 from ..values.schedule import Schedule
 from ..values.trial import Choices, Flag, Handler, Line, Point, Step
@@ -139,7 +139,7 @@ class TrialLog:
             if line.is_disturbance and line.strand == disturbance.strand
         )
         began = next(own, self.start_us)
-        ended = began + int(disturbance.detail or DELAY) * 1_000_000
+        ended = began + int(disturbance.detail) * 1_000_000
         return any(
             line.call is not None
             and line.strand != disturbance.strand

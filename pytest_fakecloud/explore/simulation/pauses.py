@@ -35,7 +35,7 @@ _LATE_STARTS: Choices = (
 
 @dataclass(eq=False)
 class Pauses(Part):
-    """Pauses one strand or all strands, if the patience of a client allows it."""
+    """Pauses one strand or all strands, within the patience of those that have begun."""
 
     known_times: KnownTimes
     all_until_us: int = 0
@@ -100,7 +100,7 @@ class Pauses(Part):
         if disturbance.detail == DUE:
             return self.known_times.next_in_data(now)
         if disturbance.kind in DELAYS:
-            return now + int(disturbance.detail or DELAY) * 1_000_000
+            return now + int(disturbance.detail) * 1_000_000
         if disturbance.kind == "tick":
             return now + TICKS[disturbance.detail]
         if disturbance.detail == EDGE:

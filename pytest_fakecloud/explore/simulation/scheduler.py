@@ -30,11 +30,11 @@ _LATEST_STEPS = 1_000
 class Scheduler(Part):
     """Chooses the strand that runs next, and moves the clock if none can run.
 
-    By default a strand runs until it ends or waits. The next one to run is the strand that gave up its
-    turn last; then come those whose wait is over, by their times, and new threads. Of all these, those
-    of the client that ran last are first. Then come new clients in their order, deliveries by their due
-    times, strands that a pause has put last, and workers, which are started at most ``MOST_STARTS``
-    times. ``Strand.can_run()`` says whether a strand can run, and ``Decisions`` applies the schedule.
+    By default a strand runs until it ends or waits, and tasks of one loop take turns at their calls. The
+    next one is of the thread that gave up its turn last, of its tasks the one that did so first; then
+    those whose wait is over, by their times, and new threads. Those of the client that ran last come
+    first. Then come new clients in their order, deliveries by their due times, strands that a pause has
+    put last, and workers, which start at most ``MOST_STARTS`` times. ``Decisions`` applies the schedule.
     """
 
     sleepers: Sleepers
@@ -192,7 +192,7 @@ class Scheduler(Part):
         self._log.note_error(AssertionError(text))
 
     def stuck(self, strand: Strand) -> None:
-        """End the trial, because a strand is blocked and no other one can run."""
+        """End the trial, because a strand is blocked, and stepping over it was impossible or in vain."""
         self._report_stuck([s for s in self._strands if s.is_stepped_over] or [strand])
         strand.is_stepped_over = True
         self._turns.end(None)

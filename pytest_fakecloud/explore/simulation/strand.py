@@ -36,13 +36,13 @@ NOT_WAITING = Waiting()
 
 @dataclass(slots=True)
 class Work:
-    """The starts of a worker (a restart follows a failure), and the calls of any root strand.
+    """The starts of a worker, and the first and last call of any root strand, by number.
 
-    ``first_call`` and ``last_call`` are positions among the calls of the trial.
+    ``follows_failure``: whether the start before has failed; otherwise the worker looks for new work.
     """
 
     starts: int = 1
-    is_restart: bool = False
+    follows_failure: bool = False
     first_call: int = 0
     last_call: int = 0
     consumers: set[tuple[Any, str, str]] = field(default_factory=set)

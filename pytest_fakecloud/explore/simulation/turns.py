@@ -53,7 +53,7 @@ class Turns:
         """Whether the next strand is being chosen."""
 
     def run(self, simulation: Simulation) -> None:
-        """Run all strands to their end. Raises errors of ``explore()``, and those that end a test."""
+        """Run all strands to their end. Raises ``ContractError``, ``Redundant`` and Ctrl-C."""
         self._simulation = simulation
         self._context = contextvars.copy_context()
         self._wake(self._choose())

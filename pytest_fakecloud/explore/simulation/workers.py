@@ -64,7 +64,7 @@ class Workers(Part):
         """Return whether another strand may have created work after the worker looked for it."""
         return any(
             other.work.last_call > strand.work.first_call
-            and (other.role != "worker" or other.work.is_restart)
+            and (other.role != "worker" or other.work.follows_failure)
             for other in self._strands
             if other.root is other
             and not (other.role == "worker" and _program(other) == _program(strand))

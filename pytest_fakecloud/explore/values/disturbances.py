@@ -316,7 +316,7 @@ def with_role(role: _Role) -> frozenset[Kind]:
 SWITCHES = with_role("switch")
 """Kinds that only change the order of steps."""
 PAUSES = with_role("pause")
-"""Kinds that pause a strand before its call."""
+"""Kinds that pause a strand before its call, and all others too if they are not among ``DELAYS``."""
 SLOW_ANSWERS = with_role("slow answer")
 """Kinds that pause a strand before its answer."""
 DELAYS = with_role("delay")

@@ -1,7 +1,7 @@
 """The limits in wall-clock time: how long to wait for threads that are not explored, or do not go on.
 
-None of them changes what an exploration finds, unless a limit is exceeded. They are chosen, not
-measured. A check is a ``nap()`` long.
+None changes what an exploration finds, unless it is exceeded. They are chosen, not measured. A check is
+a ``nap()`` long. Those of drawn inputs and of checks with trio are in ``guests/``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ WATCH = 0.05
 BLOCKED_AFTER = 0.3
 """Seconds for which a strand may block before another strand runs."""
 STUCK_AFTER = 1.5
-"""Seconds for which a strand may block before it counts as stuck, if no other can run."""
+"""Seconds for which a strand may block if no other can run, or if it runs an event loop."""
 LOST_AFTER = 10.0
-"""Seconds without a running strand after which the trial fails."""
+"""Seconds without a running strand until the trial fails, and for the end of a thread that is joined."""
 REAL_WAIT = 30.0
 """Seconds for which a strand may wait for a thread of the fakes or another process."""
 CHECKS_OF_WAITING = 500

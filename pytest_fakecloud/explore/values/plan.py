@@ -82,7 +82,7 @@ class Plan:
 
     @classmethod
     def first(cls) -> Plan:
-        """Return the plan of the trial without disturbances with which others are compared."""
+        """Return the plan of the trial without disturbances with which a search begins."""
         return cls(notes_points=True, explains=True, shows=True)
 
     @classmethod

@@ -103,9 +103,10 @@ class Step:
     """The actions of one strand, or a move of the clock, between two decisions of the simulation. The
     last ones may be moves that were due after the end of the trial (``TrialClock.foresee()``).
 
-    ``options`` are the strands that could run, with this one; those in ``disabled`` could no longer
-    run after this step. ``enabled_by`` is the index of the step that created or woke the strand, and
-    ``barrier`` the index of the last step before the clock had to move; -1 without one.
+    ``switch_kind`` and ``point`` say where the strand had given up its turn, by which a switch names the
+    decision. ``options`` are the strands that could run, with this one; those in ``disabled`` could no
+    longer run after this step. ``enabled_by`` is the index of the step that created or woke the strand,
+    and ``barrier`` the index of the last step before the clock had to move; -1 without one.
     """
 
     strand: str
@@ -225,8 +226,6 @@ moved while a strand could run, here or in another order. ``numbers``: the code 
 """
 Handler: TypeAlias = tuple[str, Url]
 """A destination handler: the kind and the prefix of its route."""
-
-
 CloudState: TypeAlias = tuple[BaseCloud, Snapshot]
 """A cloud, with the data of its fakes."""
 
@@ -235,12 +234,12 @@ CloudState: TypeAlias = tuple[BaseCloud, Snapshot]
 class Outline:
     """What a search learns from a trial, and counts: a value that another process can send.
 
-    ``Schedule(fired)`` alone repeats the trial. ``strands`` are the strands that began, by name.
+    ``planned`` is the schedule of its plan; ``applied`` alone repeats it. ``strands`` have begun.
     ``handlers`` are the destination handlers that were called, and whether any call succeeded.
     ``notes`` describe code that was not explored. ``lesson`` is that of the strategy.
     """
 
-    schedule: Schedule
+    planned: Schedule
     verdict: Verdict = Verdict()
     fired: tuple[Disturbance, ...] = ()
     """The applied disturbances, also faults of calls that a partition cuts off, and each decision of a
@@ -252,6 +251,10 @@ class Outline:
     notes: tuple[str, ...] = ()
     flags: Set[Flag] = frozenset()
     lesson: Any = None
+
+    @property
+    def applied(self) -> Schedule:
+        return Schedule(self.fired)
 
     @property
     def broken(self) -> BaseException | None:

@@ -190,7 +190,7 @@ def _use_of_clocks(module: str) -> Literal["real", "fake", "noted"]:
 
 
 def _stop_garbage_collection(exits: Exits) -> None:
-    """Collect garbage only in ``Fakes.reset()``, between schedules.
+    """Collect garbage only in ``Fakes.reset()``, between trials.
 
     A finalizer that sends a command (redis-py's Pipeline has one) would otherwise run at
     any allocation, also in code of the fakes that holds a lock, and would make the schedules differ.

@@ -144,8 +144,8 @@ class World(Surroundings):
 
         def patched(*args: Any, **kwargs: Any) -> Any:
             here = self.here()
-            return (
-                original(*args, **kwargs) if here is None else replacement(*here, *args, **kwargs)
-            )
+            if here is None:
+                return original(*args, **kwargs)
+            return replacement(*here, *args, **kwargs)
 
         return patched

@@ -66,13 +66,12 @@ class JointShrinking:
             self._trial = smallest(self._player, self._trial, undisturbed, {})
 
     def _draw_fewer_operations(self) -> bool:
-        """Draw fewer operations with other arguments, and return whether a trial breaks the
-        promise.
+        """Draw fewer operations with other arguments; return whether a trial breaks the promise.
 
         Leaving out operations ends where each of them is needed with these arguments: a withdrawal
         of 20 needs two deposits of 10, but only one of 50. One disturbance is tried at a time.
         """
-        has_disturbances, trials = bool(self._trial.schedule), 0
+        has_disturbances, trials = bool(self._trial.planned), 0
 
         def with_one_disturbance(undisturbed: Trial) -> Iterator[Schedule]:
             nonlocal trials
@@ -93,23 +92,21 @@ class JointShrinking:
         return process_time() < self._until and monotonic() < self._until_real
 
     def _breaks(self, inputs: Inputs) -> bool:
-        schedule = self._trial.schedule
+        schedule = self._trial.planned
         return self._breaks_under(inputs, lambda _: _with_fewer_calls(schedule))
 
     def _breaks_under(
         self, inputs: Inputs, schedules: Callable[[Trial], Iterable[Schedule]]
     ) -> bool:
-        """Return whether a trial with these inputs breaks the promise; remember the latest that
-        does.
+        """Return whether a trial with these inputs breaks the promise; remember the latest that does.
 
-        The trial has no disturbances, or one of the schedules, which are chosen for the trial
-        without disturbances.
+        It has no disturbances, or one of the schedules, which are chosen for the trial without any.
         """
         player = self._player_for(inputs)
         try:
             if not self._has_time():
                 return False
-            player, trial = player.play_reference(Plan(notes_points=True))
+            player, trial = player.play_reference(Plan(notes_points=True, explains=True))
             if any(broken_promise(error) is None for error in trial.errors.values()):
                 return False  # The code rejects these inputs.
             candidates = iter(schedules(trial))
@@ -122,7 +119,7 @@ class JointShrinking:
             return False  # The check cannot handle these inputs.
         if trial.broken is None:
             return False
-        self._player, self._trial = player, replace(trial, schedule=Schedule(trial.fired))
+        self._player, self._trial = player, replace(trial, planned=trial.applied)
         return True
 
 
