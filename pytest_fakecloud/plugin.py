@@ -266,7 +266,7 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """End the test after the report of its teardown, in which the state of the test and its cloud are
-    still read. Add the journal of its fakes to its reports, and advice to errors about scopes.
+    still read. Add the report of its fakes to those of pytest, and advice to errors about scopes.
     """
     failed = call.excinfo is not None or getattr(item, "_excinfo", None)
     if failed and _has_used_fakes():

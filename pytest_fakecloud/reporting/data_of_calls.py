@@ -12,7 +12,7 @@ from .read_data import ReadByRows
 
 def calls_from(group: CodeGroup, test: ObservedTest) -> tuple[int, ...]:
     """Return the numbers of the calls and requests that were made from lines or functions of a group,
-    and of the calls that these requests made.
+    and of all rows that are nested in them.
     """
     places = {number: test.places[number] for number in test.by_number if number in test.places}
     # Other statements may call the same functions, so the lines of the group itself come first.

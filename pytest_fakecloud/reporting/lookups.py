@@ -71,7 +71,7 @@ class Lookups(ServiceLookups):
     services: Mapping[type, ServiceLookups] = field(default_factory=dict)
     """The lookups of each service, by their class (see `of()`)."""
     mask: Mask = field(default_factory=Mask)
-    """Masks credentials that become visible when values are decoded."""
+    """The mask of the whole report."""
 
     def of(self, own_class: type[_Own]) -> _Own:
         """Return the lookups of the service with a class of its own; empty ones without the service."""

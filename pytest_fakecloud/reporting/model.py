@@ -59,7 +59,7 @@ class KindRules:
     what happens in it may be somebody else's (``is_within`` of `rows`). The console sends it again.
     """
     is_inside: bool = False
-    """It happens inside a fake, as an effect of the row around it, and is no call."""
+    """It happens inside a fake, as an effect of a row or of the clock, and is no call."""
     is_of_test: bool = False
     """The test makes it itself: its row shows no receiver, and no line of code of its own."""
     surrounds: bool = False
@@ -237,7 +237,7 @@ class ReportRow:
     peer: str
     """The receiver; for an event the fake, which is also its ``actor`` unless the console caused it."""
     operation: str
-    """The command or route of a call, the URL of a request, the kind of an event or action."""
+    """The command or route of a call, method and path of a request, the kind of an event or action."""
     service: str = ""
     source: RowSource = RowSource()
     address: str = ""
@@ -249,7 +249,7 @@ class ReportRow:
     has those of both services.
     """
 
-    # The answer to a call, a delivery or a request. An event and an action only have faults.
+    # The answer to a call, a delivery or a request. In stories of explorations, events have faults, too.
     status: int | None = None
     outcome: str = ""
     """How a call ended, as in `Call`; ``answered`` also of a request that has a response."""
@@ -263,7 +263,7 @@ class ReportRow:
     began: JournalNumber = 0
     """Its consequences have higher numbers."""
     ended: JournalNumber = 0
-    """Its consequences have lower numbers."""
+    """Its consequences have lower numbers; 0 if nothing is nested in it, or if it is unknown."""
     parent: JournalNumber = 0
     """The row in which it is nested: the request or delivery during which it happened, the call during
     which the function of its fault made this one, or its ``first_cause``. 0 without one.

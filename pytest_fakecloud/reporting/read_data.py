@@ -11,7 +11,7 @@ from .lookups import Lookups
 from .model import DataAccess, JournalNumber, Place, ReportSubject, Sought
 
 UnwrittenKind: TypeAlias = Literal["never", "later"]
-"""Why no row wrote data that a failing statement read: none did, or only after the statement."""
+"""Why no row wrote data that a failing statement read: none did, or only after its last read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class ReadData:
     until: Mapping[Sought, JournalNumber] = field(default_factory=dict)
     """The last read of each."""
     unwritten: Mapping[Sought, UnwrittenKind] = field(default_factory=dict)
-    """The data that no row wrote."""
+    """The data that no row wrote before it was read."""
 
     @property
     def read_values(self) -> bool:

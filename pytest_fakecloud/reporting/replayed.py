@@ -1,4 +1,4 @@
-"""What a replay of the journal adds to reports; nothing if that part is not installed."""
+"""What a replay of the journal adds to reports and the console; nothing without that part."""
 
 from __future__ import annotations
 

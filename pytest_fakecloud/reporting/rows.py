@@ -73,7 +73,7 @@ def rows(
 
     A delivery to one of the cloud's own fakes is a single row: the received call, with the delivering
     fake as its sender. A row follows the row that caused it. ``served`` are the requests to the
-    application; successful requests that called no fake are left out. Actions of the test have rows
+    application; successful requests in which no row stands are left out. Actions of the test have rows
     only without ``entries``, which are otherwise all of the journal. ``lookups`` contain the calls that
     are shown in another call's row, and what the recent deliveries exchanged.
 
@@ -92,8 +92,8 @@ def rows(
 
 
 def ordered_accesses(rows: Sequence[ReportRow]) -> list[OrderedAccess]:
-    """Return what rows read and wrote, in the order in which that happened. The accesses of an event are
-    among those of the row that it follows.
+    """Return what rows read and wrote, in the order in which that happened. The accesses of an event
+    with a cause are among those of the row that it follows. What is only named is left out.
     """
     ordered = [
         OrderedAccess(access.order, row, access)

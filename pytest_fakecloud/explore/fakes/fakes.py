@@ -56,7 +56,8 @@ def _restoring(fake: Fake) -> Callable[[], None]:
 
 
 class OngoingDisturbances:
-    """The disturbances of a trial that have not ended yet, at most one of each kind for each fake.
+    """The events of a trial that change a fake for a span and have not ended yet: ``hold`` and
+    ``rotate_token``, at most one of each for each fake. Partitions are in ``Faults``, pauses in strands.
 
     A disturbance that is repeated lasts for its whole span from then on.
     """

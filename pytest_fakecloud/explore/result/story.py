@@ -38,7 +38,8 @@ _LONG = 110
 
 
 def story(trial: Trial, undisturbed: Trial | None = None, changes: Sequence[Change] = ()) -> str:
-    """Return the story as a numbered list; consecutive calls of one strand share an entry.
+    """Return the story as a numbered list; consecutive calls of one strand at one time share an entry,
+    up to a disturbance.
 
     A call that has another answer than in the undisturbed trial is shown. The last entry are the calls
     that the check makes. Of several disturbances, a line each says what it changed.

@@ -47,8 +47,8 @@ class Player:
     def play(self, plan: Plan) -> Trial:
         """Play a trial, and judge it unless its strategy ends it.
 
-        If its checks hold, it is compared with the *reference* of this player, an undisturbed trial, and
-        then with trials in one piece. Without a reference, it shows no anomalies.
+        If its checks hold, it is compared with trials in one piece, and then with the *reference* of
+        this player, an undisturbed trial. Without a reference, it shows no anomalies.
         """
         trial, reference = self._play_checked(plan), self._reference
         return trial if reference is None else self._compared(self._evidence(trial, reference))

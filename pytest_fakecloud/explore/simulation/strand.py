@@ -150,8 +150,9 @@ class Strand:
 
     @property
     def state(self) -> State:
-        """A *running* strand has the turn. A *parked* strand can go on at any time, one that is
-        *waiting* needs its condition or its time for that. A *new* strand may have a time, too.
+        """A *running* strand has the turn, unless it is blocked and was stepped over. A *parked* strand
+        can go on at any time, one that is *waiting* needs its condition or its time for that. A *new*
+        strand may have a time, too. ``Turns`` passes the turn after the state has changed.
         """
         return self._state
 
@@ -174,19 +175,19 @@ class Strand:
         self.has_begun = True
 
     def park(self, kind: SwitchKind, number: int) -> None:
-        """Give up the turn at a point; ``number`` counts how often strands have given it up."""
+        """Be ready to go on from a point; ``number`` counts how often strands have given it up."""
         self._become("parked", "running")
         self._note_parking(kind, number)
 
     def wait(self, waiting: Waiting, number: int) -> None:
-        """Give up the turn until a condition or a time; ``number`` is that of ``park()``."""
+        """Wait for a condition or a time; ``number`` is that of ``park()``."""
         self._become("waiting", "running")
         self._note_parking("wake", number)
         self.waiting = waiting
 
     def idle(self, waiting: Waiting) -> None:
-        """Give up the turn, because the event loop of the thread has nothing to do: until a condition or
-        a time, or until one of its tasks is chosen.
+        """Wait, because the event loop of the thread has nothing to do: for a condition or a time, or
+        until one of its tasks is chosen.
         """
         self._become("waiting", "running")
         self.switch_kind, self.waiting = "wake", waiting

@@ -234,7 +234,8 @@ CloudState: TypeAlias = tuple[BaseCloud, Snapshot]
 class Outline:
     """What a search learns from a trial, and counts: a value that another process can send.
 
-    ``planned`` is the schedule of its plan; ``applied`` alone repeats it. ``strands`` have begun.
+    ``planned`` is the schedule of its plan, or of a reported trial the applied one; ``applied`` alone
+    repeats it. ``strands`` have begun.
     ``handlers`` are the destination handlers that were called, and whether any call succeeded.
     ``notes`` describe code that was not explored. ``lesson`` is that of the strategy.
     """
