@@ -163,7 +163,7 @@ def test_an_edit_form_is_left_by_cancel_and_escape(page: Any, server: Server) ->
     assert not page.is_visible(".detail .cancel")
     page.fill(".detail textarea", "typed")
     page.keyboard.press("Escape")
-    answer(page, "Discard what you have typed?", "Cancel")
+    answer(page, "Discard what you have typed?", "Keep editing")
     assert page.input_value(".detail textarea") == "typed"
     page.click(".detail .cancel:visible")
     answer(page, "Discard what you have typed?", "Discard")

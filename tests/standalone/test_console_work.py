@@ -1300,7 +1300,7 @@ def test_an_unsent_edit_is_dropped_only_after_a_question(
     with page.expect_response("**/lists/keys/edited?*"):
         page.evaluate("document.dispatchEvent(new Event('changed'))")
     page.evaluate("(place) => { location.hash = '#/' + place; }", place)
-    answer(page, "Discard what you have typed?", "Cancel")
+    answer(page, "Discard what you have typed?", "Keep editing")
     assert page.url == before
     assert page.input_value(".detail textarea") == "typed"
     page.evaluate("(place) => { location.hash = '#/' + place; }", place)

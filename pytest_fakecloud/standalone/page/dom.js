@@ -160,7 +160,7 @@ async function onlyOnce(button, work) {
 export function confirmed(question, button, other) {
   return new Promise((done) => {
     const left = () => dialog.close(), dialog = opened("question", {onclose: () => { removeEventListener("hashchange", left); done({yes: true, other: "other"}[dialog.returnValue] ?? false); }}, el("form", {method: "dialog"}, typeof question === "string" ? el("p", {id: "question"}, question) : question,
-      tools(el("button", {value: "yes", class: isDestructive(button) ? "danger" : "primary"}, short(button, 60)), other ? el("button", {value: "other"}, other) : null, el("button", {value: "no", autofocus: true}, button.startsWith("Cancel ") ? "Keep" : "Cancel"))));
+      tools(el("button", {value: "yes", class: isDestructive(button) ? "danger" : "primary"}, short(button, 60)), other ? el("button", {value: "other"}, other) : null, el("button", {value: "no", autofocus: true}, button === "Discard" ? "Keep editing" : button.startsWith("Cancel ") ? "Keep" : "Cancel"))));
     addEventListener("hashchange", left);
   });
 }

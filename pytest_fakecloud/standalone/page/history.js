@@ -114,7 +114,7 @@ function undoFields({number: row, fake}, {section, item, before, after}) {
 export function changesElement(row) {
   const place = el("div", {class: "row-changes"}, soft("…")); ask("GET", `/journal/${row.number}/changes`).then(({changes, note, undo, why_no_undo: why}) => {
     const [first] = changes ?? [];
-    place.replaceChildren(...[el("h4", {}, "Data before and after"), changes === null ? soft(note, " After the next call, the data is known again.") : changes.length ? changesTable(changes, addressOf) : null, why ? soft(why) : null,
+    place.replaceChildren(...[el("h4", {}, "Data before and after"), changes === null ? soft(note, " After the next call, the data is known again.") : changes.length > 20 ? fold(count(changes.length, "changed item"), changesTable(changes, addressOf)) : changes.length ? changesTable(changes, addressOf) : null, why ? soft(why) : null,
       undo ? el("div", {class: "tools"}, el("span", {class: "soft"}, "Undo:"), changes.length === 1 && !isOfConsole(row) ? undoFields(row, first) : null,
         restoreBefore(row.number, `Restore ${changes.length === 1 ? short(first.item, 24) : count(changes.length, "item")} to before this…`, changes.length === 1 ? short(first.item, 60) : `All ${changes.length} items`, {fake: row.fake, ...undo})) : null,
       el("div", {class: "tools"}, el("span", {class: "soft"}, "Back to just before this:"),
