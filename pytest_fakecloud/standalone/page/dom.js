@@ -211,7 +211,7 @@ export function form(title, button, fields, work, {open = true, overwrites, conf
     if (document.activeElement === document.body) goOn();
     document.dispatchEvent(new Event("changed"));
   }}, el("div", {class: "fields"}, parts, el("button", {type: "submit", class: "primary"}, button)), out);
-  return el("details", {class: "form", open}, el("summary", {}, title), body);
+  return el("details", {class: "form", open}, el("summary", {onclick: () => setTimeout(() => body.scrollIntoView({block: "nearest"}))}, title), body);
 }
 
 export function showCurrent(nav) {

@@ -52,7 +52,7 @@ const vectorLabel = (fake) => { const text = el("span", {}, "vector or text"); a
 // The fields of a query, which are in the address, with what they are at first. The list has none of them.
 const QUERY = {by: "vector", what: "", most: "5"}, queryOf = (values = {}) => JSON.stringify([...Object.keys(QUERY).map((name) => values.what && values[name] || QUERY[name]), values.what && values.filter || ""]);
 const query = (fake, page) => form("Query", "Query", [{name: "by", label: "by", options: ["vector", "text"]}, {name: "most", label: "at most", kind: "number", value: QUERY.most},
-  {name: "filter", label: "metadata filter, of the list too", note: "price < 10"}, {name: "what", label: vectorLabel(fake), note: "0.1, 0.2, …", wide: true, needed: true}],
+  {name: "filter", label: "metadata filter", note: "price < 10"}, {name: "what", label: vectorLabel(fake), note: "0.1, 0.2, …", wide: true, needed: true}],
 async (typed) => {
   const {by, what, most, filter} = typed;
   page.queried = queryOf({...page.values, ...typed});
