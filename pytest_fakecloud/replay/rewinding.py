@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import islice
-from time import sleep
 from typing import Any, NamedTuple
 
 from ..cloud.base import BaseCloud, context_of
@@ -22,7 +21,7 @@ from ..cloud.services import data_module
 from ..core.calls import Call, Entry, Event, began
 from ..core.errors import report_hook_failure
 from ..core.ids import Ids
-from ..core.timers import to_datetime
+from ..core.timers import give_way, to_datetime
 from ..inspect.data import Item, State, StateChange, changes_of, item_reader, state_of
 from . import journal
 
@@ -99,13 +98,12 @@ class Rewinder:
         """Copy the data before it changes without a call, so that it can be restored."""
         self._is_due = False
         for _ in range(_MOST_TRIES):
-            newest = self._quiet_since()
-            checkpoint = self._checkpoint(
-                self._recorder.reserve(), context_of(self._cloud).timekeeper.now_us()
-            )
-            if newest is not None and newest == self._newest():
+            number = self._recorder.reserve()
+            at_us = context_of(self._cloud).timekeeper.now_us()
+            checkpoint, is_exact = self._try_copy(number, at_us)
+            if is_exact:
                 break
-            sleep(0)  # the other threads end their calls
+            give_way()  # The other threads end their calls.
         self._keep(checkpoint)
 
     def _keep(self, checkpoint: Checkpoint) -> None:
@@ -113,23 +111,26 @@ class Rewinder:
         while len(self._checkpoints) > 1 and self._copied > MOST_COPIED:
             self._checkpoints.popleft()
 
-    def _newest(self) -> int:
-        """Return the number of the newest entry, 0 without one."""
-        entries = self._recorder.entries
-        return entries[-1].number if entries else 0
+    def _try_copy(
+        self, number: int, at_us: int, beginning: Call | None = None
+    ) -> tuple[Checkpoint, bool]:
+        """Copy the data after the entries up to a number, and return also whether the copy is exact.
 
-    def _quiet_since(self, own: Entry | None = None) -> int | None:
-        """Return the newest entry's number, or None while a call of another client is open.
-
-        An open call may have changed the data or not. A copy is exact if the newest entry was the same
-        before and after it, and no call was open. Calls that have waited for long are not looked at.
+        It is if no other call than the ``beginning`` one was open before, which may have changed the
+        data or not, and no entry has been added meanwhile. Calls that have waited for long are not
+        looked at.
         """
-        newest, recent = self._newest(), self._recorder.entries[-_RECENT:]
-        is_open = any(
-            isinstance(entry, Call) and entry.outcome == "open" and entry is not own
+        # Under the lock, every entry with a lower number has been added.
+        with self._recorder.shared.lock:
+            recent = self._recorder.entries[-_RECENT:]
+        is_quiet = not any(
+            isinstance(entry, Call) and entry.outcome == "open" and entry is not beginning
             for entry in recent
         )
-        return None if is_open else newest
+        checkpoint = self._checkpoint(number, at_us)
+        last = number if beginning is None else beginning.number
+        newest = self._recorder.entries[-1:]
+        return checkpoint, is_quiet and all(entry.number <= last for entry in newest)
 
     def _note(self, entry: Entry) -> None:
         # At the beginning of a call, its thread holds no lock.
@@ -139,10 +140,8 @@ class Rewinder:
         if self._is_due or entry.number - last > EVERY:
             self._is_due = False
             with report_hook_failure("the data could not be copied", lambda text: None):
-                newest = self._quiet_since(entry)
-                checkpoint = self._checkpoint(entry.number - 1, entry.at_us)
+                checkpoint, is_exact = self._try_copy(entry.number - 1, entry.at_us, entry)
                 self._tries += 1
-                is_exact = newest == self._newest() == entry.number
                 if is_exact or self._tries == _MOST_TRIES or not self._checkpoints:
                     self._tries = 0
                     self._keep(checkpoint)

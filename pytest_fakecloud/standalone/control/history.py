@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 from ...cloud.cloud import Cloud
@@ -267,24 +268,18 @@ class HistoryRoutes(Part):
             raise Refused(
                 422, "only items can be restored to just after a row: pass section and items"
             )
+        if items is not None:
+            what = items[0] if len(items) == 1 else f"{len(items)} items"
+            section = body.get("section", "")
+            of_items = {fake.name: {section: items} for fake in fakes}
+            moment = f"just {'after' if after else 'before'} #{number}"
+            row = self._put_back(
+                [(number, section, items)],
+                partial(record_restore, fakes, what, moment, of_items, row=number),
+                after=after,
+            )
+            return {"restored": [fake.name for fake in fakes], "row": row}
         with self.known() as rewinder:
-            if items is not None:
-                rows: list[int] = []
-                what = items[0] if len(items) == 1 else f"{len(items)} items"
-                section = body.get("section", "")
-                of_items = {fake.name: {section: items} for fake in fakes}
-                moment = f"just {'after' if after else 'before'} #{number}"
-                with contract():
-                    rewinder.put_back(
-                        number,
-                        section,
-                        items,
-                        lambda: rows.append(
-                            record_restore(fakes, what, moment, of_items, row=number)
-                        ),
-                        after=after,
-                    )
-                return {"restored": [fake.name for fake in fakes], "row": rows[0]}
             data_before, _ = self._before(
                 rewinder, number, body.get("fake"), skips_unknown=body.get("skip_unknown") is True
             )
@@ -303,25 +298,39 @@ class HistoryRoutes(Part):
     def _restore_own(self, number: int) -> shapes.Restored:
         """Put back the items that a restore changed and that nothing has changed since."""
         own = {name: changed for name, changed in self._own_items(number).items() if changed.items}
-        rows: list[int] = []
+        record = partial(
+            record_restore,
+            [fake_named(self._cloud, name) for name in own],
+            f"what the restore #{number} changed",
+            f"just before #{number}",
+            {name: items for name, (_, items) in own.items()},
+            row=number,
+        )
+        parts = [
+            (row, section, names) for row, items in own.values() for section, names in items.items()
+        ]
+        return {"restored": list(own), "row": self._put_back(parts, record)}
 
-        def record() -> None:
-            if rows:
-                return
-            row = record_restore(
-                [fake_named(self._cloud, name) for name in own],
-                f"what the restore #{number} changed",
-                f"just before #{number}",
-                {name: items for name, (_, items) in own.items()},
-                row=number,
-            )
-            rows.append(row)
+    def _put_back(
+        self,
+        parts: Iterable[tuple[int, str, Sequence[str]]],
+        record: Callable[[], int],
+        *,
+        after: bool = False,
+    ) -> int:
+        """Put items back, each given a row and a section; return the number that ``record()`` returned,
+        which is called once, just before the first change. 0 if nothing was put back.
+        """
+        recorded: list[int] = []
+
+        def record_once() -> None:
+            if not recorded:
+                recorded.append(record())
 
         with self.known() as rewinder, contract():
-            for row, items in own.values():
-                for section, names in items.items():
-                    rewinder.put_back(row, section, names, record)
-        return {"restored": list(own), "row": rows[0] if rows else 0}
+            for number, section, items in parts:
+                rewinder.put_back(number, section, items, record_once, after=after)
+        return recorded[0] if recorded else 0
 
     def record_change(self, request: Request) -> shapes.Recorded:
         """Record a change of data that is about to be made by another request of the control API.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from ...cloud.cloud import Cloud
 from ...cloud.fake import Fake
 from ...cloud.services import data_module, find
 from ...core.calls import Call, Entry, Event
+from ...core.hosts import parts_of_url
 from ...core.violations import Violation
 from ...inspect.data import OpenLetter
 from .resends import repeated
@@ -120,7 +120,7 @@ def _cause_of(violation: Violation) -> Hashable:
 
 def _origin_of(violation: Violation) -> str:
     """Return the origin of the address that a violation names, without a user; empty without one."""
-    parts = urlsplit(str(violation.facts.get("url", "")))
+    parts = parts_of_url(str(violation.facts.get("url", "")))
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.netloc else ""
 
 
