@@ -2,8 +2,8 @@
 
 The cloud, the plugin, the command, the control API and the console read it. A new service also
 needs two fixtures in ``plugin`` and a method of ``BaseCloud``, for type checkers, and the modules
-that `_service()` names by their usual places. Modules are
-named here and not imported, because every run that checks a setting imports this one.
+that `_service()` names by their usual places. Modules are named here and not imported, because every
+run that checks a setting imports this one.
 """
 
 from __future__ import annotations

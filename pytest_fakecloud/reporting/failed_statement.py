@@ -129,14 +129,14 @@ def _levels(statement: ast.stmt, function: ast.AST, file: str) -> Iterator[dict[
     assert stock == "9"  # the first
     """
     first = span_of(file, statement).first
-    known = set[Span]()
+    earlier = set[Span]()
     statements = [statement]
     for _ in range(1 + _LEVELS):
-        level = {span: node for node in statements if (span := span_of(file, node)) not in known}
+        level = {span: node for node in statements if (span := span_of(file, node)) not in earlier}
         if not level:
             return
         yield level
-        known.update(level)
+        earlier.update(level)
         names = set[str]().union(*map(_names, level.values()))
         assignments = (assignment_of(function, name, first) for name in sorted(names))
         statements = [node for node in assignments if node is not None]

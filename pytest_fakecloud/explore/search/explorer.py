@@ -193,8 +193,8 @@ class Explorer:
     def _part_for_singles(self) -> float:
         """Return the part of the rest of the budget for the remaining single disturbances."""
         tally = self._tally
-        wanted = SPARE_FOR_SINGLES * tally.remaining_singles
-        part = wanted / max(1.0, self._budget.expected(tally.tried))
+        spare_trials = SPARE_FOR_SINGLES * tally.remaining_singles
+        part = spare_trials / max(1.0, self._budget.expected(tally.tried))
         return min(MOST_SINGLES_SHARE, max(LEAST_SINGLES_SHARE, part))
 
     def _orders(self) -> list[Share]:
