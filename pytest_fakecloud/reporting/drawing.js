@@ -1,5 +1,4 @@
 // A row in the list of a timeline: its lines, its lanes and its marks.
-
 import {el, lasted, svg} from "./elements.js";
 import {clockTime, colour, endsOf, isFailure, isoDay, partyOf, whatOf, withShortIds} from "./facts.js";
 

@@ -1,5 +1,4 @@
 // The report's page: its timelines, with the data of the fakes before and after each row.
-
 import {changesTable, count, el, fieldsOf, fold} from "./elements.js";
 import {Trace} from "./trace.js";
 

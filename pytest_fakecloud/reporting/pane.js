@@ -1,5 +1,4 @@
 // The detail pane of a timeline: all about its selected row.
-
 import {LANGUAGES, REDIS_CLIENTS, commandsOf, lost, prefixOf, requestOf} from "./copying.js";
 import {count, dump, el, fold, lasted, own, visible} from "./elements.js";
 import {clockTime, colour, endsOf, gapText, hasSubject, isRestore, isoDay, nameOf} from "./facts.js";
@@ -31,7 +30,7 @@ export class Pane {
     // Text that was typed and not sent stays while the row does.
     if (this.filledFor === this.trace.number && this.element.querySelector("form[data-typed=yes]")) return;
     Object.assign(this, {filledFor: this.trace.number, filled: shape, linked, links: el("div", {}, this.linksElement(one, effects, related)), waterfall: el("div", {}, waterfallElement(one, this.trace))});
-    const {row} = one, gap = one.index ? gapText(this.trace.rows[one.index - 1].row.at_us, row.at_us) : "", wait = gap && `${gap} since the row before`;
+    const {row} = one, before = one.index ? this.trace.rows[one.index - 1].row.at_us : row.at_us, gap = gapText(before, row.at_us), wait = before > row.at_us ? gap : gap && `${gap} since the row before`;
     this.element.replaceChildren(el("div", {class: "trace-pane-body"},
       el("div", {class: "trace-pane-head"},
         // A long text scrolls, which the keyboard must reach.

@@ -1,7 +1,6 @@
 // Spans of time in rows, on a linear axis with labels. Times are in microseconds.
 //
 // The report's page contains this module inline, and the console loads it.
-
 import {el, lasted, span, visible} from "./elements.js";
 
 // The kinds of spans, with their names in the legend. The style sheet has a colour for each, `.kind-call` etc.

@@ -2,7 +2,6 @@
 //
 // The report's page contains this module inline, and the console of the stand-alone server loads it.
 // It reads the JSON of docs/reference/report.schema.json and makes no request.
-
 import {DATE, HUES, LINE, PAD, TIME, lanesOf, partsOf, rowElement, shapeOf} from "./drawing.js";
 import {border, breakable, count, el, failedItems, partsOfName, showChip, withoutScheme} from "./elements.js";
 import {gapText, hasSubject, isProblem, isWanted, isoDay, laneName, nameOf} from "./facts.js";
@@ -63,6 +62,7 @@ export class Trace {
     if (selected && selected.top + selected.height > from && selected.top < to) return selected;
     return this.items.slice(firstBelow(this.items, from)).find(({one}) => one);
   }
+  inWindow(key) { return this.items[this.places.get(key)].top + this.list.getBoundingClientRect().top; }
   // While the timeline follows, it stays at its end, however its height changes. Scrolling up ends that, and reaching the end begins it again.
   toEnd() {
     if (!this.options.newest) return;
@@ -94,7 +94,7 @@ export class Trace {
   select(number, {reveal = true} = {}) {
     const one = number === null ? null : this.byNumber.get(number);
     if (number !== null && !one) return;
-    const isInside = this.pane.contains(document.activeElement) || document.activeElement.contains(this.root), opens = (this.number === null) !== (number === null), anchor = opens && this.anchor(), inWindow = () => this.items[this.places.get(anchor.key)].top + this.list.getBoundingClientRect().top, was = anchor && inWindow();
+    const isInside = this.pane.contains(document.activeElement) || document.activeElement.contains(this.root), opens = (this.number === null) !== (number === null), anchor = opens && this.anchor(), was = anchor && this.inWindow(anchor.key);
     this.closed = this.number ?? this.closed;
     this.number = number;
     // Whoever reads a row keeps it in sight.
@@ -112,7 +112,7 @@ export class Trace {
     else if (one) scrollBy(0, this.items[this.places.get(number)].top - before);
     else {
       // Beside the pane, rows have more lines. Without it the page is shorter, and the browser may have scrolled to its end.
-      if (anchor) scrollBy(0, inWindow() - was);
+      if (anchor) scrollBy(0, this.inWindow(anchor.key) - was);
       if (opens) scrollBy(0, -this.covered);
       this.following = Boolean(this.options.newest) && this.atEnd();
       if (isInside) this.list.focus({preventScroll: true});
@@ -132,9 +132,11 @@ export class Trace {
     this.options.onfilter?.(this.wanted);
   }
   clear(subject = null) { this.options.onclear?.(); this.filter({...ALL_ROWS, subject}); }
-  // Arrange the rows for another filter. The selected row stays in view; if there is none, the list is not scrolled further than it is long.
+  // Arrange the rows for another filter. What is seen keeps its place, and a selected row stays in view; without one, the list is not scrolled further than it is long.
   arrangeAll() {
+    const anchor = this.anchor(), was = anchor && this.inWindow(anchor.key);
     this.arrange();
+    if (!this.following && this.places.has(anchor?.key)) scrollBy(0, this.inWindow(anchor.key) - was);
     if (this.places.has(this.number)) this.reveal(this.number); else this.fillWindow();
     this.draw();
     this.countNewer();

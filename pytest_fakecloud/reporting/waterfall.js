@@ -1,5 +1,4 @@
 // The waterfall of the request that a row belongs to.
-
 import {count, el, fold, lasted} from "./elements.js";
 import {whatOf} from "./facts.js";
 import {spansElement} from "./spans.js";

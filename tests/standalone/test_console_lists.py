@@ -172,6 +172,69 @@ def test_closing_the_details_leaves_the_rows_where_they_are(
     assert page.is_visible(".trace-newer")
 
 
+def test_lanes_leave_the_rows_where_they_are(page: Any, server: Server) -> None:
+    for number in range(200):
+        kv(server, "SET", f"key:{number}", "x" * 50)
+    at(page, "activity", ".trace-row")
+    newest_is_seen(page, "key:199")
+    page.mouse.move(600, 500)
+    page.mouse.wheel(0, -2500)
+    holds(page, "!document.querySelector('.trace-newer').hidden")
+    first = page.evaluate(
+        """() => {
+            const from = document.querySelector(".trace-top").getBoundingClientRect().bottom;
+            return [...document.querySelectorAll(".trace-row")].find((row) =>
+                row.getBoundingClientRect().top > from + 40).dataset.number;
+        }"""
+    )
+    row, place = f".trace-row[data-number='{first}']", "(row) => row.getBoundingClientRect().top"
+    before = page.locator(row).evaluate(place)
+    for pressed in ("true", "false"):
+        page.click(".trace-laned")
+        page.locator(f".trace-laned[aria-pressed={pressed}]").wait_for()
+        assert abs(page.locator(row).evaluate(place) - before) < 2
+    # No button covers the head of a lane.
+    page.click(".trace-laned")
+    newer, heads = (page.locator(one).bounding_box() for one in (".trace-newer", ".trace-heads"))
+    assert newer["y"] > heads["y"] + heads["height"]
+
+
+def test_the_entry_of_activity_leads_to_the_newest_rows(page: Any, server: Server) -> None:
+    for number in range(100):
+        kv(server, "SET", f"key:{number}", "x")
+    at(page, "activity", ".trace-row")
+    newest_is_seen(page, "key:99")
+    page.mouse.move(600, 500)
+    page.mouse.wheel(0, -5000)
+    page.locator(".trace-row", has_text="SET key:0 x").click()
+    page.locator(".trace-pane h3", has_text="key:0").wait_for()
+    page.click("#nav a:text-is('Activity')")
+    page.locator(".trace-pane").wait_for(state="hidden")
+    newest_is_seen(page, "key:99")
+    assert page.evaluate("location.hash") == "#/activity"
+
+
+def test_what_is_recorded_after_a_move_was_undone_comes_last(page: Any, server: Server) -> None:
+    server.ask("POST", "/clock", {"action": "freeze"})
+    kv(server, "SET", "short", "x", "EX", "60")
+    server.ask("POST", "/clock", {"action": "advance", "by": "2m", "undoable": True})
+    kv(server, "SET", "in the move", "x")
+    server.ask("POST", "/clock/undo", {})
+    kv(server, "SET", "after", "x")
+    at(page, "activity", ".trace-row")
+    texts = page.locator(".trace-list > :is(.trace-row, .trace-gap)")
+    texts.filter(has_text="SET after").wait_for()
+    order = texts.evaluate_all(
+        "(all) => all.sort((one, other) => one.getBoundingClientRect().top"
+        " - other.getBoundingClientRect().top).map((one) => one.textContent)"
+    )
+    named = ("EX 60", "expired: short", "in the move", "the clock went back", "restored", "after x")
+    assert [next(at for at, text in enumerate(order) if name in text) for name in named] == sorted(
+        next(at for at, text in enumerate(order) if name in text) for name in named
+    )
+    assert "after x" in order[-1]
+
+
 def test_focus_moves_into_what_was_opened_and_back_to_its_row(page: Any, server: Server) -> None:
     for number in range(20):
         kv(server, "SET", f"session:{number}", f"ada {number}")

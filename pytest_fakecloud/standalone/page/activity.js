@@ -1,23 +1,28 @@
 // The activity page: the timeline component of the reports, fed with the live journal.
-
 import {count, el, empty, go, isLoading, link, number, own, pageHead, redraw, room, saveButton, say} from "./dom.js";
 import {ask, askText} from "./api.js";
 import {entries, journal} from "./journal.js";
 import {hasFailed, showChip} from "./elements.js";
 import {isExpected} from "./errors.js";
 import {columnsElement} from "./columns.js";
-import {clockTime as time, isoDay} from "./facts.js";
+import {clockTime as time, isRestore, isoDay} from "./facts.js";
 import {Trace} from "./trace.js";
 
 const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", expected: "Expected error", fault: "Injected fault", open: "In progress", expired: "Expiries", unexpired: "No expiries"};
 const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => row.done && hasFailed(row) && !isExpected(row) && !row.faults.length, expected: (row) => row.done && hasFailed(row) && isExpected(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done, expired: ({operation}) => operation === "expired", unexpired: ({operation}) => operation !== "expired"};
 
-// Rows with their causes, by the time of the first cause: an event may be recorded after calls that came later.
+// Rows with their causes, by the time of the first cause: an event may be recorded after calls that came later. Where the clock went
+// back, as when a move is undone, a new order begins, so that what is recorded next comes last.
 const byBegin = (one, other) => one.began - other.began || one.number - other.number;
 function inOrder(rows) {
   const first = new Map();
-  for (const row of rows.toSorted(byBegin)) first.set(row.number, first.get(row.cause) ?? row.at_us);
-  return rows.toSorted((one, other) => first.get(one.number) - first.get(other.number) || byBegin(one, other));
+  let turns = 0, latest = 0;
+  for (const row of rows.toSorted(byBegin)) {
+    if (!row.rules.is_inside || isRestore(row)) { turns += row.at_us < latest; latest = row.at_us; }
+    first.set(row.number, first.get(row.cause) ?? [turns, row.at_us]);
+  }
+  const place = (one, other, at) => first.get(one.number)[at] - first.get(other.number)[at];
+  return rows.toSorted((one, other) => place(one, other, 0) || place(one, other, 1) || byBegin(one, other));
 }
 // What calls have in common that an application repeats, such as "kv_server GET session:#".
 const likeOf = ({fake, operation, subjects: [subject] = []}) => [fake, operation, (subject?.name ?? "").replace(/\w*\d\w*/g, "#")].join(" ").trim();
@@ -59,6 +64,8 @@ export class ActivityPage {
     this.trace.search.placeholder = "Search calls";
     journal.listeners.add(this.refresh = () => this.draw());
   }
+  // Its entry in the navigation leads to the newest rows, also from details.
+  again() { this.trace.select(null); this.trace.follows(); }
   leave() { journal.listeners.delete(this.refresh); clearTimeout(this.timer); clearTimeout(this.planned); this.trace.destroy(); }
 
   // The HTTP archive, of the rows that are shown. A call without a row of its own is in the next row of its fake.

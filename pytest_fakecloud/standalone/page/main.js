@@ -1,5 +1,4 @@
 // The frame of the console: navigation, clock, and the page of the current address, kept up to date.
-
 import {$, attempt, clockButtons, confirmed, count, discard, dismiss, el, go, isTyping, link, missing, number, opened, own, pageOf, partName, product, read, redraw, say, short, showClock, showCurrent, soft, unsent} from "./dom.js";
 import {NoToken, ask, connection, keep, signIn} from "./api.js";
 import {catchUp, entries, listen, startOver} from "./journal.js";
@@ -27,7 +26,7 @@ const RENAMED = {violations: "problems", find: "search"};
 function drawNav() {
   const {parts} = read(), of = parts[0] === "fake" && state.fakes.find((fake) => fake.name === parts[1]), letters = state.fakes.reduce((sum, fake) => sum + fake.dead_letters, 0), {kept, problems} = state, item = parts[of ? 3 : 1], what = `${count(state.violations, "violation")}, ${count(letters, "dead letter")}, each cause once`;
   document.title = `${problems ? `(${number(problems)}) ` : ""}${item ? `${parts[0] === "activity" ? "#" : ""}${short(item, 60)} · ` : ""}${of ? `${of.name} ${product(of)}` : own(PAGES, parts[0])?.title ?? ""} · fakecloud`; Object.assign($("problems"), {textContent: problems ? number(problems) : "", ariaLabel: `${count(problems, "problem")}: ${what}`});
-  const entry = (where, text, mark) => el("a", {href: link(where), "data-key": where.join("/"), "aria-current": where.every((part, at) => part === parts[at]) ? "page" : null}, text, mark ? el("span", {class: "many bad", title: where[0] === "problems" ? what : null}, String(mark)) : null);
+  const entry = (where, text, mark) => el("a", {href: link(where), "data-key": where.join("/"), "aria-current": where.every((part, at) => part === parts[at]) ? "page" : null, onclick: ({ctrlKey, metaKey}) => { if (place === where.join("/") && !ctrlKey && !metaKey) page.again?.(); }}, text, mark ? el("span", {class: "many bad", title: where[0] === "problems" ? what : null}, String(mark)) : null);
   const badge = (fake, tab, many, text) => many ? el("a", {href: link(["fake", fake.name, tab]), class: `many ${tab === "faults" ? "fault" : "bad"}`, "data-key": `${fake.name} ${tab}`, "aria-label": `${count(many, tab.replace("-", " ").slice(0, -1))} of ${fake.name}`}, text) : null;
   const fakeEntry = (fake) => el("div", {class: "entry"}, entry(["fake", fake.name], [fake.name, el("small", {}, product(fake))]), badge(fake, "faults", fake.faults, count(fake.faults, "fault")), badge(fake, "dead-letters", fake.dead_letters, `${number(fake.dead_letters)} dead`));
   redraw($("nav"), Object.entries(PAGES).filter(([name]) => name !== "isolated" || state.clouds).map(([name, {title}]) => entry([name], name === "snapshots" && kept ? [title, el("small", {title: kept.file}, kept.failure ? "the state is not saved" : `state in ${kept.file.split(/[\\/]/).at(-1)}`)] : title, {problems, snapshots: kept?.failure ? "!" : 0, isolated: state.failed_clouds}[name])), el("span", {class: "group", "aria-hidden": "true"}, "Fakes"), state.fakes.map(fakeEntry));
@@ -89,6 +88,11 @@ addEventListener("toggle", ({target}) => {
   const {open} = history.state ?? {}, name = target.localName === "details" && partName(target);
   if (name && own(open ?? {}, name) !== target.open) history.replaceState({...history.state, open: {...open, [name]: target.open}}, "");
 }, true);
+// What is opened comes into sight, its head above all.
+addEventListener("click", ({target}) => {
+  const head = target.closest?.("#view summary");
+  if (head) setTimeout(() => { if (head.parentNode.open) for (const part of [head.parentNode, head]) part.scrollIntoView({block: "nearest"}); });
+});
 // Errors of a page that was left are dropped, and a lost connection has its own message.
 let failing = false;
 async function settled(work) {
