@@ -168,18 +168,18 @@ def test_a_workflow_is_rerun_from_a_step(
     page.locator("#notice", has_text="goes on from").wait_for()
     page.locator(".detail pre[aria-label=result]", has_text="other+").wait_for()
     assert received[-1] == ["in", "other", "other+"]
-    # The new run shows where its steps come from, and the runs link to each other.
+    # The new run shows where its steps come from, first what differs, and the runs link to each other.
     compared = page.locator("[aria-label='compared runs'] tbody tr")
     assert compared.all_inner_texts() == [
-        "input\tin\tin", "step 1 goes on here\tin+\tother", "step 2\tin++\tother+",
-        "result\tin++\tother+",
+        "step 1 goes on here\tin+\tother", "step 2\tin++\tother+", "result\tin++\tother+",
+        "input\tin\tin",
     ]  # fmt: skip
     assert compared.locator("mark").count() == 6
     child = page.url
     page.click(f".detail .facts a:text-is('{run_id}')")
     # The earlier run is compared with its rerun.
     page.locator(".detail summary:text-is('Compared with its last rerun')").wait_for()
-    assert compared.last.inner_text() == "result\tin++\tother+"
+    assert compared.nth(2).inner_text() == "result\tin++\tother+"
     page.click(".facts div:has(dt:text-is('rerun as')) a")
     page.wait_for_url(child)
     at(page, "fake/queue/runs", "table.rows")

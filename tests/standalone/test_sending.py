@@ -279,12 +279,12 @@ def test_the_input_of_a_step_is_what_the_last_step_with_a_result_returned(server
 @pytest.mark.parametrize(
     ("results", "shown"),
     [
-        (("x" * 90, "-2500", "ok"), f"a → {'x' * 17}…, b → -2500, c → ok"),
-        (("x" * 90, "y" * 90, "z" * 90), f"a → {'x' * 8}…, b → {'y' * 8}…, c → {'z' * 8}…"),
-        (("in", "1", "2"), "a → in, b → 1, c → 2"),
+        (("x" * 90, "-2500", "ok"), f"c → ok, b → -2500, a → {'x' * 41}…"),
+        (("x" * 90, "y" * 90, "z" * 90), f"c → {'z' * 16}…, b → {'y' * 16}…, a → {'x' * 16}…"),
+        (("in", "1", "2"), "c → 2, b → 1, a → in"),
     ],
 )
-def test_a_long_result_leaves_room_for_those_after_it(
+def test_the_last_result_is_first_and_a_long_one_leaves_room_for_the_others(
     server: Server, results: tuple[str, ...], shown: str
 ) -> None:
     report_steps(server, *((name, "Run", out) for name, out in zip("abc", results, strict=True)))

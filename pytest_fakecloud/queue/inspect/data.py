@@ -675,7 +675,7 @@ def _run_of(schedule: Any) -> PlannedEvent:
 
 _IN_EVENT = 48
 """Number of bytes of a body that name an event."""
-_IN_LIST = 24
+_IN_LIST = 48
 """Maximum number of characters of all results of a run in the list of runs."""
 _LEAST_OF_RESULT = 6
 """Number of characters of a result that are shown in any case."""
@@ -1015,7 +1015,8 @@ def _doing(message: Message, tried: int) -> str:
 
 
 def _results(engine: Any, run: Any) -> str:
-    """Return the steps of a run that have a result, each with its beginning; empty without one.
+    """Return the steps of a run that have a result, the last first, each with its beginning; empty
+    without one.
 
     Long results are cut, so that the short ones after them are in sight.
     """
@@ -1024,7 +1025,7 @@ def _results(engine: Any, run: Any) -> str:
     results = [(step.get("stepName"), result_in_row(step, _IN_LIST + 1)) for step in steps]
     named = [(name, result) for name, result in results if name and result]
     most = _fair_share([len(result) for _, result in named], _IN_LIST)
-    return ", ".join(f"{name} → {_beginning_of(result, most)}" for name, result in named)
+    return ", ".join(f"{name} → {_beginning_of(result, most)}" for name, result in reversed(named))
 
 
 def _beginning_of(text: str, most: int) -> str:

@@ -1,5 +1,4 @@
 // A list of a fake, searched and paged by the server, with the selected item beside it.
-
 import {KINDS, act, code, confirmed, count, detailBar, el, empty, go, isLoading, isTyped, isTyping, link, number, own, plural, redraw, saveButton, short, shown, tools, visible, words} from "./dom.js";
 import {change, item, list} from "./api.js";
 import {border} from "./elements.js";
@@ -143,7 +142,7 @@ export class ListPage {
       : `${number(page.first)}–${number(last)} of ${page.matching === page.total ? whole : `${number(page.matching)} found in ${whole}`}`;
     if (page.folders) this.counted.textContent = `${count(page.folders.length, this.spec.folder)}, ${count(page.matching, spec.noun)} directly in the root${this.values.search ? ", of those found" : ""}`;
     this.drawFacets(page);
-    const lost = gone.length ? [el("p", {class: "soft"}, page.items.length ? "Gone: " : "It may be gone: ", gone.map((name, at) => [at ? ", " : "", el("a", {href: spec.gone ? this.address(encodeURIComponent(name)) : link(["activity"], {kind, name, of: this.fake.name})}, `the history of ${short(name, 60)}`)]))] : [];
+    const lost = gone.length ? [el("p", {class: "soft"}, page.items.length ? "Calls also name: " : "It is not here, but calls name it: ", gone.map((name, at) => [at ? ", " : "", el("a", {href: spec.gone ? this.address(encodeURIComponent(name)) : link(["activity"], {kind, name, of: this.fake.name})}, `the history of ${short(name, 60)}`)]))] : [];
     const filtered = this.values.search || this.values[spec.facet] || page.total;
     redraw(this.bar, spec.bar?.(page, this), spec.bulk && page.items.length ? this.bulkTools(page) : null);
     redraw(this.body, spec.above?.(page, this), page.items.length ? [this.rows(page), ...lost] : page.folders?.length ? null : filtered ? empty(`No ${spec.noun} matches.`, `Search looks at all ${whole}. Clear the search or the filter to see them.`, ...lost) : spec.empty(this),
@@ -162,7 +161,7 @@ export class ListPage {
           spec.bulk ? el("td", {class: "check"}, el("input", {type: "checkbox", "aria-label": `choose ${spec.key(one)}`, "data-key": `choose ${id}`, checked: this.chosen.has(spec.key(one)),
             onclick: (event) => this.choose(page.items.indexOf(one), event)})) : null,
           el("td", {class: `mono ${columns[0].class}`}, el("a", {href: this.address(id), "data-key": id, "aria-current": id === this.id ? "true" : null}, shown(first))),
-          rest.map((cell, at) => el("td", {class: `mono ${columns[at + 1].class}`, "data-name": /^[\d<]/.test(textOf(cell)) ? spec.columns[at + 1] : null}, shown(cell ?? ""))));
+          rest.map((cell, at) => el("td", {class: `mono ${columns[at + 1].class}`, "data-name": /^[\d<]/.test(textOf(cell)) ? spec.columns[at + 1] : null}, columns[at + 1].class === "fill" ? el("div", {class: "lines"}, shown(cell ?? "")) : shown(cell ?? ""))));
       }))));
   }
   choose(at, {target, shiftKey}) {
