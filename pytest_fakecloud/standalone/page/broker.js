@@ -1,5 +1,4 @@
 // A broker: topics with partitions, records by offset or time, consumer groups with their lag.
-
 import {act, both, code, copyButton, count, done, el, emptied, empty, facts, form, head, json, laidOut, link, number, pill, room, short, soft, table, title, tools, when} from "./dom.js";
 import {ask, call, item, list, sendWell} from "./api.js";
 import {offsets} from "./elements.js";

@@ -1,5 +1,4 @@
 // Numbers over time as columns, on the axis of spans.
-
 import {count, el, number} from "./elements.js";
 import {SPAN_KINDS, TimeAxis, axisElement, gapElements, legend} from "./spans.js";
 

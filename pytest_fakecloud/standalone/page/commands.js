@@ -1,5 +1,4 @@
 // The command box of a key-value server. Loaded when it is opened.
-
 import {$, code, confirmed, copyButton, count, el, json, laidOut, number, short, soft, table, tools, words} from "./dom.js";
 import {ask, list, send} from "./api.js";
 import {dump} from "./elements.js";

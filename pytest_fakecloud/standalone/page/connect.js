@@ -1,5 +1,4 @@
 // The connect page: the environment, and a first request in several languages.
-
 import {addresses, choice, code, copyButton, el, own, product, redraw, tokenButton, tools, withoutPassword} from "./dom.js";
 import {ask, path} from "./api.js";
 import {entries} from "./journal.js";

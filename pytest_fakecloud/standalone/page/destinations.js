@@ -1,5 +1,4 @@
 // The destinations of a queue: what answers the deliveries to which addresses.
-
 import {LivePage, act, done, el, empty, form, short, table} from "./dom.js";
 import {ask, path, query} from "./api.js";
 import {withoutScheme} from "./elements.js";

@@ -1,5 +1,4 @@
 // Formatting and small components that all pages share.
-
 import {COPIES, NO_ANSWER, ask, change, connection, query} from "./api.js";
 import {count, el, number, own, plural, span, svg, visible} from "./elements.js";
 
@@ -113,7 +112,7 @@ export function say(text, kind = "bad") {
   document.body.style.setProperty("--floating", `${text ? $("notice").offsetHeight : 0}px`);
   // What can be pressed stays longer, and as long as it is pointed at.
   const fade = () => { if ($("notice").matches(":hover, :focus-within")) fading = setTimeout(fade, 2000); else dismiss(); };
-  if (kind === "good" && text) fading = setTimeout(fade, stays ? 8000 : 4000);
+  if (kind === "good" && text) fading = setTimeout(fade, stays ? 20000 : 4000);
 }
 addEventListener("click", ({target}) => { if ($("notice").dataset.kind === "good" && target.closest("a, button, tr") && !$("notice").querySelector("a, button:not([aria-label=Dismiss])")) dismiss(); }, true);
 const goOn = () => (document.querySelector(".detail:not([hidden])") ?? $("view")).focus({preventScroll: true});
@@ -211,7 +210,7 @@ export function form(title, button, fields, work, {open = true, overwrites, conf
     if (document.activeElement === document.body) goOn();
     document.dispatchEvent(new Event("changed"));
   }}, el("div", {class: "fields"}, parts, el("button", {type: "submit", class: "primary"}, button)), out);
-  return el("details", {class: "form", open}, el("summary", {onclick: () => setTimeout(() => body.scrollIntoView({block: "nearest"}))}, title), body);
+  return el("details", {class: "form", open}, el("summary", {}, title), body);
 }
 
 export function showCurrent(nav) {

@@ -1,5 +1,4 @@
 // What failed calls mean, and what to do about them.
-
 import {el, link, own, short, words} from "./dom.js";
 import {ask, query} from "./api.js";
 import {withoutScheme} from "./elements.js";

@@ -1,5 +1,4 @@
 // The page of one fake: tabs with counts, and the current tab.
-
 import {copyButton, el, link, missing, number, own, product, redraw, showCurrent} from "./dom.js";
 import {ask, path} from "./api.js";
 

@@ -1,5 +1,4 @@
 // Injected faults of a fake as sentences, and a form with the fields of each kind.
-
 import {LivePage, act, copies, count, done, el, empty, form, link, number, own, pill, plural, say, words} from "./dom.js";
 import {ask, change, path} from "./api.js";
 import {entries} from "./journal.js";

@@ -1,5 +1,4 @@
 // The data of fakes over time: what a row changed, going back to just before it, and the versions of an item.
-
 import {KINDS, act, attempt, both, confirmed, el, link, number, moment, own, redraw, say, short, soft, table, tools, when} from "./dom.js";
 import {ask, change, path, query, sendWell} from "./api.js";
 import {changesTable, count, fieldsOf, fold} from "./elements.js";

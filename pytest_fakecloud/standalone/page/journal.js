@@ -1,5 +1,4 @@
 // The rows of the live journal: read when the page opens, then followed over the stream of events.
-
 import {ask, follow} from "./api.js";
 import {Rows, oneAtATime} from "./rows.js";
 

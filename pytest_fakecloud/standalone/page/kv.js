@@ -1,5 +1,4 @@
 // Pages of a key-value server: keys, channels, pending entries and search indexes.
-
 import {about, act, attempt, breaksJson, bytes, choice, code, confirmed, copies, copyButton, count, discard, done, el, emptied, empty, facts, form, head, isTyped, json, laidOut, link, micros, moment, number, pill, redraw, short, soft, table, title, tools, visible, withDay, words} from "./dom.js";
 import {change, item, list, path, sendWell} from "./api.js";
 import {digits, dump} from "./elements.js";

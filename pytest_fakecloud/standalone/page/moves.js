@@ -1,5 +1,4 @@
 // Moves of the clock, and what they caused.
-
 import {both, count, el, link, micros, moving, say, short, showClock} from "./dom.js";
 import {ask} from "./api.js";
 import {restoreButton} from "./history.js";

@@ -1,5 +1,4 @@
 // The first page: what runs and where to connect, what is due next, what failed, and what happened last.
-
 import {about, addresses, copyButton, count, el, link, micros, move, pageHead, product, redraw, short, table, tokenButton, tools, when, withoutPassword, withoutSchemes, words} from "./dom.js";
 import {ask, path} from "./api.js";
 import {FORMATS} from "./connect.js";

@@ -1,5 +1,4 @@
 // Problems: the causes of violations, failed calls by what failed, and dead letters, each with advice.
-
 import {LivePage, act, both, count, el, empty, link, number, pageHead, pill, short, soft, table, tools, when, words} from "./dom.js";
 import {ask} from "./api.js";
 import {destinationForms} from "./destinations.js";
@@ -30,9 +29,11 @@ const APPEAR = "What a test in strict mode would report appears here, such as a 
 export const problemsPage = () => Object.assign(new LivePage("/problems", (found) => {
   const {causes, dead_letters: letters, settled, dismissed} = found, failures = openFailures(found), expected = failures.filter(isExpected).length, injected = failures.filter(isInjected).length, failed = failures.length - expected - injected;
   const many = causes.flatMap(({violations}) => violations).length, again = failedOf(settled).length, gone = failedOf(dismissed).length, to = (text, status) => el("a", {href: link(["activity"], {status})}, text);
-  const parts = [many ? count(many, "violation") : null, ...lettersLinks(letters), failures.length ? [to(count(failed, "failed call"), "failed"), journal.older ? " so far: older ones are being loaded" : ""] : null, injected ? to(`${count(injected, "failure")} by injected faults`, "fault") : null, expected ? to(`${count(expected, "error")} that clients expect`, "expected") : null,
+  // The number of problems is that of the navigation: a cause, with all that it brought about, is one.
+  const caused = causes.flatMap((cause) => cause.dead_letters), others = letters.filter((one) => !caused.some(({fake, id}) => fake === one.fake && id === one.id)), problems = causes.length + others.length;
+  const parts = [problems ? el("b", {}, count(problems, "problem"), ":") : null, many ? [`${count(causes.length, "cause")} of ${count(many, "violation")}`, caused.length ? [" with ", lettersLinks(caused)] : ""] : null, ...lettersLinks(others), failures.length ? [to(count(failed, "failed call"), "failed"), journal.older ? " so far: older ones are being loaded" : ""] : null, injected ? to(`${count(injected, "failure")} by injected faults`, "fault") : null, expected ? to(`${count(expected, "error")} that clients expect`, "expected") : null,
     again ? `${count(again, "failed attempt")} of messages that were delivered since` : null, gone ? `${number(gone)} dismissed` : null].filter(Boolean);
-  return [parts.length ? el("p", {}, parts.flatMap((part, at) => at ? [" · ", part] : part)) : null, causes.length ? causes.map(violation) : failures.length ? soft(`No violations. ${APPEAR}`) : empty("No violations.", APPEAR), failures.length ? [causes.length ? el("h2", {}, "Failed calls") : null, errorsElement(failures, letters)] : null];
+  return [parts.length ? el("p", {}, parts.flatMap((part, at) => at ? [at > 1 || !problems ? " · " : " ", part] : part)) : null, causes.length ? causes.map(violation) : failures.length ? soft(`No violations. ${APPEAR}`) : empty("No violations.", APPEAR), failures.length ? [causes.length ? el("h2", {}, "Failed calls") : null, errorsElement(failures, letters)] : null];
 }, pageHead("Problems")), {version: () => [entries.list.length, journal.older, [...solved]]});
 // What was done about a cause, until the page is loaded again.
 const solved = new Map();

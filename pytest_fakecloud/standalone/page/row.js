@@ -1,5 +1,4 @@
 // The details of a row of Activity: advice, links, the data before and after it, and what can be made of it. Loaded when the first row is opened.
-
 import {KINDS, attempt, code, copy, copyButton, el, link, short, tools} from "./dom.js";
 import {ask, list} from "./api.js";
 import {fold, hasFailed} from "./elements.js";

@@ -1,5 +1,4 @@
 // One search over the data of all fakes and over the recorded calls.
-
 import {el, empty, go, link, number, own, pageHead, redraw, short, soft, unescaped, withoutSchemes} from "./dom.js";
 import {ask, list} from "./api.js";
 import {entries, journal} from "./journal.js";

@@ -1,5 +1,4 @@
 // Requests that are sent to a fake from the console, and recorded calls that are sent again.
-
 import {breaksJson, code, count, done, el, form, json, laidOut, link, short, soft, table} from "./dom.js";
 import {ask, path, send} from "./api.js";
 import {commandsOf} from "./copying.js";

@@ -1,5 +1,4 @@
 // Due times, snapshots and isolated clouds.
-
 import {LivePage, about, act, attempt, both, choice, confirmed, copies, count, day, done, el, empty, form, go, json, isoOf, link, micros, move, number, own, pageHead, redraw, room, saveButton, short, soft, table, time, tools, unbroken, withoutSchemes} from "./dom.js";
 import {ask, askText, query} from "./api.js";
 import {changesSection, recorded, restoreButton, undoable} from "./history.js";

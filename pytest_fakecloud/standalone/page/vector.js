@@ -1,5 +1,4 @@
 // A vector index: records of a namespace, nearest neighbours, metadata filters.
-
 import {act, code, count, done, el, emptied, empty, facts, form, go, head, json, link, number, redraw, room, short, soft, svg, table, title, tools} from "./dom.js";
 import {ask, change, item, list, path, sendWell} from "./api.js";
 import {historyButton, offerUndo, sectionOf, undoable, versionsElement} from "./history.js";
@@ -50,20 +49,19 @@ function hits(found, page) {
 // The label says the dimension as soon as it is known.
 const vectorLabel = (fake) => { const text = el("span", {}, "vector or text"); ask("GET", path(fake, "/lists")).then(({info}) => { if (info.dimension) text.textContent = `vector of ${count(info.dimension, "number")}, or text`; }, () => {}); return text; };
 // The fields of a query, which are in the address, with what they are at first. The list has none of them.
-const QUERY = {by: "vector", what: "", most: "5"}, queryOf = (values = {}) => JSON.stringify([...Object.keys(QUERY).map((name) => values.what && values[name] || QUERY[name]), values.what && values.filter || ""]);
+const QUERY = {by: "vector", what: "", most: "5", where: ""}, queryOf = (values = {}) => JSON.stringify(Object.keys(QUERY).map((name) => values.what && values[name] || QUERY[name]));
 const query = (fake, page) => form("Query", "Query", [{name: "by", label: "by", options: ["vector", "text"]}, {name: "most", label: "at most", kind: "number", value: QUERY.most},
-  {name: "filter", label: "metadata filter", note: "price < 10"}, {name: "what", label: vectorLabel(fake), note: "0.1, 0.2, …", wide: true, needed: true}],
+  {name: "where", label: "metadata filter", note: "price < 10"}, {name: "what", label: vectorLabel(fake), note: "0.1, 0.2, …", wide: true, needed: true}],
 async (typed) => {
-  const {by, what, most, filter} = typed;
+  const {by, what, most, where} = typed;
   page.queried = queryOf({...page.values, ...typed});
   if (queryOf(page.values) !== page.queried) go(page.address(page.id, {...page.values, ...typed}));
-  return [filter ? soft(`With the metadata filter ${filter}`) : null, hits((await sendWell(fake, "POST", (by === "text" ? "/query-data" : "/query") + inside(namespaceOf(page)),
-    {...(by === "text" ? {data: what} : {vector: numbers(what)}), topK: Number(most), includeMetadata: true, includeData: true, ...filter && {filter}})).result, page)];
+  return [where ? soft(`With the metadata filter ${where}`) : null, hits((await sendWell(fake, "POST", (by === "text" ? "/query-data" : "/query") + inside(namespaceOf(page)),
+    {...(by === "text" ? {data: what} : {vector: numbers(what)}), topK: Number(most), includeMetadata: true, includeData: true, ...where && {filter: where}})).result, page)];
 }, {open: false, edits: false});
 // Asks the query of the address again, after a reload or on the way back to it.
 function askAgain(page) {
   const asking = page.node.querySelector("form[aria-label=Query]");
-  if (!asking.contains(document.activeElement)) asking.elements.filter.value = page.values.filter ?? "";
   if (queryOf(page.values) === (page.queried ?? queryOf())) return;
   page.queried = queryOf(page.values);
   for (const [at, name] of Object.keys(QUERY).entries()) asking.elements[name].value = JSON.parse(page.queried)[at];
@@ -88,7 +86,7 @@ const vectors = {
   filters: [{name: "namespace", label: "namespace", options: known}, {name: "filter", label: "metadata filter", note: "price < 10"}],
   tools: (fake, page) => el("div", {class: "forms"}, query(fake, page), upsert(fake, page)),
   row: (one) => [one.id, [one.metadata, one.data].filter(Boolean).join(" · ")],
-  always: {points: "all"}, unsent: {by: "", what: "", most: ""}, below: (found, page) => { askAgain(page); return plot(found, page); }, section: (page) => sectionOf(namespaceOf(page)), name: (one) => one.id, bulk: [{text: "Delete", work: remove, undone: "Deleted", note: "The notice that follows can undo it."}],
+  always: {points: "all"}, unsent: {by: "", what: "", most: "", where: ""}, below: (found, page) => { askAgain(page); return plot(found, page); }, section: (page) => sectionOf(namespaceOf(page)), name: (one) => one.id, bulk: [{text: "Delete", work: remove, undone: "Deleted", note: "The notice that follows can undo it."}],
   empty: () => empty("No vectors in this namespace yet.", "A vector appears when your application upserts one. Upsert one above to try."),
   detail: (one, page) => {
     const near = el("div");

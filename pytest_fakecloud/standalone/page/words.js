@@ -1,5 +1,4 @@
 // Command lines as words.
-
 import {own} from "./dom.js";
 
 // The name that has most letters of a word, of which two at most differ, whatever their order is; undefined without one.
