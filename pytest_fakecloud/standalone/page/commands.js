@@ -114,7 +114,7 @@ class CommandBox {
     this.offer([]);
     let commands;
     try { commands = given.map((line) => [line, split(line)]); } catch (error) { this.hint.replaceChildren(el("span", {class: "bad"}, error.message)); return; }
-    if (commands.some(([, [name]]) => /^FLUSH(ALL|DB)$/i.test(name)) && !await confirmed("Delete all keys? The notice that follows can undo it.", "Delete all keys")) return;
+    if (commands.some(([, [name]]) => /^FLUSH(ALL|DB)$/i.test(name)) && !await confirmed("Delete all keys? The notice that follows can undo it.", "Delete all keys", {isRisky: true})) return;
     if (!this.log.querySelector(".entry")) this.log.replaceChildren();
     this.at = this.said.push(text);
     sessionStorage.setItem(`said ${this.fake.name}`, JSON.stringify(this.said.slice(-100)));

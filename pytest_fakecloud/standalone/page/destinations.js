@@ -1,5 +1,5 @@
 // The destinations of a queue: what answers the deliveries to which addresses.
-import {LivePage, act, done, el, empty, form, short, table} from "./dom.js";
+import {LivePage, done, el, empty, form, removal, short, table} from "./dom.js";
 import {ask, path, query} from "./api.js";
 import {withoutScheme} from "./elements.js";
 import {recorded, undoOf, undoable} from "./history.js";
@@ -16,5 +16,5 @@ export function destinationForms(fake, url, changed = () => {}) {
       ({url: to, status, body}) => set(to, body ? {status: Number(status), body} : Number(status), `Deliveries to ${to} are answered with ${status}.`), options));
 }
 const described = (answer) => answer === null ? "by code" : answer.forward ? `forwarded to ${answer.forward}` : [answer].flat().map((one) => one.status ? `${one.status} ${short(one.body ?? "", 80)}`.trim() : String(one)).join(", then ");
-export const destinationsPage = (fake) => new LivePage(path(fake, "/destinations"), (found) => found.length ? table("destinations", ["deliveries to", "answer", ""], found, (one) => [one.url, described(one.answer), act("Remove", `Remove the destination ${one.url}`, undoable(fake, `Removed the destination ${one.url}.`, () => recorded(fake, `remove the destination ${one.url}`, () => ask("DELETE", path(fake, `/destinations${query({url: one.url})}`)))))])
+export const destinationsPage = (fake) => new LivePage(path(fake, "/destinations"), (found) => found.length ? table("destinations", ["deliveries to", "answer", ""], found, (one) => [one.url, described(one.answer), removal("Remove", `Remove the destination ${one.url}`, undoable(fake, `Removed the destination ${one.url}.`, () => recorded(fake, `remove the destination ${one.url}`, () => ask("DELETE", path(fake, `/destinations${query({url: one.url})}`)))))])
   : empty("No destinations.", "The queue delivers to loopback addresses. Forward other addresses to your application, or answer them."), destinationForms(fake));

@@ -138,31 +138,33 @@ export const choice = (label, options, chosen, take, text = (name) => name) => e
 // The bar above the details of an item. Close returns to the list, and Back does not open the details again.
 export const detailBar = (address, name, about = {search: name}) => el("div", {class: "tools detail-head"}, el("a", {class: "button", href: address, "aria-label": "close the details", onclick: (event) => { if (event.ctrlKey || event.metaKey || event.shiftKey) return; event.preventDefault(); go(address, {replace: true}); }}, "✕ Close"), name ? el("a", {href: link(["activity"], about)}, "In Activity") : null, copyButton(() => location.href, "Copy link to these details", "Copy link"));
 
-const isDestructive = (label) => /^(Delete|Remove|Discard|Reset|Cancel) /.test(`${label} `);
-// A button that changes data, as its label says. It asks `question` first if the change cannot be undone.
-export function act(text, label, work, {question} = {}) {
+// A button that changes data, as its label says. It asks `question` first if the change cannot be undone; `no` is the answer that changes nothing.
+export function act(text, label, work, {question, isRisky, no} = {}) {
   const name = text.replace("…", "");
-  return el("button", {type: "button", "aria-label": label.startsWith(name) ? label : `${name}: ${label}`, class: isDestructive(name) ? "risky" : null, onclick: async ({currentTarget}) => {
+  return el("button", {type: "button", "aria-label": label.startsWith(name) ? label : `${name}: ${label}`, class: isRisky ? "risky" : null, onclick: async ({currentTarget}) => {
     const asked = typeof question === "function" ? await attempt(question) : question;
-    if (question && !(asked && await confirmed(asked, label))) return;
+    if (question && !(asked && await confirmed(asked, label, {isRisky, no}))) return;
     await attempt(() => onlyOnce(currentTarget, work));
     document.dispatchEvent(new Event("changed"));
   }}, text);
 }
+// The same for a button that takes data away.
+export const removal = (text, label, work, options) => act(text, label, work, {...options, isRisky: true});
 // Works once for a button, which shows that it is busy, however often it is pressed meanwhile.
 async function onlyOnce(button, work) {
   if (button.ariaBusy === "true") return undefined;
   button.ariaBusy = "true";
   try { return await work(); } finally { button.ariaBusy = null; }
 }
-// A question, with the button that says what a change does to what, and another one for a second way. The answer is true, "other" or, as when the address changes, false.
-export function confirmed(question, button, other) {
+// A question, with the button that says what a change does to what, that for `no`, and another one for a second way. The answer is true, "other" or, as when the address changes, false.
+export function confirmed(question, button, {other, isRisky, no = "Cancel"} = {}) {
   return new Promise((done) => {
     const left = () => dialog.close(), dialog = opened("question", {onclose: () => { removeEventListener("hashchange", left); done({yes: true, other: "other"}[dialog.returnValue] ?? false); }}, el("form", {method: "dialog"}, typeof question === "string" ? el("p", {id: "question"}, question) : question,
-      tools(el("button", {value: "yes", class: isDestructive(button) ? "danger" : "primary"}, short(button, 60)), other ? el("button", {value: "other"}, other) : null, el("button", {value: "no", autofocus: true}, button === "Discard" ? "Keep editing" : button.startsWith("Cancel ") ? "Keep" : "Cancel"))));
+      tools(el("button", {value: "yes", class: isRisky ? "danger" : "primary"}, short(button, 60)), other ? el("button", {value: "other"}, other) : null, el("button", {value: "no", autofocus: true}, no))));
     addEventListener("hashchange", left);
   });
 }
+export const DISCARD = ["Discard what you have typed? It was not sent.", "Discard", {isRisky: true, no: "Keep editing"}];
 // Opens a dialog that is labelled by one of its elements and is removed when it closes.
 export function opened(label, attributes, ...content) {
   const dialog = el("dialog", {"aria-labelledby": label, ...attributes}, content);

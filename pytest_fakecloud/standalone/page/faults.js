@@ -1,5 +1,5 @@
 // Injected faults of a fake as sentences, and a form with the fields of each kind.
-import {LivePage, act, copies, count, done, el, empty, form, link, number, own, pill, plural, say, words} from "./dom.js";
+import {LivePage, act, copies, count, done, el, empty, form, link, number, own, pill, plural, removal, say, words} from "./dom.js";
 import {ask, change, path} from "./api.js";
 import {entries} from "./journal.js";
 
@@ -86,8 +86,8 @@ export class FaultsPage extends LivePage {
     return faults.length ? [el("ul", {class: "sentences"}, faults.map((one) => el("li", {}, el("span", {}, sentence(one)), " ", one.hits ? el("a", {href: link(["activity"], {fake: this.fake.name, status: "fault"})}, pill(`hit ${one.hits === 1 ? "once" : `${number(one.hits)} times`}${left(one)}`, "wait")) : pill(`not hit yet${left(one)}`), " ", one.active ? null : pill("used up"),
       one.rows.length ? el("span", {class: "soft"}, "by ", one.rows.slice(-MOST_ROWS).map((row, at) => [at ? ", " : "", el("a", {href: link(["activity", row])}, `#${row}`), ` ${entries.known.get(row)?.actor ?? ""}`])) : null,
       one.made ? [copies({method: "POST", path: this.path, body: one.made}, `the fault: ${sentence(one)}`), one.active ? null : act("Add again", `Add again: ${sentence(one)}`, () => ask("POST", this.path, one.made))] : null,
-      act("Remove", `Remove the fault: ${sentence(one)}`, () => this.remove(`/${one.id}`))))),
-    faults.length > 1 ? act("Remove all…", "Remove all faults", () => this.remove(), {question: "Remove all faults of this fake?"}) : null]
+      removal("Remove", `Remove the fault: ${sentence(one)}`, () => this.remove(`/${one.id}`))))),
+    faults.length > 1 ? removal("Remove all…", "Remove all faults", () => this.remove(), {question: "Remove all faults of this fake?"}) : null]
       : empty("No faults.", "An injected fault makes this fake misbehave on purpose, so that you see what your application does. Add one below.");
   }
 }

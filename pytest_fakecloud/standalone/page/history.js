@@ -51,7 +51,7 @@ function sayWithUndo(text, row, part, {last = row, inverse, isWhole} = {}) {
   if (!row) { say(text, "good"); return; }
   say([text, el("button", {type: "button", class: "quiet", onclick: () => attempt(async () => {
     const {question, keep, other, run} = await inverse?.() ?? await changedSince(row, last, part, isWhole);
-    const answer = !question || await confirmed(question, keep ?? (part.items ? `Undo the change of ${short(part.items[0], 40)}` : "Undo the change"), other);
+    const answer = !question || await confirmed(question, keep ?? (part.items ? `Undo the change of ${short(part.items[0], 40)}` : "Undo the change"), {other});
     if (!answer) return;
     await (run ? run() : ask("POST", `/journal/${row}/restore`, keep && answer === true ? {own: true} : part));
     say("Undone.", "good");

@@ -1,5 +1,5 @@
 // Pages of a key-value server: keys, channels, pending entries and search indexes.
-import {about, act, attempt, breaksJson, bytes, choice, code, confirmed, copies, copyButton, count, discard, done, el, emptied, empty, facts, form, head, isTyped, json, laidOut, link, micros, moment, number, pill, redraw, short, soft, table, title, tools, visible, withDay, words} from "./dom.js";
+import {about, act, attempt, breaksJson, bytes, choice, code, confirmed, copies, copyButton, count, discard, done, el, emptied, empty, facts, form, head, isTyped, json, laidOut, link, micros, moment, number, pill, redraw, removal, short, soft, table, title, tools, visible, withDay, words} from "./dom.js";
 import {change, item, list, path, sendWell} from "./api.js";
 import {digits, dump} from "./elements.js";
 import {historyButton, offerUndo, replacedField, versionsElement} from "./history.js";
@@ -29,7 +29,7 @@ const keys = {
   list: "keys", noun: "key", folder: "namespace", facet: "type", rawId: true, hasItem: true, key: (one) => wordOf(one.id),
   searchNote: "Search, or user:*", columns: ["key", "type", "TTL", "size", "value"], aside: ["TTL", "size"], fields: ["key", "type", "ttl_ms", "bytes", "preview"],
   row: (one) => [short(nameOf(wordOf(one.id)), 200), pill(words(one.type)), el("span", {class: one.ttl_ms == null ? "soft" : "", title: one.expires ?? ""}, ttl(one)), bytes(one.bytes ?? 0), short(one.preview || (one.type === "string" ? '""' : lengthOf(one)), 120)],
-  tools: (fake, page) => newKey(fake, page), bar: views, section: () => "keys", name: (one) => one.key, named: (id) => nameOf(wordOf(id)), above: tree, bulk: [{text: "Delete", work: (fake, names) => run(fake, "DEL", ...names), undone: "Deleted", note: "The notice that follows can undo it."}],
+  tools: (fake, page) => newKey(fake, page), bar: views, section: () => "keys", name: (one) => one.key, named: (id) => nameOf(wordOf(id)), above: tree, bulk: [{text: "Delete", isRisky: true, work: (fake, names) => run(fake, "DEL", ...names), undone: "Deleted", note: "The notice that follows can undo it."}],
   gone: (id, {fake}) => [versionsElement(fake, "keys", wordOf(id), {open: true})],
   empty: () => empty("No keys yet.", "A key appears when your application writes one. Add one above, or in the command box."),
   detail: (one, page) => [title(nameOf(wordOf(one.id))), keyFacts(one), ...keyActs(one, page), ...valueOf(one, page), versionsElement(page.fake, "keys", one.key)],
@@ -85,7 +85,7 @@ function keyActs(one, page) {
   let after = null;
   return [tools(form("Change TTL", "Set TTL", [{name: "seconds", label: "TTL in seconds; empty removes it", kind: "number", value: one.ttl_ms == null ? "" : Math.ceil(one.ttl_ms / 1000)}],
     async ({seconds}) => { await run(fake, ...(seconds ? ["EXPIRE", key, seconds] : ["PERSIST", key])); after = await current(fake, one.id); document.activeElement.blur(); return done("Changed."); }, {open: false, undo: undoOfKey(fake, one.key, ttlBefore(fake, one, () => after)), overwrites: meanwhile(fake, one, "expires", (now) => now.expires ? `to expire in ${ttl(now)}` : "without TTL")}),
-  copyButton(nameOf(key), "Copy key", "Copy key"), historyButton(), act("Delete", `Delete the key ${nameOf(key)}`, async () => { await run(fake, "DEL", key); discard(".detail"); location.hash = page.address(); undoOfKey(fake, one.key)(change.row, `Deleted ${short(nameOf(key), 60)}.`); }), one.made_by ? copies({method: "POST", path: path(fake, "/requests"), body: {body: one.made_by}}, "this key") : null)];
+  copyButton(nameOf(key), "Copy key", "Copy key"), historyButton(), removal("Delete", `Delete the key ${nameOf(key)}`, async () => { await run(fake, "DEL", key); discard(".detail"); location.hash = page.address(); undoOfKey(fake, one.key)(change.row, `Deleted ${short(nameOf(key), 60)}.`); }), one.made_by ? copies({method: "POST", path: path(fake, "/requests"), body: {body: one.made_by}}, "this key") : null)];
 }
 
 function valueOf(one, page) {
@@ -138,7 +138,7 @@ function elements(one, page) {
     redraw(place, el("p", {class: "soft", role: "status"}, found.items.length ? `${number(found.first)}–${number(last)} of ${number(found.matching)}` : "No element matches."),
       table("elements", [...one.columns, editor.drop ? "" : null].filter((text) => text !== null), found.items, (row) => [...one.columns.map((column) => column === "id" && one.type === "stream" ? [row.id, el("br"), el("span", {class: "soft"}, new Date(Number(row.id.split("-")[0])).toISOString().slice(0, 19).replace("T", " "))] : row.hex?.[column] === undefined ? short(row[column], 500) : el("span", {title: "hexadecimal"}, short(cell(row, column), 500))),
         el("span", {class: "tools"}, editor.fields.includes("value") || one.type === "zset" ? el("button", {type: "button", "aria-label": `Edit ${name(row)}`, onclick: async ({currentTarget}) => { if (!isTyped(editing) || await confirmed("Discard what you have typed? It was not sent.", "Discard what you have typed")) { edited = String(name(row)); edit(row); currentTarget.closest("tr").after(editing); editing.querySelector("input:not([readonly])").focus(); } }}, "Edit") : null,
-          editor.drop ? act("Remove", `Remove ${name(row)}`, async () => { await run(fake, ...editor.drop(asBytes(row))); undoOfKey(fake, one.key, inverseOf(row, null, change.row))(change.row, `Removed ${short(name(row), 60)}.`); }) : null)]),
+          editor.drop ? removal("Remove", `Remove ${name(row)}`, async () => { await run(fake, ...editor.drop(asBytes(row))); undoOfKey(fake, one.key, inverseOf(row, null, change.row))(change.row, `Removed ${short(name(row), 60)}.`); }) : null)]),
       found.previous || found.next ? tools([["← Previous", "before", found.previous], ["Next →", "after", found.next]].map(([text, which, cursor]) =>
         el("button", {type: "button", disabled: !cursor, onclick: () => { Object.assign(state, {after: "", before: "", [which]: cursor}); attempt(load); }}, text))) : null);
     if (edited === null) return;

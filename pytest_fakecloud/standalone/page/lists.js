@@ -1,5 +1,5 @@
 // A list of a fake, searched and paged by the server, with the selected item beside it.
-import {KINDS, act, code, confirmed, count, detailBar, el, empty, go, isLoading, isTyped, isTyping, link, number, own, plural, redraw, saveButton, short, shown, tools, visible, words} from "./dom.js";
+import {DISCARD, KINDS, act, code, confirmed, count, detailBar, el, empty, go, isLoading, isTyped, isTyping, link, number, own, plural, redraw, saveButton, short, shown, tools, visible, words} from "./dom.js";
 import {change, item, list} from "./api.js";
 import {border} from "./elements.js";
 import {offerUndo} from "./history.js";
@@ -11,7 +11,7 @@ const LIMIT = 100;
 export function withCancel(details, close) {
   const form = details.querySelector("form"), isOpen = details.open;
   form.querySelector(".fields").append(el("button", {type: "button", class: isOpen ? "cancel late" : "cancel", onclick: async () => {
-    if (form.dataset.typed === "yes" && !await confirmed("Discard what you have typed? It was not sent.", "Discard")) return;
+    if (form.dataset.typed === "yes" && !await confirmed(...DISCARD)) return;
     form.dataset.typed = "no";
     Object.assign(details, {open: isOpen});
     document.activeElement.blur();
@@ -193,8 +193,8 @@ export class ListPage {
     return tools(el("label", {class: "check"}, el("input", {type: "checkbox", checked: every, "aria-label": `all ${here.length} on this page`, "data-key": "choose all", onchange: (event) => {
       for (const id of here) this.chosen[event.target.checked ? "add" : "delete"](id);
       this.drawList(this.page);
-    }}), `all ${here.length}`), this.chosen.size ? this.spec.bulk.map(({text, work, note, undone}) =>
-      act(`${text} ${this.chosen.size}${note ? "…" : ""}`, `${text} ${count(this.chosen.size, this.spec.noun)}`, async () => { const items = page.items.filter((one) => this.chosen.has(this.spec.key(one))); await this.inParts(text, work, items, undone); this.chosen.clear(); }, {question: note && `${text} ${count(this.chosen.size, this.spec.noun)}? ${note}`}))
+    }}), `all ${here.length}`), this.chosen.size ? this.spec.bulk.map(({text, work, note, undone, ...looks}) =>
+      act(`${text} ${this.chosen.size}${note ? "…" : ""}`, `${text} ${count(this.chosen.size, this.spec.noun)}`, async () => { const items = page.items.filter((one) => this.chosen.has(this.spec.key(one))); await this.inParts(text, work, items, undone); this.chosen.clear(); }, {...looks, question: note && `${text} ${count(this.chosen.size, this.spec.noun)}? ${note}`}))
       : null, every && !page.folders && page.matching > here.length ? this.spec.bulk.filter(({among}) => !among || (this.values[this.spec.facet] || among) === among && page.facets[among]).map((one) => this.bulkOfFound(one, page)) : null);
   }
   async all() {
@@ -210,9 +210,9 @@ export class ListPage {
     offerUndo(this.fake, first, section?.(this), name && items.map(name), `${undone} ${many}.`, {last: change.row});
   }
   // Acts on all items that the search and the filters find when the button is pressed, after a question with their number. Later items are not in it.
-  bulkOfFound({text, work, undone, note = "", applies = () => true}, {matching}) {
+  bulkOfFound({text, work, undone, note = "", applies = () => true, ...looks}, {matching}) {
     const {noun, key} = this.spec, items = [];
-    return act(`${text} ${count(matching, noun)} found…`, `${text} all ${plural(noun)} found`, () => this.inParts(text, work, items, undone), {question: async () => {
+    return act(`${text} ${count(matching, noun)} found…`, `${text} all ${plural(noun)} found`, () => this.inParts(text, work, items, undone), {...looks, question: async () => {
       items.splice(0, items.length, ...(await this.all()).filter(applies));
       const keys = items.map(key);
       if (!keys.length) throw new Error(`No ${noun} that this search finds can be chosen to ${text.toLowerCase()}.`);

@@ -1,5 +1,5 @@
 // The frame of the console: navigation, clock, and the page of the current address, kept up to date.
-import {$, attempt, clockButtons, confirmed, count, discard, dismiss, el, go, isTyping, link, missing, number, opened, own, pageOf, partName, product, read, redraw, say, short, showClock, showCurrent, soft, unsent} from "./dom.js";
+import {$, DISCARD, attempt, clockButtons, confirmed, count, discard, dismiss, el, go, isTyping, link, missing, number, opened, own, pageOf, partName, product, read, redraw, say, short, showClock, showCurrent, soft, unsent} from "./dom.js";
 import {NoToken, ask, connection, keep, signIn} from "./api.js";
 import {catchUp, entries, listen, startOver} from "./journal.js";
 import {oneAtATime} from "./rows.js";
@@ -41,7 +41,7 @@ async function leave() {
     history.replaceState(null, "", address);
     if (leaving) return;
     leaving = true;
-    const sure = await confirmed("Discard what you have typed? It was not sent.", "Discard");
+    const sure = await confirmed(...DISCARD);
     leaving = false;
     if (!sure) return;
     discard(places);
@@ -212,7 +212,7 @@ async function begin() {
 $("skip").addEventListener("click", () => $("view").focus());
 $("keys-button").addEventListener("click", showShortcuts);
 $("reset").addEventListener("click", async () => {
-  if (!await confirmed("Reset all fakes to their baseline? Faults and Activity are cleared for good; the notice that follows can bring the data back.", "Reset")) return;
+  if (!await confirmed("Reset all fakes to their baseline? Faults and Activity are cleared for good; the notice that follows can bring the data back.", "Reset", {isRisky: true})) return;
   await attempt(async () => { const {row} = await ask("POST", "/reset", {record: true}); entries.clear(); await catchUp(); await refresh(); (await import("./history.js")).undoOf()(row, "All fakes are reset."); });
 });
 clockButtons();

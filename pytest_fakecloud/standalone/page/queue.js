@@ -1,5 +1,5 @@
 // Pages of a queue: messages, dead letters, schedules, workflow runs, queues, URL groups, flow control.
-import {about, act, both, code, copyButton, count, done, el, emptied, empty, facts, fine, form, head, isAhead, json, laidOut, link, micros, moment, move, number, own, pill, plainly, short, soft, span, table, title, tools, unescaped, when, words} from "./dom.js";
+import {about, act, both, code, copyButton, count, done, el, emptied, empty, facts, fine, form, head, isAhead, json, laidOut, link, micros, moment, move, number, own, pill, plainly, removal, short, soft, span, table, title, tools, unescaped, when, words} from "./dom.js";
 import {ask, change, item, list, path, sendWell} from "./api.js";
 import {hasFailed, lasted, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
@@ -12,7 +12,7 @@ const STATES = {delivered: "good", dead_lettered: "bad", cancelled: "", pending:
 const state = (one) => one.state === "started" && isAhead(one.until) ? pill("waiting", "asleep") : pill(one.state === "started" ? "running" : words(one.state), own(STATES, one.state));
 const running = (one) => one.paused ? pill("paused") : pill("active", "good");
 const pausing = ({paused}, name, fake, where) => { const text = paused ? "Resume" : "Pause"; return act(text, `${text} ${name}`, undoable(fake, `${paused ? "Resumed" : "Paused"} ${name}.`, () => sendWell(fake, "POST", `${where}/${text.toLowerCase()}`))); };
-const deletion = (text, noun, name, page, where) => act(text, `Delete ${name}`, undoable(page.fake, `Deleted the ${noun} ${name}.`, async () => { await sendWell(page.fake, "DELETE", where); location.hash = page.address(); }), {question: `Delete the ${noun} ${name}?`});
+const deletion = (text, noun, name, page, where) => removal(text, `Delete ${name}`, undoable(page.fake, `Deleted the ${noun} ${name}.`, async () => { await sendWell(page.fake, "DELETE", where); location.hash = page.address(); }), {question: `Delete the ${noun} ${name}?`});
 const at = (fake, tab, id) => link(["fake", fake.name, tab, id]);
 const status = (one) => one.status == null ? (one.attempts ? "no answer" : "") : el("span", {class: one.status < 300 ? "ok" : "bad"}, String(one.status));
 const next = (one) => one.next ? when(one.next) : one.state === "in_flight" ? "now" : one.waits_for ? `waits for ${one.waits_for}` : "";
@@ -68,7 +68,7 @@ function messageDetail(one, page) {
   return [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)),
     facts({state: state(one), id: el("span", {class: "mono"}, name), published: moment(one.created), "next attempt": one.next ? moment(one.next) : next(one), about: toMessage(one.about), "retry of": toMessage(one.retry_of), "retried as": one.retries.map((id) => [toMessage(id), " "]), "resent as": one.resent_as.map((id) => [toMessage(id), " "]), "resent from": toMessage(one.resent_from), run: one.run && el("a", {href: at(fake, "runs", one.run)}, one.run), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), ...linked(fake, one.settings)}),
     tools(pending && one.next ? act("Deliver now", `Deliver ${name} now`, undoable(fake, "It is due now.", () => recorded(fake, `deliver ${name} now`, () => ask("POST", path(fake, `/messages/${encodeURIComponent(one.id)}/deliver`), {})))) : null,
-      pending ? act("Cancel…", `Cancel ${name}`, undoable(fake, `Cancelled ${name}.`, () => sendWell(fake, "DELETE", `/v2/messages/${encodeURIComponent(name)}`)), {question: "Cancel this message? It will not be delivered."}) : null,
+      pending ? removal("Cancel…", `Cancel ${name}`, undoable(fake, `Cancelled ${name}.`, () => sendWell(fake, "DELETE", `/v2/messages/${encodeURIComponent(name)}`)), {question: "Cancel this message? It will not be delivered.", no: "Keep"}) : null,
       one.dlq_id ? act("Retry", `Retry ${name}`, () => retryOne(fake, one.dlq_id)) : one.state === "failed" ? soft(`Its dead letter was ${one.letter_expired_at ? `removed by its age at ${both(one.letter_expired_at)} UTC` : "retried or deleted"}, so it cannot be retried.`) : null,
       copyButton(name, "Copy id", "Copy id"), copyButton(one.body, "Copy body", "Copy body")),
     one.state === "delivered" ? null : adviceOn(fake, name), one.is_whole === false || one.run ? null : publish(fake, one),
@@ -107,7 +107,7 @@ const messages = {
   moreFilters: true, filters: [{name: "since", label: "published since (UTC)", type: "datetime-local"}, {name: "until", label: "published before (UTC)", type: "datetime-local"},
     {name: "status", label: "status of the last answer", note: "503 or 5xx"}, {name: "label", label: "label", note: "mail"}, {name: "url", label: "part of the URL", note: "/hook"},
     {name: "queue", label: "queue", list: "queues"}, {name: "group", label: "URL group", list: "url-groups"}, {name: "schedule", label: "schedule", list: "schedules"}, {name: "flow", label: "flow-control key", list: "flow-control"}],
-  bulk: [{text: "Cancel", undone: "Cancelled", work: (fake, ids) => sendWell(fake, "DELETE", "/v2/messages" + several("messageIds", ids)), among: "pending", applies: (one) => one.state === "pending", note: "Those that are still pending will not be delivered."}],
+  bulk: [{text: "Cancel", isRisky: true, no: "Keep", undone: "Cancelled", work: (fake, ids) => sendWell(fake, "DELETE", "/v2/messages" + several("messageIds", ids)), among: "pending", applies: (one) => one.state === "pending", note: "Those that are still pending will not be delivered."}],
   empty: () => empty("No messages yet.", "A message appears when your application publishes one. Publish one above to try.", "Deliveries go to loopback addresses; for others start the server with --forward https://app.example=http://127.0.0.1:3000."),
 };
 const callbacks = {
@@ -126,10 +126,10 @@ const letters = {
   list: "dead-letters", noun: "dead letter", item: letterWithAnswer, key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"], aside: ["attempts"], fields: ["at", "url", "attempts", "status", "preview"],
   row: (one, page) => [when(one.at), address(one), number(one.attempts), [one.status == null && one.reason ? "" : status(one), " ", el("span", {class: "soft"}, short(one.reason, 60)), repeated(one, page)].flat(), short(one.preview, 60)],
   moreFilters: true, filters: messages.filters, searchNote: messages.searchNote,
-  bulk: [{text: "Retry", undone: "Retried", work: retry}, {text: "Delete", undone: "Deleted", work: discard, note: "The notice that follows can undo it."}],
+  bulk: [{text: "Retry", undone: "Retried", work: retry}, {text: "Delete", isRisky: true, undone: "Deleted", work: discard, note: "The notice that follows can undo it."}],
   empty: () => empty("No dead letters.", "A message appears here when it runs out of retries. Retry it once its destination works."),
   detail: (one, page) => [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)), facts({since: moment(one.at), attempts: number(one.attempts), "last answer": status(one), message: el("a", {href: at(page.fake, "messages", one.message)}, one.message), "resent as": (page.page.resends[one.message] ?? []).map((id) => [el("a", {href: at(page.fake, "messages", id)}, id), " "]), id: el("span", {class: "mono"}, one.id)}),
-    tools(act("Retry", `Retry ${one.id}`, () => retryOne(page.fake, one.id)), act("Delete…", `Delete ${one.id}`, undoable(page.fake, "Deleted the dead letter.", async () => { await discard(page.fake, [one.id]); location.hash = page.address(); }), {question: "Delete this dead letter?"})),
+    tools(act("Retry", `Retry ${one.id}`, () => retryOne(page.fake, one.id)), removal("Delete…", `Delete ${one.id}`, undoable(page.fake, "Deleted the dead letter.", async () => { await discard(page.fake, [one.id]); location.hash = page.address(); }), {question: "Delete this dead letter?"})),
     adviceOn(page.fake, one.message), one.sent && one.sent.is_whole !== false && !one.sent.run ? publish(page.fake, {...one.sent, dlq_id: one.id}) : null,
     one.sent?.attempts.length ? [attemptSpans(one.sent), answerOf(one.sent.attempts.at(-1))] : null, head("Body"), code(laidOut(one.preview), "body")],
 };
@@ -174,7 +174,7 @@ const runs = {
       one.violations.map(({kind, text}) => el("div", {class: "banner bad"}, el("b", {}, `${words(kind)}: the run may not continue.`), el("p", {}, text))),
       one.steps.filter(({event, wait_ends: ends}) => event && ends).map(({event, wait_ends: ends}) => form(`Waits for the event ${event}`, "Notify", [{name: "data", label: `event data, as JSON; without it the wait ends at ${both(ends)}`, note: '{"clicked": true}', wide: true}],
         async ({data}) => { if (data) json(data, "The event data"); await sendWell(fake, "POST", `/v2/notify/${encodeURIComponent(event)}`, data); return done("Notified."); }, {undo: undoOf(fake)})),
-      tools(one.until ? act("Move there", `Move there: ${one.now} until ${one.until}`, () => move({action: "move_to", to: one.until})) : null, one.state === "started" ? act("Cancel…", `Cancel ${one.id}`, undoable(fake, `Cancelled ${one.id}.`, () => sendWell(fake, "DELETE", `/v2/workflows/runs/${encodeURIComponent(one.id)}`)), {question: "Cancel this run? Its steps stop where they are."}) : null,
+      tools(one.until ? act("Move there", `Move there: ${one.now} until ${one.until}`, () => move({action: "move_to", to: one.until})) : null, one.state === "started" ? removal("Cancel…", `Cancel ${one.id}`, undoable(fake, `Cancelled ${one.id}.`, () => sendWell(fake, "DELETE", `/v2/workflows/runs/${encodeURIComponent(one.id)}`)), {question: "Cancel this run? Its steps stop where they are.", no: "Keep"}) : null,
         one.dlq_id ? [again("Resume", "resume"), again("Restart", "restart")] : one.state === "failed" ? soft("Its dead letter has ended, so it cannot be resumed or restarted.") : null,
         one.input_is_whole ? act("Run again", `Run again ${one.id}`, async () => { const made = await trigger(fake, one.url, one.input, one.publish_headers); location.hash = at(fake, "runs", made.workflowRunId); undoOf(fake)(change.row, "Started with the same input: this is the new run."); }, {question: one.redacted_headers.length ? `Run again without ${one.redacted_headers.join(", ")}? The queue redacts their values, so they cannot be sent again.` : null}) : null,
         copyButton(one.id, "Copy id", "Copy id"), copyButton(JSON.stringify(record, null, 2), "Copy as JSON", "Copy as JSON")),
@@ -235,7 +235,7 @@ const groups = {
   tools: (fake) => form("Add an endpoint", "Add", [{name: "group", label: "group", needed: true}, {name: "url", label: "URL", needed: true, wide: true}, {name: "name", label: "name of the endpoint"}],
     async ({group, url, name}, inputs) => { await sendWell(fake, "POST", `/v2/topics/${encodeURIComponent(group)}/endpoints`, {endpoints: [{url, ...(name ? {name} : {})}]}); emptied(inputs, "url", "name"); return done("Added to ", el("a", {href: at(fake, "url-groups", group)}, group), "."); }, {open: false, undo: undoOf(fake), overwrites: async ({group, name}) => name && (await list(fake, "url-groups", {search: group, limit: 500})).items.some((one) => one.name === group && one.endpoints.some((each) => each.name === name)) && `The endpoint ${name} of ${group} exists. Overwrite it?`, confirms: ofField("name")}),
   empty: () => empty("No URL groups yet.", "A message that is published to a group goes to each of its endpoints. Add the first endpoint above."),
-  detail: (one, page) => [title(one.name), table("endpoints", ["name", "URL", ""], one.endpoints, (each) => [each.name ?? "", each.url, act("Remove", `Remove ${each.url}`, undoable(page.fake, `Removed ${each.url}.`, () => sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}/endpoints`, {endpoints: [each.name ? {name: each.name} : {url: each.url}]})))]),
+  detail: (one, page) => [title(one.name), table("endpoints", ["name", "URL", ""], one.endpoints, (each) => [each.name ?? "", each.url, removal("Remove", `Remove ${each.url}`, undoable(page.fake, `Removed ${each.url}.`, () => sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}/endpoints`, {endpoints: [each.name ? {name: each.name} : {url: each.url}]})))]),
     tools(itsMessages(page.fake, "group", one.name), deletion("Delete group…", "URL group", one.name, page, `/v2/topics/${encodeURIComponent(one.name)}`))],
 };
 const flow = {
@@ -246,7 +246,7 @@ const flow = {
     const where = `/v2/flowControl/${encodeURIComponent(one.key)}`;
     return [title(one.key), facts({state: running(one), running: `${one.active} of ${one.parallelism ?? "∞"}`, "this period": one.rate == null ? "no rate limit" : `${one.started} of ${one.rate} in ${one.period} s`, pinned: one.pinned ? "yes" : ""}),
       tools(itsMessages(page.fake, "flow", one.key), pausing(one, one.key, page.fake, where),
-        act("Reset rate", `Reset the rate of ${one.key}`, undoable(page.fake, "The rate is reset.", () => sendWell(page.fake, "POST", where + "/resetRate")))), head(`${count(one.waits, "message")} waiting`), held(page.fake, one.waiting)];
+        removal("Reset rate", `Reset the rate of ${one.key}`, undoable(page.fake, "The rate is reset.", () => sendWell(page.fake, "POST", where + "/resetRate")))), head(`${count(one.waits, "message")} waiting`), held(page.fake, one.waiting)];
   },
 };
 

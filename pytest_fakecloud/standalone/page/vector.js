@@ -1,5 +1,5 @@
 // A vector index: records of a namespace, nearest neighbours, metadata filters.
-import {act, code, count, done, el, emptied, empty, facts, form, go, head, json, link, number, redraw, room, short, soft, svg, table, title, tools} from "./dom.js";
+import {act, code, count, done, el, emptied, empty, facts, form, go, head, json, link, number, redraw, removal, room, short, soft, svg, table, title, tools} from "./dom.js";
 import {ask, change, item, list, path, sendWell} from "./api.js";
 import {historyButton, offerUndo, sectionOf, undoable, versionsElement} from "./history.js";
 import {ListPage} from "./lists.js";
@@ -86,7 +86,7 @@ const vectors = {
   filters: [{name: "namespace", label: "namespace", options: known}, {name: "filter", label: "metadata filter", note: "price < 10"}],
   tools: (fake, page) => el("div", {class: "forms"}, query(fake, page), upsert(fake, page)),
   row: (one) => [one.id, [one.metadata, one.data].filter(Boolean).join(" · ")],
-  always: {points: "all"}, unsent: {by: "", what: "", most: "", where: ""}, below: (found, page) => { askAgain(page); return plot(found, page); }, section: (page) => sectionOf(namespaceOf(page)), name: (one) => one.id, bulk: [{text: "Delete", work: remove, undone: "Deleted", note: "The notice that follows can undo it."}],
+  always: {points: "all"}, unsent: {by: "", what: "", most: "", where: ""}, below: (found, page) => { askAgain(page); return plot(found, page); }, section: (page) => sectionOf(namespaceOf(page)), name: (one) => one.id, bulk: [{text: "Delete", isRisky: true, work: remove, undone: "Deleted", note: "The notice that follows can undo it."}],
   empty: () => empty("No vectors in this namespace yet.", "A vector appears when your application upserts one. Upsert one above to try."),
   detail: (one, page) => {
     const near = el("div");
@@ -94,7 +94,7 @@ const vectors = {
       tools(one.vector ? act("Nearest neighbours", `Find the nearest neighbours of ${one.id}`, async () => {
         const found = (await sendWell(page.fake, "POST", "/query" + inside(one.namespace), {vector: one.vector, topK: 11, includeMetadata: true, includeData: true, ...page.values.filter && {filter: page.values.filter}})).result;
         redraw(near, head(page.values.filter ? `Nearest neighbours with ${page.values.filter}` : "Nearest neighbours"), hits(found.filter((hit) => hit.id !== one.id).slice(0, 10), page));
-      }) : null, act("Delete", `Delete the vector ${one.id}`, async () => { await remove(page.fake, [one.id], page); location.hash = page.address(); offerUndo(page.fake, change.row, sectionOf(one.namespace), [one.id], `Deleted ${short(one.id, 60)}.`); }), historyButton()),
+      }) : null, removal("Delete", `Delete the vector ${one.id}`, async () => { await remove(page.fake, [one.id], page); location.hash = page.address(); offerUndo(page.fake, change.row, sectionOf(one.namespace), [one.id], `Deleted ${short(one.id, 60)}.`); }), historyButton()),
       near, form("Edit the metadata", "Save", [{name: "metadata", label: "metadata, as JSON", kind: "area", value: one.metadata ? JSON.stringify(one.metadata, null, 2) : "{}", wide: true, needed: true}],
         async ({metadata}) => { await sendWell(page.fake, "POST", "/update" + inside(one.namespace), {id: one.id, metadata: json(metadata, "The metadata")}); document.activeElement.blur(); return done("Saved."); },
         {open: false, undo: (row, text) => offerUndo(page.fake, row, sectionOf(one.namespace), [one.id], text), overwrites: async () => {
@@ -111,8 +111,8 @@ const namespaces = {
   row: (one) => [one.name || "(default)", number(one.count)],
   empty: () => empty("No namespaces."),
   detail: (one, page) => [title(one.name || "(default)"), el("p", {}, el("a", {href: link(["fake", page.fake.name, "vectors"], {namespace: one.name})}, `Show its ${count(one.count, "vector")}`)),
-    tools(act("Delete all vectors…", `Delete all vectors of ${one.name || "the default namespace"}`, undoable(page.fake, "Deleted its vectors.", () => sendWell(page.fake, "POST", "/reset" + inside(one.name))), {question: `Delete all ${count(one.count, "vector")} of ${one.name || "the default namespace"}?`}),
-      one.name ? act("Delete namespace…", `Delete the namespace ${one.name}`, undoable(page.fake, `Deleted the namespace ${one.name}.`, async () => { await sendWell(page.fake, "POST", "/delete-namespace" + inside(one.name)); location.hash = page.address(); }), {question: `Delete the namespace ${one.name} with its vectors?`}) : null)],
+    tools(removal("Delete all vectors…", `Delete all vectors of ${one.name || "the default namespace"}`, undoable(page.fake, "Deleted its vectors.", () => sendWell(page.fake, "POST", "/reset" + inside(one.name))), {question: `Delete all ${count(one.count, "vector")} of ${one.name || "the default namespace"}?`}),
+      one.name ? removal("Delete namespace…", `Delete the namespace ${one.name}`, undoable(page.fake, `Deleted the namespace ${one.name}.`, async () => { await sendWell(page.fake, "POST", "/delete-namespace" + inside(one.name)); location.hash = page.address(); }), {question: `Delete the namespace ${one.name} with its vectors?`}) : null)],
 };
 
 export const tabs = [
