@@ -365,9 +365,9 @@ export class Trace {
       PageDown: () => jump(10), PageUp: () => jump(-10), Home: () => this.shown[0], End: () => this.shown.at(-1),
       n: () => this.shown.slice(chosen < 0 ? place : place + 1).find(isProblem),
       p: () => this.shown.slice(0, Math.max(0, place)).findLast(isProblem),
-      // An attempt without a cause follows the last row about its message.
-      ArrowLeft: () => row && (this.byNumber.get(row.cause) ?? this.rows.slice(0, this.byNumber.get(this.number).index).findLast((one) => (row.subjects ?? []).some((subject) => subject.kind === "message" && hasSubject(one.row, subject)))),
-      ArrowRight: () => row && this.rows.find((one) => one.row.cause === row.number),
+      // An attempt without a cause follows the last row about its message, and the other way round.
+      ArrowLeft: () => row && (this.byNumber.get(row.cause) ?? this.rows.slice(0, this.byNumber.get(this.number).index).findLast((one) => isAbout(one, row))),
+      ArrowRight: () => row && (this.rows.find((one) => one.row.cause === row.number) ?? this.rows.slice(this.byNumber.get(this.number).index + 1).find((one) => !this.byNumber.has(one.row.cause) && isAbout(one, row))),
     }[event.key];
     if (to) {
       event.preventDefault();
@@ -392,6 +392,8 @@ export class Trace {
   }
 }
 
+// Whether one row is about a message of another.
+const isAbout = (one, {subjects = []}) => subjects.some((subject) => subject.kind === "message" && hasSubject(one.row, subject));
 // The index of the first item that ends at or below a position. Items are in order, so a search halves them.
 function firstBelow(items, y) {
   let from = 0, to = items.length;

@@ -1,7 +1,7 @@
 // The activity page: the timeline component of the reports, fed with the live journal.
 import {count, el, empty, go, isLoading, link, number, own, pageHead, redraw, room, saveButton, say} from "./dom.js";
 import {ask, askText} from "./api.js";
-import {entries, journal} from "./journal.js";
+import {entries, journal, likeOf} from "./journal.js";
 import {hasFailed, showChip} from "./elements.js";
 import {isExpected} from "./errors.js";
 import {columnsElement} from "./columns.js";
@@ -24,8 +24,6 @@ function inOrder(rows) {
   const place = (one, other, at) => first.get(one.number)[at] - first.get(other.number)[at];
   return rows.toSorted((one, other) => place(one, other, 0) || place(one, other, 1) || byBegin(one, other));
 }
-// What calls have in common that an application repeats, such as "kv_server GET session:#".
-const likeOf = ({fake, operation, subjects: [subject] = []}) => [fake, operation, (subject?.name ?? "").replace(/\w*\d\w*/g, "#")].join(" ").trim();
 // A chart of more rows takes more than a frame, so it is drawn only when it is open, and after a pause.
 const FEW = 500, CHART_EVERY_MS = 1000;
 

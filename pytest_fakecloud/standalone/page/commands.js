@@ -124,7 +124,7 @@ class CommandBox {
     const rows = [];
     for (const [line, argv] of commands) before = await this.send(line, argv, before, rows);
     // The keys that the commands changed can be put back, unless they changed other data too.
-    const changes = (await Promise.all(rows.slice(0, 50).map((row) => ask("GET", `/journal/${row}/changes`)))).flatMap((one) => one.changes ?? []), names = [...new Set(changes.map(({item: name}) => name))], isOfKeys = changes.every(({section}) => section === "keys");
+    const changes = (await Promise.all(rows.slice(0, 50).map((row) => ask("GET", `/journal/${row}/changes`)))).flatMap((one) => one.changes ?? []).filter(({section}) => section !== "scripts"), names = [...new Set(changes.map(({item: name}) => name))], isOfKeys = changes.every(({section}) => section === "keys");
     if (names.length) offerUndo(this.fake, rows[0], isOfKeys ? "keys" : undefined, isOfKeys ? names : undefined, `${changes.every(({after}) => after === null) ? "Removed" : "Changed"} ${isOfKeys ? count(names.length, "key") : "its data"}.`, {last: rows.at(-1)});
   }
   // The name of a command of this server, for one that it does not have.

@@ -53,7 +53,7 @@ const isJson = (text) => { try { return /^\s*[[{]/.test(text) && Boolean(JSON.pa
 export const breaksJson = (was, now, what) => isJson(was) && !isJson(now) ? `${what} was JSON, and is not any more.` : null;
 export const laidOut = (text) => isJson(text) ? JSON.stringify(JSON.parse(text), null, 2) : text;
 export function json(text, what) {
-  try { return JSON.parse(text); } catch (error) { throw new Error(`${what} is not JSON (${error.message}): ${short(text, 80)}`); }
+  try { return JSON.parse(text); } catch (error) { throw new Error(`${what} must be JSON (${error.message}): ${short(text, 80)}`); }
 }
 // Returns microseconds: several events can be due within one millisecond.
 export const micros = (text) => Date.parse(text.replace(/\.\d+/, "")) * 1000 + Number((/\.(\d+)/.exec(text)?.[1] ?? "").padEnd(6, "0").slice(0, 6));

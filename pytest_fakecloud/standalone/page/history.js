@@ -100,7 +100,7 @@ function undoFields({number: row, fake}, {section, item, before, after}) {
     return {now, wanted, stay, commands: [set.length && ["HSET", item, ...set.flatMap((name) => [name, old[name]])], gone.length && ["HDEL", item, ...gone], ...sums.map((name) => ["HINCRBY", item, name, old[name] - made[name]])].filter(Boolean)};
   };
   const only = (fields) => ({type: "hash", value: Object.fromEntries(names.filter((name) => fields[name] !== undefined).map((name) => [name, fields[name]]))}), what = `${short(names.length === 1 ? names[0] : count(names.length, "field"), 24)} of ${short(item, 60)}`;
-  return names.length ? act("Undo only this…", `Undo only #${row}: ${what}`, async () => {
+  return names.length ? act("Undo only this…", `Undo only this, #${row}: ${what}`, async () => {
     const rows = [];
     for (const words of (await plan()).commands) { await sendWell({name: fake}, "POST", "/", words); rows.push(change.row); }
     sayWithUndo(`#${row} is undone: ${what}.`, rows[0], part, {last: rows.at(-1)});

@@ -5,6 +5,8 @@ import {Rows, oneAtATime} from "./rows.js";
 export const entries = new Rows();
 export const journal = {loaded: false, listeners: new Set()};
 const NEWEST = 100, PART = 400;
+// What calls have in common that an application repeats, such as "kv_server GET session:#".
+export const likeOf = ({fake, operation, subjects: [subject] = []}) => [fake, operation, (subject?.name ?? "").replace(/\w*\d\w*/g, "#")].join(" ").trim();
 let behind = true;
 const came = [];
 

@@ -249,7 +249,7 @@ export class ListPage {
     const form = key === "Escape" && !document.querySelector("dialog[open]") && this.node.contains(target) && target.closest("form.act")?.parentNode;
     if (form) { event.preventDefault(); const cancel = form.querySelector(".cancel"); if (cancel) cancel.click(); else { form.open = false; form.firstChild.focus(); } return; }
     if (key === "Escape" && this.id !== undefined && !isTyping() && !document.querySelector("dialog[open]")) { go(this.address(), {replace: true}); return; }
-    const by = {j: 1, k: -1, ...this.body.contains(target) ? {ArrowDown: 1, ArrowUp: -1} : {}}[key];
+    const by = {j: 1, k: -1, ...this.body.contains(target) || target.matches("h2[tabindex]") ? {ArrowDown: 1, ArrowUp: -1} : {}}[key];
     if (!by || event.ctrlKey || event.metaKey || event.altKey || isTyping() || document.querySelector("dialog[open]")) return;
     const links = [...this.body.querySelectorAll("tbody a[data-key]")], at = links.indexOf(this.body.querySelector("tr:focus-within a[data-key]") ?? this.body.querySelector("tr.chosen a[data-key]"));
     event.preventDefault();

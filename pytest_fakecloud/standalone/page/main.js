@@ -23,13 +23,14 @@ const PAGES = {
 const RENAMED = {violations: "problems", find: "search"};
 
 // -- navigation --
+const isShown = ([name]) => name !== "isolated" || state.clouds;
 function drawNav() {
-  const {parts} = read(), of = parts[0] === "fake" && state.fakes.find((fake) => fake.name === parts[1]), letters = state.fakes.reduce((sum, fake) => sum + fake.dead_letters, 0), {kept, problems} = state, item = parts[of ? 3 : 1], what = `${count(state.violations, "violation")}, ${count(letters, "dead letter")}, each cause once`;
+  const {parts} = read(), of = parts[0] === "fake" && state.fakes.find((fake) => fake.name === parts[1]), letters = state.fakes.reduce((sum, fake) => sum + fake.dead_letters, 0), {kept, problems} = state, item = parts[of ? 3 : 1], what = `${count(state.violations, "violation")}, ${count(letters, "dead letter")}, each cause once, without failed calls`;
   document.title = `${problems ? `(${number(problems)}) ` : ""}${item ? `${parts[0] === "activity" ? "#" : ""}${short(item, 60)} · ` : ""}${of ? `${of.name} ${product(of)}` : own(PAGES, parts[0])?.title ?? ""} · fakecloud`; Object.assign($("problems"), {textContent: problems ? number(problems) : "", ariaLabel: `${count(problems, "problem")}: ${what}`});
   const entry = (where, text, mark) => el("a", {href: link(where), "data-key": where.join("/"), "aria-current": where.every((part, at) => part === parts[at]) ? "page" : null, onclick: ({ctrlKey, metaKey}) => { if (place === where.join("/") && !ctrlKey && !metaKey) page.again?.(); }}, text, mark ? el("span", {class: "many bad", title: where[0] === "problems" ? what : null}, String(mark)) : null);
   const badge = (fake, tab, many, text) => many ? el("a", {href: link(["fake", fake.name, tab]), class: `many ${tab === "faults" ? "fault" : "bad"}`, "data-key": `${fake.name} ${tab}`, "aria-label": `${count(many, tab.replace("-", " ").slice(0, -1))} of ${fake.name}`}, text) : null;
   const fakeEntry = (fake) => el("div", {class: "entry"}, entry(["fake", fake.name], [fake.name, el("small", {}, product(fake))]), badge(fake, "faults", fake.faults, count(fake.faults, "fault")), badge(fake, "dead-letters", fake.dead_letters, `${number(fake.dead_letters)} dead`));
-  redraw($("nav"), Object.entries(PAGES).filter(([name]) => name !== "isolated" || state.clouds).map(([name, {title}]) => entry([name], name === "snapshots" && kept ? [title, el("small", {title: kept.file}, kept.failure ? "the state is not saved" : `state in ${kept.file.split(/[\\/]/).at(-1)}`)] : title, {problems, snapshots: kept?.failure ? "!" : 0, isolated: state.failed_clouds}[name])), el("span", {class: "group", "aria-hidden": "true"}, "Fakes"), state.fakes.map(fakeEntry));
+  redraw($("nav"), Object.entries(PAGES).filter(isShown).map(([name, {title}]) => entry([name], name === "snapshots" && kept ? [title, el("small", {title: kept.file}, kept.failure ? "the state is not saved" : `state in ${kept.file.split(/[\\/]/).at(-1)}`)] : title, {problems, snapshots: kept?.failure ? "!" : 0, isolated: state.failed_clouds}[name])), el("span", {class: "group", "aria-hidden": "true"}, "Fakes"), state.fakes.map(fakeEntry));
   showCurrent($("nav"));
 }
 // Asks before leaving an unsent form. Other pages and tabs drop all forms, another item those beside the list.
@@ -50,7 +51,7 @@ async function leave() {
   await show();
 }
 
-const missingPage = (text) => ({node: el("div", {class: "page"}, el("h1", {}, "Not found"), missing(text, [...state.fakes.map(({name}) => [["fake", name], name]), ...Object.entries(PAGES).map(([name, {title}]) => [[name], title])]))});
+const missingPage = (text) => ({node: el("div", {class: "page"}, el("h1", {}, "Not found"), missing(text, [...state.fakes.map(({name}) => [["fake", name], name]), ...Object.entries(PAGES).filter(isShown).map(([name, {title}]) => [[name], title])]))});
 
 async function show() {
   // A notice ends with its page, but for one that offers to undo, and one that says why this page is shown.

@@ -1,14 +1,14 @@
 // The first page: what runs and where to connect, what is due next, what failed, and what happened last.
-import {about, addresses, copyButton, count, el, link, micros, move, pageHead, product, redraw, short, table, tokenButton, tools, when, withoutPassword, withoutSchemes, words} from "./dom.js";
+import {about, addresses, copyButton, count, el, link, micros, move, number, pageHead, product, redraw, short, table, tokenButton, tools, when, withoutPassword, withoutSchemes, words} from "./dom.js";
 import {ask, path} from "./api.js";
 import {FORMATS} from "./connect.js";
 import {hasFailed} from "./elements.js";
 import {isExpected} from "./errors.js";
-import {entries, journal} from "./journal.js";
+import {entries, journal, likeOf} from "./journal.js";
 import {errorsElement, isInjected, lettersLinks, openFailures, siteOf} from "./problems.js";
 
-// So many calls, and so many events and kinds of errors, that all parts are on the first screen.
-const MOST = 5, FEW = 3;
+// So many kinds of the last calls, and so many events and kinds of errors, that all parts are on the first screen.
+const MOST = 5, FEW = 3, LAST = 200;
 const NOUNS = {keys: "key", vectors: "vector", topics: "topic", groups: "group", messages: "message", runs: "run", schedules: "schedule"};
 const shortened = (text) => withoutSchemes(text).replace(/\b(\w{8})\w{16,}(\w{4})\b/g, "$1…$2");
 const isoOfRow = (row) => new Date(row.at_us / 1000).toISOString();
@@ -24,7 +24,7 @@ export class OverviewPage {
   async refresh() {
     const {fakes} = this.state(), [due, problems, env, ...lists] = await Promise.all([ask("GET", "/due?fold=yes"), ask("GET", "/problems"), this.env ?? ask("GET", "/env"), ...fakes.map((fake) => ask("GET", path(fake, "/lists")).catch(() => ({})))]);
     this.env = env;
-    const last = entries.list.slice(-MOST).reverse(), failed = openFailures(problems), shape = JSON.stringify([fakes, due, lists, problems.causes, problems.dead_letters, last, failed.length, entries.list.length, journal.older]);
+    const last = [...Map.groupBy(entries.list.slice(-LAST).reverse(), likeOf).values()].slice(0, MOST), failed = openFailures(problems), shape = JSON.stringify([fakes, due, lists, problems.causes, problems.dead_letters, last, failed.length, entries.list.length, journal.older]);
     if (shape === this.shape) return;
     this.shape = shape;
     redraw(this.body, el("div", {}, this.running(fakes, lists), this.failed(failed, problems)), el("div", {}, this.due(due), this.last(last)));
@@ -36,7 +36,7 @@ export class OverviewPage {
     }), tools(copyButton(() => FORMATS[".env"](this.env), "Copy the .env of your application", "Copy the .env of your application"), el("a", {href: "#/connect"}, "Connect in your language")));
   }
   last(rows) {
-    return el("section", {"aria-label": "What happened last"}, el("h2", {}, el("a", {href: "#/activity"}, "What happened last")), rows.length ? table("last rows", ["time", "call", "answer"], rows, (row) => [when(isoOfRow(row)), el("a", {href: link(["activity", row.number])}, short(shortened(row.text.what), 90)), el("span", {class: !hasFailed(row) ? "ok" : isExpected(row) ? "soft" : "bad"}, short(shortened(row.text.answer), 40))])
+    return el("section", {"aria-label": "What happened last"}, el("h2", {}, el("a", {href: "#/activity"}, "What happened last")), rows.length ? table("last rows", ["time", "call", "answer"], rows, ([row, ...others]) => [when(isoOfRow(row)), [el("a", {href: link(["activity", row.number])}, short(shortened(row.text.what), 90)), others.length ? el("span", {class: "soft nowrap"}, ` and ${number(others.length)} like it`) : null], el("span", {class: !hasFailed(row) ? "ok" : isExpected(row) ? "soft" : "bad"}, short(shortened(row.text.answer), 40))])
       : el("p", {class: "soft"}, "No requests yet. Each request to a fake appears here with the data before and after it."));
   }
   // What is next, and then what is planned before keys that expire, which are many in some applications.

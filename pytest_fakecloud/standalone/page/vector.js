@@ -51,7 +51,7 @@ const vectorLabel = (fake) => { const text = el("span", {}, "vector or text"); a
 // The fields of a query, which are in the address, with what they are at first. The list has none of them.
 const QUERY = {by: "vector", what: "", most: "5", where: ""}, queryOf = (values = {}) => JSON.stringify(Object.keys(QUERY).map((name) => values.what && values[name] || QUERY[name]));
 const query = (fake, page) => form("Query", "Query", [{name: "by", label: "by", options: ["vector", "text"]}, {name: "most", label: "at most", kind: "number", value: QUERY.most},
-  {name: "where", label: "metadata filter", note: "price < 10"}, {name: "what", label: vectorLabel(fake), note: "0.1, 0.2, …", wide: true, needed: true}],
+  {name: "where", label: "only hits with", note: "price < 10"}, {name: "what", label: vectorLabel(fake), note: "0.1, 0.2, …", wide: true, needed: true}],
 async (typed) => {
   const {by, what, most, where} = typed;
   page.queried = queryOf({...page.values, ...typed});
@@ -83,7 +83,7 @@ async ({id, by, what, metadata, namespace}, inputs) => {
 const remove = (fake, ids, page) => sendWell(fake, "POST", "/delete" + inside(namespaceOf(page)), {ids});
 const vectors = {
   list: "vectors", noun: "vector", hasItem: true, itemFilters: ["namespace"], key: (one) => one.id, columns: ["id", "metadata, data"], fields: ["id"],
-  filters: [{name: "namespace", label: "namespace", options: known}, {name: "filter", label: "metadata filter", note: "price < 10"}],
+  filters: [{name: "namespace", label: "namespace", options: known}, {name: "filter", label: "list only with metadata", note: "list only price < 10"}],
   tools: (fake, page) => el("div", {class: "forms"}, query(fake, page), upsert(fake, page)),
   row: (one) => [one.id, [one.metadata, one.data].filter(Boolean).join(" · ")],
   always: {points: "all"}, unsent: {by: "", what: "", most: "", where: ""}, below: (found, page) => { askAgain(page); return plot(found, page); }, section: (page) => sectionOf(namespaceOf(page)), name: (one) => one.id, bulk: [{text: "Delete", isRisky: true, work: remove, undone: "Deleted", note: "The notice that follows can undo it."}],
