@@ -74,12 +74,13 @@ class _Seen:
         self._code: set[str] = set()
 
     def without_shown(self, words: Summary) -> Summary:
-        """Return a description without the end that is ``repeated`` and the beginnings of URLs."""
-        what, repeated = words.what, words.repeated
-        if repeated is not None and all(part in self._text for part in repeated.shown_by):
-            what = what.removesuffix(repeated.end)
-        self._text += f"{what} {words.answer}\n"
-        return replace(words, what=self._urls.shorten(what))
+        """Return a description without what is ``repeated`` and the beginnings of URLs."""
+        what, answer = words.what, words.answer
+        for text, short, shown_by in words.repeated:
+            if all(part in self._text for part in shown_by):
+                what, answer = what.replace(text, short), answer.replace(text, short)
+        self._text += f"{what} {answer}\n"
+        return replace(words, what=self._urls.shorten(what), answer=answer)
 
     def has_explained(self, words: Summary) -> bool:
         """Return whether an earlier group has shown this long explanation, and note it."""

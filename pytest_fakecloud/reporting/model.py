@@ -450,9 +450,12 @@ class ScriptSource(NamedTuple):
 
 
 class Repeated(NamedTuple):
-    """The ``end`` of a description that is left out below rows that have all of ``shown_by``."""
+    """A ``text`` in a description that is ``short`` below rows that have all of ``shown_by``, such as
+    ``WHAT ANSWER`` and the end of the line.
+    """
 
-    end: str
+    text: str
+    short: str
     shown_by: Sequence[str]
 
 
@@ -470,5 +473,5 @@ class Summary:
     """Short explanations, which may share a line."""
     note: str = ""
     """Its last line. Services set it for deliveries only; calls and events have that of their entry."""
-    repeated: Repeated | None = None
-    """The end of ``what``, which a text leaves out where rows above have shown it."""
+    repeated: Sequence[Repeated] = ()
+    """Parts of ``what`` and ``answer`` that a text shortens where rows above have shown them."""

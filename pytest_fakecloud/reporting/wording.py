@@ -37,7 +37,7 @@ def describe(row: ReportRow, lookups: Lookups, last: ReportRow | None = None) ->
         mask(words.what), mask(words.answer), below=tuple(map(mask, words.below)),
         script=words.script and words.script._replace(source=mask(words.script.source)),
         remarks=tuple(map(mask, words.remarks)), note=mask(words.note),
-        repeated=words.repeated and Repeated(mask(words.repeated.end), words.repeated.shown_by),
+        repeated=[Repeated(mask(text), short, shown_by) for text, short, shown_by in words.repeated],
     )  # fmt: skip
 
 

@@ -242,11 +242,11 @@ def test_the_broker(cloud: Cloud) -> None:
 
 def test_a_value_may_be_long_and_its_topic_have_partitions(cloud: Cloud) -> None:
     broker = cloud.broker(topics={"wide": 2})
-    for sent in ({"value": "v" * 61}, {"value": "v", "partition": 1}, {"value": "v", "key": "k"}):
+    for sent in ({"value": "v" * 81}, {"value": "v", "partition": 1}, {"value": "v", "key": "k"}):
         broker.client().post("/produce/wide", json=sent)
     calls = [row.words.what for row in shown(cloud)]
     assert calls[0].startswith('produce wide no key: "vvv')
-    assert len(calls[0].partition("key: ")[2]) == 59
+    assert len(calls[0].partition("key: ")[2]) == 79
     assert calls[1:] == ['produce wide-1 "v"', 'produce wide key k "v"']
 
 
