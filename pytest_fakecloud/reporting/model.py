@@ -51,8 +51,7 @@ class KindRules:
     """Its bar in a waterfall, a name in ``SPAN_KINDS`` of ``spans.js``; callbacks have another one."""
     is_received: bool = False
     """A client sends it to a fake: it is counted as a call, publishes messages, and the page and the
-    console say where its line is not known, send it again and advise about its error. Short ones that
-    follow each other at the same time share a line of the text.
+    console say where its line is not known, send it again and advise about its error.
     """
     is_sent: bool = False
     """A fake sends it: the row shows the sender, its span is that of a client, it has an address, and
