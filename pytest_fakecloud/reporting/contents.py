@@ -75,12 +75,11 @@ class _Seen:
 
     def without_shown(self, words: Summary) -> Summary:
         """Return a description without what is ``repeated`` and the beginnings of URLs."""
-        what, answer = words.what, words.answer
-        for text, short, shown_by in words.repeated:
-            if all(part in self._text for part in shown_by):
-                what, answer = what.replace(text, short), answer.replace(text, short)
-        self._text += f"{what} {answer}\n"
-        return replace(words, what=self._urls.shorten(what), answer=answer)
+        for part in words.repeated:
+            if all(text in self._text for text in part.shown_by):
+                words = words.with_short([part])
+        self._text += f"{words.what} {words.answer}\n"
+        return replace(words, what=self._urls.shorten(words.what))
 
     def has_explained(self, words: Summary) -> bool:
         """Return whether an earlier group has shown this long explanation, and note it."""

@@ -9,7 +9,7 @@ work, and reasons among the values of findings are words already.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -474,3 +474,9 @@ class Summary:
     """Its last line. Services set it for deliveries only; calls and events have that of their entry."""
     repeated: Sequence[Repeated] = ()
     """Parts of ``what`` and ``answer`` that a text shortens where rows above have shown them."""
+
+    def with_short(self, parts: Iterable[Repeated]) -> Summary:
+        what, answer = self.what, self.answer
+        for text, short, _ in parts:
+            what, answer = what.replace(text, short), answer.replace(text, short)
+        return replace(self, what=what, answer=answer)

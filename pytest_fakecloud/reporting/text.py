@@ -130,9 +130,8 @@ class _Writer:
         """Return what the failing statement read, with as many names as there is room for, and what
         wrote it.
         """
-        lines: list[str] = []
         if (read_data := self._report.read_data) is None:
-            return lines
+            return []
         writes = writes_in_short(self._report)
         for names in (4, 3, 2, 1):
             text = read_data_text(read_data, self._lookups, names)
@@ -195,8 +194,8 @@ class _Writer:
             highlighted = any(row.number in important for row in block.rows)
             indent = _indent_of(block.rows[0]) if block.rows else ""
             code = [shortened(text, _LONGEST_CODE) for text in block.code]
-            for text in self._continued(block.lines, code, indent):
-                yield TextLine(text, highlighted)
+            lines = self._continued(block.lines, code, indent)
+            yield from (TextLine(line, highlighted) for line in lines)
             yield from map(TextLine, block.note)
 
     def _blocks(self) -> list[_Block]:
@@ -276,10 +275,9 @@ class _Writer:
         parts[-1] += " <== read" if wrote else ""
         lines = self._first_lines([*parts, *_faults(row, nests)], indent)
         if not is_known:
-            below = [*words.below, *words.remarks]
-            lines = self._continued(lines, below, indent, LINES_OF_A_TEXT)
+            lines = self._continued(lines, [*words.below, *words.remarks], indent, LINES_OF_A_TEXT)
         is_explained = bool(words.script or explanation_of(words))
-        is_short = group.varies is None and not (nests or row.faults or is_explained)
+        is_short = not (nests or row.faults or is_explained or group.varies is not None)
         note = f"{indent}note: {words.note}" if words.note and not is_known else ""
         note_lines = _wrapped(note, f"{indent}  ", self._width, LINES_OF_A_TEXT)
         return _Block(group.rows, lines, content.code, note_lines, nests, is_short)

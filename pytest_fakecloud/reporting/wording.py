@@ -125,18 +125,18 @@ def writes_in_short(report: Report, *, with_code: bool = False) -> list[str]:
         parent = rows.get(written[-1].parent)
         within = ""
         if parent is not None and parent.rules.surrounds:
-            within = f" in {shortened(describe(parent, lookups).what, 100)}"
-        texts.append(
-            f"last written by {_in_short(written[-1], lookups, within, with_code=with_code)}"
-        )
+            words = describe(parent, lookups)
+            words = words if with_code else words.with_short(words.repeated)
+            within = f" in {shortened(words.what, 100)}"
+        texts.append(f"last written by {_in_short(written[-1], lookups, within, with_code)}")
     if unsuccessful is not None and not report.findings:
         did = "did nothing" if unsuccessful.ok else "failed"
-        text = _in_short(unsuccessful, lookups, with_code=with_code)
+        text = _in_short(unsuccessful, lookups, "", with_code)
         texts.append(f"a{' later' * bool(written)} write {did}: {text}")
     return texts
 
 
-def _in_short(row: ReportRow, lookups: Lookups, within: str = "", *, with_code: bool = True) -> str:
+def _in_short(row: ReportRow, lookups: Lookups, within: str = "", with_code: bool = True) -> str:
     words = describe(row, lookups)
     # The commands of a pipeline are below it, each with its own answer. The deciding one may be any.
     commands = "; ".join(shortened(command, 60) for command in words.below)
