@@ -103,7 +103,7 @@ def headline(report: Report) -> str:
     if read_data is None:
         return ""
     if isinstance(read_data, LastAccess):
-        parts = [f"last call: {_in_short(row, lookups)}" for row in report.rows
+        parts = [f"last call: {_in_short(row, lookups, '', True, 160)}" for row in report.rows
                  if row.number in read_data.row_numbers]  # fmt: skip
     else:
         parts = [f"{read_data.described(lookups, 4)}{unwritten_text(read_data, lookups, 4)}"]
@@ -113,8 +113,8 @@ def headline(report: Report) -> str:
 
 def writes_in_short(report: Report, *, with_code: bool = False) -> list[str]:
     """Return the last row that wrote what a failing statement read, with the request or delivery around
-    it, and the last write that did nothing, unless a finding may explain the value; each at more length
-    and with the code that made it, or only with the place of the code.
+    it, and the last write that did nothing, unless a finding may explain the value; each with the code
+    that made it, or only with the place of the code.
     """
     marks, lookups = report.marks, report.lookups
     rows = {row.number: row for row in report.rows}
@@ -128,19 +128,19 @@ def writes_in_short(report: Report, *, with_code: bool = False) -> list[str]:
             words = describe(parent, lookups)
             words = words if with_code else words.with_short(words.repeated)
             within = f" in {shortened(words.what, 100)}"
-        texts.append(f"last written by {_in_short(written[-1], lookups, within, with_code)}")
+        most = 160 if with_code else 80  # The row has the whole, and seldom decides alone.
+        texts.append(f"last written by {_in_short(written[-1], lookups, within, with_code, most)}")
     if unsuccessful is not None and not report.findings:
         did = "did nothing" if unsuccessful.ok else "failed"
-        text = _in_short(unsuccessful, lookups, "", with_code)
+        text = _in_short(unsuccessful, lookups, "", with_code, 160)
         texts.append(f"a{' later' * bool(written)} write {did}: {text}")
     return texts
 
 
-def _in_short(row: ReportRow, lookups: Lookups, within: str = "", with_code: bool = True) -> str:
+def _in_short(row: ReportRow, lookups: Lookups, within: str, with_code: bool, most: int) -> str:
     words = describe(row, lookups)
     # The commands of a pipeline are below it, each with its own answer. The deciding one may be any.
     commands = "; ".join(shortened(command, 60) for command in words.below)
-    most = 160 if with_code else 80
     what = shortened(f"{words.what}: {commands}", 260) if commands else shortened(words.what, most)
     answer = f" <-- {words.answer}" if words.answer and not commands else ""
     if row.where is None:
