@@ -74,12 +74,12 @@ class _Seen:
         self._code: set[str] = set()
 
     def without_shown(self, words: Summary) -> Summary:
-        """Return a description without the end that is ``repeated`` and the beginnings of URLs."""
-        what, repeated = words.what, words.repeated
-        if repeated is not None and all(part in self._text for part in repeated.shown_by):
-            what = what.removesuffix(repeated.end)
-        self._text += f"{what} {words.answer}\n"
-        return replace(words, what=self._urls.shorten(what))
+        """Return a description without what is ``repeated`` and the beginnings of URLs."""
+        for part in words.repeated:
+            if all(text in self._text for text in part.shown_by):
+                words = words.with_short([part])
+        self._text += f"{words.what} {words.answer}\n"
+        return replace(words, what=self._urls.shorten(words.what))
 
     def has_explained(self, words: Summary) -> bool:
         """Return whether an earlier group has shown this long explanation, and note it."""

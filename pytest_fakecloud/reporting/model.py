@@ -9,7 +9,7 @@ work, and reasons among the values of findings are words already.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -51,8 +51,7 @@ class KindRules:
     """Its bar in a waterfall, a name in ``SPAN_KINDS`` of ``spans.js``; callbacks have another one."""
     is_received: bool = False
     """A client sends it to a fake: it is counted as a call, publishes messages, and the page and the
-    console say where its line is not known, send it again and advise about its error. Short ones that
-    follow each other at the same time share a line of the text.
+    console say where its line is not known, send it again and advise about its error.
     """
     is_sent: bool = False
     """A fake sends it: the row shows the sender, its span is that of a client, it has an address, and
@@ -450,9 +449,12 @@ class ScriptSource(NamedTuple):
 
 
 class Repeated(NamedTuple):
-    """The ``end`` of a description that is left out below rows that have all of ``shown_by``."""
+    """A ``text`` in a description that is ``short`` below rows that have all of ``shown_by``, such as
+    ``WHAT ANSWER`` and the end of the line.
+    """
 
-    end: str
+    text: str
+    short: str
     shown_by: Sequence[str]
 
 
@@ -470,5 +472,11 @@ class Summary:
     """Short explanations, which may share a line."""
     note: str = ""
     """Its last line. Services set it for deliveries only; calls and events have that of their entry."""
-    repeated: Repeated | None = None
-    """The end of ``what``, which a text leaves out where rows above have shown it."""
+    repeated: Sequence[Repeated] = ()
+    """Parts of ``what`` and ``answer`` that a text shortens where rows above have shown them."""
+
+    def with_short(self, parts: Iterable[Repeated]) -> Summary:
+        what, answer = self.what, self.answer
+        for text, short, _ in parts:
+            what, answer = what.replace(text, short), answer.replace(text, short)
+        return replace(self, what=what, answer=answer)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import date
 from itertools import chain, pairwise
 from typing import NamedTuple
 
 from ..cloud.base import BaseCloud
 from ..core.characters import visible
 from ..core.errors import counted
-from ..core.timers import clock_time, to_datetime
+from ..core.timers import clock_time
 from .contents import GroupContent, contents_of, explanation_of, finding_numbers
 from .folding import RowGroup
 from .model import Finding, ReportRow
 from .report import Report, report_of
 from .strings import shortened
-from .wording import last_write, read_data_text, sentence, unsuccessful_write, violation
+from .wording import read_data_text, sentence, violation, writes_in_short
 
 WIDTH = 80
 WIDE = 120
@@ -93,8 +92,7 @@ class _Block(NamedTuple):
     """The lines of a row, of calls that share a line, or about rows that are left out.
 
     ``lines`` lack the ``code``, the application's lines. The ``note`` follows the rows that
-    are nested in the row. Calls with equal ``line_key``s may share a line; None if they need lines of
-    their own.
+    are nested in the row. Lines of blocks that are ``short`` may be joined.
     """
 
     rows: tuple[ReportRow, ...]
@@ -102,7 +100,7 @@ class _Block(NamedTuple):
     code: Sequence[str] = ()
     note: Sequence[str] = ()
     nests: bool = False
-    line_key: object = None
+    is_short: bool = False
 
 
 class _Writer:
@@ -123,24 +121,23 @@ class _Writer:
             texts = _wrapped(violation(finding, self._lookups), "    ", width)
             begin += [TextLine(line, True) for line in texts]
         begin += map(TextLine, report.errors)
-        timeline = list(self._timeline(to_datetime(report.now_us).date()))
+        timeline = list(self._timeline())
         if not report.rows and not report.errors:
             timeline.append(TextLine("no client has made a call"))
         return [*begin, *timeline, *later, *self._script_lines(), *self._end(link)]
 
     def _statement(self) -> list[str]:
-        """Return what the failing statement read, with as many of its names as there is room for."""
-        lines: list[str] = []
+        """Return what the failing statement read, with as many names as there is room for, and what
+        wrote it.
+        """
         if (read_data := self._report.read_data) is None:
-            return lines
+            return []
+        writes = writes_in_short(self._report)
         for names in (4, 3, 2, 1):
             text = read_data_text(read_data, self._lookups, names)
-            lines = _wrapped(text, "  ", self._width)
-            if len(lines) <= _LINES_OF_THE_STATEMENT:
+            if len(_wrapped(text, "  ", self._width)) <= _LINES_OF_THE_STATEMENT:
                 break
-        for written in filter(None, [last_write(self._report), unsuccessful_write(self._report)]):
-            lines += _wrapped(f"{written[0].upper()}{written[1:]}", "  ", self._width)
-        return lines
+        return _wrapped("; ".join([text, *writes]), "  ", self._width)
 
     def _findings(self) -> tuple[list[TextLine], list[TextLine]]:
         """Return the lines of the first findings, and of those that follow the rows."""
@@ -190,23 +187,19 @@ class _Writer:
             text = f"{'-' if number > 1 else title} {label}{sentence(finding, self._lookups)}"
             yield [TextLine(line, highlighted) for line in _wrapped(text, "  ", self._width)]
 
-    def _timeline(self, today: date) -> Iterator[TextLine]:
-        """Yield the rows as lines; the dates are omitted if all rows are on the clock's current day."""
-        rows = self._report.rows
-        day = today if all(to_datetime(row.at_us).date() == today for row in rows) else None
+    def _timeline(self) -> Iterator[TextLine]:
+        """Yield the rows as lines."""
         important = {*self._report.marks.touched, *self._finding_numbers}
         for block in _notes_last(self._blocks()):
-            if block.rows and (at := to_datetime(block.rows[0].at_us)).date() != day:
-                day = at.date()
-                yield TextLine(f"-- {day} --")
             highlighted = any(row.number in important for row in block.rows)
             indent = _indent_of(block.rows[0]) if block.rows else ""
-            for text in self._with_code(block.lines, block.code, indent):
-                yield TextLine(text, highlighted)
+            code = [shortened(text, _LONGEST_CODE) for text in block.code]
+            lines = self._continued(block.lines, code, indent)
+            yield from (TextLine(line, highlighted) for line in lines)
             yield from map(TextLine, block.note)
 
     def _blocks(self) -> list[_Block]:
-        """Return the lines of each row, with short calls that were made together in one line."""
+        """Return the lines of each row, with short ones of the same sender and receiver in one line."""
         rows = [content.group.row for content in self._contents if not isinstance(content, str)]
         nesting = {row.number for row, after in pairwise(rows) if after.depth > row.depth}
         blocks: list[_Block] = []
@@ -214,23 +207,25 @@ class _Writer:
             if isinstance(content, str):
                 blocks.append(_Block((), _wrapped(f"... {content}", "    ", self._width)))
                 continue
-            block = self._block(content, content.group.row.number in nesting)
-            shared = self._shared(blocks[-1], block) if blocks else None
+            row = content.group.row
+            above = blocks[-1] if blocks and blocks[-1].rows else None
+            lead = self._lead(row, above and above.rows[0])
+            block = self._block(content, row.number in nesting, lead)
+            shared = self._shared(above, block) if above and not lead.strip() else None
             blocks[-1:] = [shared] if shared else [*blocks[-1:], block]
         return blocks
 
     def _shared(self, before: _Block, block: _Block) -> _Block | None:
-        """Return two calls in one line; None if they are not made together, or do not fit."""
-        is_short = len(before.lines) == len(block.lines) == 1
-        if block.line_key is None or block.line_key != before.line_key or not is_short:
+        """Return calls with the same lead in one line; None if they need lines of their own."""
+        if not (before.is_short and block.is_short and len(before.lines) == len(block.lines) == 1):
             return None
         rows = (*before.rows, *block.rows)
-        lead = self._lead(rows)
-        texts = "; ".join(shared.lines[0][len(lead) :] for shared in (before, block))
-        if len(lead) + len(texts) > self._width:
+        gutter = self._gutter(rows)
+        texts = before.lines[0][len(gutter) :], block.lines[0][len(gutter) :].lstrip()
+        line = f"{gutter}{'; '.join(texts)}"
+        if len(line) > self._width:
             return None
-        code = [*before.code, *block.code]
-        return before._replace(rows=rows, lines=[f"{lead}{texts}"], code=code)
+        return before._replace(rows=rows, lines=[line], code=[*before.code, *block.code])
 
     def _gutter(self, rows: Sequence[ReportRow]) -> str:
         if not self._has_gutter:
@@ -241,64 +236,59 @@ class _Writer:
         marks_of_rows = {mark for row in rows for mark in marks.of(row.number)}
         return next((text for mark, text in _GUTTER.items() if mark in marks_of_rows), "  ")
 
-    def _lead(self, rows: Sequence[ReportRow]) -> str:
-        row = rows[0]
-        return f"{self._gutter(rows)}{_stamp(row)} {'  ' * row.depth}{_ends(row)} "
+    def _continued(
+        self, lines: Sequence[str], texts: Iterable[str], indent: str, most: int | None = None
+    ) -> list[str]:
+        """Return lines with texts: each at the end of the last line if it fits, or else below it. The
+        first text is below several lines, because its beginning would be hard to find in them.
+        """
+        continued, between = [*lines], "  "
+        for text in map(visible, texts):
+            fits = len(continued[-1]) + len(between) + len(text) <= self._width
+            if fits and (len(lines) == 1 or len(continued) > len(lines)):
+                continued[-1] += between + text
+            else:
+                continued += _wrapped(indent + text, f"{indent}  ", self._width, most)
+            between = "; "
+        return continued
 
-    def _with_code(self, lines: list[str], code: Iterable[str], indent: str) -> list[str]:
-        """Return lines with lines of code: at the end of the last one if they fit, or else below it."""
-        packed = _packed(list(map(visible, code)), self._width - len(indent))
-        if len(packed) == 1 and len(lines[-1]) + 2 + len(packed[0]) <= self._width:
-            return [*lines[:-1], f"{lines[-1]}  {packed[0]}"]
-        return lines + [
-            line for text in packed
-            for line in _wrapped(indent + shortened(text, _LONGEST_CODE), f"{indent}  ", self._width)
-        ]  # fmt: skip
+    def _lead(self, row: ReportRow, above: ReportRow | None) -> str:
+        """Return the time, sender and receiver of a row, without what the row above it has, too. The
+        first row has no date if it is that of the clock at the end.
+        """
+        nesting, ends = "  " * row.depth, f"{_ends(row)} "
+        if above is None or above.at_us // 1000 != row.at_us // 1000:
+            return f"{_time(row, above.at_us if above else self._report.now_us)} {nesting}{ends}"
+        is_same = (above.depth, above.parent, _ends(above)) == (row.depth, row.parent, _ends(row))
+        return nesting if is_same else nesting + ends
 
-    def _block(self, content: GroupContent, nests: bool) -> _Block:
+    def _block(self, content: GroupContent, nests: bool, lead: str) -> _Block:
         """Return the lines of a row; ``nests`` is True if rows are nested in it."""
         group, words, is_known = content.group, content.words, content.is_known
         row, indent = group.row, _indent_of(group.row)
         decided = [self._finding_numbers.get(row.number, ()) for row in group.rows]
         numbers = "".join(f" [{number}]" for number in chain(*decided))
-        head = f"{self._lead(group.rows)}{words.what}{_times(group)}{numbers}"
+        head = f"{self._gutter(group.rows)}{lead}{words.what}{_times(group)}{numbers}"
         parts = [head, f"<-- {words.answer}"] if words.answer else [head]
         parts[-1] += " (as above)" if is_known else ""
         wrote = any(row.number in self._report.marks.writers for row in group.rows)
         parts[-1] += " <== read" if wrote else ""
         lines = self._first_lines([*parts, *_faults(row, nests)], indent)
         if not is_known:
-            packed = _packed(words.remarks, self._width - len(indent))
-            if (
-                len(lines) == len(packed) == 1
-                and not words.below
-                and len(lines[0]) + 2 + len(visible(packed[0])) <= self._width
-            ):
-                lines[0] += f"  {visible(packed[0])}"
-            else:
-                lines += self._lines_below([*words.below, *packed], indent)
+            lines = self._continued(lines, [*words.below, *words.remarks], indent, LINES_OF_A_TEXT)
         is_explained = bool(words.script or explanation_of(words))
-        is_short = row.rules.is_received and not (nests or row.faults or is_explained)
-        line_key = (_stamp(row), row.depth, row.parent, _ends(row)) if is_short else None
-        note = [f"note: {words.note}"] if words.note and not is_known else []
-        note = self._lines_below(note, indent)
-        return _Block(group.rows, lines, content.code, note, nests, line_key)
-
-    def _lines_below(self, texts: Sequence[str], indent: str) -> list[str]:
-        return [
-            line for text in texts
-            for line in _wrapped(indent + text, f"{indent}  ", self._width, LINES_OF_A_TEXT)
-        ]  # fmt: skip
+        is_short = not (nests or row.faults or is_explained or group.varies is not None)
+        note = f"{indent}note: {words.note}" if words.note and not is_known else ""
+        note_lines = _wrapped(note, f"{indent}  ", self._width, LINES_OF_A_TEXT)
+        return _Block(group.rows, lines, content.code, note_lines, nests, is_short)
 
     def _first_lines(self, parts: Sequence[str], indent: str) -> list[str]:
         """Return the head of a row and its other parts, such as the answer: in one line if they fit."""
         lines = _wrapped(parts[0], indent, self._width, LINES_OF_A_TEXT)
         for part in parts[1:]:
-            part = visible(part)
-            if len(lines[-1]) + 1 + len(part) <= self._width:
-                lines[-1] += f" {part}"
-            else:
-                lines += _wrapped(indent + part, f"{indent}    ", self._width, LINES_OF_A_TEXT)
+            following = _wrapped(f"{lines[-1]} {part}", indent, self._width, LINES_OF_A_TEXT)
+            below = _wrapped(indent + part, f"{indent}    ", self._width, LINES_OF_A_TEXT)
+            lines[-1:] = following if len(following) <= len(below) else [lines[-1], *below]
         return lines
 
     def _script_lines(self) -> Iterator[TextLine]:
@@ -348,9 +338,7 @@ def _times(group: RowGroup) -> str:
     row, last = group.row, group.rows[-1]
     if len(group.rows) == 1 or group.varies is not None:
         return ""
-    days = [to_datetime(timed_row.at_us).date() for timed_row in (row, last)]
-    day = "" if days[0] == days[1] else f"{days[1]} "
-    until = f"until {day}{_stamp(last)}" if last.at_us != row.at_us else ""
+    until = f"until {_time(last, row.at_us)}" if last.at_us != row.at_us else ""
     if row.attempt != last.attempt:
         return until and f" ({until})"
     return f" (x{len(group.rows)}{until and f' {until}'})"
@@ -366,10 +354,8 @@ def _packed(texts: Sequence[str], room: int) -> list[str]:
     return lines
 
 
-def _stamp(row: ReportRow) -> str:
-    at = to_datetime(row.at_us)
-    milliseconds = at.microsecond // 1000
-    return f"{at:%H:%M:%S}" + (f".{milliseconds:03}" if milliseconds else "")
+def _time(row: ReportRow, like_us: int) -> str:
+    return clock_time(row.at_us, like_us).removesuffix("Z")
 
 
 def _ends(row: ReportRow) -> str:

@@ -37,7 +37,7 @@ def describe(row: ReportRow, lookups: Lookups, last: ReportRow | None = None) ->
         mask(words.what), mask(words.answer), below=tuple(map(mask, words.below)),
         script=words.script and words.script._replace(source=mask(words.script.source)),
         remarks=tuple(map(mask, words.remarks)), note=mask(words.note),
-        repeated=words.repeated and Repeated(mask(words.repeated.end), words.repeated.shown_by),
+        repeated=[Repeated(mask(text), short, shown_by) for text, short, shown_by in words.repeated],
     )  # fmt: skip
 
 
@@ -103,49 +103,50 @@ def headline(report: Report) -> str:
     if read_data is None:
         return ""
     if isinstance(read_data, LastAccess):
-        parts = [f"last call: {_in_short(row, lookups)}" for row in report.rows
+        parts = [f"last call: {_in_short(row, lookups, '', True, 160)}" for row in report.rows
                  if row.number in read_data.row_numbers]  # fmt: skip
     else:
         parts = [f"{read_data.described(lookups, 4)}{unwritten_text(read_data, lookups, 4)}"]
-        parts += filter(None, [last_write(report), unsuccessful_write(report)])
+        parts += writes_in_short(report, with_code=True)
     return visible(lookups.mask.text("; ".join(parts)))
 
 
-def last_write(report: Report) -> str:
+def writes_in_short(report: Report, *, with_code: bool = False) -> list[str]:
     """Return the last row that wrote what a failing statement read, with the request or delivery around
-    it; empty if none did.
+    it, and the last write that did nothing, unless a finding may explain the value; each with the code
+    that made it, or only with the place of the code.
     """
+    marks, lookups = report.marks, report.lookups
     rows = {row.number: row for row in report.rows}
-    written = [row for row in report.rows if row.number in report.marks.writers]
-    if not written:
-        return ""
-    parent = rows.get(written[-1].parent)
-    within = ""
-    if parent is not None and parent.rules.surrounds:
-        within = f" in {shortened(describe(parent, report.lookups).what, 100)}"
-    return f"last written by {_in_short(written[-1], report.lookups, within)}"
+    written = [row for row in report.rows if row.number in marks.writers]
+    unsuccessful = rows.get(marks.unsuccessful_write)
+    texts = []
+    if written:
+        parent = rows.get(written[-1].parent)
+        within = ""
+        if parent is not None and parent.rules.surrounds:
+            words = describe(parent, lookups)
+            words = words if with_code else words.with_short(words.repeated)
+            within = f" in {shortened(words.what, 100)}"
+        most = 160 if with_code else 80  # The row has the whole, and seldom decides alone.
+        texts.append(f"last written by {_in_short(written[-1], lookups, within, with_code, most)}")
+    if unsuccessful is not None and not report.findings:
+        did = "did nothing" if unsuccessful.ok else "failed"
+        text = _in_short(unsuccessful, lookups, "", with_code, 160)
+        texts.append(f"a{' later' * bool(written)} write {did}: {text}")
+    return texts
 
 
-def unsuccessful_write(report: Report) -> str:
-    """Return the last write of what a failing statement read if it did nothing; empty if it did, or if a
-    finding may explain the value.
-    """
-    rows = [row for row in report.rows if row.number == report.marks.unsuccessful_write]
-    if not rows or report.findings:
-        return ""
-    which = "a later write" if report.marks.writers else "a write"
-    did = "did nothing" if rows[0].ok else "failed"
-    return f"{which} {did}: {_in_short(rows[0], report.lookups)}"
-
-
-def _in_short(row: ReportRow, lookups: Lookups, within: str = "") -> str:
+def _in_short(row: ReportRow, lookups: Lookups, within: str, with_code: bool, most: int) -> str:
     words = describe(row, lookups)
     # The commands of a pipeline are below it, each with its own answer. The deciding one may be any.
     commands = "; ".join(shortened(command, 60) for command in words.below)
-    what = shortened(f"{words.what}: {commands}", 260) if commands else shortened(words.what, 160)
+    what = shortened(f"{words.what}: {commands}", 260) if commands else shortened(words.what, most)
     answer = f" <-- {words.answer}" if words.answer and not commands else ""
-    code = f"; {code_at(row.where)}" if row.where else ""
-    return f"{what}{answer}{within}{shortened(code, 180)}"
+    if row.where is None:
+        return f"{what}{answer}{within}"
+    place = shortened(f"; {code_at(row.where)}", 180) if with_code else f" ({_name_of(row.where)})"
+    return f"{what}{answer}{within}{place}"
 
 
 def code_at(place: Place) -> str:

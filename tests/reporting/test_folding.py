@@ -24,6 +24,7 @@ from pytest_fakecloud.reporting.model import (
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.read_data import ReadByRows
 from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.strings import shortened
 from pytest_fakecloud.reporting.text import section, text
 
 
@@ -123,10 +124,8 @@ def test_rows_of_other_days_have_their_date(cloud: Cloud) -> None:
         httpx.post(server.url, json=["GET", key], headers=server.headers)
         cloud.clock.advance("1d")
     assert "GET b (x3 until 2026-03-04 12:00:00)" in section(cloud)
-    assert [line for line in section(cloud).splitlines() if line.startswith("--")] == [
-        "-- 2026-03-01 --",
-        "-- 2026-03-02 --",
-    ]
+    dates = re.findall(r"^[\d-]{10} ", section(cloud), re.MULTILINE)
+    assert dates == ["2026-03-01 ", "2026-03-02 "]
 
 
 def test_rows_that_repeat_say_until_when(cloud: Cloud) -> None:
@@ -283,6 +282,32 @@ def test_an_address_is_whole_once(cloud: Cloud) -> None:
             client.post(f"{queue.url}/v2/publish/{url}", content=b"{}")
     shown = re.findall(r"publish (\S+)", text(report_of(cloud), width=140))
     assert shown == [*urls, "…/1", *urls[1:]]
+
+
+def test_a_record_is_whole_once(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"t": 1})
+    broker.produce("t", "a")
+    client = broker.client()
+    for value in ("b", "b", "c"):
+        client.post("produce", json={"topic": "t", "value": value})
+    client.post("fetch", json={"topic": "t", "partition": 0, "offset": 0})
+    assert section(cloud, width=100).splitlines()[1:3] == [
+        '--> broker produce t "b" <-- t-0@1; produce t "b" <-- t-0@2; produce t "c" <-- t-0@3',
+        'fetch t-0@0 <-- t-0@0 "a", t-0@1, t-0@2, t-0@3',
+    ]
+
+
+def test_a_row_shows_only_what_differs_from_the_row_above(cloud: Cloud) -> None:
+    kv, vector = cloud.kv_server().client(), cloud.vector_index(dimension=2).client()
+    for _ in range(2):
+        kv.set("a", 1)
+        vector.delete("b")
+        vector.delete("c" * 50)
+        cloud.clock.advance("1d")
+    rows = [line.partition(" <--")[0] for line in section(cloud).splitlines() if line[0] != " "]
+    others = ["--> vector_index delete b", f"delete {shortened('c' * 50)}"]
+    assert rows[:3] == ["2026-03-01 12:00:00 --> kv_server SET a 1", *others]
+    assert rows[3:6] == ["2026-03-02 12:00:00 --> kv_server SET a 1", *others]
 
 
 def test_no_more_lines_than_needed_for_what_was_read(cloud: Cloud) -> None:

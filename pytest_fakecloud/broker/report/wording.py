@@ -9,11 +9,14 @@ from ...core.errors import counted, listed
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
 from ...reporting.masked import MaskedCall
-from ...reporting.model import Sentences, Summary, Values
+from ...reporting.model import Repeated, Sentences, Summary, Values
 from ...reporting.strings import compact, items_of, parsed, scalar, shortened
 from .background import BrokerBackground
 from .calls import RecordPosition, group_of, positions_in, topics_of
 from .lookups import BrokerLookups
+
+_LONGEST_VALUE = 80
+"""Maximum length of the value of a record, in characters."""
 
 
 def summary(call: MaskedCall, lookups: Lookups) -> Summary | None:
@@ -25,10 +28,10 @@ def summary(call: MaskedCall, lookups: Lookups) -> Summary | None:
             return Summary(_produced(call, items, lookups), _answered_positions(call))
         case "consume":
             what = f"consume {', '.join(topics_of(call))} as {member}"
-            return Summary(what, _answered_records(call, lookups))
+            return _with_records(what, call, lookups)
         case "fetch":
             positions = _position_list(positions_in(parsed(call.request_body)))
-            return Summary(f"fetch {positions}", _answered_records(call, lookups))
+            return _with_records(f"fetch {positions}", call, lookups)
         case "commit":
             offsets = [_committed(item, call.fake, lookups) for item in items]
             return Summary(f"commit {listed(offsets) or 'delivered offsets'} as {member}", done)
@@ -62,7 +65,7 @@ def _message(item: dict[str, Any], topics: list[str], call: MaskedCall, lookups:
         parts.append(f"key {shortened(str(item['key']))}")
     elif partition is None and len(ends) > 1:
         parts.append("no key:")  # so the broker chose one of several partitions
-    return " ".join([*parts, shortened(_value(item.get("value")), 60)])
+    return " ".join([*parts, shortened(_value(item.get("value")), _LONGEST_VALUE)])
 
 
 def _value(value: Any) -> str:
@@ -82,14 +85,17 @@ def _position_list(records: Iterable[dict[str, Any]]) -> str:
     return listed([str(RecordPosition.of(record)) for record in records])
 
 
-def _answered_records(call: MaskedCall, lookups: Lookups) -> str:
+def _with_records(what: str, call: MaskedCall, lookups: Lookups) -> Summary:
+    """Return a description with the records in the answer; of those produced above, the position."""
     if not has_full_answer(call):
-        return ""
-    texts = []
+        return Summary(what)
+    repeated = []
     for record in parsed(call.response_body) or ():
-        key = f" key {shortened(record['key'])}" if record.get("key") else ""
-        texts.append(f"{RecordPosition.of(record)}{key} {shortened(_value(record['value']), 80)}")
-    text = listed(texts) or "no records"
+        key = f"key {shortened(record['key'])} " if record.get("key") else ""
+        content = key + shortened(_value(record["value"]), _LONGEST_VALUE)
+        position = str(RecordPosition.of(record))
+        repeated.append(Repeated(f"{position} {content}", position, [f" {content} {position}\n"]))
+    text = listed([record.text for record in repeated]) or "no records"
     background = lookups.known(call, BrokerBackground)
     for partition, count in background.skipped.items():
         text += f" ({counted(count, 'record')} of {partition} before its start: policy latest)"
@@ -97,7 +103,7 @@ def _answered_records(call: MaskedCall, lookups: Lookups) -> str:
         counts = [f"{partition} ({counted(count, 'record')})"
                   for partition, count in background.unfetched.items()]  # fmt: skip
         text += f"; no request fetched {listed(counts)}"
-    return text
+    return Summary(what, text, repeated=repeated)
 
 
 def _committed(item: dict[str, Any], fake: str, lookups: Lookups) -> str:

@@ -205,7 +205,7 @@ def delivery_summary(
         what = f"{name} {received.what}"
         return replace(received, what=what, remarks=[*received.remarks, *remarks])
     end = " ".join(["", *f"{data.get('method', '')} {url}".split()])
-    repeated = Repeated(end, (url, lookups.short(message_id))) if url and message_id else None
+    repeated = [Repeated(end, "", (url, lookups.short(message_id)))] if url and message_id else []
     status, note, answer = delivery.status, str(data.get("note") or ""), ""
     if note and status is None:
         answer, note = note, ""
