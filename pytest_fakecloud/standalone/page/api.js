@@ -6,13 +6,13 @@ let token = "";
 export class NoToken extends Error {}
 
 // Signs in with the one-time code in an address that the server printed (#code=…). The browser then
-// keeps the token. Without one, the page asks for it.
+// keeps the token. Without one, the page asks for it. Returns whether the code of the address was used before, and no token is stored.
 export async function signIn() {
   token = localStorage.getItem("token") ?? "";
   const code = /^#code=(.+)$/.exec(location.hash)?.[1];
-  if (!code) return;
+  if (!code) return false;
   history.replaceState(null, "", location.pathname);
-  try { keep((await ask("POST", "/session", {code})).token); } catch { /* The code was used before; continue with the stored token. */ }
+  try { keep((await ask("POST", "/session", {code})).token); return false; } catch { return !token; }
 }
 export function keep(given) { token = given; localStorage.setItem("token", given); }
 

@@ -112,7 +112,7 @@ export function say(text, kind = "bad") {
   document.body.style.setProperty("--floating", `${text ? $("notice").offsetHeight : 0}px`);
   // What can be pressed stays longer, and as long as it is pointed at.
   const fade = () => { if ($("notice").matches(":hover, :focus-within")) fading = setTimeout(fade, 2000); else dismiss(); };
-  if (kind === "good" && text) fading = setTimeout(fade, stays ? 20000 : 4000);
+  if (kind === "good" && text) fading = setTimeout(fade, stays ? 20000 : 8000);
 }
 addEventListener("click", ({target}) => { if ($("notice").dataset.kind === "good" && target.closest("a, button, tr") && !$("notice").querySelector("a, button:not([aria-label=Dismiss])")) dismiss(); }, true);
 const goOn = () => (document.querySelector(".detail:not([hidden])") ?? $("view")).focus({preventScroll: true});

@@ -76,7 +76,7 @@ function newKey(fake, page) {
     return done("Added ", el("a", {href: page.address(encodeURIComponent(key), {})}, short(key, 60)), ".");
   }, {open: false, undo: (row, text) => offerUndo(fake, added.row, "keys", [added.key], text, {last: row}), overwrites: async ({key, type}) => await current(fake, encodeURIComponent(key)) && `The key ${key} exists. ${/string|json/.test(type) ? "Overwrite it" : "Add to it"}?`, confirms: ({key, type}) => `${/string|json/.test(type) ? "Overwrite" : "Add to"} ${key}`});
 }
-const lines = (text) => text.split("\n").filter(Boolean), pairs = (text) => lines(text).flatMap((line) => { const at = line.search(/[\s:=]/); return at < 0 ? [line, ""] : [line.slice(0, at), line.slice(at + 1).trim()]; });
+const lines = (text) => text.split("\n").filter(Boolean), pairs = (text) => lines(text).flatMap((line) => { const at = line.search(/[\s:=]/); if (at < 0) throw new Error(`${short(line, 60)} has no value: write "${short(line, 60)} VALUE", or "${short(line, 60)}=" for an empty one.`); return [line.slice(0, at), line.slice(at + 1).trim()]; });
 
 const keyFacts = (one) => tools(pill(words(one.type)), el("span", {}, [/string|json/i.test(one.type) ? "" : lengthOf(one), one.bytes == null ? "" : bytes(one.bytes), one.ttl_ms == null ? "no TTL" : null].filter((text) => text).join(" · ")), one.ttl_ms == null ? null : el("span", {}, "expires ", moment(one.expires)));
 

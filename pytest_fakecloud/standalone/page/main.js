@@ -161,7 +161,7 @@ function askForToken() {
     event.preventDefault();
     keep(input.value.trim());
     try { await ask("GET", "/state"); dialog.remove(); await begin(); } catch { wrong.textContent = "The server rejects this token."; }
-  }}, el("h2", {id: "token-title"}, "The console needs the control token"), el("p", {}, "Run ", el("code", {}, `pytest-fakecloud console${place}`), " to open this page signed in, or paste the token. ", el("code", {}, `pytest-fakecloud env${place}`), " prints it as PYTEST_FAKECLOUD_TOKEN."),
+  }}, el("h2", {id: "token-title"}, "The console needs the control token"), isUsed ? el("p", {}, "This link has signed a browser in already. ") : null, el("p", {}, "Run ", el("code", {}, `pytest-fakecloud console${place}`), " to open this page signed in, or paste the token. ", el("code", {}, `pytest-fakecloud env${place}`), " prints it as PYTEST_FAKECLOUD_TOKEN."),
   el("label", {for: "token-input"}, "control token"), input, wrong, el("button", {type: "submit", class: "primary"}, "Open")));
 }
 
@@ -217,5 +217,5 @@ $("reset").addEventListener("click", async () => {
   await attempt(async () => { const {row} = await ask("POST", "/reset", {record: true}); entries.clear(); await catchUp(); await refresh(); (await import("./history.js")).undoOf()(row, "All fakes are reset."); });
 });
 clockButtons();
-await signIn();
+const isUsed = await signIn();
 try { await begin(); } catch (error) { if (error instanceof NoToken) askForToken(); else say(error.message); }

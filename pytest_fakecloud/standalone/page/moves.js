@@ -1,10 +1,11 @@
 // Moves of the clock, and what they caused.
-import {both, count, el, link, micros, moving, say, short, showClock} from "./dom.js";
+import {both, count, el, link, micros, moving, read, say, short, showClock} from "./dom.js";
 import {ask} from "./api.js";
 import {restoreButton} from "./history.js";
 
-// Links to what a move of the clock caused.
-export const linksOf = ({since, now, count: many, expired}) => [many ? el("a", {href: link(["time"], {moved: now})}, `${count(many, "event")} became due`) : null, many && expired ? ", " : null,
+// Links to what a move of the clock caused. Time keeps its filters.
+const filters = () => { const {parts, query} = read(); return parts[0] === "time" ? query : {}; };
+export const linksOf = ({since, now, count: many, expired}) => [many ? el("a", {href: link(["time"], {...filters(), moved: now})}, `${count(many, "event")} became due`) : null, many && expired ? ", " : null,
   expired ? el("a", {href: link(["activity"], {from: micros(since) + 1, to: micros(now), status: "expired"})}, `${count(expired, "key")} expired`) : null].filter(Boolean);
 export const undoButton = ({undoable}) => undoable ? restoreButton("Undo the move…", "Undo the move of the clock", "/clock/undo", async () => { showClock(await ask("POST", "/clock/undo")); return {}; }, "All data and the clock") : "";
 // Without a time, a move goes to the next event, also if it is the expiry of a key.

@@ -46,7 +46,8 @@ export class OverviewPage {
     const more = [rest(Object.values(others).reduce((one, other) => one + other, 0), false, "other event"), rest(expiry, true, "expiring key")].filter(Boolean);
     return el("section", {"aria-label": "What is due next"}, el("h2", {}, el("a", {href: "#/time"}, "What is due next")), due.length ? [table("next events", ["in", "event", ""], due, (one) => {
       const what = short(shortened(one.what), 120);
-      return [[about(micros(one.at) - micros(now)), el("small", {class: "soft"}, when(one.at))], one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, what) : what, el("button", {type: "button", "aria-label": `Move there: ${one.what} at ${one.at}`, onclick: () => move({action: "move_to", to: one.at})}, "Move there")];
+      const text = one.count > 1 ? "Move to the first" : "Move there";
+      return [[about(micros(one.at) - micros(now)), el("small", {class: "soft"}, when(one.at), one.count > 1 ? [" to ", when(one.until)] : null)], one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, what) : what, el("button", {type: "button", "aria-label": `${text}: ${one.what} at ${one.at}`, onclick: () => move({action: "move_to", to: one.at})}, text)];
     }), more.length ? el("p", {class: "soft"}, `Also planned: ${more.join(" and ")}.`) : null]
       : el("p", {class: "soft"}, "Nothing is planned. Delays, retries, schedules and TTLs use the clock above: freeze it, or move it."));
   }

@@ -60,7 +60,7 @@ const messageColumns = ["message", "state", "to", "attempts", "last answer", "ne
 const address = ({method, url}) => el("bdi", {class: "address", title: `${method} ${url}`}, short(`${method} ${withoutScheme(url)}`, 90));
 // By which messages one was repeated, as links.
 const repeated = ({message, public_id: id, retries = []}, {fake, page: {resends}}) => [["resent", resends[message ?? id] ?? []], ["retried", retries]].flatMap(([how, ids]) => ids.map((id) => el("span", {class: "soft nowrap"}, ` ${how} as `, el("a", {href: at(fake, "messages", id), title: id}, endOf(id)))));
-const messageRow = (one, page) => [when(one.created), [state(one), repeated(one, page)].flat(), address(one), `${one.attempts} of ${one.most_attempts}`, status(one), next(one), short([one.label, one.step ? `${one.step}${one.result && ` → ${plainly(one.result)}`}` : plainly(one.preview), one.run && `run ${endOf(one.run)}`].filter(Boolean).join(" · "), 140)];
+const messageRow = (one, page) => [when(one.created), state(one), address(one), `${one.attempts} of ${one.most_attempts}`, status(one), [next(one), repeated(one, page)].flat(), short([one.label, one.step ? `${one.step}${one.result && ` → ${plainly(one.result)}`}` : plainly(one.preview), one.run && `run ${endOf(one.run)}`].filter(Boolean).join(" · "), 140)];
 const endOf = (id) => id.length > 12 ? `…${id.slice(-6)}` : id;
 
 function messageDetail(one, page) {

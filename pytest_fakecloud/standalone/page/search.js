@@ -75,14 +75,14 @@ export class SearchPage {
     if (!this.timer) this.input.value = search; if (document.activeElement !== this.input) this.input.focus();
     if (!words) { redraw(this.found, empty("Search all fakes at once.", "The search looks at names, values, addresses, labels, bodies, errors and recorded calls.")); return; }
     const jobs = this.state().fakes.flatMap((fake) => (own(LISTS, fake.fixture) ?? []).map((name) => hitsIn(fake, name, words)));
-    const contains = (text) => each.every((word) => text.toLowerCase().includes(word)), violations = (await ask("GET", "/violations")).filter(({kind, text}) => contains(`${kind} ${text}`));
+    const contains = (text) => each.every((word) => text.toLowerCase().includes(word)), violations = (await ask("GET", "/problems")).causes.flatMap((cause) => cause.violations).filter(({kind, text}) => contains(`${kind} ${text}`));
     const found = (await Promise.all(jobs)).flat().filter(({page}) => page.matching), calls = entries.list.toReversed().filter((row) => contains(JSON.stringify([row.text, row.request, row.response]))), [failed, others] = [true, false].map((whether) => calls.filter((row) => hasFailed(row) === whether));
     if (turn !== this.turn) return;
     this.drawn = words;
     const callGroup = (title, values, rows) => groupElement(title, link(["activity"], {search: words, ...values}), rows.length, rows.slice(0, RANKED).map((row) => callElement(row, words)), words);
     const groups = [...found.map((hit) => groupElement([hit.fake.name, hit.name.replaceAll("-", " "), ...Object.values(hit.part)].filter(Boolean).join(" · "), link(["fake", hit.fake.name, hit.name], {search: words, ...hit.part}), hit.page.matching, hit.page.items.map((one) => hitElement(hit, one, words)), words)),
       groupElement("Violations", "#/problems", violations.length, violations.map(({kind, text}) => resultElement("#/problems", kind, text, words, "bad")), words),
-      callGroup("Failed calls", {status: "failed"}, failed), callGroup(failed.length ? "Other calls" : "Recorded calls", {}, others)].filter(({rank}) => rank !== undefined).sort((one, other) => one.rank - other.rank);
+      callGroup("Failed calls", {status: "failed"}, failed), callGroup(failed.length ? "Other calls" : "Recorded calls", failed.length ? {status: "ok"} : {}, others)].filter(({rank}) => rank !== undefined).sort((one, other) => one.rank - other.rank);
     redraw(this.found, groups.map(({parts}) => parts),
     this.partial ? soft("Older calls are still being loaded…") : found.length || violations.length || calls.length ? null : soft("Nothing was found."));
     this.open();

@@ -9,7 +9,8 @@ import {entries} from "./journal.js";
 import {oneAtATime} from "./rows.js";
 
 // Moves the clock to an event, or freezes it at the microsecond before it, so that it can be looked at before it happens.
-const goThere = ({what, at: to}) => act("Move there", `Move there: ${what} at ${to}`, () => move({action: "move_to", to}));
+// A line may stand for several events, of which the last is the aim.
+const goThere = ({what, count: many, until: to}) => act(many > 1 ? "Move to the last" : "Move there", `${many > 1 ? "Move to the last" : "Move there"}: ${what} at ${to}`, () => move({action: "move_to", to}));
 const goBefore = ({what, at: to}, now) => micros(to) - 1 > micros(now) ? act("Just before", `Just before: ${what} at ${to}`, async () => { await ask("POST", "/clock", {action: "freeze"}); await move({action: "move_to", to: isoOf(micros(to) - 1)}); }) : null;
 const DUE_KINDS = {delivery: "delivery", callback: "callback", wait: "retry", sleep: "end of a sleep or wait", schedule: "schedule", expiry: "expiry of a key", removal: "removal by age", other: "timer of a fake"};
 const WIDE = "(min-width: 1081px)", WITHIN = {"": "all", "1h": "next hour", "1d": "next day"};
@@ -29,7 +30,7 @@ export function timePage() {
     const shown = many > 1 ? el("a", {href: link(["time"], {...page.values, open: isOpen ? "" : micros(until)}), "data-key": until, "aria-expanded": String(isOpen)}, `${isOpen ? "▾" : "▸"} ${what}`)
       : one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, what) : what;
     return [el("span", {class: "nowrap"}, about(micros(first) - micros(now))), ends.map((at) => el("span", {class: "nowrap"}, at === until && many > 1 ? " to " : "", day(at) === day(now) ? "" : `${day(at)} `, time(at))),
-      [el("i", {class: `dot kind-${kind}`, title: own(DUE_KINDS, kind)}), shown], tools(goThere({...one, at: until}), goBefore(one, now))];
+      [el("i", {class: `dot kind-${kind}`, title: own(DUE_KINDS, kind)}), shown], tools(goThere(one), goBefore(one, now))];
   };
   const page = new LivePage("/due", ({now, count: many, kinds: counts, matching, moments, due, moves}) => {
     const [from, to] = page.chosen ?? [], kinds = Object.keys(DUE_KINDS).filter((name) => counts[name] || name === page.values.kind), isWide = matchMedia(WIDE).matches, start = micros(now);
@@ -87,7 +88,7 @@ export function snapshotsPage(state) {
     if (known !== (known = restored())) again().catch(() => {});
     const ids = found.map(({id}) => [id, id]);
     fill(since, ids, (found.at(-2) ?? found.at(-1))?.id); fill(until, [["", "now"], ...ids], "");
-    return [found.length ? [table("snapshots", ["snapshot", "taken at", "", ""], found, (one) => [one.id, both(one.at), restoreButton("Restore…", `Restore ${one.id}`, at(one.id, "/changes"), () => ask("POST", at(one.id), {}), `“${one.id}”`), removal("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one.id)))]), compare] : empty("No snapshots yet.", "Take one above before you change much data."), soft("A snapshot saves the data of all fakes in the server's memory. Restoring it does not change clock, faults or activity. Without one, each row of Activity goes back to just before it, too."), stateFile(state())];
+    return [found.length ? [table("snapshots", ["snapshot", "taken at", "", ""], found, (one) => [one.id, both(one.at), restoreButton("Restore…", `Restore “${one.id}”`, at(one.id, "/changes"), () => ask("POST", at(one.id), {}), `“${one.id}”`), removal("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one.id)))]), compare] : empty("No snapshots yet.", "Take one above before you change much data."), soft("A snapshot saves the data of all fakes in the server's memory. Restoring it does not change clock, faults or activity. Without one, each row of Activity goes back to just before it, too."), stateFile(state())];
   // The comparison that the address names is made after a reload.
   }, pageHead("Snapshots", take)), {version: () => [state().kept, restored()], go: async ({query: {since: from, until: to = ""}}) => {
     await page.refresh();

@@ -38,7 +38,7 @@ function plot({points: shown, fields, groups: names, has_ranges: hasRanges, quer
 }
 
 const inside = (namespace) => namespace ? "/" + encodeURIComponent(namespace) : "";
-const numbers = (text) => json(/^\s*\[/.test(text) ? text : `[${text}]`, "The vector");
+const numbers = (text) => json(/^\s*\[/.test(text) ? text : `[${text.trim().split(/[\s,]+/)}]`, "The vector");
 const namespaceOf = (page) => page.values?.namespace ?? "";
 const known = async (fake) => (await list(fake, "namespaces", {limit: 500})).items.map((one) => ({value: one.name, label: `${one.name || "(default)"} · ${number(one.count)}`}));
 
