@@ -29,7 +29,7 @@ from pytest_fakecloud.queue.rest.app import QueueApp
 from pytest_fakecloud.queue.wire import records
 from pytest_fakecloud.reporting.model import Kind, RowSource
 from tests import notations
-from tests.harness import PACKAGE
+from tests.harness import PACKAGE, syntax
 from tests.kv import scenarios
 from tests.kv.conftest import NOW, Run
 from tests.kv.scenarios.observed import ObservedEffects
@@ -176,7 +176,10 @@ def define(owner: Any, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def lists_of_services() -> Iterator[tuple[str, str]]:
     """Yield the constants that contain the names of at least three services, each with its file."""
     for path in sorted(PACKAGE.rglob("*.py")):
-        for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+        text = path.read_text(encoding="utf-8")
+        if sum(name in text for name in {*SERVICES, *services_by_word()}) < 3:
+            continue
+        for statement in syntax(path).body:
             if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
                 nodes = ast.walk(statement.value)
                 texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
@@ -215,8 +218,10 @@ def readers_of_sources() -> dict[str, set[str]]:
     readers: dict[str, set[str]] = {}
     for path in PACKAGE.rglob("*.py"):
         name = path.relative_to(PACKAGE).as_posix()
-        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if name in MADE or not isinstance(function, ast.FunctionDef):
+        if name in MADE or not re.search(r"source\.\w", path.read_text(encoding="utf-8")):
+            continue
+        for function in ast.walk(syntax(path)):
+            if not isinstance(function, ast.FunctionDef):
                 continue
             for node in ast.walk(function):
                 if not isinstance(node, ast.Attribute) or node.attr not in RowSource.__slots__:

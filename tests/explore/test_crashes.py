@@ -17,6 +17,7 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
 from pytest_fakecloud.core.timers import monotonic
+from pytest_fakecloud.explore.world import threads
 
 from .conftest import expects
 
@@ -68,8 +69,10 @@ async def _later(kv: KVServer) -> None:
 
 @pytest.mark.parametrize("run", [_rest, _protocol, _nested, _in_a_thread, _in_a_pool, _later])
 def test_a_client_that_catches_its_crash_is_abandoned(
-    cloud: Cloud, kv: KVServer, run: Callable[[KVServer], object]
+    cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch, run: Callable[[KVServer], object]
 ) -> None:
+    # An abandoned thread of a pool waits for work, so that its join takes all of this time.
+    monkeypatch.setattr(threads, "LOST_AFTER", 0.2)
 
     def check(history: History) -> None:
         assert int(kv.value("n") or 0) == 2 - len(history.crashed), "it got another answer"

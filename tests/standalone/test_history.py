@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,14 @@ from .conftest import Serve, Server, ask, message
 from .test_sending import send, workflow
 
 __all__ = ["workflow"]
+
+
+@pytest.fixture
+def server(serve: Serve) -> Iterator[Server]:
+    """A server of the test's own: versions are looked for among the rows of all earlier tests."""
+    server = serve("--now", "2026-01-01T00:00:00Z", "--broker", 'topics={"orders": 2}')
+    yield server
+    server.process.terminate()
 
 
 def kv(server: Server, *words: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -12,7 +13,7 @@ import pytest
 
 from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.kv.fake import KVServer
-from tests.harness import wait_until
+from tests.harness import check_each, wait_until
 from tests.kv.backing import BINARIES, MISSING, OneNodeCluster, cluster_of_three
 from tests.kv.comparison import wire
 from tests.kv.comparison.faces import Port
@@ -101,14 +102,7 @@ A_MOVE = """
 """Commands to the nodes, by number: slot 3300 moves from the first to the second one."""
 
 
-@pytest.fixture(params=NAMES)
-def real(request: pytest.FixtureRequest) -> Iterator[OneNodeCluster]:
-    with closing(OneNodeCluster(request.param)) as server:
-        yield server
-
-
-@pytest.mark.parametrize("steps", ONE_NODE.values(), ids=ONE_NODE)
-def test_one_node(real: OneNodeCluster, steps: Scenario) -> None:
+def _play(real: OneNodeCluster, steps: Scenario) -> None:
     with (
         KVServer(Context.alone(), dialect="redis", cluster=True) as server,
         closing(Port(server.database_url)) as port,
@@ -128,6 +122,25 @@ def test_one_node(real: OneNodeCluster, steps: Scenario) -> None:
                 for reply, url in zip(replies, (server.database_url, real.url), strict=True)
             )
             assert ours == theirs, line
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_node(name: str) -> None:
+    with ExitStack() as stack, ThreadPoolExecutor(len(ONE_NODE)) as pool:
+        # A node waits for two seconds before it takes writes: all nodes do it at the same time.
+        started = [pool.submit(OneNodeCluster, name) for _ in ONE_NODE]
+        nodes = [stack.enter_context(closing(node.result(30))) for node in started]
+
+        def play(scenario: str, node: OneNodeCluster) -> None:
+            _play(node, ONE_NODE[scenario])
+
+        check_each(play, zip(ONE_NODE, nodes, strict=True))
+
+
+@pytest.fixture(params=NAMES)
+def real(request: pytest.FixtureRequest) -> Iterator[OneNodeCluster]:
+    with closing(OneNodeCluster(request.param)) as server:
+        yield server
 
 
 def test_the_replies_about_all_nodes(real: OneNodeCluster) -> None:
