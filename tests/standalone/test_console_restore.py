@@ -63,7 +63,7 @@ def test_a_restore_shows_what_it_changes_and_is_undone(page: Any, server: Server
     kv(server, "PING")
     server.ask("POST", "/snapshots", {"id": "same"})
     at(page, "snapshots", "table")
-    page.click("button[aria-label='Restore same']")
+    page.click("button[aria-label='Restore “same”']")
     page.locator("#notice", has_text="Nothing has changed since then").wait_for()
     server.ask("DELETE", "/snapshots/same")
 
@@ -96,7 +96,7 @@ def test_a_snapshot_is_compared_again_after_a_restore(page: Any, server: Server)
     at(page, "snapshots", "form[aria-label=Compare]")
     typed(page, "Compare", since="one")
     said(page, "Compare", "kv_server: 1 changed.")
-    page.click("button[aria-label='Restore one']")
+    page.click("button[aria-label='Restore “one”']")
     assert previewed(page) == [["a", "value 2", "value 1"]]
     confirm(page)
     said(page, "Compare", "No data differs.")

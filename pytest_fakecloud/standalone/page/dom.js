@@ -138,6 +138,8 @@ export const choice = (label, options, chosen, take, text = (name) => name) => e
 // The bar above the details of an item. Close returns to the list, and Back does not open the details again.
 export const detailBar = (address, name, about = {search: name}) => el("div", {class: "tools detail-head"}, el("a", {class: "button", href: address, "aria-label": "close the details", onclick: (event) => { if (event.ctrlKey || event.metaKey || event.shiftKey) return; event.preventDefault(); go(address, {replace: true}); }}, "✕ Close"), name ? el("a", {href: link(["activity"], about)}, "In Activity") : null, copyButton(() => location.href, "Copy link to these details", "Copy link"));
 
+// Opens a part of the page, and goes there.
+export const unfold = (part) => { part.open = true; part.firstChild.focus({preventScroll: true}); part.scrollIntoView({block: "start"}); };
 // A button that changes data, as its label says. It asks `question` first if the change cannot be undone; `no` is the answer that changes nothing.
 export function act(text, label, work, {question, isRisky, no} = {}) {
   const name = text.replace("…", "");

@@ -1,5 +1,5 @@
 // The data of fakes over time: what a row changed, going back to just before it, and the versions of an item.
-import {KINDS, act, attempt, both, confirmed, el, link, number, moment, own, redraw, say, short, soft, table, tools, when} from "./dom.js";
+import {KINDS, act, attempt, both, confirmed, el, link, number, moment, own, redraw, say, short, soft, table, tools, unfold, when} from "./dom.js";
 import {ask, change, path, query, sendWell} from "./api.js";
 import {changesTable, count, fieldsOf, fold} from "./elements.js";
 import {entries, journal} from "./journal.js";
@@ -182,7 +182,7 @@ function versionsTable(fake, section, item, versions, changesOf, repeats, isPutB
     ...lines.length > MOST_VERSIONS ? [soft(`The newest ${MOST_VERSIONS} of ${count(lines.length, "version")}. In Activity shows all calls.`)] : []];
 }
 // A button that opens the history below the value, and goes there.
-export const historyButton = () => el("button", {type: "button", class: "quiet", onclick: ({currentTarget}) => { const parts = currentTarget.closest(".detail").querySelector("details.versions"); parts.open = true; parts.firstChild.focus({preventScroll: true}); parts.scrollIntoView({block: "start"}); }}, "History ↓");
+export const historyButton = () => el("button", {type: "button", class: "quiet", onclick: ({currentTarget}) => { unfold(currentTarget.closest(".detail").querySelector("details.versions")); }}, "History ↓");
 // The versions of an item, or with `changesOf`, which shows what one changed, of a whole section, with the rows that made them, read when the part is opened, and again when the item is drawn again.
 export function versionsElement(fake, section, item, {open = false, changesOf} = {}) {
   // That of the item whose history was opened last is open again.
