@@ -89,7 +89,7 @@ class CurrentThread:
 
     def host(self) -> Strand | None:
         """Return the strand that has this thread; for a task, the strand of its event loop."""
-        return None if self._turns is None else self._turns.here()
+        return None if self._turns is None else self._turns.host()
 
     def is_explored(self) -> bool:
         return not self.is_checking_promise() and self.host() is not None

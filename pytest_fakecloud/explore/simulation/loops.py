@@ -39,7 +39,7 @@ class Loops(Part):
             while strand.state == "parked":
                 # A request may still wait for its turn after its task has ended, e.g. because of a
                 # timeout. The fake handles it, because it has already been sent.
-                strand.stop_waiting()
+                strand.go_on()
                 strand.release()
             strand.end()
             strand.release()
@@ -62,7 +62,9 @@ class Loops(Part):
         if timeout is not None:
             wake_us = self._world.now_us() + math.ceil(timeout * 1e6)
             self._log.touch([READS_CLOCK])
-        self._turns.idle(host, Waiting(loop.has_events, wake_us))
+        # A switch names this place in the loop by the last point of its main task.
+        host.points = 0 if host.loop.main_task is None else host.loop.main_task.points
+        self._turns.yield_turn_of_loop(host, Waiting(loop.has_events, wake_us, is_of_loop=True))
         self._turns.check_alive(host)
         return True
 

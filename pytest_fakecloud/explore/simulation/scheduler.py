@@ -126,7 +126,7 @@ class Scheduler(Part):
 
     def _wait(self) -> bool:
         """Wait or move the clock until something may run; return False at the end of the trial."""
-        if not any(strand.is_stepped_over for strand in self._strands):
+        if not any(strand.state == "blocked" for strand in self._strands):
             # A thread from before may work for a strand, so the time must not pass meanwhile.
             if self._world.outsiders:
                 self._world.outsiders.await_rest(
@@ -139,7 +139,7 @@ class Scheduler(Part):
         if (not only_daemons and self._wait_for_stepped_over()) or self.clock.pass_time():
             return True
         blocked = [
-            strand for strand in self._strands if strand.is_stepped_over and not strand.is_daemon
+            strand for strand in self._strands if strand.state == "blocked" and not strand.is_daemon
         ]
         if not blocked:
             return not self._has_ended()
@@ -150,7 +150,7 @@ class Scheduler(Part):
         """Wait, in wall-clock time, until another strand can run; return False if none can."""
 
         def is_over() -> bool:
-            is_blocked = any(strand.is_stepped_over for strand in self._strands)
+            is_blocked = any(strand.state == "blocked" for strand in self._strands)
             return self._turns.has_ended or not is_blocked or bool(self._runnable_or_restarted())
 
         return wait_really(is_over, CHECKS_OF_BLOCKED) and not self._turns.has_ended
@@ -193,8 +193,8 @@ class Scheduler(Part):
 
     def stuck(self, strand: Strand) -> None:
         """End the trial, because a strand is blocked, and stepping over it was impossible or in vain."""
-        self._report_stuck([s for s in self._strands if s.is_stepped_over] or [strand])
-        strand.is_stepped_over = True
+        self._report_stuck([s for s in self._strands if s.state == "blocked"] or [strand])
+        self._turns.block(strand)
         self._turns.end(None)
 
     def choose_meanwhile(self) -> Strand | None:

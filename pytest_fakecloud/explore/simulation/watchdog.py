@@ -68,7 +68,7 @@ class Watchdog:
         """Step over a blocked strand, or end the trial if that has not helped for long enough."""
         if seconds >= BLOCKED_AFTER and _sleeps_really(blocked.host.thread.ident):
             # Do not wait for the thread at the end of the trial.
-            blocked.is_stepped_over = True
+            self._turns.block(blocked)
             self._turns.end(
                 ContractError(
                     f"{describe_places([blocked])} sleeps in real time, with a function that "

@@ -91,7 +91,7 @@ class Asyncio(AsyncLibrary):
 
     def new_loop(self) -> OwnLoop:
         """Create an event loop that runs on fake time. Ends a trial whose threads cannot have one."""
-        here = self._world.here()
+        here = self._world.cooperating()
         if here is not None and threading.get_ident() not in sys._current_frames():
             simulation, strand = here
             library = threading.get_ident.__module__.partition(".")[0]

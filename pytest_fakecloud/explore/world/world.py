@@ -134,7 +134,7 @@ class World(Surroundings):
         if self.current_thread.is_explored():
             simulation.log.touch([READS_CLOCK])
 
-    def here(self) -> tuple[Simulation, Strand] | None:
+    def cooperating(self) -> tuple[Simulation, Strand] | None:
         """Return the simulation and the strand of this thread, if it may let other strands run."""
         strand = self.current_thread.cooperating()
         return None if strand is None or self.simulation is None else (self.simulation, strand)
@@ -143,7 +143,7 @@ class World(Surroundings):
         """Return a function that calls ``replacement(simulation, strand, …)`` in explored code only."""
 
         def patched(*args: Any, **kwargs: Any) -> Any:
-            here = self.here()
+            here = self.cooperating()
             if here is None:
                 return original(*args, **kwargs)
             return replacement(*here, *args, **kwargs)
