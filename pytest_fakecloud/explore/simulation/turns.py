@@ -47,8 +47,8 @@ class Turns:
         self.failure: BaseException | None = None
         self.current: Strand | None = None
         self.by_thread: dict[int, Strand] = {}
-        self.progress = 0
-        """Number of times that the turn has been passed on."""
+        self.count = 0
+        """Number of turns that strands have had."""
         self._live = 0
         """Number of threads that run a strand."""
         self._rests = itertools.count(1)
@@ -113,12 +113,11 @@ class Turns:
                 strand.host.go_on()
                 self.current = strand
                 return
-        if chosen is None:
+        if chosen is not None:
+            self._give_to(chosen)
+        else:
             # The strand has gone on, and waits for its turn or has ended.
             self._pass_on()
-        else:
-            self.progress += 1
-            self._give_to(chosen)
 
     def skip_lost(self, strand: Strand) -> None:
         """Let the next strand run if it is the turn of one whose thread has ended before it began."""
@@ -184,7 +183,6 @@ class Turns:
 
     def _pass_on(self) -> None:
         """Let the next strand run, when none has the turn; end the trial if there is none."""
-        self.progress += 1
         chosen = error = None
         try:
             chosen = None if self.has_ended else self._simulation.scheduler.choose()
@@ -201,6 +199,7 @@ class Turns:
             if self.has_ended:
                 return
             self.current = chosen
+            self.count += 1
         if chosen.state != "new" or chosen.thread.ident:
             chosen.host.thread.resume()
             return

@@ -49,7 +49,7 @@ class Watchdog:
         may_be_locked = strand is not None and _may_be_locked(strand, frame)
         woken = wakings(_thread_with(thread)) if may_be_locked else None
         place = None if frame is None else (id(frame), frame.f_lasti, woken)
-        seen = self._turns.progress, place
+        seen = self._turns.count, place
         if seen != self._seen:
             self._seen, self._since = seen, monotonic()
             return
