@@ -54,8 +54,7 @@ class World(Surroundings):
         self.carriers = ThreadPoolExecutor(_MOST_CARRIERS, "fakecloud-explore")
         """Threads for requests of event loops that several strands share."""
         self.threads = Threads()
-        self.asyncio = Asyncio(self)
-        self.async_libraries: list[AsyncLibrary] = [self.asyncio]
+        self.async_libraries: list[AsyncLibrary] = [Asyncio(self)]
 
     def after_fork(self) -> None:
         """Let clients reach the copies of the fakes in a forked process, which lacks the threads."""
@@ -121,7 +120,7 @@ class World(Surroundings):
         return Effects(log.accesses, remaining, left, left_with_ttl, pending, log.acknowledged)
 
     def awaited(self, value: Any) -> Any:
-        return self.asyncio.run(value) if inspect.iscoroutine(value) else value
+        return self.async_libraries[0].run(value) if inspect.iscoroutine(value) else value
 
     def async_library(self) -> AsyncLibrary | None:
         libraries = self.async_libraries
