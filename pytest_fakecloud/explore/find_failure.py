@@ -107,7 +107,7 @@ def _stored_failure(player: Player, tally: Tally, store: Store) -> Trial | None:
     tally.counts["replayed"] += 1
     trial = player.play(Plan(schedule))
     tally.record(Plan(schedule), trial)
-    if trial.broken is not None and len(trial.fired) == len(schedule):
+    if trial.broken is not None and len(trial.applied) == len(schedule):
         return trial
     store.save(Schedule())
     return None

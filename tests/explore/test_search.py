@@ -295,7 +295,7 @@ def test_a_plainer_disturbance_can_make_another_one_needless(cloud: Cloud, kv: K
     with playing(cloud, programs_of(run, ()), check, Options(kinds=kinds)) as player:
         undisturbed = player.play(Plan(notes_points=True))
         trial = player.play(Plan(Schedule.parse("run.1 rotate_token, run.2 respond")))
-        assert len(trial.fired) == 2
+        assert len(trial.applied) == 2
         assert str(smallest(player, trial, undisturbed, {}).planned) == "run.3 drop"
 
 
@@ -374,7 +374,7 @@ class _Twice(Source):
         return Plan()
 
     def learn(self, trial: Outline) -> None:
-        self.learned += map(str, trial.fired or ["nothing"])
+        self.learned += map(str, trial.applied or ["nothing"])
 
 
 @pytest.mark.parametrize(

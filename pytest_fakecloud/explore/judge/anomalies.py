@@ -78,7 +78,7 @@ def _repeated_effect(evidence: Evidence) -> Findings:
     trial, usual = evidence.trial, evidence.undisturbed
     if not usual.effects or _arrives_twice(trial):
         return
-    is_again = any(disturbance.kind in _SECOND_TIME for disturbance in trial.fired)
+    is_again = any(disturbance.kind in _SECOND_TIME for disturbance in trial.applied)
     is_delayed = _lets_time_pass(trial)
     counts: Counter[object] = Counter()
     own_counts: Counter[object] = Counter()
@@ -102,12 +102,17 @@ def _repeated_effect(evidence: Evidence) -> Findings:
 
 def _arrives_twice(trial: Trial) -> bool:
     """Return whether the network has repeated a call: each INCR in the world would be accused."""
-    return any(disturbance.kind == "duplicate" and disturbance.point for disturbance in trial.fired)
+    return any(
+        disturbance.kind == "duplicate" and disturbance.point for disturbance in trial.applied
+    )
 
 
 def _lets_time_pass(trial: Trial) -> bool:
     """Return whether a disturbance lets time pass: then a quota, a bucket or a window may allow more."""
-    return any(fired.kind in _MOVES_OF_TIME or fired.detail == CLOCK for fired in trial.fired)
+    return any(
+        disturbance.kind in _MOVES_OF_TIME or disturbance.detail == CLOCK
+        for disturbance in trial.applied
+    )
 
 
 def _may_compensate(evidence: Evidence, access: Access) -> bool:
@@ -142,7 +147,7 @@ def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
         is_over = evidence.has_gone_on and (of_delivery or not is_left)
     takings = [end for end in ends if end.call is None]
     # A worker that starts again takes more, which it does not lose.
-    stopped = {disturbance.strand for disturbance in evidence.trial.fired}
+    stopped = {disturbance.strand for disturbance in evidence.trial.applied}
     lost_takings = [end for end in takings if end.strand in stopped]
     last_taking = [] if of_delivery else lost_takings[-1:] or takings[-1:] or ends[-1:]
     ending = (

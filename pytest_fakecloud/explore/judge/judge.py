@@ -68,7 +68,7 @@ class Judge:
         try:
             check_returned(self.world.awaited(check()))
         except BaseException as error:
-            broken = broken_by_check(error, is_disturbed=bool(trial.fired))
+            broken = broken_by_check(error, is_disturbed=bool(trial.applied))
             if broken is not None:
                 is_failed = isinstance(broken, AssertionError)
                 return broken if is_failed else without_library_frames(broken)

@@ -32,7 +32,10 @@ def is_compared(trial: Trial) -> bool:
     """Return whether only orders differ in a trial, and strands have run between each other's calls."""
     if trial.notes or trial.flags & {"stuck", "numbers"}:
         return False
-    if any(fired.kind not in SWITCHES or fired.detail == CLOCK for fired in trial.fired):
+    if any(
+        disturbance.kind not in SWITCHES or disturbance.detail == CLOCK
+        for disturbance in trial.applied
+    ):
         return False
     accesses = trial.effects.accesses
     turns = [name for name, _ in groupby(accesses, lambda access: access.made_by.program)]

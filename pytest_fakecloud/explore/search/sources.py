@@ -144,7 +144,7 @@ class Singles(Source):
     def second_plan(self, trial: Outline) -> Plan | None:
         """Return the plan with the usual random numbers if others led the code past its point."""
         schedule = self._schedules[self._number - 1]
-        if self._latest == schedule or schedule[0] in trial.fired:
+        if self._latest == schedule or schedule[0] in trial.applied:
             return None
         return Plan(schedule, notes_points=True)
 

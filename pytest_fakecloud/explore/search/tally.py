@@ -92,7 +92,7 @@ class Coverage:
             {Point(*point.without_state): None for point in trial.points},
             "numbers" in trial.flags,
             {disturbance.kind for disturbance in trial.planned},
-            Counter(disturbance.kind for disturbance in trial.fired),
+            Counter(disturbance.kind for disturbance in trial.applied),
             dict(trial.handlers),
             dict.fromkeys(trial.notes),
         )

@@ -109,7 +109,7 @@ class TrialClock(Part):
             self.chosen_moves += 1
             # The last disturbance is the decision for this move, which nothing else makes.
             words = f"moves by {seconds(move.at_us - now)}"
-            self._log.add_line("clock", words, disturbances=self._log.fired[-1:])
+            self._log.add_line("clock", words, disturbances=self._log.applied[-1:])
         if move.at_us == self._world.deliveries.next_firing_us():
             self._firings += 1
         ends = list(self.known_times.ends_until(move.at_us)) if self._script.has_steps else []

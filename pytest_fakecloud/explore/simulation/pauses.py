@@ -87,7 +87,7 @@ class Pauses(Part):
             for disturbance in self._script.schedule.at(strand.scheduled_name, 0):
                 if disturbance.kind in PAUSES and (end_us := self._end_us(disturbance)) is not None:
                     strand.start_at(end_us)
-                    self._log.fired.append(disturbance)
+                    self._log.applied.append(disturbance)
                     span = seconds(end_us - self._world.now_us())
                     words = f"starts {span} later"
                     self._log.add_line(strand.scheduled_name, words, disturbances=[disturbance])

@@ -9,6 +9,7 @@ from ..subject.programs import check_has_run
 from ..subject.subject import Subject
 from ..values.disturbances import CLOCK
 from ..values.plan import Plan, Redundant
+from ..values.schedule import Schedule
 from ..values.trial import CloudState, Effects, StrandRecord, Trial, Verdict, Wording
 from .callers import Callers
 from .calls import Calls
@@ -144,7 +145,7 @@ class Simulation:
             log.schedule,
             # A trial that repeats a known order has no result.
             Verdict() if "redundant" in log.flags else Verdict(log.broken),
-            tuple(log.fired),
+            Schedule(log.applied),
             tuple(log.points),
             {name: StrandRecord(log.calls[name], results.get(name)) for name in names},
             log.handlers,

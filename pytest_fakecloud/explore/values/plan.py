@@ -27,7 +27,7 @@ class Strategy(Protocol):
     """Decides in one trial which strand runs next where the schedule contains no disturbance.
 
     The same steps and options must lead to the same answers. A ``pick()`` other than the first option
-    becomes a switch in ``fired``, so that ``Schedule(fired)`` repeats the trial without the strategy.
+    becomes a switch in ``Trial.applied``, which repeats the trial without the strategy.
     """
 
     switch_kinds: frozenset[SwitchKind]

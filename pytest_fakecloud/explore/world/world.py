@@ -105,7 +105,7 @@ class World(Surroundings):
     def _effects(self, log: TrialLog) -> Effects:
         """Return what a trial has done to the data of the fakes, before a check changes them."""
         # Only trials in which nothing but the order of calls differs are compared by what they leave.
-        has_only_orders = all(disturbance.kind in SWITCHES for disturbance in log.fired)
+        has_only_orders = all(disturbance.kind in SWITCHES for disturbance in log.applied)
         left, left_with_ttl = log.fingerprints.left() if has_only_orders else ({}, {})
         remaining: dict[Touch, bool] = {}
         pending: set[Touch] = set()
