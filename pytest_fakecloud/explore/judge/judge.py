@@ -21,7 +21,7 @@ from .anomalies import LAST, Allowed, AnomalyError, find_anomalies
 from .evidence import Evidence
 
 
-@dataclass
+@dataclass(frozen=True)
 class Judge:
     """Judges trials: calls the checks at their end, and looks for anomalies. It plays no trial."""
 
@@ -32,10 +32,6 @@ class Judge:
     """Whether an anomaly breaks a trial: in ``explore()``, if neither a check nor the code asserts."""
     counts_last: bool = False
     """Whether the patterns that are reported ``LAST`` count, because nothing else was found."""
-    reads_order: bool = False
-    """Whether a check has read in which order operations or clients began and ended: then that order is
-    a part of what later trials do (``Operations``), and of what orders of calls are tried.
-    """
 
     def checked(self, trial: Trial, history: TrialHistory, plan: Plan) -> Verdict:
         """Call the checks of a trial that has just ended, while the fakes have the data that it left."""
@@ -45,7 +41,7 @@ class Judge:
         history.schedule = str(applied)
         for check in self.promises.at_end:
             broken = broken or self._broken_promise(partial(check, history), trial, applied)
-        self.reads_order |= history.shows_order
+        self.promises.reads_order |= history.shows_order
         lines = [
             Line(entry.at_us, "check", call=entry)
             for entry in (recorder.entries if plan.explains else ())

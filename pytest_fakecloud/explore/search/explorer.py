@@ -218,5 +218,5 @@ class Explorer:
         self, *, late: bool, moves_time: bool = False, head_start: float = 0.0
     ) -> Share:
         tree = InterleavingTree(Branch(late=late, moves_time=moves_time))
-        judge = self._runner.player.judge
-        return Share(OrdersOfCalls(self._tally, judge, tree), head_start=head_start)
+        promises = self._runner.player.subject.promises
+        return Share(OrdersOfCalls(self._tally, promises, tree), head_start=head_start)

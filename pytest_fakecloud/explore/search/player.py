@@ -60,8 +60,7 @@ class Player:
 
     def _play_checked(self, plan: Plan) -> Trial:
         with self._capture.discarding(plan):
-            reads_order = self.judge.reads_order
-            trial, history = self.world.play(self.subject, plan, reads_order=reads_order)
+            trial, history = self.world.play(self.subject, plan)
             if "redundant" in trial.flags:
                 return trial
             return replace(trial, verdict=self.judge.checked(trial, history, plan))

@@ -10,7 +10,7 @@ from ..values.plan import Plan
 class Script:
     """Subject and plan of one trial, and what follows from them. Only the strategy has a state."""
 
-    def __init__(self, subject: Subject, plan: Plan, *, reads_order: bool) -> None:
+    def __init__(self, subject: Subject, plan: Plan) -> None:
         self.subject = subject
         self.plan = plan
         self.schedule = plan.schedule
@@ -24,5 +24,3 @@ class Script:
         self.may_move_time = self.moves_time or any(d.detail == CLOCK for d in plan.schedule)
         """Whether the clock may move although a strand could run."""
         self.has_steps = plan.explains or strategy is not None
-        self.reads_order = reads_order
-        """Whether a check reads in which order operations begin and end."""

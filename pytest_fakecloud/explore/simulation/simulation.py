@@ -45,11 +45,9 @@ class Simulation:
     What is replaced in the process, and the interceptors of the fakes, call the public parts.
     """
 
-    def __init__(
-        self, world: Surroundings, subject: Subject, plan: Plan, *, reads_order: bool = False
-    ) -> None:
+    def __init__(self, world: Surroundings, subject: Subject, plan: Plan) -> None:
         self._world = world
-        self.script = script = Script(subject, plan, reads_order=reads_order)
+        self.script = script = Script(subject, plan)
         self.strands = strands = Strands(subject.programs)
         self.turns = turns = Turns(world.threads, strands)
         self.current_thread = current = CurrentThread(turns, strands, world.outsiders)

@@ -62,20 +62,15 @@ class World(Surroundings):
         self.threads.after_fork()
         self.connections.after_fork()
 
-    def play(
-        self, subject: Subject, plan: Plan, *, reads_order: bool = False
-    ) -> tuple[Trial, TrialHistory]:
-        """Play one trial from the baseline of the fakes; return it, with its history for checks.
-
-        ``reads_order``: a check reads in which order operations begin and end.
-        """
+    def play(self, subject: Subject, plan: Plan) -> tuple[Trial, TrialHistory]:
+        """Play one trial from the baseline of the fakes; return it, with its history for checks."""
         self.reset()
         self.randomness.begin(plan.schedule.series)
         if subject.setup is not None:
             with self.current_thread.setting_up():
                 check_has_run(self.awaited(subject.setup()), "setup=")
             self.randomness.mark()
-        simulation = Simulation(self, subject, plan, reads_order=reads_order)
+        simulation = Simulation(self, subject, plan)
         with self.simulating(simulation):
             simulation.run()
         log, history = simulation.log, simulation.operations.history
