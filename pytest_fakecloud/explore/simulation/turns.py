@@ -92,47 +92,6 @@ class Turns:
             if strand.state != "ended" and (strand.thread.ident or strand.state != "new")
         ]
 
-    def block(self, strand: Strand) -> bool:
-        """Take the turn from a strand whose code is blocked; return False if it has gone on."""
-        with self._lock:
-            if self.current is not strand:
-                return False
-            strand.host.block()
-            self.current = None
-            return True
-
-    def step_over(self, strand: Strand) -> None:
-        """Let another strand run, if one can, while the running strand is blocked; also let the
-        trial end if a daemon thread is blocked.
-        """
-        if not self.block(strand):
-            return
-        chosen = self._simulation.scheduler.choose_meanwhile()
-        with self._lock:
-            if chosen is None and strand.host.state == "blocked" and not strand.is_daemon:
-                strand.host.go_on()
-                self.current = strand
-                return
-        if chosen is not None:
-            self._give_to(chosen)
-        else:
-            # The strand has gone on, and waits for its turn or has ended.
-            self._pass_on()
-
-    def skip_lost(self, strand: Strand) -> None:
-        """Let the next strand run if it is the turn of one whose thread has ended before it began."""
-        if strand.role != "thread":
-            with self._lock:
-                self._live -= 1
-            text = f"the thread of {strand.name} ended before its code began: {HOOK_ADVICE}"
-            self.end(ContractError(text))
-            return
-        note = f"not explored: the thread {strand.name}, which ended before its code began"
-        self._simulation.log.note(note)
-        self._record_end(strand)
-        if self._take_from(strand):
-            self._pass_on()
-
     def host(self) -> Strand | None:
         """Return the strand of the current thread, or None if the thread is not explored."""
         return self.by_thread.get(threading.get_ident())
@@ -225,6 +184,51 @@ class Turns:
         if self.has_ended:
             self.raise_crash(strand)
         strand.resume()
+
+    # -- a strand that does not go on
+
+    def block(self, strand: Strand) -> bool:
+        """Take the turn from a strand whose code is blocked; return False if it has gone on."""
+        with self._lock:
+            if self.current is not strand:
+                return False
+            strand.host.block()
+            self.current = None
+            return True
+
+    def step_over(self, strand: Strand) -> None:
+        """Let another strand run, if one can, while the running strand is blocked; also let the
+        trial end if a daemon thread is blocked.
+        """
+        if not self.block(strand):
+            return
+        chosen = self._simulation.scheduler.choose_meanwhile()
+        with self._lock:
+            if chosen is None and strand.host.state == "blocked" and not strand.is_daemon:
+                strand.host.go_on()
+                self.current = strand
+                return
+        if chosen is not None:
+            self._give_to(chosen)
+        else:
+            # The strand has gone on, and waits for its turn or has ended.
+            self._pass_on()
+
+    def skip_lost(self, strand: Strand) -> None:
+        """Let the next strand run if it is the turn of one whose thread has ended before it began."""
+        if strand.role != "thread":
+            with self._lock:
+                self._live -= 1
+            text = f"the thread of {strand.name} ended before its code began: {HOOK_ADVICE}"
+            self.end(ContractError(text))
+            return
+        note = f"not explored: the thread {strand.name}, which ended before its code began"
+        self._simulation.log.note(note)
+        self._record_end(strand)
+        if self._take_from(strand):
+            self._pass_on()
+
+    # -- crashes
 
     def check_alive(self, strand: Strand) -> None:
         """End a strand that has crashed, or whose trial has ended, at the next thing that it does."""
