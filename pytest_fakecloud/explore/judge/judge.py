@@ -17,7 +17,7 @@ from ..values.plan import Plan
 from ..values.schedule import Schedule, add_schedule
 from ..values.trial import Line, Trial, Verdict
 from ..world.world import World
-from .anomalies import LAST, Allowed, AnomalyError, find_anomalies
+from .anomalies import PATTERNS, Allowed, AnomalyError, find_anomalies
 from .evidence import Evidence
 
 
@@ -31,7 +31,7 @@ class Judge:
     anomalies_break: bool
     """Whether an anomaly breaks a trial: in ``explore()``, if neither a check nor the code asserts."""
     counts_last: bool = False
-    """Whether the patterns that are reported ``LAST`` count, because nothing else was found."""
+    """Whether the patterns that are reported last count, because nothing else was found."""
 
     def checked(self, trial: Trial, history: TrialHistory, plan: Plan) -> Verdict:
         """Call the checks of a trial that has just ended, while the fakes have the data that it left."""
@@ -52,8 +52,7 @@ class Judge:
     def with_anomalies(self, verdict: Verdict, evidence: Evidence) -> Verdict:
         """Add the anomalies to the verdict of a trial whose checks hold."""
         anomalies = find_anomalies(evidence, self.allowed)
-        ignored = () if self.counts_last else LAST
-        reported = [anomaly for anomaly in anomalies if anomaly.name not in ignored]
+        reported = [a for a in anomalies if self.counts_last or not PATTERNS[a.name].is_last]
         broken = AnomalyError(reported[0]) if reported and self.anomalies_break else None
         return replace(verdict, broken=broken, anomalies=anomalies)
 

@@ -41,7 +41,7 @@ class Player:
         return Player.of(self.world, subject, self.judge)
 
     def counting_last(self) -> Player:
-        """Return a player for which the patterns reported ``LAST`` count."""
+        """Return a player for which the patterns that are reported last count."""
         return replace(self, judge=replace(self.judge, counts_last=True))
 
     def play(self, plan: Plan) -> Trial:

@@ -289,6 +289,6 @@ class Calls(Part):
         port = request.client[1] if request.client else 0
         sites = self.call_sites
         lines = carried_call_site.get() or sites.current() or sites.by_port.get(port, ())
-        if not lines and strand.host.loop.running is None:
+        if not lines and strand.host.loop is None:
             lines = call_site_of(sys._current_frames().get(strand.host.thread.ident))
         return lines

@@ -99,7 +99,7 @@ class CurrentThread:
         registered as a strand if it is none yet: tasks that do nothing here are no part of the trial.
         """
         host = None if self.is_checking_promise() else self.host()
-        loop = None if host is None else host.loop.running
+        loop = None if host is None else host.loop
         if host is None or self._strands is None or loop is None:
             return host
         task = loop.current_task()

@@ -17,7 +17,7 @@ class Loops(Part):
     def start(self, loop: EventLoop) -> None:
         """Called when a loop starts: its strand gets a main task, to which its present tasks belong."""
         host = self._current_thread.host()
-        if host is None or host.loop.running is loop:
+        if host is None or host.loop is loop:
             return
         loop.strand = host
         main = host.start_loop(loop)
@@ -29,7 +29,7 @@ class Loops(Part):
     def end(self, loop: EventLoop) -> None:
         """Called when a loop ends, and with it all its tasks."""
         host = self._current_thread.host()
-        if host is None or host.loop.running is not loop:
+        if host is None or host.loop is not loop:
             return
         host.end_loop()
         tasks = [
@@ -63,7 +63,7 @@ class Loops(Part):
             wake_us = self._world.now_us() + math.ceil(timeout * 1e6)
             self._log.touch([READS_CLOCK])
         # A switch names this place in the loop by the last point of its main task.
-        host.points = 0 if host.loop.main_task is None else host.loop.main_task.points
+        host.points = 0 if host.main_task is None else host.main_task.points
         self._turns.yield_turn_of_loop(host, Waiting(loop.has_events, wake_us, is_of_loop=True))
         self._turns.check_alive(host)
         return True

@@ -67,13 +67,6 @@ class PauseState:
     """The latest end of a pause of a delivery."""
 
 
-class LoopState:
-    """The event loop that runs in a strand's thread."""
-
-    running: EventLoop | None = None
-    main_task: Strand | None = None
-
-
 @dataclass(eq=False)
 class Strand:
     """A sequence of steps in a trial: a client, worker, delivery, task or thread.
@@ -124,7 +117,9 @@ class Strand:
 
     thread: StrandThread = field(default_factory=StrandThread)
     work: Work = field(default_factory=Work)
-    loop: LoopState = field(default_factory=LoopState)
+    loop: EventLoop | None = None
+    """The event loop that runs in the strand's thread."""
+    main_task: Strand | None = None
     carrier: Carrier = field(init=False)
     """What holds the code until the turn; for a task in the thread of its event loop, that thread."""
 
@@ -235,20 +230,20 @@ class Strand:
         """Run an event loop in the thread; return its main task, a new strand, unless there is one. The
         task has the name of this strand, whose scheduled name is that of its loop until that ends.
         """
-        self.loop.running = loop
-        if self.loop.main_task is not None:
+        self.loop = loop
+        if self.main_task is not None:
             return None
         main = Strand(self.name, "task", parent=self, points=self.points)
         main.begin()
-        self.loop.main_task = main
+        self.main_task = main
         self.scheduled_name = StrandName.of(self.name).loop()
         return main
 
     def end_loop(self) -> None:
-        self.loop.running = None
-        if self.loop.main_task is not None:
-            self.points = self.loop.main_task.points
-            self.loop.main_task, self.scheduled_name = None, self.name
+        self.loop = None
+        if self.main_task is not None:
+            self.points = self.main_task.points
+            self.main_task, self.scheduled_name = None, self.name
 
     # -- what holds the code
 

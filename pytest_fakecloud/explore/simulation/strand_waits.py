@@ -176,7 +176,7 @@ class StrandWaits(Part):
     async def yield_turn_async(self, strand: Strand, rest: Rest) -> None:
         """Like ``yield_turn()``, for a task whose event loop must not be blocked."""
         self._turns.rest(strand, rest)
-        loop = strand.host.loop.running
+        loop = strand.host.loop
         assert loop is not None
         try:
             with strand.carried_by(loop.new_wakeup()) as wakeup:

@@ -78,7 +78,7 @@ class Watchdog:
             )
         elif seconds > STUCK_AFTER:
             self._simulation.scheduler.stuck(blocked)
-        elif seconds >= BLOCKED_AFTER and blocked.host.loop.running is None:
+        elif seconds >= BLOCKED_AFTER and blocked.host.loop is None:
             self._turns.step_over(blocked)
 
 
