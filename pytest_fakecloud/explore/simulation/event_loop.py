@@ -74,8 +74,8 @@ class AsyncLibrary(ABC):
     """A library with event loops. ``World.async_libraries`` has one object for each library."""
 
     def run(self, coroutine: Any) -> Any:
-        """Return the result of a coroutine, which runs in a new loop on fake time. Only the first of
-        ``World.async_libraries`` has to do this, for the coroutines of clients, deliveries and checks.
+        """Return the result of a coroutine of a client, a delivery or a check, which runs in a new loop
+        on fake time. Only the first of ``World.async_libraries`` has to do this.
         """
         raise NotImplementedError
 

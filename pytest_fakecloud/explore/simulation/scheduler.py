@@ -99,9 +99,12 @@ class Scheduler(Part):
     def _runnable_or_restarted(self) -> list[Option]:
         """Return what can run now, in the default order; if nothing can, restart a worker for that."""
         options = self._runnable()
-        if not options and (worker := self.workers.restart(self._world.now_us())) is not None:
-            options.append(worker)
+        if not options and (worker := self.workers.to_restart(self._world.now_us())) is not None:
+            options.append(self.workers.restart(worker))
         return options
+
+    def _has_options(self) -> bool:
+        return bool(self._runnable()) or self.workers.to_restart(self._world.now_us()) is not None
 
     def _runnable(self) -> list[Option]:
         """Return the strands and deliveries that can run, in the default order."""
@@ -144,7 +147,9 @@ class Scheduler(Part):
         blocked = [s for s in self._strands if s.state == "blocked" and not s.is_daemon]
         waiting = [] if blocked else self._waiting_in_vain()
         # A thread that is not explored may still release a waiting strand.
-        if waiting and wait_really(self._may_go_on, CHECKS_OF_WAITING):
+        if waiting and wait_really(
+            lambda: bool(self.sleepers) or self._may_go_on(), CHECKS_OF_WAITING
+        ):
             return True
         if blocked or waiting:
             self._report_stuck(blocked or waiting)
@@ -161,19 +166,19 @@ class Scheduler(Part):
             if all(strand.is_daemon or strand.state == "ended" for strand in self._strands):
                 return False
             is_over = wait_really(
-                lambda: not self._has_blocked() or self._has_ended_or_options(), CHECKS_OF_BLOCKED
+                lambda: not self._has_blocked() or self._may_go_on(), CHECKS_OF_BLOCKED
             )
             return is_over and not self._turns.has_ended
         if not self._world.outsiders:
             return False
-        self._world.outsiders.await_rest(self._has_ended_or_options)
-        return bool(self._runnable_or_restarted())
+        self._world.outsiders.await_rest(self._may_go_on)
+        return self._has_options()
 
     def _has_blocked(self) -> bool:
         return any(strand.state == "blocked" for strand in self._strands)
 
-    def _has_ended_or_options(self) -> bool:
-        return self._turns.has_ended or bool(self._runnable_or_restarted())
+    def _may_go_on(self) -> bool:
+        return self._turns.has_ended or self._has_options()
 
     def _waiting_in_vain(self) -> list[Strand]:
         """Return the strands that wait although nothing can end that, if they should have ended."""
@@ -193,9 +198,6 @@ class Scheduler(Part):
             if strand.role != "thread"
             or application_frame(sys._current_frames().get(strand.host.thread.ident))
         ]
-
-    def _may_go_on(self) -> bool:
-        return bool(self.sleepers) or self._has_ended_or_options()
 
     def _report_stuck(self, strands: Sequence[Strand]) -> None:
         text = describe_stuck(strands)

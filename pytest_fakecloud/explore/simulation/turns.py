@@ -31,8 +31,8 @@ class Turns:
     ``current`` is the strand that has the turn. A thread that gives it up (``yield_turn()``) chooses the
     next strand, gives it the turn, and waits for its own. While a strand is chosen, none has the turn.
     The turn is also taken from a strand whose code is blocked (``step_over()``). When that code goes on,
-    its thread finds that it does not have the turn, and waits for it. ``_lock`` protects the question of
-    who takes the turn from a strand.
+    its thread finds that it does not have the turn, and waits for it. So two threads may want to take
+    the turn, and ``_lock`` lets one of them.
     """
 
     _simulation: Simulation
@@ -100,13 +100,7 @@ class Turns:
 
     def yield_turn(self, strand: Strand, rest: Rest) -> None:
         """Let a strand rest, and the next one run; return when it is this strand's turn again."""
-        # Look first whether it has the turn: as soon as it rests, another thread may give it the next.
-        with self._lock:
-            has_turn = self._is_at(strand)
-            self.rest(strand, rest)
-            if has_turn:
-                self.current = None
-        if has_turn:
+        if self._take_from(strand, rest):
             self._pass_on()
         self._await_turn(strand)
         self._resume(strand)
@@ -128,14 +122,15 @@ class Turns:
         else:
             strand.park(rest, next(self._rests))
 
-    def _is_at(self, strand: Strand) -> bool:
-        """Return whether the thread of a strand has the turn."""
-        return self.current is not None and self.current.host is strand.host
-
-    def _take_from(self, strand: Strand) -> bool:
-        """Take the turn from a strand that has ended; return False if its thread does not have it."""
+    def _take_from(self, strand: Strand, rest: Rest | None = None) -> bool:
+        """Take the turn from a strand that has ended or begins to rest; return False if its thread does
+        not have it.
+        """
         with self._lock:
-            has_turn = self._is_at(strand)
+            # Look first: as soon as the strand rests, another thread may give it the next turn.
+            has_turn = self.current is not None and self.current.host is strand.host
+            if rest is not None:
+                self.rest(strand, rest)
             if has_turn:
                 self.current = None
             return has_turn

@@ -33,8 +33,8 @@ class Workers(Part):
             for strand in self._strands
         )
 
-    def restart(self, now: int) -> Strand | None:
-        """Restart a worker that ended before all of its work existed; return its new strand or None."""
+    def to_restart(self, now: int) -> Strand | None:
+        """Return a worker that ended before all of its work existed, or None."""
         if not self.may_begin(now):
             return None
         latest: dict[str, Strand] = {}
@@ -42,23 +42,24 @@ class Workers(Part):
             if strand.role == "worker":
                 latest.setdefault(_program(strand), strand)
         for strand in reversed(latest.values()):  # the worker that started first comes first
-            if strand.state != "ended" or strand.work.starts >= MOST_STARTS:
-                continue
-            has_backlog = self._note_backlog(strand)
-            if has_backlog:
-                self.leave_groups(strand)
-            if has_backlog or self._may_have_missed_work(strand):
-                return self.start_again(strand)
+            can_restart = strand.state == "ended" and strand.work.starts < MOST_STARTS
+            if can_restart and (self._has_left_work(strand) or self._may_have_missed_work(strand)):
+                return strand
         return None
 
-    def _note_backlog(self, strand: Strand) -> bool:
-        """Note a start that left records; return whether another restart may change that."""
+    def restart(self, strand: Strand) -> Strand:
+        """Restart a worker; return its new strand."""
+        if self._has_left_work(strand):
+            key = _program(strand), self._backlog(strand)
+            self._starts.setdefault(key, set()).add(strand.work.starts)
+            self.leave_groups(strand)
+        return self.start_again(strand)
+
+    def _has_left_work(self, strand: Strand) -> bool:
+        """Return whether a start left records, and another one may change that."""
         backlog = self._backlog(strand)
-        if not backlog:
-            return False
-        starts = self._starts.setdefault((_program(strand), backlog), set())
-        starts.add(strand.work.starts)
-        return len(starts) <= MOST_RESTARTS_WITHOUT_PROGRESS
+        starts = {*self._starts.get((_program(strand), backlog), ()), strand.work.starts}
+        return bool(backlog) and len(starts) <= MOST_RESTARTS_WITHOUT_PROGRESS
 
     def _may_have_missed_work(self, strand: Strand) -> bool:
         """Return whether another strand may have created work after the worker looked for it."""
