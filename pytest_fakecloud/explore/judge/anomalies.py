@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ...core.errors import ContractError, shown, unknown_name
 from ...kv.table import kinds
 from ..values.accesses import NUMBER, Access
-from ..values.disturbances import CLOCK, DELAYS, PAUSES, with_role
+from ..values.disturbances import DELAYS, PAUSES, with_role
 from ..values.names import StrandName
 from ..values.trial import Anomaly, Trial
 from .evidence import Evidence, effects_of, lasts
@@ -79,7 +79,7 @@ def _repeated_effect(evidence: Evidence) -> Findings:
     trial, usual = evidence.trial, evidence.undisturbed
     if not usual.effects or _arrives_twice(trial):
         return
-    is_again = any(disturbance.kind in _SECOND_TIME for disturbance in trial.applied)
+    is_again = bool(trial.applied.kinds & _SECOND_TIME)
     is_delayed = _lets_time_pass(trial)
     counts: Counter[object] = Counter()
     own_counts: Counter[object] = Counter()
@@ -103,17 +103,12 @@ def _repeated_effect(evidence: Evidence) -> Findings:
 
 def _arrives_twice(trial: Trial) -> bool:
     """Return whether the network has repeated a call: each INCR in the world would be accused."""
-    return any(
-        disturbance.kind == "duplicate" and disturbance.point for disturbance in trial.applied
-    )
+    return any(d.kind == "duplicate" and d.point for d in trial.applied)
 
 
 def _lets_time_pass(trial: Trial) -> bool:
     """Return whether a disturbance lets time pass: then a quota, a bucket or a window may allow more."""
-    return any(
-        disturbance.kind in _MOVES_OF_TIME or disturbance.detail == CLOCK
-        for disturbance in trial.applied
-    )
+    return trial.applied.moves_clock or bool(trial.applied.kinds & _MOVES_OF_TIME)
 
 
 def _may_compensate(evidence: Evidence, access: Access) -> bool:

@@ -44,7 +44,7 @@ class Judge:
         self.promises.reads_order |= history.shows_order
         lines = [
             Line(entry.at_us, "check", call=entry)
-            for entry in (recorder.entries if plan.explains else ())
+            for entry in (recorder.entries if plan.has_details else ())
             if isinstance(entry, Call) and entry.number > number
         ]
         return Verdict(broken, lines=lines)

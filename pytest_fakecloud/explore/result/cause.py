@@ -166,7 +166,7 @@ class _Experiments:
         if decisive_second is None or decisive_last is None:
             return False
         disturbances = [*self.trial.applied]
-        if not all(disturbance.kind in SWITCHES for disturbance in disturbances):
+        if not self.trial.applied.kinds <= SWITCHES:
             # The schedule also lets time pass. If the order alone does not break the promise, accept
             # only a lost update, which is wrong however much time has passed.
             disturbances = [decisive_second]
@@ -259,9 +259,7 @@ def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[_Conflict]:
     undisturbed trial made the calls in the other order. Yields nothing if a disturbance did
     something else.
     """
-    if not trial.applied or not all(
-        disturbance.kind in ONLY_TIMING for disturbance in trial.applied
-    ):
+    if not trial.applied or not trial.applied.kinds <= ONLY_TIMING:
         return
     calls = _calls(trial)
     places = _usual_places(trial, undisturbed)

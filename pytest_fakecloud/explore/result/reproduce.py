@@ -80,10 +80,10 @@ def _broken_schedule(
 ) -> BrokenPromiseError:
     undisturbed = None
     if trial.applied and "stuck" not in trial.flags:
-        undisturbed = player.play(Plan(explains=True))
+        undisturbed = player.play(Plan(has_details=True))
 
     def play(schedule: Schedule) -> Trial:
-        return player.play(Plan(schedule, explains=True))
+        return player.play(Plan(schedule, has_details=True))
 
     changes = find_changes(trial, undisturbed, play)
     cause = find_cause(trial, undisturbed, changes, play, player.world.state_of)

@@ -78,7 +78,7 @@ class Calls(Part):
             raise Crash
         self._turns.check_alive(strand)
         if caller.way == "silent":
-            if self._script.plan.explains:
+            if self._script.plan.has_details:
                 self._log.silent_calls.append(request.call)
             return proceed()
         if caller.way == "outside":
@@ -180,7 +180,7 @@ class Calls(Part):
 
     def rejected(self, request: Request) -> None:
         """Add a call without valid credentials to the story; it has no point for disturbances."""
-        if not self._script.plan.explains:
+        if not self._script.plan.has_details:
             return
         strand = self.callers.of_rejected(request)
         if strand is not None:
@@ -277,7 +277,7 @@ class Calls(Part):
     def _add_line(self, strand: Strand, request: Request, point: int = 0) -> Line:
         line = self._log.add_line(strand.scheduled_name, call=request.call)
         line.point = point
-        if self._script.plan.explains:
+        if self._script.plan.has_details:
             lines: list[str] = []
             # A search for lines must not change the trial whose lines it adds.
             with report_failure("the line of a call could not be found", lines.append):

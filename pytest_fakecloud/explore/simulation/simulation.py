@@ -52,7 +52,7 @@ class Simulation:
         self.turns = turns = Turns(world.threads, strands)
         self.current_thread = current = CurrentThread(turns, strands, world.outsiders)
         self.log = log = TrialLog(world, script, current)
-        self.call_sites = CallSites(world, are_noted=plan.explains)
+        self.call_sites = CallSites(world, are_noted=plan.has_details)
         self.known_times = KnownTimes(world)
         shared = world, script, strands, turns, current, log
         self.operations = Operations(*shared)
@@ -129,7 +129,7 @@ class Simulation:
     def frozen(self, effects: Effects | None = None, state: CloudState | None = None) -> Trial:
         """Return the trial that has ended, with its effects on the fakes and the data that it left."""
         log, plan, strategy = self.log, self.script.plan, self.script.strategy
-        if plan.explains:
+        if plan.has_details:
             places = distinct_places([line.call_site for line in log.lines])
             for line, source in zip(log.lines, places, strict=True):
                 line.source = source

@@ -99,10 +99,13 @@ class Turns:
     # -- the turn
 
     def yield_turn(self, strand: Strand, rest: Rest) -> None:
-        """Let a strand rest, and the next one run; return when it is this strand's turn again."""
+        """Let a strand rest, and the next one run; return when the thread has the turn again. Raises
+        ``Crash`` at the end of the trial.
+        """
         if self._take_from(strand, rest):
             self._pass_on()
-        self._await_turn(strand)
+        if not self.has_ended:
+            strand.host.thread.gate.acquire()
         self._resume(strand)
 
     def yield_turn_of_loop(self, host: Strand, waiting: Waiting) -> None:
@@ -169,11 +172,6 @@ class Turns:
             with self._lock:
                 self._live -= 1
             self.end(error)
-
-    def _await_turn(self, strand: Strand) -> None:
-        """Wait in the thread that runs a strand until the turn is given to it, or the trial ends."""
-        if not self.has_ended:
-            strand.host.thread.gate.acquire()
 
     def _resume(self, strand: Strand) -> None:
         if self.has_ended:

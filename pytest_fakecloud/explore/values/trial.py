@@ -56,7 +56,7 @@ class Line:
 
     ``disturbances`` are those that the line is about, and ``breaks`` marks the step after which a
     promise no longer held. ``call_site`` are the application's lines that led to the call, innermost
-    first, if the plan ``explains``; ``source`` is the one that the story shows. ``step`` is the
+    first, if the plan ``has_details``; ``source`` is the one that the story shows. ``step`` is the
     step that the line belongs to, if steps were recorded, ``point`` the number of the point of a call.
     """
 
@@ -213,7 +213,7 @@ class Verdict:
     anomalies: Sequence[Anomaly] = ()
     """Those that ``allow=`` does not contain."""
     lines: Sequence[Line] = ()
-    """The calls that the checks at the end made, if the plan ``explains``."""
+    """The calls that the checks at the end made, if the plan ``has_details``."""
 
 
 Flag = Literal["redundant", "stuck", "limited", "timers", "numbers", "overlap"]
