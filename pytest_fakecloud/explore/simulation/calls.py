@@ -27,6 +27,7 @@ from .pauses import Pauses
 from .stacks import CallSite, CallSites, call_site_of, carried_call_site, describe_places
 from .strand import Strand
 from .strand_waits import StrandWaits
+from .workers import Workers
 
 MOST_POINTS = 2_000
 """Maximum number of points of one strand; more count as an endless loop, at the next call."""
@@ -48,8 +49,7 @@ class Calls(Part):
     decisions: Decisions
     strand_waits: StrandWaits
     faults: Faults
-    _number: int = 0
-    """The number of the latest call of the trial."""
+    workers: Workers
     _running: tuple[Access, Any, Sequence[bytes], list[str]] | None = None
     """The latest command that writes, its database, and the contents of its keys before it."""
 
@@ -239,16 +239,10 @@ class Calls(Part):
         self, strand: Strand, point: int, fake: Fake, request: Request, proceed: Proceed
     ) -> AnyResponse:
         """Apply the disturbances of a call, add the call to the story, and return its outcome."""
-        now, root = self._world.now_us(), strand.root
-        self._number += 1
-        root.work.last_call = self._number
-        root.work.first_call = root.work.first_call or self._number
+        now = self._world.now_us()
+        self.workers.note_call(strand, fake, request)
         if fake.fixture != "kv_server":  # which reports its commands
             self.known_times.note_data(times_in(request.body))
-        if fake.fixture == "broker" and request.route in ("consume", "commit"):
-            group, instance = request.params.get("group"), request.params.get("instance")
-            if group and instance:
-                root.work.consumers.add((fake, group, instance))
         disturbances = self._script.schedule.at(strand.scheduled_name, point)
         fault = self.faults.apply(disturbances, strand, fake, request) if disturbances else None
         self._log.calls[strand.name] += 1

@@ -58,6 +58,7 @@ class Simulation:
         self.operations = Operations(*shared)
         self.outside_calls = OutsideCalls(*shared)
         self.callers = Callers(*shared, outside_calls=self.outside_calls)
+        self._workers = Workers(*shared)
         self._sleepers = Sleepers(*shared)
         self._pauses = Pauses(*shared, known_times=self.known_times)
         self.clock = TrialClock(
@@ -74,10 +75,10 @@ class Simulation:
             decisions=self._decisions,
             strand_waits=self.strand_waits,
             faults=Faults(*shared),
+            workers=self._workers,
         )
         self.delivery_strands = DeliveryStrands(*shared)
         self.loops = Loops(*shared)
-        self._workers = Workers(*shared)
         self.scheduler = Scheduler(
             *shared,
             sleepers=self._sleepers,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ...cloud.fake import Fake
 from ...core.errors import ContractError
+from ...http.messages import Request
 from ..values.names import StrandName
 from .part import Part
 from .strand import Strand, Work
@@ -21,6 +23,19 @@ class Workers(Part):
 
     _starts: dict[tuple[object, ...], set[int]] = field(default_factory=dict)
     """The starts that left the same records, by program and backlog."""
+    _calls: int = 0
+    """The number of calls of the trial so far."""
+
+    def note_call(self, strand: Strand, fake: Fake, request: Request) -> None:
+        """Note a call, which may create work, look for work, or join a group."""
+        self._calls += 1
+        work = strand.root.work
+        work.last_call = self._calls
+        work.first_call = work.first_call or self._calls
+        if fake.fixture == "broker" and request.route in ("consume", "commit"):
+            group, instance = request.params.get("group"), request.params.get("instance")
+            if group and instance:
+                work.consumers.add((fake, group, instance))
 
     def may_begin(self, now: int) -> bool:
         # Start workers only if no delivery or sleep is pending, so that they have work to do.
