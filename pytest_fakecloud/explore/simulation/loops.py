@@ -35,7 +35,7 @@ class Loops(Part):
         tasks = [
             strand for strand in self._strands if strand.role == "task" and strand.host is host
         ]
-        for strand in sorted(tasks, key=lambda strand: strand.parked_at):
+        for strand in sorted(tasks, key=lambda strand: strand.rested_at):
             while strand.state == "parked":
                 # A request may still wait for its turn after its task has ended, e.g. because of a
                 # timeout. The fake handles it, because it has already been sent.

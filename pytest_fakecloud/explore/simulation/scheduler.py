@@ -113,7 +113,7 @@ class Scheduler(Part):
         for strand in self._strands:
             if group := _group_of(strand, now):
                 groups[group].append(strand)
-        groups["parked"].sort(key=lambda s: (-s.host.parked_at, s.parked_at))
+        groups["parked"].sort(key=lambda s: (-s.host.rested_at, s.rested_at))
         groups["waiting"].sort(key=lambda s: -1 if s.waiting.wake_us is None else s.waiting.wake_us)
         strands = [*groups["parked"], *groups["waiting"], *groups["thread"]]
         # A client that waits for its thread goes on there, so one switch lets it make its calls.

@@ -108,7 +108,7 @@ class Strand:
     # The conditions under which a parked or waiting strand can run.
     waiting: Waiting = NOT_WAITING
     pause: PauseState = field(default_factory=PauseState)
-    parked_at: int = 0
+    rested_at: int = 0
     """Number of times that strands had rested when this strand began to rest."""
 
     # What makes the names and the numbers of the strand the same in every trial.
@@ -171,14 +171,14 @@ class Strand:
     def park(self, kind: SwitchKind, number: int) -> None:
         """Be ready to go on from a point; ``number`` counts how often strands have begun to rest."""
         self._become("parked", "running", "blocked")
-        self.switch_kind, self.parked_at, self.host.parked_at = kind, number, number
+        self.switch_kind, self.rested_at, self.host.rested_at = kind, number, number
 
     def wait(self, waiting: Waiting, number: int) -> None:
         """Wait for a condition or a time; ``number`` is that of ``park()``."""
         self._become("waiting", "running", "blocked")
         self.switch_kind, self.waiting = "wake", waiting
         if not waiting.is_of_loop:
-            self.parked_at = self.host.parked_at = number
+            self.rested_at = self.host.rested_at = number
 
     def resume(self) -> None:
         """Go on, because it is the strand's turn. Its wait and its pause are over."""
