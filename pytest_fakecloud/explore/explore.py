@@ -97,8 +97,12 @@ def explore(
             player = player.with_inputs(inputs or {})
             return Exploration(replay_only(player, replayed), named_kinds, trust)
         searches: list[SearchResult] = []
-        for part in division.players(player, budget):
-            searches.append(find_failure(*part, seed, cache, make_runner))
+        for part in division.players(player):
+            used = sum(ended.tally.tried for ended in searches)
+            if searches and budget.remaining(used) <= 0:
+                break
+            share = division.part(budget, used)
+            searches.append(find_failure(part, share, seed, cache, make_runner))
             if searches[-1].failing is not None:
                 _raise_failure(searches, division, player)
         # Reports are about the input of most calls, with the numbers of all searches.

@@ -34,11 +34,13 @@ class SearchResult(NamedTuple):
 class Division:
     """Divides a search into parts with budgets of their own: one part, unless inputs are drawn."""
 
-    def players(
-        self, player: Player, budget: SearchBudget
-    ) -> Iterator[tuple[Player, Tally, SearchBudget]]:
-        """Yield the player of each part, its tally and its budget."""
-        yield player, Tally.of(player), budget
+    def players(self, player: Player) -> Iterator[Player]:
+        """Yield the player of each part."""
+        yield player
+
+    def part(self, budget: SearchBudget, used: int) -> SearchBudget:
+        """Return the part of a budget for the next player, after so many trials with others."""
+        return budget
 
     def shrink_inputs(self, whole: Player, part: Player, failing: Trial) -> tuple[Player, Trial]:
         """Return the player of the part, or one with smaller inputs, and its smallest failing trial."""
@@ -46,12 +48,7 @@ class Division:
 
 
 def find_failure(
-    player: Player,
-    tally: Tally,
-    budget: SearchBudget,
-    seed: int | str,
-    cache: Any,
-    make_runner: MakeRunner,
+    player: Player, budget: SearchBudget, seed: int | str, cache: Any, make_runner: MakeRunner
 ) -> SearchResult:
     """Search for a schedule that breaks the promise, and shrink it.
 
@@ -59,6 +56,7 @@ def find_failure(
     use it.
     """
     __tracebackhide__ = True
+    tally = Tally.of(player)
     player, undisturbed = player.play_reference(Plan.first())
     tally.record(Plan.first(), undisturbed)
     if player.subject.inputs:
@@ -109,7 +107,7 @@ def _stored_failure(player: Player, tally: Tally, store: Store) -> Trial | None:
     tally.counts["replayed"] += 1
     trial = player.play(Plan(schedule))
     tally.record(Plan(schedule), trial)
-    if trial.broken is not None and len(trial.fired) == len(schedule):
+    if trial.broken is not None and len(trial.applied) == len(schedule):
         return trial
     store.save(Schedule())
     return None

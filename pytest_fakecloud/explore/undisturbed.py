@@ -59,7 +59,7 @@ def check_repeats(player: Player, first: Trial, when: str) -> Trial:
     sentence, such as "the second time".
     """
     __tracebackhide__ = True
-    second = player.play(Plan(explains=True))
+    second = player.play(Plan(has_details=True))
     # Without the process's time, arguments and answers contain wall-clock times.
     has_content = player.world.process_time is not None
     pairs = itertools.zip_longest(first.call_lines, second.call_lines)

@@ -15,7 +15,7 @@ from upstash_redis.errors import UpstashError
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, ContractError, Exploration, KVServer
 from pytest_fakecloud.explore.explore import playing
-from pytest_fakecloud.explore.judge.anomalies import LAST, PATTERNS
+from pytest_fakecloud.explore.judge.anomalies import PATTERNS
 from pytest_fakecloud.explore.subject.options import TRIALS, Options
 from pytest_fakecloud.explore.subject.programs import programs_of
 from pytest_fakecloud.explore.values.plan import Plan
@@ -920,7 +920,7 @@ def test_an_anomaly_is_named_without_a_promise(
     # Only two disturbances together make a lock expire and its next holder slow.
     kinds = ("jump", "delay") if name == "foreign release" else None
     # The search reports a partial update after it has used up its budget.
-    budget = 60 if name in LAST else TRIALS
+    budget = 60 if PATTERNS[name].is_last else TRIALS
     with pytest.raises(BrokenPromiseError) as caught:
         cloud.explore(program(redis), allow=others, kinds=kinds, budget=budget)
     assert str(caught.value.__cause__).startswith(f"{name} (")
@@ -1041,7 +1041,7 @@ def test_an_allowed_anomaly_must_exist(cloud: Cloud, redis: Redis, allow: Any, t
 def test_the_reference_lists_every_pattern() -> None:
     page = (DOCS / "reference" / "exploration.md").read_text("utf-8")
     rows = re.findall(r"^\| `([a-z A-Z-]+)` \| [^|]* \| ([^|]*) \|$", page, re.MULTILINE)
-    assert rows == [(name, harmless) for name, (_, harmless) in PATTERNS.items()]
+    assert rows == [(name, pattern.harmless_if) for name, pattern in PATTERNS.items()]
 
 
 SERVICES: dict[str, tuple[Make, ...]] = {
@@ -1203,7 +1203,9 @@ def test_a_field_or_member_that_only_a_second_attempt_adds_is_no_repeated_effect
 def test_an_anomaly_of_several_services_is_named(name: str, make: Make, cloud: Cloud) -> None:
     others = [pattern for pattern in PATTERNS if pattern != name]
     with pytest.raises(BrokenPromiseError) as caught:
-        explored(cloud, make(cloud, False), allow=others, budget=60 if name in LAST else TRIALS)
+        explored(
+            cloud, make(cloud, False), allow=others, budget=60 if PATTERNS[name].is_last else TRIALS
+        )
     assert str(caught.value.__cause__).startswith(f"{name} (")
 
 

@@ -57,7 +57,9 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             for line in trial.lines
         ]
         points = [(point.strand, point.number) for point in trial.points]
-        results.append((list(map(str, trial.fired)), calls, points, list(map(repr, trial.errors))))
+        results.append(
+            (list(map(str, trial.applied)), calls, points, list(map(repr, trial.errors)))
+        )
         return trial
 
     monkeypatch.setattr(Simulation, "frozen", noted)

@@ -96,7 +96,7 @@ def test_tasks_of_another_loop_are_strands(cloud: Cloud, kv: KVServer, redis: Re
     programs = programs_of({"ann": ann}, workers=())
     with playing(cloud, programs, expects(kv, "2"), Options(kinds="switch")) as player:
         undisturbed = player.play(Plan.first())
-        trial = player.play(Plan(Schedule.parse("ann:add2.1 switch ann:add"), explains=True))
+        trial = player.play(Plan(Schedule.parse("ann:add2.1 switch ann:add"), has_details=True))
     # By default, the tasks of a loop take turns.
     calls = [line.strand for line in undisturbed.call_lines]
     assert calls == ["ann:add", "ann:add2", "ann:add", "ann:add2"]

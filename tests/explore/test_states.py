@@ -127,7 +127,7 @@ def trial(schedule: str, *states: int) -> Trial:
         Point("run", number, (("crash", ""),), state) for number, state in enumerate(states, 1)
     )
     disturbances = Schedule.parse(schedule)
-    return Trial(disturbances, points=tuple(points), fired=tuple(disturbances))
+    return Trial(disturbances, points=tuple(points), applied=disturbances)
 
 
 def test_a_run_is_extended_where_it_was_the_first_to_reach_a_state() -> None:

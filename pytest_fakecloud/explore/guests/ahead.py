@@ -270,6 +270,6 @@ def _unremarkable(runner: PlanRunner, plan: Plan) -> Outline | None:
 
 def _findings(runner: PlanRunner) -> object:
     """Return a value that changes if a trial shows something that no trial has shown before."""
-    judge = runner.player.judge
+    judge, promises = runner.player.judge, runner.player.subject.promises
     anomalies, unused = len(runner.tally.anomalies), judge.allowed.unused()
-    return anomalies, unused, judge.promises.reached(), judge.reads_order
+    return anomalies, unused, promises.reached(), promises.reads_order

@@ -115,7 +115,7 @@ def _fail_each_call(
             trial = player.play(Plan(Schedule([disturbance])))
             calls = {(line.strand, line.point): line.call for line in reversed(trial.call_lines)}
             call = calls.get(point.id)
-            if call is None or disturbance not in trial.fired:
+            if call is None or disturbance not in trial.applied:
                 raise ContractError(
                     f"{disturbance} was to fail, but a further trial did not make this call: each trial "
                     "must make the same calls, so reset caches and other state outside the fakes in run="

@@ -131,7 +131,7 @@ class Examination:
         checks = promises.at_end
         promises.at_end = [partial(self._recorded, check) for check in checks]
         try:
-            player.play(Plan(explains=True))
+            player.play(Plan(has_details=True))
         finally:
             promises.at_end = checks
 

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
+from typing import NamedTuple
 
 from ...core.errors import ContractError, shown, unknown_name
 from ...kv.table import kinds
 from ..values.accesses import NUMBER, Access
-from ..values.disturbances import CLOCK, DELAYS, PAUSES, with_role
+from ..values.disturbances import DELAYS, PAUSES, with_role
 from ..values.names import StrandName
 from ..values.trial import Anomaly, Trial
 from .evidence import Evidence, effects_of, lasts
@@ -78,7 +79,7 @@ def _repeated_effect(evidence: Evidence) -> Findings:
     trial, usual = evidence.trial, evidence.undisturbed
     if not usual.effects or _arrives_twice(trial):
         return
-    is_again = any(disturbance.kind in _SECOND_TIME for disturbance in trial.fired)
+    is_again = bool(trial.applied.kinds & _SECOND_TIME)
     is_delayed = _lets_time_pass(trial)
     counts: Counter[object] = Counter()
     own_counts: Counter[object] = Counter()
@@ -102,12 +103,12 @@ def _repeated_effect(evidence: Evidence) -> Findings:
 
 def _arrives_twice(trial: Trial) -> bool:
     """Return whether the network has repeated a call: each INCR in the world would be accused."""
-    return any(disturbance.kind == "duplicate" and disturbance.point for disturbance in trial.fired)
+    return any(d.kind == "duplicate" and d.point for d in trial.applied)
 
 
 def _lets_time_pass(trial: Trial) -> bool:
     """Return whether a disturbance lets time pass: then a quota, a bucket or a window may allow more."""
-    return any(fired.kind in _MOVES_OF_TIME or fired.detail == CLOCK for fired in trial.fired)
+    return trial.applied.moves_clock or bool(trial.applied.kinds & _MOVES_OF_TIME)
 
 
 def _may_compensate(evidence: Evidence, access: Access) -> bool:
@@ -142,7 +143,7 @@ def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
         is_over = evidence.has_gone_on and (of_delivery or not is_left)
     takings = [end for end in ends if end.call is None]
     # A worker that starts again takes more, which it does not lose.
-    stopped = {disturbance.strand for disturbance in evidence.trial.fired}
+    stopped = {disturbance.strand for disturbance in evidence.trial.applied}
     lost_takings = [end for end in takings if end.strand in stopped]
     last_taking = [] if of_delivery else lost_takings[-1:] or takings[-1:] or ends[-1:]
     ending = (
@@ -269,24 +270,32 @@ def _comparing_units(accesses: Sequence[Access]) -> Iterator[object]:
 # -- all patterns ----------------------------------------------------------------------------------
 
 
-PATTERNS: dict[str, tuple[Callable[[Evidence], Findings], str]] = {
-    "not serializable": (_not_serializable, "no rule connects what the clients leave"),
-    "foreign release": (_foreign_release, "the holder does not rely on the lock"),
-    "expired lock": (_expired_lock, "the late write repeats one that another holder made"),
-    "early commit": (partial(_early_end, of_delivery=False), "the effect may be lost"),
-    "early acknowledgement": (partial(_early_end, of_delivery=True), "the effect may be lost"),
-    "partial update": (_partial_update, "a later request or a person repairs the difference"),
-    "repeated effect": (_repeated_effect, "the number counts attempts"),
+class Pattern(NamedTuple):
+    """A pattern of anomalies: the function that finds it, and when it does no harm.
+
+    A search without a promise reports one that ``is_last`` only if it has found no other: what is
+    correct depends on whether the caller of a client that failed tries again.
+    """
+
+    find: Callable[[Evidence], Findings]
+    harmless_if: str
+    is_last: bool = False
+
+
+PATTERNS = {
+    "not serializable": Pattern(_not_serializable, "no rule connects what the clients leave"),
+    "foreign release": Pattern(_foreign_release, "the holder does not rely on the lock"),
+    "expired lock": Pattern(_expired_lock, "the late write repeats one that another holder made"),
+    "early commit": Pattern(partial(_early_end, of_delivery=False), "the effect may be lost"),
+    "early acknowledgement": Pattern(
+        partial(_early_end, of_delivery=True), "the effect may be lost"
+    ),
+    "partial update": Pattern(
+        _partial_update, "a later request or a person repairs the difference", is_last=True
+    ),
+    "repeated effect": Pattern(_repeated_effect, "the number counts attempts"),
 }
-"""All patterns, in the order in which they are reported, by the names that the literature uses: the
-function that finds the pattern, and when it does no harm.
-"""
-
-
-LAST = frozenset({"partial update"})
-"""The patterns that a search without a promise only reports if it has found no other: what is correct
-depends on whether the caller of a client that failed tries again.
-"""
+"""All patterns, in the order in which they are reported, by the names that the literature uses."""
 
 
 class AnomalyError(AssertionError):
@@ -294,8 +303,8 @@ class AnomalyError(AssertionError):
 
     def __init__(self, anomaly: Anomaly) -> None:
         allowed = f"{anomaly.name}: {anomaly.subject}"
-        _, harmless = PATTERNS[anomaly.name]
-        super().__init__(f"{anomaly}. It is harmless if {harmless}: then pass allow={allowed!r}")
+        harmless_if = PATTERNS[anomaly.name].harmless_if
+        super().__init__(f"{anomaly}. It is harmless if {harmless_if}: then pass allow={allowed!r}")
 
 
 class Allowed:
@@ -334,7 +343,7 @@ class Allowed:
 def find_anomalies(evidence: Evidence, allowed: Allowed) -> list[Anomaly]:
     """Return the anomalies of a trial that are not allowed, one for each name and subject."""
     anomalies: dict[tuple[str, str], Anomaly] = {}
-    for name, (find, _) in PATTERNS.items():
-        for subject, words in find(evidence):
+    for name, pattern in PATTERNS.items():
+        for subject, words in pattern.find(evidence):
             anomalies.setdefault((name, subject), Anomaly(name, subject, words))
     return [anomaly for anomaly in anomalies.values() if not allowed.covers(anomaly)]

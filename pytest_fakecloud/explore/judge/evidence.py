@@ -81,12 +81,12 @@ class Evidence:
     @cached_property
     def loss(self) -> Disturbance | None:
         """The only disturbance that can have kept a client from an effect; others paused a worker."""
-        losses = [disturbance for disturbance in self.trial.fired if disturbance.kind in _LOSSES]
+        losses = [disturbance for disturbance in self.trial.applied if disturbance.kind in _LOSSES]
         if len(losses) != 1:
             return None
         pauses = (
             disturbance
-            for disturbance in self.trial.fired
+            for disturbance in self.trial.applied
             if disturbance.kind not in _LOSSES | {"numbers"}
         )
         strand = losses[0].strand if actor_of(losses[0].strand) in self.workers else ""

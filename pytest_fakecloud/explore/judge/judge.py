@@ -17,11 +17,11 @@ from ..values.plan import Plan
 from ..values.schedule import Schedule, add_schedule
 from ..values.trial import Line, Trial, Verdict
 from ..world.world import World
-from .anomalies import LAST, Allowed, AnomalyError, find_anomalies
+from .anomalies import PATTERNS, Allowed, AnomalyError, find_anomalies
 from .evidence import Evidence
 
 
-@dataclass
+@dataclass(frozen=True)
 class Judge:
     """Judges trials: calls the checks at their end, and looks for anomalies. It plays no trial."""
 
@@ -31,11 +31,7 @@ class Judge:
     anomalies_break: bool
     """Whether an anomaly breaks a trial: in ``explore()``, if neither a check nor the code asserts."""
     counts_last: bool = False
-    """Whether the patterns that are reported ``LAST`` count, because nothing else was found."""
-    reads_order: bool = False
-    """Whether a check has read in which order operations or clients began and ended: then that order is
-    a part of what later trials do (``Operations``), and of what orders of calls are tried.
-    """
+    """Whether the patterns that are reported last count, because nothing else was found."""
 
     def checked(self, trial: Trial, history: TrialHistory, plan: Plan) -> Verdict:
         """Call the checks of a trial that has just ended, while the fakes have the data that it left."""
@@ -45,10 +41,10 @@ class Judge:
         history.schedule = str(applied)
         for check in self.promises.at_end:
             broken = broken or self._broken_promise(partial(check, history), trial, applied)
-        self.reads_order |= history.shows_order
+        self.promises.reads_order |= history.shows_order
         lines = [
             Line(entry.at_us, "check", call=entry)
-            for entry in (recorder.entries if plan.explains else ())
+            for entry in (recorder.entries if plan.has_details else ())
             if isinstance(entry, Call) and entry.number > number
         ]
         return Verdict(broken, lines=lines)
@@ -56,8 +52,7 @@ class Judge:
     def with_anomalies(self, verdict: Verdict, evidence: Evidence) -> Verdict:
         """Add the anomalies to the verdict of a trial whose checks hold."""
         anomalies = find_anomalies(evidence, self.allowed)
-        ignored = () if self.counts_last else LAST
-        reported = [anomaly for anomaly in anomalies if anomaly.name not in ignored]
+        reported = [a for a in anomalies if self.counts_last or not PATTERNS[a.name].is_last]
         broken = AnomalyError(reported[0]) if reported and self.anomalies_break else None
         return replace(verdict, broken=broken, anomalies=anomalies)
 
@@ -68,7 +63,7 @@ class Judge:
         try:
             check_returned(self.world.awaited(check()))
         except BaseException as error:
-            broken = broken_by_check(error, is_disturbed=bool(trial.fired))
+            broken = broken_by_check(error, is_disturbed=bool(trial.applied))
             if broken is not None:
                 is_failed = isinstance(broken, AssertionError)
                 return broken if is_failed else without_library_frames(broken)

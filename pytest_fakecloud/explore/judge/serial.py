@@ -18,7 +18,7 @@ from ...core.touches import Touch
 from ...kv.table import kinds
 from ...kv.touches import KEY_OF_DB
 from ..fakes.fingerprint import varied
-from ..values.disturbances import CLOCK, SWITCHES
+from ..values.disturbances import SWITCHES
 from ..values.trial import Trial
 
 _LONGEST = 120
@@ -32,7 +32,7 @@ def is_compared(trial: Trial) -> bool:
     """Return whether only orders differ in a trial, and strands have run between each other's calls."""
     if trial.notes or trial.flags & {"stuck", "numbers"}:
         return False
-    if any(fired.kind not in SWITCHES or fired.detail == CLOCK for fired in trial.fired):
+    if not trial.applied.kinds <= SWITCHES or trial.applied.moves_clock:
         return False
     accesses = trial.effects.accesses
     turns = [name for name, _ in groupby(accesses, lambda access: access.made_by.program)]

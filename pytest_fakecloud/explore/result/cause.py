@@ -75,10 +75,10 @@ def find_cause(
     only a cause if the promise holds in the trial of those before it. A stuck trial has no undisturbed
     one beside it: then the cause is its last disturbance.
     """
-    if not trial.fired:
+    if not trial.applied:
         return None
     if undisturbed is None:
-        return _of_disturbance(trial, len(trial.fired), None)
+        return _of_disturbance(trial, len(trial.applied), None)
     number = next((number for number, change in enumerate(changes, 1) if change.breaks), 0)
     if not number:
         return None
@@ -97,7 +97,7 @@ def _of_disturbance(trial: Trial, number: int, data: Touch | None) -> Cause:
     """Return a disturbance of a trial as the cause, by its number from 1."""
     at = dict(enumerate(_positions(trial), 1))[number]
     lines = () if at is None else (trial.lines[at],)
-    return Cause("disturbance", trial.fired[:number], data, lines)
+    return Cause("disturbance", trial.applied[:number], data, lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class _Conflict:
 
     def cause(self, trial: Trial) -> Cause:
         before = () if self.before is None else (self.before,)
-        return Cause("order", trial.fired, self.touch, (*before, self.decisive, self.after))
+        return Cause("order", trial.applied, self.touch, (*before, self.decisive, self.after))
 
 
 def _first_decisive(
@@ -165,8 +165,8 @@ class _Experiments:
         decisive_last = _switch(conflict.after, conflict.decisive)
         if decisive_second is None or decisive_last is None:
             return False
-        disturbances = [*self.trial.fired]
-        if not all(disturbance.kind in SWITCHES for disturbance in disturbances):
+        disturbances = [*self.trial.applied]
+        if not self.trial.applied.kinds <= SWITCHES:
             # The schedule also lets time pass. If the order alone does not break the promise, accept
             # only a lost update, which is wrong however much time has passed.
             disturbances = [decisive_second]
@@ -188,7 +188,7 @@ class _Experiments:
             back = _switch(conflict.before, following)
             if back is None:
                 return False
-            disturbances = [decisive_first, back, *self.trial.fired]
+            disturbances = [decisive_first, back, *self.trial.applied]
         return self._holds(disturbances, conflict.touch)
 
     def _call_after(self, line: Line) -> Line | None:
@@ -206,7 +206,7 @@ class _Experiments:
         If they did not, the code races over something else, such as the process's memory.
         """
         trial = self.play(Schedule(disturbances))
-        if trial.broken is not None or disturbances[-1] not in trial.fired:
+        if trial.broken is not None or disturbances[-1] not in trial.applied:
             return False
         if any(line.breaks for line in self.trial.lines):
             return True  # The promise is about data between two calls.
@@ -259,7 +259,7 @@ def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[_Conflict]:
     undisturbed trial made the calls in the other order. Yields nothing if a disturbance did
     something else.
     """
-    if not trial.fired or not all(disturbance.kind in ONLY_TIMING for disturbance in trial.fired):
+    if not trial.applied or not trial.applied.kinds <= ONLY_TIMING:
         return
     calls = _calls(trial)
     places = _usual_places(trial, undisturbed)
@@ -308,13 +308,13 @@ def _positions(trial: Trial) -> Iterator[int | None]:
         # The line of a delivery with several disturbances explains the first; others explain themselves.
         for disturbance in line.disturbances[:1]:
             positions[disturbance].append(at)
-    for disturbance in trial.fired:  # the same switch may happen twice
+    for disturbance in trial.applied:  # the same switch may happen twice
         yield positions[disturbance].popleft() if positions[disturbance] else None
 
 
 def _delayed_strands(trial: Trial) -> Iterator[tuple[str, int]]:
     """Yield the strand that each disturbance delayed, and the position of the disturbance's line."""
-    for disturbance, at in zip(trial.fired, _positions(trial), strict=True):
+    for disturbance, at in zip(trial.applied, _positions(trial), strict=True):
         if at is not None and trial.lines[at].call is None:
             yield disturbance.strand, at
 

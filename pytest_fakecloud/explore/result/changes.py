@@ -53,11 +53,11 @@ def find_changes(
     """Return what each disturbance of a failing trial changed, with a trial for each but the last."""
     if undisturbed is None:
         return []
-    parts = [Schedule(trial.fired[:number]) for number in range(1, len(trial.fired))]
+    parts = [Schedule(trial.applied[:number]) for number in range(1, len(trial.applied))]
     sides = itertools.pairwise([undisturbed, *map(play, parts), trial])
     return [
         _change(disturbance, without, applied)
-        for disturbance, (without, applied) in zip(trial.fired, sides, strict=True)
+        for disturbance, (without, applied) in zip(trial.applied, sides, strict=True)
     ]
 
 

@@ -34,7 +34,7 @@ def replay_only(player: Player, schedule: Schedule) -> Tally:
         trial = player.play(Plan.reported(schedule))
     else:
         player, trial = player.play_reference(Plan.reported(schedule))
-    missed = [disturbance for disturbance in schedule if disturbance not in trial.fired]
+    missed = [disturbance for disturbance in schedule if disturbance not in trial.applied]
     if trial.broken is not None:
         trial = replace(trial, planned=schedule.without(missed))
         raise _broken_schedule(player, tally, trial) from trial.broken
@@ -79,11 +79,11 @@ def _broken_schedule(
     player: Player, tally: Tally, trial: Trial, **options: Any
 ) -> BrokenPromiseError:
     undisturbed = None
-    if trial.fired and "stuck" not in trial.flags:
-        undisturbed = player.play(Plan(explains=True))
+    if trial.applied and "stuck" not in trial.flags:
+        undisturbed = player.play(Plan(has_details=True))
 
     def play(schedule: Schedule) -> Trial:
-        return player.play(Plan(schedule, explains=True))
+        return player.play(Plan(schedule, has_details=True))
 
     changes = find_changes(trial, undisturbed, play)
     cause = find_cause(trial, undisturbed, changes, play, player.world.state_of)

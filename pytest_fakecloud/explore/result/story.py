@@ -451,7 +451,7 @@ def _beside_disturbances(lines: Sequence[Line]) -> Iterator[Line]:
 
 def _pending_reads(lines: Sequence[Line], trial: Trial) -> Iterator[Line]:
     """Yield the reads of vector indexes after changes were first kept pending."""
-    if not any(disturbance.kind == "hold" for disturbance in trial.fired):
+    if "hold" not in trial.applied.kinds:
         return
     for line in lines:
         is_search = line.call is not None and line.call.service == "vector" and line.data

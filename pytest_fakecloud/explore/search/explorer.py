@@ -15,7 +15,7 @@ from .dpor import Branch, InterleavingTree
 from .extend import Frontier
 from .player import Player
 from .singles import singles
-from .sources import Extending, Numbers, OrdersOfCalls, Singles, Source
+from .sources import Extending, NoPlan, Numbers, OrdersOfCalls, Singles, Source
 from .tally import Extent, SearchBudget, Tally
 from .tuning import (
     EXTENDING_HEAD_STARTS,
@@ -43,6 +43,8 @@ class Share:
     head_start: float = 0.0
     asked: int = 0
     """How often the source has been asked for a plan, also if it had none."""
+    is_over: bool = False
+    """Whether the source has played all of its plans."""
 
     @property
     def rounds(self) -> float:
@@ -54,12 +56,12 @@ class Phase(NamedTuple):
     """A phase of a search: the sources that share its budget.
 
     It ends when the budget is used up, when all has been tried that ``kinds`` allows, when no source
-    has any more plans, or when ``until`` has none.
+    has any more plans, or when that of ``until`` has none.
     """
 
     shares: Sequence[Share]
     budget: SearchBudget
-    until: Source | None = None
+    until: Share | None = None
 
 
 class PlanRunner:
@@ -130,12 +132,13 @@ class Explorer:
         ]
         weight = FIRST_SINGLES_WEIGHT * sum(share.weight for share in beside)
         shares = [Share(single, weight, HEAD_START), *beside]
-        yield Phase(shares, self._budget.part(tally.tried, FIRST_PHASE_SHARE), until=single)
+        yield Phase(shares, self._budget.part(tally.tried, FIRST_PHASE_SHARE), until=shares[0])
 
         # 3. The same sources, the other single disturbances, and orders of timers, for the rest of the
         # budget.
         single.go_on_with(others)
-        beside = [*(Share(share.source) for share in orders), *map(Share, numbers)]
+        beside = [*(Share(share.source, is_over=share.is_over) for share in orders)]
+        beside += map(Share, numbers)
         if tally.interleavings.has_timers and {"switch", "jump"} <= self._kinds:
             beside.append(self._interleavings(late="late" in self._kinds, moves_time=True))
         beside.append(Share(extending, EXTENDING_WEIGHTS[1], EXTENDING_HEAD_STARTS[1]))
@@ -145,34 +148,35 @@ class Explorer:
 
     def run(self, phase: Phase) -> Trial | None:
         """Play the plans of a phase; return the first trial that breaks the promise."""
-        shares, until = list(phase.shares), phase.until
-        while shares and phase.budget.remaining(self._tally.tried) > 0:
-            if self._has_tried_all() or (until is not None and until.is_over):
+        until = phase.until
+        while phase.budget.remaining(self._tally.tried) > 0:
+            shares = [share for share in phase.shares if not share.is_over]
+            if not shares or self._has_tried_all() or (until is not None and until.is_over):
                 break
             share = min(shares, key=lambda share: share.rounds)
             share.asked += 1
-            trial = self._play_next(share.source)
-            if trial is not None and trial.broken is not None:
+            self._runner.offer(share.source.upcoming())
+            plan = share.source.next_plan()
+            if isinstance(plan, NoPlan):
+                share.is_over = plan is NoPlan.LEFT
+                continue
+            trial = self._play(plan, share.source)
+            if trial.broken is not None:
                 assert isinstance(trial, Trial)
                 return trial
-            if share.source.is_over:
-                shares.remove(share)
         return None
 
-    def _play_next(self, source: Source) -> Outline | None:
-        """Play and count the next plan of a source; return None if it has none."""
-        self._runner.offer(source.upcoming())
-        plan = None if source.is_over else source.next_plan()
-        if plan is None:
-            return None
+    def _play(self, plan: Plan, source: Source) -> Outline:
+        """Play and count the plan of a source, and let the source learn from its trial."""
         trial = self._runner.play(plan)
         second_plan = None if trial.broken is not None else source.second_plan(trial)
         if second_plan is not None:
+            self._tally.counts["drawn"] += 1
             trial = self._runner.play(second_plan)
         if "redundant" not in trial.flags:
             self._tally.counts[source.counter] += 1
         source.learn(trial)
-        if source.feeds_frontier:
+        if plan.notes_points:
             self._frontier.learn(trial)
         return trial
 
@@ -214,5 +218,5 @@ class Explorer:
         self, *, late: bool, moves_time: bool = False, head_start: float = 0.0
     ) -> Share:
         tree = InterleavingTree(Branch(late=late, moves_time=moves_time))
-        judge = self._runner.player.judge
-        return Share(OrdersOfCalls(self._tally, judge, tree), head_start=head_start)
+        promises = self._runner.player.subject.promises
+        return Share(OrdersOfCalls(self._tally, promises, tree), head_start=head_start)

@@ -71,8 +71,8 @@ class Frontier:
             return
         self._trials[last.kind] += 1
         self._discoveries[last.kind] += bool(new)
-        if len(trial.fired) < MOST_DISTURBANCES:
-            level = self._levels.setdefault(len(trial.fired), _Level(len(trial.fired)))
+        if len(trial.applied) < MOST_DISTURBANCES:
+            level = self._levels.setdefault(len(trial.applied), _Level(len(trial.applied)))
             level.add(trial, _extensions(new, last))
             level.add(trial, (("likely", added) for added in likely_disturbances(trial)))
             level.add(trial, (("aligned", added) for added in _around_redeliveries(trial)))
@@ -218,10 +218,10 @@ def _around_redeliveries(trial: Outline) -> Iterator[_Added]:
     retry is delayed, and in the meantime another message, which was unreachable before, is delivered
     again as well, or a client starts.
     """
-    if any(disturbance.kind == "delay" and disturbance.point for disturbance in trial.fired):
+    if any(d.kind == "delay" and d.point for d in trial.applied):
         return
-    is_late = any(map(_is_late_start, trial.fired))
-    if len(trial.fired) > 1 + is_late:
+    is_late = any(map(_is_late_start, trial.applied))
+    if len(trial.applied) > 1 + is_late:
         return
     begins: dict[str, int] = {}
     for point in trial.points:

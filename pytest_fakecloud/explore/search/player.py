@@ -41,7 +41,7 @@ class Player:
         return Player.of(self.world, subject, self.judge)
 
     def counting_last(self) -> Player:
-        """Return a player for which the patterns reported ``LAST`` count."""
+        """Return a player for which the patterns that are reported last count."""
         return replace(self, judge=replace(self.judge, counts_last=True))
 
     def play(self, plan: Plan) -> Trial:
@@ -60,8 +60,7 @@ class Player:
 
     def _play_checked(self, plan: Plan) -> Trial:
         with self._capture.discarding(plan):
-            reads_order = self.judge.reads_order
-            trial, history = self.world.play(self.subject, plan, reads_order=reads_order)
+            trial, history = self.world.play(self.subject, plan)
             if "redundant" in trial.flags:
                 return trial
             return replace(trial, verdict=self.judge.checked(trial, history, plan))

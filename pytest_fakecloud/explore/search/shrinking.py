@@ -98,15 +98,15 @@ def _rank_of(disturbance: Disturbance) -> tuple[int, int, int]:
 
 def _replacements(trial: Trial, undisturbed: Trial, kinds: Collection[Kind]) -> Iterator[Schedule]:
     """Yield schedules in which one disturbance is plainer, or a single switch stands for several."""
-    for disturbance in trial.fired:
+    for disturbance in trial.applied:
         for plainer in itertools.chain(
             (simpler for simpler in disturbance.simpler() if simpler.kind in kinds),
             _plainer(disturbance, trial, undisturbed),
         ):
             yield Schedule(
-                plainer if applied == disturbance else applied for applied in trial.fired
+                plainer if applied == disturbance else applied for applied in trial.applied
             )
-    if len(trial.fired) > 1:
+    if len(trial.applied) > 1:
         yield from _single_switches(trial, undisturbed)
 
 
@@ -139,8 +139,8 @@ def _points_from(disturbance: Disturbance, trial: Trial) -> list[Point]:
 
 def _single_switches(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:
     """Yield schedules with one switch of the undisturbed trial, between strands that were disturbed."""
-    strands = {disturbance.strand for disturbance in trial.fired} | {
-        disturbance.detail for disturbance in trial.fired if disturbance.kind in SWITCHES
+    strands = {disturbance.strand for disturbance in trial.applied} | {
+        disturbance.detail for disturbance in trial.applied if disturbance.kind in SWITCHES
     }
     for point in undisturbed.points:
         for disturbance in point.disturbances():

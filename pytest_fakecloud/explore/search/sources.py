@@ -12,8 +12,9 @@ import itertools
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
+from enum import Enum
 
-from ..judge.judge import Judge
+from ..subject.promises import Promises
 from ..values.plan import Plan
 from ..values.schedule import Schedule
 from ..values.trial import Outline
@@ -21,6 +22,13 @@ from .dpor import InterleavingTree
 from .extend import Frontier
 from .tally import CounterName, Extent, Tally
 from .tuning import EXTENDED_AHEAD
+
+
+class NoPlan(Enum):
+    """Why a source has no next plan."""
+
+    YET = "others have to play theirs first"
+    LEFT = "it has played all"
 
 
 class Source(ABC):
@@ -32,16 +40,12 @@ class Source(ABC):
 
     counter: CounterName
     """The counter to which the search adds the trials of this source."""
-    feeds_frontier = False
-    """Whether the search extends the schedules of its trials (``Frontier``)."""
-    is_over = False
-    """Whether ``next_plan()`` has found that there are no more plans."""
 
     @abstractmethod
-    def next_plan(self) -> Plan | None:
-        """Return the next plan; None if there is none until other sources have played theirs, or, after
-        setting ``is_over``, none at all. A source that returns None for ever without setting it keeps
-        the search from ending.
+    def next_plan(self) -> Plan | NoPlan:
+        """Return the next plan. The search extends its trial (``Frontier``) if it ``notes_points``.
+
+        A source that returns ``NoPlan.YET`` for ever keeps the search from ending.
         """
 
     def learn(self, trial: Outline) -> None:
@@ -55,7 +59,9 @@ class Source(ABC):
         yield from ()
 
     def second_plan(self, trial: Outline) -> Plan | None:
-        """Count the latest trial, which has not failed, and return a plan to play in its place."""
+        """Return a plan to play in place of the latest trial, which has not failed. That one counts as
+        one with other random numbers (``drawn``).
+        """
         return None
 
 
@@ -64,23 +70,22 @@ class OrdersOfCalls(Source):
 
     counter = "orders"
 
-    def __init__(self, tally: Tally, judge: Judge, tree: InterleavingTree) -> None:
+    def __init__(self, tally: Tally, promises: Promises, tree: InterleavingTree) -> None:
         self._tally = tally
-        self._judge = judge
+        self._promises = promises
         self._tree = tree
         self._had_read_order: bool | None = None
         """Whether a promise read the order of operations before the first trial of this source."""
         tally.interleavings.unfinished_searches += 1
 
-    def next_plan(self) -> Plan | None:
+    def next_plan(self) -> Plan | NoPlan:
         if self._had_read_order is None:
-            self._had_read_order = self._judge.reads_order
+            self._had_read_order = self._promises.reads_order
         branch = self._tree.next()
         if branch is not None:
             return Plan(strategy_factory=branch)
-        self.is_over = True
         self._tally.interleavings.end_search(self._extent())
-        return None
+        return NoPlan.LEFT
 
     def learn(self, trial: Outline) -> None:
         self._tree.learn(trial)
@@ -97,7 +102,7 @@ class OrdersOfCalls(Source):
         # Each interleaving runs with the random numbers of the undisturbed trial, and code that is not
         # explored may run in any order.
         is_one_of_many = tally.varies_numbers or bool(tally.coverage.notes)
-        is_exact = self._tree.is_exact and self._judge.reads_order == self._had_read_order
+        is_exact = self._tree.is_exact and self._promises.reads_order == self._had_read_order
         if not is_exact or is_one_of_many:
             return Extent.SOME
         if not root.late and "late" in tally.kinds:
@@ -113,7 +118,7 @@ class OrdersOfCalls(Source):
 class Singles(Source):
     """Schedules with one disturbance, each with random numbers of its own if the code draws any."""
 
-    counter, feeds_frontier = "singles", True
+    counter = "singles"
 
     def __init__(self, tally: Tally, schedules: Sequence[Schedule]) -> None:
         self._tally = tally
@@ -125,12 +130,10 @@ class Singles(Source):
     def go_on_with(self, schedules: Sequence[Schedule]) -> None:
         """Add further schedules after those that there are."""
         self._schedules += schedules
-        self.is_over = False
 
-    def next_plan(self) -> Plan | None:
+    def next_plan(self) -> Plan | NoPlan:
         if self._number == len(self._schedules):
-            self.is_over = True
-            return None
+            return NoPlan.LEFT
         schedule = self._schedules[self._number]
         self._number += 1
         self._latest = schedule
@@ -141,9 +144,8 @@ class Singles(Source):
     def second_plan(self, trial: Outline) -> Plan | None:
         """Return the plan with the usual random numbers if others led the code past its point."""
         schedule = self._schedules[self._number - 1]
-        if self._latest == schedule or schedule[0] in trial.fired:
+        if self._latest == schedule or schedule[0] in trial.applied:
             return None
-        self._tally.counts["drawn"] += 1
         return Plan(schedule, notes_points=True)
 
     def upcoming(self) -> Iterator[Plan]:
@@ -154,7 +156,7 @@ class Singles(Source):
 class Extending(Source):
     """Schedules that extend an earlier one, while the frontier has any."""
 
-    counter, feeds_frontier = "extended", True
+    counter = "extended"
 
     def __init__(self, tally: Tally, frontier: Frontier) -> None:
         self._tally = tally
@@ -162,13 +164,12 @@ class Extending(Source):
         self._chosen: deque[Plan] = deque()
         """The next plans, which are chosen together, so that several processes can play them."""
 
-    def next_plan(self) -> Plan | None:
+    def next_plan(self) -> Plan | NoPlan:
         self._choose()
         if self._chosen:
             return self._chosen.popleft()
         # A further single disturbance may lead to a trial that can be extended.
-        self.is_over = self._tally.remaining_singles <= 0
-        return None
+        return NoPlan.YET if self._tally.remaining_singles > 0 else NoPlan.LEFT
 
     def upcoming(self) -> Iterator[Plan]:
         self._choose()
@@ -197,7 +198,7 @@ class Numbers(Source):
         pairs = ((alone, schedule) for schedule in schedules or [alone])
         self._schedules = itertools.cycle(itertools.chain(*pairs))
 
-    def next_plan(self) -> Plan | None:
+    def next_plan(self) -> Plan:
         schedule = next(self._schedules)
         if self._tally.varies_numbers and not schedule.series:
             # The number after that of this trial: a single disturbance has that of its trial.

@@ -91,8 +91,8 @@ class Coverage:
             {name: (strand.calls, strand.calls) for name, strand in trial.strands.items()},
             {Point(*point.without_state): None for point in trial.points},
             "numbers" in trial.flags,
-            {disturbance.kind for disturbance in trial.planned},
-            Counter(disturbance.kind for disturbance in trial.fired),
+            {*trial.planned.kinds},
+            Counter(disturbance.kind for disturbance in trial.applied),
             dict(trial.handlers),
             dict.fromkeys(trial.notes),
         )

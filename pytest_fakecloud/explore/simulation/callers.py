@@ -104,7 +104,7 @@ class Callers(Part):
             # Another thread may make this call for a waiting strand, or for one that has another call
             # in progress.
             is_second = not is_own_thread and self.is_served(strand)
-            has_turn = strand.state == "running" and not (strand.is_stepped_over or is_second)
+            has_turn = strand.state == "running" and not is_second
             way = "in turn" if has_turn else "without turn"
         return Caller(way, strand, is_own_thread)
 

@@ -16,6 +16,7 @@ from ..fakes.fingerprint import content_of
 from ..values.accesses import Access
 from ..values.disturbances import PAUSES, SLOW_ANSWERS, Disturbance
 from ..values.footprint import CommandLine, times_in, touches_of_request
+from ..values.plan import SwitchKind
 from ..values.trial import Line
 from .callers import Caller, Callers
 from .decisions import Decisions
@@ -26,13 +27,14 @@ from .pauses import Pauses
 from .stacks import CallSite, CallSites, call_site_of, carried_call_site, describe_places
 from .strand import Strand
 from .strand_waits import StrandWaits
+from .workers import Workers
 
 MOST_POINTS = 2_000
 """Maximum number of points of one strand; more count as an endless loop, at the next call."""
 T = TypeVar("T")
-_TurnsToYield = Generator[None, None, None]
-"""A generator that yields wherever the strand, which it has parked, must give up its turn. So the points
-before and after a call are the same code for callers that block and for those that await.
+_Rests = Generator[SwitchKind, None, None]
+"""A generator that yields wherever the strand must give up its turn, and how. So the points before and
+after a call are the same code for callers that block and for those that await.
 """
 
 
@@ -47,8 +49,7 @@ class Calls(Part):
     decisions: Decisions
     strand_waits: StrandWaits
     faults: Faults
-    _number: int = 0
-    """The number of the latest call of the trial."""
+    workers: Workers
     _running: tuple[Access, Any, Sequence[bytes], list[str]] | None = None
     """The latest command that writes, its database, and the contents of its keys before it."""
 
@@ -77,7 +78,7 @@ class Calls(Part):
             raise Crash
         self._turns.check_alive(strand)
         if caller.way == "silent":
-            if self._script.plan.explains:
+            if self._script.plan.has_details:
                 self._log.silent_calls.append(request.call)
             return proceed()
         if caller.way == "outside":
@@ -95,12 +96,12 @@ class Calls(Part):
     ) -> AnyResponse:
         """Serve a call between the points before and after it, at which other strands may run."""
         point = self._next_point(strand)
-        for _ in self._approach(strand, point, fake, request):
-            self.strand_waits.take_turn(strand)
+        for rest in self._approach(strand, point, fake, request):
+            self.strand_waits.yield_turn(strand, rest)
         response = self._serve(strand, point, fake, request, proceed)
         if self._script.is_late or self._script.schedule.at(strand.scheduled_name, point):
-            for _ in self._receive(strand, point):
-                self.strand_waits.take_turn(strand)
+            for rest in self._receive(strand, point):
+                self.strand_waits.yield_turn(strand, rest)
         return response
 
     def _serve_without_turn(
@@ -118,12 +119,12 @@ class Calls(Part):
             return exchange()
         self._turns.check_alive(strand)
         point = self._next_point(strand)
-        for _ in self._approach(strand, point, fake, None):
-            await self.strand_waits.take_turn_async(strand)
+        for rest in self._approach(strand, point, fake, None):
+            await self.strand_waits.yield_turn_async(strand, rest)
         with self.callers.awaiting(strand, point):
             response = exchange()  # comes to ``at_call()`` in this thread
-        for _ in self._receive(strand, point):
-            await self.strand_waits.take_turn_async(strand)
+        for rest in self._receive(strand, point):
+            await self.strand_waits.yield_turn_async(strand, rest)
         return response
 
     def _next_point(self, strand: Strand) -> int:
@@ -138,9 +139,7 @@ class Calls(Part):
             )
         return point
 
-    def _approach(
-        self, strand: Strand, point: int, fake: Fake, request: Request | None
-    ) -> _TurnsToYield:
+    def _approach(self, strand: Strand, point: int, fake: Fake, request: Request | None) -> _Rests:
         """Process the point before a call; yield wherever the strand must give up its turn."""
         may_wait = not self._world.clock.is_moving
         self._note_disturbances(strand, fake, request, may_wait=may_wait)
@@ -150,8 +149,7 @@ class Calls(Part):
             yield from self._apply_pauses(strand, disturbances, PAUSES)
         is_point = fake.name in self._script.subject.disturbable_fakes
         if is_point or self.decisions.has_switch(strand.scheduled_name, point):
-            self._strands.park(strand, "switch")
-            yield
+            yield "switch"
 
     def _note_disturbances(
         self, strand: Strand, fake: Fake, request: Request | None, *, may_wait: bool
@@ -164,26 +162,25 @@ class Calls(Part):
 
     def _apply_pauses(
         self, strand: Strand, disturbances: Sequence[Disturbance], kinds: Collection[str]
-    ) -> _TurnsToYield:
+    ) -> _Rests:
         """Apply the pauses among the disturbances of a point; yield after each."""
         for disturbance in disturbances:
             if disturbance.kind in kinds and self.pauses.apply(strand, disturbance):
-                self._log.fired.append(disturbance)
-                yield
+                self._log.applied.append(disturbance)
+                yield "late" if disturbance.kind in SLOW_ANSWERS else "switch"
 
-    def _receive(self, strand: Strand, point: int) -> _TurnsToYield:
+    def _receive(self, strand: Strand, point: int) -> _Rests:
         """Process the point before the code receives an answer; yield like ``_approach()``."""
         if self._world.clock.is_moving or strand.state == "ended":
             return
         if disturbances := self._script.schedule.at(strand.scheduled_name, point):
             yield from self._apply_pauses(strand, disturbances, SLOW_ANSWERS)
         if self._script.is_late:
-            self._strands.park(strand, "late")
-            yield
+            yield "late"
 
     def rejected(self, request: Request) -> None:
         """Add a call without valid credentials to the story; it has no point for disturbances."""
-        if not self._script.plan.explains:
+        if not self._script.plan.has_details:
             return
         strand = self.callers.of_rejected(request)
         if strand is not None:
@@ -234,25 +231,18 @@ class Calls(Part):
         if self._script.plan.notes_points:
             self.pauses.note_point(strand)
         disturbances = self._script.schedule.at(strand.scheduled_name, point)
-        for _ in self._apply_pauses(strand, disturbances, PAUSES):
-            self.strand_waits.take_turn(strand)
-        self._strands.park(strand, "switch")
-        self.strand_waits.take_turn(strand)
+        for rest in self._apply_pauses(strand, disturbances, PAUSES):
+            self.strand_waits.yield_turn(strand, rest)
+        self.strand_waits.yield_turn(strand, "switch")
 
     def _serve(
         self, strand: Strand, point: int, fake: Fake, request: Request, proceed: Proceed
     ) -> AnyResponse:
         """Apply the disturbances of a call, add the call to the story, and return its outcome."""
-        now, root = self._world.now_us(), strand.root
-        self._number += 1
-        root.work.last_call = self._number
-        root.work.first_call = root.work.first_call or self._number
+        now = self._world.now_us()
+        self.workers.note_call(strand, fake, request)
         if fake.fixture != "kv_server":  # which reports its commands
             self.known_times.note_data(times_in(request.body))
-        if fake.fixture == "broker" and request.route in ("consume", "commit"):
-            group, instance = request.params.get("group"), request.params.get("instance")
-            if group and instance:
-                root.work.consumers.add((fake, group, instance))
         disturbances = self._script.schedule.at(strand.scheduled_name, point)
         fault = self.faults.apply(disturbances, strand, fake, request) if disturbances else None
         self._log.calls[strand.name] += 1
@@ -281,7 +271,7 @@ class Calls(Part):
     def _add_line(self, strand: Strand, request: Request, point: int = 0) -> Line:
         line = self._log.add_line(strand.scheduled_name, call=request.call)
         line.point = point
-        if self._script.plan.explains:
+        if self._script.plan.has_details:
             lines: list[str] = []
             # A search for lines must not change the trial whose lines it adds.
             with report_failure("the line of a call could not be found", lines.append):
@@ -292,7 +282,7 @@ class Calls(Part):
     def _call_site(self, strand: Strand, request: Request) -> CallSite:
         port = request.client[1] if request.client else 0
         sites = self.call_sites
-        lines = carried_call_site.get() or sites.here() or sites.by_port.get(port, ())
-        if not lines and strand.host.loop.running is None:
+        lines = carried_call_site.get() or sites.current() or sites.by_port.get(port, ())
+        if not lines and strand.host.loop is None:
             lines = call_site_of(sys._current_frames().get(strand.host.thread.ident))
         return lines

@@ -62,7 +62,8 @@ class TrialClock(Part):
     """The index of each step that moved the clock, with the time to which it moved."""
     barrier: int = -1
     """The index of the last step before the last forced move of the clock."""
-    _chosen_moves: int = 0
+    chosen_moves: int = 0
+    """Number of times that the clock has moved although a strand could run."""
     _forced_moves: int = 0
     _firings: int = 0
 
@@ -74,28 +75,20 @@ class TrialClock(Part):
         wakes = [wake_us for wake_us in waits if wake_us is not None]
         return frozenset(self.known_times.upcoming(self._world.now_us(), MOST_MOVES) + wakes)
 
-    def plan_move(self, options: Sequence[Option]) -> ClockMove | None:
-        """Plan the next move of the clock, or none; end queue schedules if nothing else goes on."""
-        if options:
-            return self._chosen_move(options)
-        now = self._world.now_us()
-        times = self._next_times(now)
-        self._end_queue_schedules_after(times)
-        at_us = times.earliest(now)
-        if at_us is None or not self._script.moves_time:
-            return None
-        return ClockMove(min([at_us, *self.known_times.upcoming(now, 1)]))
-
-    def _chosen_move(self, options: Sequence[Option]) -> ClockMove | None:
-        """Return a move before the strands and deliveries that can run; None if nothing is due, if the
-        patience of one of them is less, after ``MOST_MOVES``, or if schedules of queues may not fire.
+    def possible_move(self, options: Sequence[Option]) -> ClockMove | None:
+        """Return the move to the next time before the strands and deliveries that can run; None if
+        nothing is due, if the patience of one of them is less, or if schedules of queues may not fire.
+        If none can run, the move is one to order with others only if the trial goes on then.
         """
-        at_us = self.next_us()
+        now, at_us = self._world.now_us(), self.next_us()
         if at_us is None:
             return None
+        if not options:
+            goes_on = self._next_times(now).earliest(now) is not None
+            return ClockMove(at_us) if goes_on and self._script.moves_time else None
         if at_us == self._world.deliveries.next_firing_us() and not self._may_fire(at_us):
             return None
-        span_us = at_us - self._world.now_us()
+        span_us = at_us - now
         for option in options:
             may_wait = True
             if isinstance(option, Strand):
@@ -104,9 +97,6 @@ class TrialClock(Part):
                 may_wait = at_us - option.timer.due_us <= self._script.subject.patience_us
             if not may_wait:
                 return None
-        if self._chosen_moves >= MOST_MOVES:
-            self._log.flags.add("limited")
-            return None
         return ClockMove(at_us)
 
     def move(self, move: ClockMove, options: Sequence[Option]) -> None:
@@ -116,10 +106,10 @@ class TrialClock(Part):
             if isinstance(option, Strand):
                 option.slow_down(move.at_us - now)
         if options:
-            self._chosen_moves += 1
+            self.chosen_moves += 1
             # The last disturbance is the decision for this move, which nothing else makes.
             words = f"moves by {seconds(move.at_us - now)}"
-            self._log.add_line("clock", words, disturbances=self._log.fired[-1:])
+            self._log.add_line("clock", words, disturbances=self._log.applied[-1:])
         if move.at_us == self._world.deliveries.next_firing_us():
             self._firings += 1
         ends = list(self.known_times.ends_until(move.at_us)) if self._script.has_steps else []
@@ -134,9 +124,9 @@ class TrialClock(Part):
     def foresee(self) -> None:
         """Record clock moves that were due after the end: a later trial may make them earlier."""
         now = self._world.now_us()
-        if self._chosen_moves >= MOST_MOVES:
+        if self.chosen_moves >= MOST_MOVES:
             return
-        for at_us in self.known_times.upcoming(now, MOST_MOVES - self._chosen_moves):
+        for at_us in self.known_times.upcoming(now, MOST_MOVES - self.chosen_moves):
             if at_us > now + self._script.subject.patience_us:
                 return
             touched = Footprint([MOVES_CLOCK, *self.known_times.ends_until(at_us)])
@@ -148,9 +138,9 @@ class TrialClock(Part):
 
     def pass_time(self) -> bool:
         """Move the clock to the next time at which the trial goes on; return False if there is none."""
+        self.end_idle_schedules()
         now = self._world.now_us()
         times = self._next_times(now)
-        self._end_queue_schedules_after(times)
         target = times.earliest(now)
         if target is None:
             return False
@@ -198,8 +188,11 @@ class TrialClock(Part):
             for strand in self._strands
         )
 
-    def _end_queue_schedules_after(self, times: _NextTimes) -> None:
-        """End the schedules if no strand waits and none of them may fire, so that the trial ends."""
+    def end_idle_schedules(self) -> None:
+        """End the schedules of queues if no strand waits and none of them may fire, so that the trial
+        ends.
+        """
+        times = self._next_times(self._world.now_us())
         if times.wake_up is None and times.firing is None:
             self._world.deliveries.end_queue_schedules()
 

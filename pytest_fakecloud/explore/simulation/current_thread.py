@@ -89,7 +89,7 @@ class CurrentThread:
 
     def host(self) -> Strand | None:
         """Return the strand that has this thread; for a task, the strand of its event loop."""
-        return None if self._turns is None else self._turns.here()
+        return None if self._turns is None else self._turns.host()
 
     def is_explored(self) -> bool:
         return not self.is_checking_promise() and self.host() is not None
@@ -99,7 +99,7 @@ class CurrentThread:
         registered as a strand if it is none yet: tasks that do nothing here are no part of the trial.
         """
         host = None if self.is_checking_promise() else self.host()
-        loop = None if host is None else host.loop.running
+        loop = None if host is None else host.loop
         if host is None or self._strands is None or loop is None:
             return host
         task = loop.current_task()

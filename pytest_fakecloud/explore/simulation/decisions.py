@@ -96,7 +96,7 @@ class Decisions(Part):
         return default
 
     def _switched(self, disturbance: Disturbance) -> None:
-        self._log.fired.append(disturbance)
+        self._log.applied.append(disturbance)
         if disturbance.detail == CLOCK:
             return
         other = StrandName.of(disturbance.strand).shown

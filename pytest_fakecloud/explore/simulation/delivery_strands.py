@@ -53,7 +53,7 @@ class DeliveryStrands(Part):
         body = due.timer.begin(due.timer.due_us)
         if body is None:
             return None
-        self._log.fired += disturbances
+        self._log.applied += disturbances
         deadline_us = self._world.now_us() + max(0, due.message.timeout_us - 1000)
         pause = PauseState(deadline_us=deadline_us)
         strand = self._strands.add(Strand(due.scheduled_name, "delivery", body, due, pause=pause))

@@ -73,6 +73,16 @@ class EventLoop(ABC):
 class AsyncLibrary(ABC):
     """A library with event loops. ``World.async_libraries`` has one object for each library."""
 
+    def run(self, coroutine: Any) -> Any:
+        """Return the result of a coroutine of a client, a delivery or a check, which runs in a new loop
+        on fake time. Only the first of ``World.async_libraries`` has to do this.
+        """
+        raise NotImplementedError
+
+    async def sleep(self, seconds: float) -> bool:
+        """Sleep in fake time in a loop that is not explored; return False in other loops."""
+        return False
+
     @abstractmethod
     def patches(self) -> Iterator[Patch]:
         """Yield the functions of the library that are replaced, as owner, name and value."""

@@ -89,7 +89,7 @@ class Faults(Part):
                     continue
                 text = KINDS[disturbance.kind].words.format(*gaps)
                 self._log.add_line(strand.scheduled_name, text, disturbances=[disturbance])
-            self._log.fired.append(disturbance)
+            self._log.applied.append(disturbance)
             if strand.root.crashed:
                 raise Crash
         return fault

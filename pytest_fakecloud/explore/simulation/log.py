@@ -34,7 +34,7 @@ class TrialLog:
     fingerprints: Fingerprints = field(init=False)
     broken: BaseException | None = None
     """The first failed assertion of the code, or of a promise that is checked after every step."""
-    fired: list[Disturbance] = field(default_factory=list)
+    applied: list[Disturbance] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
@@ -88,8 +88,9 @@ class TrialLog:
         disturbances: Sequence[Disturbance] = (),
     ) -> Line:
         step = self.steps[-1] if self.steps else None
-        now_us, applied = self._fakes.now_us(), tuple(disturbances)
-        line = Line(now_us, strand, words, call, disturbances=applied, step=step)
+        line = Line(
+            self._fakes.now_us(), strand, words, call, disturbances=tuple(disturbances), step=step
+        )
         self.lines.append(line)
         return line
 
@@ -117,7 +118,7 @@ class TrialLog:
             disturbance = Disturbance(RANDOM, series, "numbers")
             line = Line(self.start_us, "the code", words, disturbances=(disturbance,))
             self.lines.insert(0, line)
-            self.fired.insert(0, disturbance)
+            self.applied.insert(0, disturbance)
 
     def postpone(self, line: Line, now_us: int) -> None:
         """Move the line of a call that has waited to the time of its answer."""
@@ -130,7 +131,7 @@ class TrialLog:
 
     def has_overlap(self) -> bool:
         """Return whether another strand made a call while the last disturbance delayed a strand."""
-        disturbance = self.fired[-1] if self.fired else None
+        disturbance = self.applied[-1] if self.applied else None
         if disturbance is None or disturbance.kind not in DELAYS or disturbance.detail == DUE:
             return False
         own = (

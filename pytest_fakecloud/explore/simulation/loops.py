@@ -17,7 +17,7 @@ class Loops(Part):
     def start(self, loop: EventLoop) -> None:
         """Called when a loop starts: its strand gets a main task, to which its present tasks belong."""
         host = self._current_thread.host()
-        if host is None or host.loop.running is loop:
+        if host is None or host.loop is loop:
             return
         loop.strand = host
         main = host.start_loop(loop)
@@ -29,17 +29,17 @@ class Loops(Part):
     def end(self, loop: EventLoop) -> None:
         """Called when a loop ends, and with it all its tasks."""
         host = self._current_thread.host()
-        if host is None or host.loop.running is not loop:
+        if host is None or host.loop is not loop:
             return
         host.end_loop()
         tasks = [
             strand for strand in self._strands if strand.role == "task" and strand.host is host
         ]
-        for strand in sorted(tasks, key=lambda strand: strand.parked_at):
+        for strand in sorted(tasks, key=lambda strand: strand.rested_at):
             while strand.state == "parked":
                 # A request may still wait for its turn after its task has ended, e.g. because of a
                 # timeout. The fake handles it, because it has already been sent.
-                strand.stop_waiting()
+                strand.go_on()
                 strand.release()
             strand.end()
             strand.release()
@@ -62,7 +62,9 @@ class Loops(Part):
         if timeout is not None:
             wake_us = self._world.now_us() + math.ceil(timeout * 1e6)
             self._log.touch([READS_CLOCK])
-        self._turns.idle(host, Waiting(loop.has_events, wake_us))
+        # A switch names this place in the loop by the last point of its main task.
+        host.points = 0 if host.main_task is None else host.main_task.points
+        self._turns.yield_turn_of_loop(host, Waiting(loop.has_events, wake_us, is_of_loop=True))
         self._turns.check_alive(host)
         return True
 

@@ -59,7 +59,8 @@ class Operations(Part):
         operation.ended, operation.result = next(self._positions), result
 
     def _touch(self, *, writes: bool) -> None:
-        if self._script.reads_order or (writes and self._script.subject.promises.reads_ends):
+        promises = self._script.subject.promises
+        if promises.reads_order or (writes and promises.reads_ends):
             self._log.touch([Touch("", "history", ALL, writes)])
 
     @contextmanager

@@ -42,8 +42,7 @@ class Pauses(Part):
     """The end of a pause of all strands; until then, no delivery begins."""
 
     def apply(self, strand: Strand, disturbance: Disturbance) -> bool:
-        """Pause a strand before its call or, if it is slow, before its answer; return False if patience
-        forbids that.
+        """Pause a strand, which then has to give up its turn; return False if patience forbids that.
 
         Kinds of pauses that are not among ``DELAYS`` pause the other strands that could run, too.
         """
@@ -74,7 +73,6 @@ class Pauses(Part):
             due_us = self._world.deliveries.next_us()
             if len(paused) > 1 or (due_us is not None and due_us < until_us):
                 words += ", and the others wait"
-        self._strands.park(strand, "late" if disturbance.kind == "slow" else "switch")
         self._log.add_line(strand.scheduled_name, words, disturbances=[disturbance])
         return True
 
@@ -89,7 +87,7 @@ class Pauses(Part):
             for disturbance in self._script.schedule.at(strand.scheduled_name, 0):
                 if disturbance.kind in PAUSES and (end_us := self._end_us(disturbance)) is not None:
                     strand.start_at(end_us)
-                    self._log.fired.append(disturbance)
+                    self._log.applied.append(disturbance)
                     span = seconds(end_us - self._world.now_us())
                     words = f"starts {span} later"
                     self._log.add_line(strand.scheduled_name, words, disturbances=[disturbance])

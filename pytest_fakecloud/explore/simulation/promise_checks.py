@@ -26,11 +26,11 @@ class PromiseChecks(Part):
                 try:
                     promise(self.operations.history)
                 except BaseException as error:
-                    broken = broken_by_check(error, is_disturbed=bool(self._log.fired))
+                    broken = broken_by_check(error, is_disturbed=bool(self._log.applied))
                     if broken is not None:
                         self._log.broken = broken
                         self._log.add_line("the promise", "breaks here").breaks = True
                         return
-                    add_schedule(error, "during", Schedule(self._log.fired))
+                    add_schedule(error, "during", Schedule(self._log.applied))
                     # End the trial here, because the explored code could catch the exception.
                     self._turns.fail_trial(error)

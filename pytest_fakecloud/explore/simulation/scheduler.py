@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...core.errors import ContractError
 from ..fakes.gate import wait_really
 from ..values.limits import CHECKS_OF_BLOCKED, CHECKS_OF_WAITING
-from .clock import MOST_STEPS, ClockMove, Option, TrialClock
+from .clock import MOST_MOVES, MOST_STEPS, ClockMove, Option, TrialClock
 from .decisions import Decisions
 from .delivery_strands import DeliveryStrands
 from .outsiders import OutsideCalls
@@ -49,6 +49,8 @@ class Scheduler(Part):
     """The client, worker or delivery of the strand that ran last, unless the clock has moved."""
     _last_run: Strand | None = None
     """The client, worker or delivery that ran last, whether or not the clock has moved since."""
+    _latest: deque[Strand] = field(default_factory=lambda: deque(maxlen=_LATEST_STEPS))
+    """The strands that made the latest steps."""
 
     def choose(self) -> Strand | None:
         """Return the next strand, or None at the end of the trial; move the clock if none can run."""
@@ -56,17 +58,13 @@ class Scheduler(Part):
         strands = self._strands
         if any(strand.is_waiting_for_thread() for strand in strands):
             self.outside_calls.await_rest()
-        if len(self._log.steps) > MOST_STEPS:
+        if self._turns.count > MOST_STEPS:
             raise ContractError(self._endless())
         while True:
             for strand in strands:
                 if strand.root.crashed and strand.can_crash():
                     return strand
-            options = self.decisions.of_piece(self._last_run, self._runnable_or_restarted())
-            move = self.clock.plan_move(options) if self._script.may_move_time else None
-            if move is not None:
-                options.append(move)
-            if options:
+            if options := self._options():
                 chosen = self._start(self.decisions.decide(options))
                 if chosen is not None:
                     return chosen
@@ -77,20 +75,36 @@ class Scheduler(Part):
 
     def _endless(self) -> str:
         """Describe a trial with too many steps, and the strand that made most of the last ones."""
-        latest = Counter(step.strand for step in self._log.steps[-_LATEST_STEPS:])
-        name = latest.most_common(1)[0][0]
-        strands = [strand for strand in self._strands if strand.scheduled_name == name]
+        [(strand, _)] = Counter(self._latest).most_common(1)
         return (
-            f"{describe_places(strands) or name} goes on after {MOST_STEPS:,} steps of the trial: "
+            f"{describe_places([strand])} goes on after {MOST_STEPS:,} steps of the trial: "
             "explore() is for code that ends, so give its loop an end"
         )
+
+    def _options(self) -> list[Option]:
+        """Return what can happen next, the default first; none if strands have to wait."""
+        options = self.decisions.of_piece(self._last_run, self._runnable_or_restarted())
+        if not self._script.may_move_time:
+            return options
+        if not options:
+            self.clock.end_idle_schedules()
+        move = self.clock.possible_move(options)
+        if move is None:
+            return options
+        if options and self.clock.chosen_moves >= MOST_MOVES:
+            self._log.flags.add("limited")
+            return options
+        return [*options, move]
 
     def _runnable_or_restarted(self) -> list[Option]:
         """Return what can run now, in the default order; if nothing can, restart a worker for that."""
         options = self._runnable()
-        if not options and (worker := self.workers.restart(self._world.now_us())) is not None:
-            options.append(worker)
+        if not options and (worker := self.workers.to_restart(self._world.now_us())) is not None:
+            options.append(self.workers.restart(worker))
         return options
+
+    def _has_options(self) -> bool:
+        return bool(self._runnable()) or self.workers.to_restart(self._world.now_us()) is not None
 
     def _runnable(self) -> list[Option]:
         """Return the strands and deliveries that can run, in the default order."""
@@ -99,7 +113,7 @@ class Scheduler(Part):
         for strand in self._strands:
             if group := _group_of(strand, now):
                 groups[group].append(strand)
-        groups["parked"].sort(key=lambda s: (-s.host.parked_at, s.parked_at))
+        groups["parked"].sort(key=lambda s: (-s.host.rested_at, s.rested_at))
         groups["waiting"].sort(key=lambda s: -1 if s.waiting.wake_us is None else s.waiting.wake_us)
         strands = [*groups["parked"], *groups["waiting"], *groups["thread"]]
         # A client that waits for its thread goes on there, so one switch lets it make its calls.
@@ -122,41 +136,52 @@ class Scheduler(Part):
         strand = option if isinstance(option, Strand) else self.delivery_strands.begin(option)
         if strand is not None:
             self._last_root = self._last_run = strand.root
+            self._latest.append(strand)
         return strand
 
     def _wait(self) -> bool:
         """Wait or move the clock until something may run; return False at the end of the trial."""
-        if not any(strand.is_stepped_over for strand in self._strands):
-            # A thread from before may work for a strand, so the time must not pass meanwhile.
-            if self._world.outsiders:
-                self._world.outsiders.await_rest(
-                    lambda: self._turns.has_ended or bool(self._runnable_or_restarted())
-                )
-                if self._runnable_or_restarted():
-                    return True
-            return self.clock.pass_time() or not self._has_ended()
-        only_daemons = all(strand.is_daemon or strand.state == "ended" for strand in self._strands)
-        if (not only_daemons and self._wait_for_stepped_over()) or self.clock.pass_time():
+        # Time must not pass while another thread may still work for a strand.
+        if self._await_threads() or self.clock.pass_time():
             return True
-        blocked = [
-            strand for strand in self._strands if strand.is_stepped_over and not strand.is_daemon
-        ]
-        if not blocked:
-            return not self._has_ended()
-        self._report_stuck(blocked)
+        blocked = [s for s in self._strands if s.state == "blocked" and not s.is_daemon]
+        waiting = [] if blocked else self._waiting_in_vain()
+        # A thread that is not explored may still release a waiting strand.
+        if waiting and wait_really(
+            lambda: bool(self.sleepers) or self._may_go_on(), CHECKS_OF_WAITING
+        ):
+            return True
+        if blocked or waiting:
+            self._report_stuck(blocked or waiting)
+        for strand in self._strands:
+            if not blocked and strand.is_daemon and strand.state not in ("ended", "new"):
+                self._log.note(f"the daemon thread {strand.name} was still running at the end")
         return False
 
-    def _wait_for_stepped_over(self) -> bool:
-        """Wait, in wall-clock time, until another strand can run; return False if none can."""
+    def _await_threads(self) -> bool:
+        """Wait, in wall-clock time, for blocked strands or, without any, for threads from before; return
+        whether something may run then.
+        """
+        if self._has_blocked():
+            if all(strand.is_daemon or strand.state == "ended" for strand in self._strands):
+                return False
+            is_over = wait_really(
+                lambda: not self._has_blocked() or self._may_go_on(), CHECKS_OF_BLOCKED
+            )
+            return is_over and not self._turns.has_ended
+        if not self._world.outsiders:
+            return False
+        self._world.outsiders.await_rest(self._may_go_on)
+        return self._has_options()
 
-        def is_over() -> bool:
-            is_blocked = any(strand.is_stepped_over for strand in self._strands)
-            return self._turns.has_ended or not is_blocked or bool(self._runnable_or_restarted())
+    def _has_blocked(self) -> bool:
+        return any(strand.state == "blocked" for strand in self._strands)
 
-        return wait_really(is_over, CHECKS_OF_BLOCKED) and not self._turns.has_ended
+    def _may_go_on(self) -> bool:
+        return self._turns.has_ended or self._has_options()
 
-    def _has_ended(self) -> bool:
-        """Return whether no strand can run again; report the strands that still wait."""
+    def _waiting_in_vain(self) -> list[Strand]:
+        """Return the strands that wait although nothing can end that, if they should have ended."""
         waiting = [
             strand
             for strand in self._strands
@@ -167,24 +192,12 @@ class Scheduler(Part):
         ]
         # Ignore idle threads of a pool, which wait in library code.
         # Keep no dictionary of frames: it would contain this one, which refers to all data of the trial.
-        busy = [
+        return [
             strand
             for strand in waiting
             if strand.role != "thread"
             or application_frame(sys._current_frames().get(strand.host.thread.ident))
         ]
-        if busy:
-            # A thread that is not explored may still release a waiting strand.
-            if wait_really(self._may_go_on, CHECKS_OF_WAITING):
-                return False
-            self._report_stuck(busy)
-        for strand in self._strands:
-            if strand.is_daemon and strand.state not in ("ended", "new"):
-                self._log.note(f"the daemon thread {strand.name} was still running at the end")
-        return True
-
-    def _may_go_on(self) -> bool:
-        return self._turns.has_ended or bool(self.sleepers) or bool(self._runnable_or_restarted())
 
     def _report_stuck(self, strands: Sequence[Strand]) -> None:
         text = describe_stuck(strands)
@@ -193,8 +206,8 @@ class Scheduler(Part):
 
     def stuck(self, strand: Strand) -> None:
         """End the trial, because a strand is blocked, and stepping over it was impossible or in vain."""
-        self._report_stuck([s for s in self._strands if s.is_stepped_over] or [strand])
-        strand.is_stepped_over = True
+        self._report_stuck([s for s in self._strands if s.state == "blocked"] or [strand])
+        self._turns.block(strand)
         self._turns.end(None)
 
     def choose_meanwhile(self) -> Strand | None:

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from ..subject.subject import Subject
-from ..values.disturbances import CLOCK
 from ..values.plan import Plan
 
 
 class Script:
     """Subject and plan of one trial, and what follows from them. Only the strategy has a state."""
 
-    def __init__(self, subject: Subject, plan: Plan, *, reads_order: bool) -> None:
+    def __init__(self, subject: Subject, plan: Plan) -> None:
         self.subject = subject
         self.plan = plan
         self.schedule = plan.schedule
         factory = plan.strategy_factory
         self.strategy = strategy = None if factory is None else factory.strategy()
         kinds = subject.kinds if strategy is None else strategy.switch_kinds
-        self.is_late = "late" in kinds or any(d.kind == "late" for d in plan.schedule)
+        self.is_late = "late" in kinds or "late" in plan.schedule.kinds
         """Whether strands can give up their turns before they receive their answers."""
         self.moves_time = strategy is not None and strategy.moves_time
         """Whether the search orders the moves of the clock."""
-        self.may_move_time = self.moves_time or any(d.detail == CLOCK for d in plan.schedule)
+        self.may_move_time = self.moves_time or plan.schedule.moves_clock
         """Whether the clock may move although a strand could run."""
-        self.has_steps = plan.explains or strategy is not None
-        self.reads_order = reads_order
-        """Whether a check reads in which order operations begin and end."""
+        self.has_steps = plan.has_details or strategy is not None

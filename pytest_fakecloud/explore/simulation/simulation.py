@@ -9,6 +9,7 @@ from ..subject.programs import check_has_run
 from ..subject.subject import Subject
 from ..values.disturbances import CLOCK
 from ..values.plan import Plan, Redundant
+from ..values.schedule import Schedule
 from ..values.trial import CloudState, Effects, StrandRecord, Trial, Verdict, Wording
 from .callers import Callers
 from .calls import Calls
@@ -44,21 +45,20 @@ class Simulation:
     What is replaced in the process, and the interceptors of the fakes, call the public parts.
     """
 
-    def __init__(
-        self, world: Surroundings, subject: Subject, plan: Plan, *, reads_order: bool = False
-    ) -> None:
+    def __init__(self, world: Surroundings, subject: Subject, plan: Plan) -> None:
         self._world = world
-        self.script = script = Script(subject, plan, reads_order=reads_order)
+        self.script = script = Script(subject, plan)
         self.strands = strands = Strands(subject.programs)
         self.turns = turns = Turns(world.threads, strands)
         self.current_thread = current = CurrentThread(turns, strands, world.outsiders)
         self.log = log = TrialLog(world, script, current)
-        self.call_sites = CallSites(world, are_noted=plan.explains)
+        self.call_sites = CallSites(world, are_noted=plan.has_details)
         self.known_times = KnownTimes(world)
         shared = world, script, strands, turns, current, log
         self.operations = Operations(*shared)
         self.outside_calls = OutsideCalls(*shared)
         self.callers = Callers(*shared, outside_calls=self.outside_calls)
+        self._workers = Workers(*shared)
         self._sleepers = Sleepers(*shared)
         self._pauses = Pauses(*shared, known_times=self.known_times)
         self.clock = TrialClock(
@@ -75,10 +75,10 @@ class Simulation:
             decisions=self._decisions,
             strand_waits=self.strand_waits,
             faults=Faults(*shared),
+            workers=self._workers,
         )
         self.delivery_strands = DeliveryStrands(*shared)
         self.loops = Loops(*shared)
-        self._workers = Workers(*shared)
         self.scheduler = Scheduler(
             *shared,
             sleepers=self._sleepers,
@@ -130,7 +130,7 @@ class Simulation:
     def frozen(self, effects: Effects | None = None, state: CloudState | None = None) -> Trial:
         """Return the trial that has ended, with its effects on the fakes and the data that it left."""
         log, plan, strategy = self.log, self.script.plan, self.script.strategy
-        if plan.explains:
+        if plan.has_details:
             places = distinct_places([line.call_site for line in log.lines])
             for line, source in zip(log.lines, places, strict=True):
                 line.source = source
@@ -144,7 +144,7 @@ class Simulation:
             log.schedule,
             # A trial that repeats a known order has no result.
             Verdict() if "redundant" in log.flags else Verdict(log.broken),
-            tuple(log.fired),
+            Schedule(log.applied),
             tuple(log.points),
             {name: StrandRecord(log.calls[name], results.get(name)) for name in names},
             log.handlers,

@@ -52,7 +52,7 @@ class CallSites:
     def note(self, port: int) -> None:
         if not self._are_noted:
             return
-        site = self.here()
+        site = self.current()
         # A loop can send the end of a request outside of a task.
         library = None if site else self._world.async_library()
         if library is None or library.current_task() is not None:
@@ -60,9 +60,9 @@ class CallSites:
 
     def note_task(self, task: object) -> None:
         if self._are_noted:
-            self._by_task[task] = self.here()
+            self._by_task[task] = self.current()
 
-    def here(self) -> CallSite:
+    def current(self) -> CallSite:
         """Return the application's lines that lead here, or that created the current task."""
         site = call_site_of(sys._getframe())
         library = None if site else self._world.async_library()

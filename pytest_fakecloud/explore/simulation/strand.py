@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from ...core.errors import Crash, is_crash
 from ..fakes.fakes import DueDelivery
@@ -18,7 +18,7 @@ from .event_loop import EventLoop, Wakeup
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
 CarrierT = TypeVar("CarrierT", bound=Carrier)
-State = Literal["new", "running", "parked", "waiting", "ended"]
+State = Literal["new", "running", "blocked", "parked", "waiting", "ended"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,13 @@ class Waiting:
     wake_us: int | None = None
     is_for_thread: bool = False
     """Whether it waits for a lock, or for the end of a thread."""
+    is_of_loop: bool = False
+    """Whether the event loop of the thread has nothing to do, so that its tasks can have the turn."""
 
 
 NOT_WAITING = Waiting()
+Rest: TypeAlias = SwitchKind | Waiting
+"""How a strand gives up its turn: at a point from which it can go on at any time, or in a wait."""
 
 
 @dataclass(slots=True)
@@ -61,16 +65,6 @@ class PauseState:
     """Microseconds by which pauses, and moves of the clock, have made the strand slower."""
     deadline_us: int | None = None
     """The latest end of a pause of a delivery."""
-
-
-class LoopState:
-    """The event loop that runs in a strand's thread, and the strand to continue at its gate."""
-
-    running: EventLoop | None = None
-    main_task: Strand | None = None
-    chosen: Strand | None = None
-    is_idle: bool = False
-    """Whether the loop waits, so that its tasks can be chosen."""
 
 
 @dataclass(eq=False)
@@ -114,10 +108,8 @@ class Strand:
     # The conditions under which a parked or waiting strand can run.
     waiting: Waiting = NOT_WAITING
     pause: PauseState = field(default_factory=PauseState)
-    parked_at: int = 0
-    """Number of times that strands had parked when this strand parked."""
-    is_stepped_over: bool = False
-    """Whether other strands run although this strand, which is running, is blocked in its turn."""
+    rested_at: int = 0
+    """Number of times that strands had rested when this strand began to rest."""
 
     # What makes the names and the numbers of the strand the same in every trial.
     locks_created: int = 0
@@ -125,7 +117,9 @@ class Strand:
 
     thread: StrandThread = field(default_factory=StrandThread)
     work: Work = field(default_factory=Work)
-    loop: LoopState = field(default_factory=LoopState)
+    loop: EventLoop | None = None
+    """The event loop that runs in the strand's thread."""
+    main_task: Strand | None = None
     carrier: Carrier = field(init=False)
     """What holds the code until the turn; for a task in the thread of its event loop, that thread."""
 
@@ -150,9 +144,9 @@ class Strand:
 
     @property
     def state(self) -> State:
-        """A *running* strand has the turn, unless it is blocked and was stepped over. A *parked* strand
-        can go on at any time, one that is *waiting* needs its condition or its time for that. A *new*
-        strand may have a time, too. ``Turns`` passes the turn after the state has changed.
+        """A *running* strand has the turn, or its event loop has. A *blocked* one has lost the turn,
+        although its code may go on at any time. A *parked* strand can have the turn at any time, one
+        that is *waiting* needs its condition or its time for that. A *new* strand may have a time, too.
         """
         return self._state
 
@@ -175,41 +169,35 @@ class Strand:
         self.has_begun = True
 
     def park(self, kind: SwitchKind, number: int) -> None:
-        """Be ready to go on from a point; ``number`` counts how often strands have given it up."""
-        self._become("parked", "running")
-        self._note_parking(kind, number)
+        """Be ready to go on from a point; ``number`` counts how often strands have begun to rest."""
+        self._become("parked", "running", "blocked")
+        self.switch_kind, self.rested_at, self.host.rested_at = kind, number, number
 
     def wait(self, waiting: Waiting, number: int) -> None:
         """Wait for a condition or a time; ``number`` is that of ``park()``."""
-        self._become("waiting", "running")
-        self._note_parking("wake", number)
-        self.waiting = waiting
-
-    def idle(self, waiting: Waiting) -> None:
-        """Wait, because the event loop of the thread has nothing to do: for a condition or a time, or
-        until one of its tasks is chosen.
-        """
-        self._become("waiting", "running")
+        self._become("waiting", "running", "blocked")
         self.switch_kind, self.waiting = "wake", waiting
-        self.points = 0 if self.loop.main_task is None else self.loop.main_task.points
-        self.loop.is_idle = True
+        if not waiting.is_of_loop:
+            self.rested_at = self.host.rested_at = number
 
     def resume(self) -> None:
         """Go on, because it is the strand's turn. Its wait and its pause are over."""
         self._become("running", "new", "parked", "waiting")
         self.waiting, self.pause.until_us, self.pause.lets_others_first = NOT_WAITING, 0, False
-        self.has_begun, self.loop.is_idle = True, False
+        self.has_begun = True
 
-    def stop_waiting(self) -> None:
-        """Go on without a turn, if a task is cancelled, or ends before its request."""
-        self._become("running", "running", "parked", "waiting")
+    def block(self) -> None:
+        """Lose the turn, because the code is blocked by something that is not explored."""
+        self._become("blocked", "running")
+
+    def go_on(self) -> None:
+        """Go on without a turn of its own: a task that is cancelled, or that ends before its request, or
+        a blocked strand beside which no other can run.
+        """
+        self._become("running", "running", "blocked", "parked", "waiting")
 
     def end(self) -> None:
         self._state = "ended"
-
-    def _note_parking(self, kind: SwitchKind, number: int) -> None:
-        self.switch_kind = kind
-        self.parked_at = self.host.parked_at = number
 
     # -- what changes beside the state
 
@@ -242,32 +230,22 @@ class Strand:
         """Run an event loop in the thread; return its main task, a new strand, unless there is one. The
         task has the name of this strand, whose scheduled name is that of its loop until that ends.
         """
-        self.loop.running = loop
-        if self.loop.main_task is not None:
+        self.loop = loop
+        if self.main_task is not None:
             return None
         main = Strand(self.name, "task", parent=self, points=self.points)
         main.begin()
-        self.loop.main_task = main
+        self.main_task = main
         self.scheduled_name = StrandName.of(self.name).loop()
         return main
 
     def end_loop(self) -> None:
-        self.loop.running = None
-        if self.loop.main_task is not None:
-            self.points = self.loop.main_task.points
-            self.loop.main_task, self.scheduled_name = None, self.name
+        self.loop = None
+        if self.main_task is not None:
+            self.points = self.main_task.points
+            self.main_task, self.scheduled_name = None, self.name
 
-    # -- the turn
-
-    def give_turn(self) -> None:
-        """Let the thread of the strand go on; an event loop that waits there goes on with the strand."""
-        self.host.loop.chosen = self
-        self.host.thread.resume()
-
-    def take_chosen(self) -> Strand | None:
-        """Return the task that has the turn of the event loop of this thread, if it is a task."""
-        chosen, self.loop.chosen = self.loop.chosen, None
-        return None if chosen is self else chosen
+    # -- what holds the code
 
     def release(self) -> None:
         """Let a thread go on that waits for the turn, because the strand or the trial ends."""
@@ -289,26 +267,33 @@ class Strand:
         """Return whether the strand has something to do now: its time has come, or its condition is
         true, if it waits. ``can_run()`` says whether a pause or its event loop keeps it from that.
         """
-        if self.state == "waiting":
-            ready, wake_us = self.waiting.ready, self.waiting.wake_us
-            return (wake_us is not None and wake_us <= now_us) or (ready is not None and ready())
-        is_late = self.state == "new" and (self.waiting.wake_us or 0) > now_us
-        return self.state in ("new", "parked") and not is_late
+        match self._state:
+            case "parked":
+                return True
+            case "waiting":
+                ready, wake_us = self.waiting.ready, self.waiting.wake_us
+                return (wake_us is not None and wake_us <= now_us) or (
+                    ready is not None and ready()
+                )
+            case "new":
+                return (self.waiting.wake_us or 0) <= now_us
+        return False
 
     def can_run(self, now_us: int) -> bool:
         """Return whether the strand can have the turn now."""
-        if self.state in ("running", "ended") or self.is_paused(now_us) or self.is_stepped_over:
-            return False
-        if self.role == "task" and not (self.host.loop.is_idle or self.carrier is self.host.thread):
-            return False
-        return self.is_ready(now_us)
+        is_held = self.role == "task" and not (
+            self.host.has_idle_loop() or self.carrier is self.host.thread
+        )
+        return not is_held and not self.is_paused(now_us) and self.is_ready(now_us)
 
     def can_crash(self) -> bool:
         """Return whether the strand can have the turn to end because its client has crashed."""
-        if self.is_stepped_over or self.state not in ("parked", "waiting"):
-            return False
-        host = self.host
-        return self.role != "task" or (host.state == "waiting" and host.loop.is_idle)
+        is_held = self.role == "task" and not self.host.has_idle_loop()
+        return not is_held and self._state in ("parked", "waiting")
+
+    def has_idle_loop(self) -> bool:
+        """Return whether the event loop of the thread waits, so that its tasks can have the turn."""
+        return self._state == "waiting" and self.waiting.is_of_loop
 
     def next_us(self, now_us: int) -> int | None:
         """Return the time at which a pause, a wait or the time before its start ends, or None."""

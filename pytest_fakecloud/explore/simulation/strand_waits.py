@@ -17,7 +17,7 @@ from .clock import TrialClock
 from .event_loop import Wakeup
 from .part import Part
 from .sleepers import Sleepers
-from .strand import Strand, Waiting
+from .strand import Rest, Strand, Waiting
 
 
 @dataclass(eq=False)
@@ -59,8 +59,7 @@ class StrandWaits(Part):
             # In another order, the time could pass while another strand can run.
             if len(self._strands) > 1:
                 self._log.flags.add("timers")
-        self._strands.wait(strand, Waiting(ready, until_us, for_thread))
-        self.take_turn(strand)
+        self.yield_turn(strand, Waiting(ready, until_us, for_thread))
 
     def yield_in_command(
         self, strand: Strand, signal: Signal, poll: Callable[[], object], until_us: int
@@ -145,18 +144,19 @@ class StrandWaits(Part):
         self.clock.move_to(self._after(seconds))
         return True
 
-    def take_turn(self, strand: Strand) -> None:
-        """Let other strands run; return at the next turn of a strand that is parked or waits.
+    def yield_turn(self, strand: Strand, rest: Rest) -> None:
+        """Let a strand rest, and others run; return at its next turn.
 
-        A task waits in the thread that handles its request until its event loop chooses it. Any other
+        A task rests in the thread that handles its request until its event loop chooses it. Any other
         strand passes the turn on.
         """
         if strand.role != "task":
-            self._turns.yield_turn(strand)
+            self._turns.yield_turn(strand, rest)
         elif self._current_thread.registered_strand() is strand:
             with strand.carried_by(strand.host.thread):
-                self._turns.yield_turn(strand)
+                self._turns.yield_turn(strand, rest)
         else:
+            self._turns.rest(strand, rest)
             self._await_loop(strand)
         self._turns.check_alive(strand)
 
@@ -173,14 +173,15 @@ class StrandWaits(Part):
         if strand.state == "ended":
             raise Crash
 
-    async def take_turn_async(self, strand: Strand) -> None:
-        """Like ``take_turn()``, for a task whose event loop must not be blocked."""
-        loop = strand.host.loop.running
+    async def yield_turn_async(self, strand: Strand, rest: Rest) -> None:
+        """Like ``yield_turn()``, for a task whose event loop must not be blocked."""
+        self._turns.rest(strand, rest)
+        loop = strand.host.loop
         assert loop is not None
         try:
             with strand.carried_by(loop.new_wakeup()) as wakeup:
                 await wakeup
         finally:
             if strand.state != "ended":
-                strand.stop_waiting()
+                strand.go_on()
         self._turns.check_alive(strand)

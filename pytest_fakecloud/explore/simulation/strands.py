@@ -10,10 +10,9 @@ from typing import Any
 
 from ..subject.programs import Program
 from ..values.names import StrandName
-from ..values.plan import SwitchKind
 from .carriers import StrandThread
 from .event_loop import EventLoop
-from .strand import Strand, Waiting
+from .strand import Strand
 
 _UNKNOWN = -1
 """The identifier of a thread of the code that has not begun."""
@@ -33,18 +32,11 @@ class Strands(list[Strand]):
         self.ended_earlier: list[Strand] = []
         """The strands that had ended before the latest one was created."""
         self._names = {program.name for program in programs}
-        self._parkings = itertools.count(1)
 
     def add(self, strand: Strand) -> Strand:
         self.ended_earlier = [other for other in self if other.state == "ended"]
         self.append(strand)
         return strand
-
-    def park(self, strand: Strand, kind: SwitchKind) -> None:
-        strand.park(kind, next(self._parkings))
-
-    def wait(self, strand: Strand, waiting: Waiting) -> None:
-        strand.wait(waiting, next(self._parkings))
 
     def new_thread(self, parent: Strand, thread: threading.Thread, created_by: int) -> Strand:
         """Add the strand of a thread that a strand starts in a step."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NoReturn
@@ -14,7 +15,7 @@ from ..fakes.gate import Gate
 from ..values.limits import CHECK, END_OF_THREADS, WATCH
 from .current_thread import carried_strand
 from .pool import Threads
-from .strand import Strand, Waiting
+from .strand import Rest, Strand, Waiting
 from .watchdog import HOOK_ADVICE, Watchdog
 
 if TYPE_CHECKING:
@@ -27,10 +28,11 @@ MOST_CRASHES = 20
 class Turns:
     """Passes the turn between strands, so that only one runs at a time.
 
-    A thread passes the turn on in three steps: the simulation chooses the next strand, ``current``
-    is set to that strand, and its thread is resumed. Then the thread waits for its own turn. A strand
-    that was stepped over while it was blocked can come back at any time: ``_lock`` protects changes of
-    ``current`` and ``_switching``, by which it decides whether another thread passes the turn on.
+    ``current`` is the strand that has the turn. A thread that gives it up (``yield_turn()``) chooses the
+    next strand, gives it the turn, and waits for its own. While a strand is chosen, none has the turn.
+    The turn is also taken from a strand whose code is blocked (``step_over()``). When that code goes on,
+    its thread finds that it does not have the turn, and waits for it. So two threads may want to take
+    the turn, and ``_lock`` lets one of them.
     """
 
     _simulation: Simulation
@@ -45,18 +47,17 @@ class Turns:
         self.failure: BaseException | None = None
         self.current: Strand | None = None
         self.by_thread: dict[int, Strand] = {}
-        self.progress = 0
-        """Number of times that the turn has been passed on."""
+        self.count = 0
+        """Number of turns that strands have had."""
         self._live = 0
         """Number of threads that run a strand."""
-        self._switching = False
-        """Whether the next strand is being chosen."""
+        self._rests = itertools.count(1)
 
     def run(self, simulation: Simulation) -> None:
         """Run all strands to their end. Raises ``ContractError``, ``Redundant`` and Ctrl-C."""
         self._simulation = simulation
         self._context = contextvars.copy_context()
-        self._wake(self._choose())
+        self._pass_on()
         watchdog = Watchdog(simulation)
         try:
             while not self._finished.acquire(timeout=WATCH):
@@ -81,7 +82,7 @@ class Turns:
             strand.thread.resume()
         while self._live and monotonic() < deadline:
             self._finished.acquire(timeout=CHECK)
-            if self._live and all(strand.is_stepped_over for strand in self.by_thread.values()):
+            if self._live and all(strand.state == "blocked" for strand in self.by_thread.values()):
                 break
 
     def _live_strands(self) -> list[Strand]:
@@ -91,25 +92,120 @@ class Turns:
             if strand.state != "ended" and (strand.thread.ident or strand.state != "new")
         ]
 
+    def host(self) -> Strand | None:
+        """Return the strand of the current thread, or None if the thread is not explored."""
+        return self.by_thread.get(threading.get_ident())
+
+    # -- the turn
+
+    def yield_turn(self, strand: Strand, rest: Rest) -> None:
+        """Let a strand rest, and the next one run; return when the thread has the turn again. Raises
+        ``Crash`` at the end of the trial.
+        """
+        if self._take_from(strand, rest):
+            self._pass_on()
+        if not self.has_ended:
+            strand.host.thread.gate.acquire()
+        self._resume(strand)
+
+    def yield_turn_of_loop(self, host: Strand, waiting: Waiting) -> None:
+        """Like ``yield_turn()``, while the event loop of this thread has nothing to do. One of its tasks
+        may get the turn: it waits for a future or, in a fake's thread, at its gate.
+        """
+        self.yield_turn(host, waiting)
+        task = self.current
+        if task is not None and task is not host:
+            self._resume(task)
+            task.carrier.resume()
+
+    def rest(self, strand: Strand, rest: Rest) -> None:
+        """Let a strand rest whose thread keeps the turn: its event loop goes on with other tasks."""
+        if isinstance(rest, Waiting):
+            strand.wait(rest, next(self._rests))
+        else:
+            strand.park(rest, next(self._rests))
+
+    def _take_from(self, strand: Strand, rest: Rest | None = None) -> bool:
+        """Take the turn from a strand that has ended or begins to rest; return False if its thread does
+        not have it.
+        """
+        with self._lock:
+            # Look first: as soon as the strand rests, another thread may give it the next turn.
+            has_turn = self.current is not None and self.current.host is strand.host
+            if rest is not None:
+                self.rest(strand, rest)
+            if has_turn:
+                self.current = None
+            return has_turn
+
+    def _pass_on(self) -> None:
+        """Let the next strand run, when none has the turn; end the trial if there is none."""
+        chosen = error = None
+        try:
+            chosen = None if self.has_ended else self._simulation.scheduler.choose()
+        except BaseException as raised:
+            error = raised
+        if chosen is None:
+            self.end(error)
+        else:
+            self._give_to(chosen)
+
+    def _give_to(self, chosen: Strand) -> None:
+        """Let the thread of a strand go on; start one for a new strand, unless it has a thread."""
+        with self._lock:
+            if self.has_ended:
+                return
+            self.current = chosen
+            self.count += 1
+        if chosen.state != "new" or chosen.thread.ident:
+            chosen.host.thread.resume()
+            return
+        chosen.begin()
+        with self._lock:
+            self._live += 1
+        host = self.host()
+        try:
+            with contextlib.nullcontext() if host is None else host.waits_for_real():
+                self._threads.start(self, chosen)
+        except RuntimeError as error:
+            # The system allows no further thread. This may be the thread of another strand.
+            with self._lock:
+                self._live -= 1
+            self.end(error)
+
+    def _resume(self, strand: Strand) -> None:
+        if self.has_ended:
+            self.raise_crash(strand)
+        strand.resume()
+
+    # -- a strand that does not go on
+
+    def block(self, strand: Strand) -> bool:
+        """Take the turn from a strand whose code is blocked; return False if it has gone on."""
+        with self._lock:
+            if self.current is not strand:
+                return False
+            strand.host.block()
+            self.current = None
+            return True
+
     def step_over(self, strand: Strand) -> None:
         """Let another strand run, if one can, while the running strand is blocked; also let the
         trial end if a daemon thread is blocked.
         """
-        with self._lock:
-            if self.current is not strand or self.has_ended:
-                return
-            strand.is_stepped_over = True
-            self.current, self._switching = None, True
+        if not self.block(strand):
+            return
         chosen = self._simulation.scheduler.choose_meanwhile()
         with self._lock:
-            self.current, self._switching = chosen, False
-            if chosen is None and strand.is_stepped_over and not strand.is_daemon:
-                strand.is_stepped_over = False
+            if chosen is None and strand.host.state == "blocked" and not strand.is_daemon:
+                strand.host.go_on()
                 self.current = strand
                 return
-        self.progress += 1
-        # Without a choice, the strand has gone on, and waits for its turn or has ended.
-        self._wake(self._choose() if chosen is None else chosen)
+        if chosen is not None:
+            self._give_to(chosen)
+        else:
+            # The strand has gone on, and waits for its turn or has ended.
+            self._pass_on()
 
     def skip_lost(self, strand: Strand) -> None:
         """Let the next strand run if it is the turn of one whose thread has ended before it began."""
@@ -122,37 +218,10 @@ class Turns:
         note = f"not explored: the thread {strand.name}, which ended before its code began"
         self._simulation.log.note(note)
         self._record_end(strand)
-        if not self.has_ended:
-            self._wake(self._choose())
+        if self._take_from(strand):
+            self._pass_on()
 
-    def here(self) -> Strand | None:
-        """Return the strand of the current thread, or None if the thread is not explored."""
-        return self.by_thread.get(threading.get_ident())
-
-    def yield_turn(self, strand: Strand) -> None:
-        """Let the next strand run; return when it is this strand's turn again."""
-        self._pass_on(strand)
-        self._await_turn(strand)
-        self._resume(strand)
-
-    def _pass_on(self, strand: Strand) -> None:
-        """Let the next strand run, unless another thread has seen to that while this one was blocked."""
-        if strand.is_stepped_over:
-            with self._lock:
-                strand.is_stepped_over = False
-                if self.current is not None or self._switching:
-                    return
-        self._wake(self._choose())
-
-    def _await_turn(self, strand: Strand) -> None:
-        """Wait in the thread that runs a strand until the turn is given to it, or the trial ends."""
-        if not self.has_ended:
-            strand.host.thread.gate.acquire()
-
-    def _resume(self, strand: Strand) -> None:
-        if self.has_ended:
-            self.raise_crash(strand)
-        strand.resume()
+    # -- crashes
 
     def check_alive(self, strand: Strand) -> None:
         """End a strand that has crashed, or whose trial has ended, at the next thing that it does."""
@@ -162,7 +231,7 @@ class Turns:
     def raise_crash(self, strand: Strand) -> NoReturn:
         """Raise ``Crash`` in a strand; do not return to code that has caught it too often."""
         strand.crashes += 1
-        if strand.crashes > MOST_CRASHES and self.here() is strand.host:
+        if strand.crashes > MOST_CRASHES and self.host() is strand.host:
             self._abandon(strand.host)
         raise Crash
 
@@ -176,19 +245,7 @@ class Turns:
         self._leave(strand)
         Gate().acquire()
 
-    def idle(self, host: Strand, waiting: Waiting) -> None:
-        """Let the next strand run while the event loop of this thread is idle.
-
-        If that strand is a task of the loop, it waits for a future or, in a fake's thread, at its gate.
-        """
-        host.idle(waiting)
-        self._pass_on(host)
-        self._await_turn(host)
-        chosen = host.take_chosen()
-        self._resume(host)
-        if chosen is not None:
-            self._resume(chosen)
-            chosen.carrier.resume()
+    # -- threads
 
     def run_in_own_thread(self, strand: Strand, body: Callable[[], None]) -> None:
         """Run a strand in this thread, which the code has started, and then let the next one run."""
@@ -216,40 +273,6 @@ class Turns:
             self.by_thread.pop(strand.thread.ident, None)
             self._record_end(strand)
 
-    def _choose(self) -> Strand | None:
-        self.progress += 1
-        with self._lock:
-            self.current, self._switching = None, True
-        chosen = error = None
-        try:
-            chosen = None if self.has_ended else self._simulation.scheduler.choose()
-        except BaseException as raised:
-            error = raised
-        with self._lock:
-            self.current, self._switching = chosen, False
-        if chosen is None:
-            self.end(error)
-        return chosen
-
-    def _wake(self, chosen: Strand | None) -> None:
-        if chosen is None or self.has_ended:
-            return
-        if chosen.state == "new" and not chosen.thread.ident:
-            chosen.begin()
-            with self._lock:
-                self._live += 1
-            here = self.here()
-            try:
-                with contextlib.nullcontext() if here is None else here.waits_for_real():
-                    self._threads.start(self, chosen)
-            except RuntimeError as error:
-                # The system allows no further thread. This may be the thread of another strand.
-                with self._lock:
-                    self._live -= 1
-                self.end(error)
-            return
-        chosen.give_turn()
-
     def run_in_pool_thread(self, strand: Strand, rest: Callable[[], None]) -> None:
         """Run a strand in this thread of the pool, and then let the next one run."""
         with self._in_this_thread(strand):
@@ -267,8 +290,8 @@ class Turns:
 
     def _leave(self, strand: Strand) -> None:
         """Let the next strand run, because a strand has ended in this thread."""
-        if not self.has_ended:
-            self._pass_on(strand)
+        if self._take_from(strand):
+            self._pass_on()
         with self._lock:
             self._live -= 1
             none = not self._live

@@ -49,7 +49,7 @@ class Watchdog:
         may_be_locked = strand is not None and _may_be_locked(strand, frame)
         woken = wakings(_thread_with(thread)) if may_be_locked else None
         place = None if frame is None else (id(frame), frame.f_lasti, woken)
-        seen = self._turns.progress, place
+        seen = self._turns.count, place
         if seen != self._seen:
             self._seen, self._since = seen, monotonic()
             return
@@ -68,7 +68,7 @@ class Watchdog:
         """Step over a blocked strand, or end the trial if that has not helped for long enough."""
         if seconds >= BLOCKED_AFTER and _sleeps_really(blocked.host.thread.ident):
             # Do not wait for the thread at the end of the trial.
-            blocked.is_stepped_over = True
+            self._turns.block(blocked)
             self._turns.end(
                 ContractError(
                     f"{describe_places([blocked])} sleeps in real time, with a function that "
@@ -78,7 +78,7 @@ class Watchdog:
             )
         elif seconds > STUCK_AFTER:
             self._simulation.scheduler.stuck(blocked)
-        elif seconds >= BLOCKED_AFTER and blocked.host.loop.running is None:
+        elif seconds >= BLOCKED_AFTER and blocked.host.loop is None:
             self._turns.step_over(blocked)
 
 

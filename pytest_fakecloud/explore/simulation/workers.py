@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ...cloud.fake import Fake
 from ...core.errors import ContractError
+from ...http.messages import Request
 from ..values.names import StrandName
 from .part import Part
 from .strand import Strand, Work
@@ -21,6 +23,19 @@ class Workers(Part):
 
     _starts: dict[tuple[object, ...], set[int]] = field(default_factory=dict)
     """The starts that left the same records, by program and backlog."""
+    _calls: int = 0
+    """The number of calls of the trial so far."""
+
+    def note_call(self, strand: Strand, fake: Fake, request: Request) -> None:
+        """Note a call, which may create work, look for work, or join a group."""
+        self._calls += 1
+        work = strand.root.work
+        work.last_call = self._calls
+        work.first_call = work.first_call or self._calls
+        if fake.fixture == "broker" and request.route in ("consume", "commit"):
+            group, instance = request.params.get("group"), request.params.get("instance")
+            if group and instance:
+                work.consumers.add((fake, group, instance))
 
     def may_begin(self, now: int) -> bool:
         # Start workers only if no delivery or sleep is pending, so that they have work to do.
@@ -33,8 +48,8 @@ class Workers(Part):
             for strand in self._strands
         )
 
-    def restart(self, now: int) -> Strand | None:
-        """Restart a worker that ended before all of its work existed; return its new strand or None."""
+    def to_restart(self, now: int) -> Strand | None:
+        """Return a worker that ended before all of its work existed, or None."""
         if not self.may_begin(now):
             return None
         latest: dict[str, Strand] = {}
@@ -42,23 +57,24 @@ class Workers(Part):
             if strand.role == "worker":
                 latest.setdefault(_program(strand), strand)
         for strand in reversed(latest.values()):  # the worker that started first comes first
-            if strand.state != "ended" or strand.work.starts >= MOST_STARTS:
-                continue
-            has_backlog = self._note_backlog(strand)
-            if has_backlog:
-                self.leave_groups(strand)
-            if has_backlog or self._may_have_missed_work(strand):
-                return self.start_again(strand)
+            can_restart = strand.state == "ended" and strand.work.starts < MOST_STARTS
+            if can_restart and (self._has_left_work(strand) or self._may_have_missed_work(strand)):
+                return strand
         return None
 
-    def _note_backlog(self, strand: Strand) -> bool:
-        """Note a start that left records; return whether another restart may change that."""
+    def restart(self, strand: Strand) -> Strand:
+        """Restart a worker; return its new strand."""
+        if self._has_left_work(strand):
+            key = _program(strand), self._backlog(strand)
+            self._starts.setdefault(key, set()).add(strand.work.starts)
+            self.leave_groups(strand)
+        return self.start_again(strand)
+
+    def _has_left_work(self, strand: Strand) -> bool:
+        """Return whether a start left records, and another one may change that."""
         backlog = self._backlog(strand)
-        if not backlog:
-            return False
-        starts = self._starts.setdefault((_program(strand), backlog), set())
-        starts.add(strand.work.starts)
-        return len(starts) <= MOST_RESTARTS_WITHOUT_PROGRESS
+        starts = {*self._starts.get((_program(strand), backlog), ()), strand.work.starts}
+        return bool(backlog) and len(starts) <= MOST_RESTARTS_WITHOUT_PROGRESS
 
     def _may_have_missed_work(self, strand: Strand) -> bool:
         """Return whether another strand may have created work after the worker looked for it."""

@@ -27,7 +27,7 @@ class Strategy(Protocol):
     """Decides in one trial which strand runs next where the schedule contains no disturbance.
 
     The same steps and options must lead to the same answers. A ``pick()`` other than the first option
-    becomes a switch in ``fired``, so that ``Schedule(fired)`` repeats the trial without the strategy.
+    becomes a switch in ``Trial.applied``, which repeats the trial without the strategy.
     """
 
     switch_kinds: frozenset[SwitchKind]
@@ -62,30 +62,30 @@ class StrategyFactory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one trial plays, and what it records.
-
-    ``strategy_factory`` makes what decides where the schedule says nothing; by default, the first strand
-    that can run goes on.
-    ``notes_points``: the calls, gaps of pipelines and late starts where disturbances are possible (those
-    of deliveries and orders are always noted), and the states at all points. ``explains``: the steps and
-    their data, which are also recorded with a strategy, the application's lines that make
-    each call, silent calls, and the calls of the checks. ``keeps``: the data that the trial leaves, and
-    its calls in the journal. ``shows``: its log, warnings and output, until the next trial that is kept.
-    """
+    """What one trial plays, and what it records."""
 
     schedule: Schedule = UNDISTURBED
     strategy_factory: StrategyFactory | None = None
+    """Makes what decides where the schedule says nothing; else the first strand that can run goes on."""
     notes_points: bool = False
-    explains: bool = False
+    """Record the calls, gaps of pipelines and late starts where disturbances are possible (those of
+    deliveries and orders are always recorded), and the states at all points.
+    """
+    has_details: bool = False
+    """Record what explains the trial: its steps and their data, which a strategy records, too, the lines
+    of the application that make each call, silent calls, and the calls of the checks.
+    """
     keeps: bool = False
+    """Keep the data that the trial leaves, and its calls in the journal."""
     shows: bool = False
+    """Keep its log, warnings and output until the next trial that is kept."""
 
     @classmethod
     def first(cls) -> Plan:
         """Return the plan of the trial without disturbances with which a search begins."""
-        return cls(notes_points=True, explains=True, shows=True)
+        return cls(notes_points=True, has_details=True, shows=True)
 
     @classmethod
     def reported(cls, schedule: Schedule) -> Plan:
         """Return the plan of a trial that a report shows."""
-        return cls(schedule, explains=True, keeps=True)
+        return cls(schedule, has_details=True, keeps=True)

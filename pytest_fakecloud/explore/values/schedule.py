@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from ...core.errors import ContractError, shown
-from .disturbances import RANDOM, SWITCHES, Disturbance
+from .disturbances import CLOCK, RANDOM, SWITCHES, Disturbance, Kind
 
 
 class Schedule(tuple[Disturbance, ...]):
@@ -49,6 +49,15 @@ class Schedule(tuple[Disturbance, ...]):
     def series(self) -> int:
         """The number of the series of random numbers; 0 is that of the undisturbed trial."""
         return next((numbers.point for numbers in self if numbers.kind == "numbers"), 0)
+
+    @property
+    def kinds(self) -> frozenset[Kind]:
+        return frozenset(disturbance.kind for disturbance in self)
+
+    @property
+    def moves_clock(self) -> bool:
+        """Whether the clock moves although a strand could run."""
+        return any(disturbance.detail == CLOCK for disturbance in self)
 
     def with_series(self, number: int) -> Schedule:
         """Return the schedule with another series of random numbers, or without one for 0."""

@@ -15,7 +15,7 @@ from .accesses import Access
 from .disturbances import Disturbance, Kind
 from .footprint import Footprint
 from .plan import SwitchKind
-from .schedule import Schedule
+from .schedule import UNDISTURBED, Schedule
 
 Choices: TypeAlias = tuple[tuple[Kind, str], ...]
 """The disturbances that are possible at a point, each as its kind and its detail."""
@@ -56,7 +56,7 @@ class Line:
 
     ``disturbances`` are those that the line is about, and ``breaks`` marks the step after which a
     promise no longer held. ``call_site`` are the application's lines that led to the call, innermost
-    first, if the plan ``explains``; ``source`` is the one that the story shows. ``step`` is the
+    first, if the plan ``has_details``; ``source`` is the one that the story shows. ``step`` is the
     step that the line belongs to, if steps were recorded, ``point`` the number of the point of a call.
     """
 
@@ -213,7 +213,7 @@ class Verdict:
     anomalies: Sequence[Anomaly] = ()
     """Those that ``allow=`` does not contain."""
     lines: Sequence[Line] = ()
-    """The calls that the checks at the end made, if the plan ``explains``."""
+    """The calls that the checks at the end made, if the plan ``has_details``."""
 
 
 Flag = Literal["redundant", "stuck", "limited", "timers", "numbers", "overlap"]
@@ -234,17 +234,17 @@ CloudState: TypeAlias = tuple[BaseCloud, Snapshot]
 class Outline:
     """What a search learns from a trial, and counts: a value that another process can send.
 
-    ``planned`` is the schedule of its plan, or of a reported trial the applied one; ``applied`` alone
-    repeats it. ``strands`` have begun.
+    ``planned`` is the schedule of its plan, or of a reported trial the applied one. ``strands`` have
+    begun.
     ``handlers`` are the destination handlers that were called, and whether any call succeeded.
     ``notes`` describe code that was not explored. ``lesson`` is that of the strategy.
     """
 
     planned: Schedule
     verdict: Verdict = Verdict()
-    fired: tuple[Disturbance, ...] = ()
-    """The applied disturbances, also faults of calls that a partition cuts off, and each decision of a
-    strategy that is not the default, as a switch.
+    applied: Schedule = UNDISTURBED
+    """The disturbances that were applied, also faults of calls that a partition cuts off, and each
+    decision of a strategy that is not the default, as a switch. It alone repeats the trial.
     """
     points: tuple[Point, ...] = ()
     strands: Mapping[str, StrandRecord] = field(default_factory=dict)
@@ -254,10 +254,6 @@ class Outline:
     lesson: Any = None
 
     @property
-    def applied(self) -> Schedule:
-        return Schedule(self.fired)
-
-    @property
     def broken(self) -> BaseException | None:
         """The error of the broken promise, or None."""
         return self.verdict.broken
@@ -265,7 +261,7 @@ class Outline:
     @property
     def last_disturbance(self) -> Disturbance | None:
         """The last disturbance that happened at a point of the trial."""
-        at_points = (fired for fired in reversed(self.fired) if fired.kind != "numbers")
+        at_points = (applied for applied in reversed(self.applied) if applied.kind != "numbers")
         return next(at_points, None)
 
 

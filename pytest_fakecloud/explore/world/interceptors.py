@@ -134,7 +134,7 @@ async def _around(world: World, fake: Fake, exchange: Callable[[], T]) -> T:
     if world.current_thread.is_explored():
         return await simulation.calls.exchange(fake, exchange)
     # Several strands share this event loop, which the request would block: use a thread.
-    carried_call_site.set(simulation.call_sites.here())
+    carried_call_site.set(simulation.call_sites.current())
     library = world.async_library()
     return await (in_thread if library is None else library.in_thread)(exchange)
 

@@ -77,21 +77,19 @@ class Asyncio(AsyncLibrary):
         return await loop.run_in_executor(self._world.carriers, copy_context().run, function)
 
     async def sleep(self, seconds: float) -> bool:
-        """Sleep in fake time in a loop that is not explored; return False in other loops."""
         loop = asyncio.get_running_loop()
         if isinstance(loop, OwnLoop):
             return False
         return await self._world.waits.sleep_in_loop(seconds, partial(_Wakeup, loop))
 
     def run(self, coroutine: Any) -> Any:
-        """Return the result of a coroutine, which runs in a new loop on fake time."""
         # A coroutine for which no loop can be created would warn that it was never awaited.
         with contextlib.closing(coroutine), asyncio.Runner(loop_factory=self.new_loop) as runner:
             return runner.run(coroutine)
 
     def new_loop(self) -> OwnLoop:
         """Create an event loop that runs on fake time. Ends a trial whose threads cannot have one."""
-        here = self._world.here()
+        here = self._world.cooperating()
         if here is not None and threading.get_ident() not in sys._current_frames():
             simulation, strand = here
             library = threading.get_ident.__module__.partition(".")[0]

@@ -167,7 +167,8 @@ class _ExploredTime:
     async def sleep_in_asyncio(
         self, delay: float, result: Any, really: Callable[..., Awaitable[Any]], caller: FrameType
     ) -> Any:
-        is_passed = await self._world.asyncio.sleep(delay)
+        library = self._world.async_library()
+        is_passed = library is not None and await library.sleep(delay)
         return await really(0 if is_passed else delay, result)
 
     def read(self, clock: RealClock, caller: FrameType) -> Any:

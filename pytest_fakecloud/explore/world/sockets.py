@@ -160,7 +160,7 @@ def _note_sender(simulation: Simulation, sock: socket.socket, link: MemoryLink |
     ):
         raise ConnectionResetError("the process has ended")
     simulation.turns.check_alive(strand)
-    if strand is not strand.host or strand.loop.running is None:
+    if strand is not strand.host or strand.loop is None:
         simulation.callers.note_sender(strand, link.port)
 
 

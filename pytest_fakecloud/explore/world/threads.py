@@ -72,7 +72,7 @@ def thread_patches(world: World) -> Iterator[Patch]:
         if not _can_start(thread):
             real_start(thread)
             return
-        if (here := world.here()) is not None:
+        if (here := world.cooperating()) is not None:
             start(*here, thread)
             return
         if world.current_thread.carried() is not None:

@@ -54,8 +54,7 @@ class World(Surroundings):
         self.carriers = ThreadPoolExecutor(_MOST_CARRIERS, "fakecloud-explore")
         """Threads for requests of event loops that several strands share."""
         self.threads = Threads()
-        self.asyncio = Asyncio(self)
-        self.async_libraries: list[AsyncLibrary] = [self.asyncio]
+        self.async_libraries: list[AsyncLibrary] = [Asyncio(self)]
 
     def after_fork(self) -> None:
         """Let clients reach the copies of the fakes in a forked process, which lacks the threads."""
@@ -63,20 +62,15 @@ class World(Surroundings):
         self.threads.after_fork()
         self.connections.after_fork()
 
-    def play(
-        self, subject: Subject, plan: Plan, *, reads_order: bool = False
-    ) -> tuple[Trial, TrialHistory]:
-        """Play one trial from the baseline of the fakes; return it, with its history for checks.
-
-        ``reads_order``: a check reads in which order operations begin and end.
-        """
+    def play(self, subject: Subject, plan: Plan) -> tuple[Trial, TrialHistory]:
+        """Play one trial from the baseline of the fakes; return it, with its history for checks."""
         self.reset()
         self.randomness.begin(plan.schedule.series)
         if subject.setup is not None:
             with self.current_thread.setting_up():
                 check_has_run(self.awaited(subject.setup()), "setup=")
             self.randomness.mark()
-        simulation = Simulation(self, subject, plan, reads_order=reads_order)
+        simulation = Simulation(self, subject, plan)
         with self.simulating(simulation):
             simulation.run()
         log, history = simulation.log, simulation.operations.history
@@ -106,7 +100,7 @@ class World(Surroundings):
     def _effects(self, log: TrialLog) -> Effects:
         """Return what a trial has done to the data of the fakes, before a check changes them."""
         # Only trials in which nothing but the order of calls differs are compared by what they leave.
-        has_only_orders = all(disturbance.kind in SWITCHES for disturbance in log.fired)
+        has_only_orders = all(disturbance.kind in SWITCHES for disturbance in log.applied)
         left, left_with_ttl = log.fingerprints.left() if has_only_orders else ({}, {})
         remaining: dict[Touch, bool] = {}
         pending: set[Touch] = set()
@@ -121,7 +115,7 @@ class World(Surroundings):
         return Effects(log.accesses, remaining, left, left_with_ttl, pending, log.acknowledged)
 
     def awaited(self, value: Any) -> Any:
-        return self.asyncio.run(value) if inspect.iscoroutine(value) else value
+        return self.async_libraries[0].run(value) if inspect.iscoroutine(value) else value
 
     def async_library(self) -> AsyncLibrary | None:
         libraries = self.async_libraries
@@ -134,7 +128,7 @@ class World(Surroundings):
         if self.current_thread.is_explored():
             simulation.log.touch([READS_CLOCK])
 
-    def here(self) -> tuple[Simulation, Strand] | None:
+    def cooperating(self) -> tuple[Simulation, Strand] | None:
         """Return the simulation and the strand of this thread, if it may let other strands run."""
         strand = self.current_thread.cooperating()
         return None if strand is None or self.simulation is None else (self.simulation, strand)
@@ -143,7 +137,7 @@ class World(Surroundings):
         """Return a function that calls ``replacement(simulation, strand, …)`` in explored code only."""
 
         def patched(*args: Any, **kwargs: Any) -> Any:
-            here = self.here()
+            here = self.cooperating()
             if here is None:
                 return original(*args, **kwargs)
             return replacement(*here, *args, **kwargs)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from ....core.errors import ContractError
 from ...find_failure import Division
 from ...search.player import Player
-from ...search.tally import SearchBudget, Tally
+from ...search.tally import SearchBudget
+from ...subject.clients import Inputs
 from ...subject.programs import Program
 from ...values.trial import Trial
 from .drawing import Drawing, check_inputs, distinct_inputs, sources_of
@@ -43,23 +45,23 @@ class DivisionByInput(Division):
                 "failure has printed it"
             )
 
-    def players(
-        self, player: Player, budget: SearchBudget
-    ) -> Iterator[tuple[Player, Tally, SearchBudget]]:
-        """Yield a player for each input, its tally, and its part of the budget."""
         if self._only is None:
-            inputs = distinct_inputs(self._sources, self._drawing)
+            self._inputs = distinct_inputs(self._sources, self._drawing)
         else:
-            inputs = iter([self._only])
-        first_inputs = list(itertools.islice(inputs, INPUTS))
-        used = 0
-        for number, values in enumerate(itertools.chain(first_inputs, inputs)):
-            if number and budget.remaining(used) <= 0:
-                return
-            part = player.with_inputs(values)
-            tally = Tally.of(part)
-            yield part, tally, budget.for_inputs(used, len(first_inputs)) if values else budget
-            used += tally.tried
+            self._inputs = iter([self._only])
+
+    @cached_property
+    def _first_inputs(self) -> list[Inputs]:
+        return list(itertools.islice(self._inputs, INPUTS))
+
+    def players(self, player: Player) -> Iterator[Player]:
+        """Yield a player for each input."""
+        for values in itertools.chain(self._first_inputs, self._inputs):
+            yield player.with_inputs(values)
+
+    def part(self, budget: SearchBudget, used: int) -> SearchBudget:
+        has_inputs = any(self._first_inputs)
+        return budget.for_inputs(used, len(self._first_inputs)) if has_inputs else budget
 
     def shrink_inputs(self, whole: Player, part: Player, failing: Trial) -> tuple[Player, Trial]:
         return JointShrinking(
