@@ -789,7 +789,9 @@ def test_violations_of_one_cause_are_one_card_with_its_times(page: Any, server: 
     assert violations == sum(many)
     problems = page.locator("#nav .many.bad").first
     assert int(problems.inner_text()) == 2
-    title = f"{violations} violations, {letters} dead letters, each cause once, without failed calls"
+    title = (
+        f"{violations} violations, {letters} dead letters, each cause once, without failed calls"
+    )
     assert problems.get_attribute("title") == title
     holds(page, "document.title.startsWith('(2) Problems')")
     # What failed for such a cause is shown with it alone.
