@@ -25,7 +25,7 @@ from typing import Any, cast
 from unittest import mock
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, History
-from pytest_fakecloud.explore.search.sources import Extending
+from pytest_fakecloud.explore.search.sources import Extending, NoPlan
 from pytest_fakecloud.explore.subject.promises import Promises
 from pytest_fakecloud.explore.world.patches import explored
 from pytest_fakecloud.queue.fake import Queue
@@ -170,11 +170,7 @@ def without_states(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int,
 
 def unguided() -> AbstractContextManager[object]:
     """Search without schedules that extend an earlier one, as long as the context is open."""
-
-    def end(source: Extending) -> None:
-        source.is_over = True
-
-    return mock.patch.object(Extending, "next_plan", end)
+    return mock.patch.object(Extending, "next_plan", return_value=NoPlan.LEFT)
 
 
 def by_every_failure(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int]:
