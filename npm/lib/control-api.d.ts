@@ -77,12 +77,13 @@ export interface Broken {
  * Violations with the same cause, and the rows, by number, and the dead letters that it caused.
  *
  * `advice` says what to do. `unanswered` is the origin whose deliveries need an answer, null if
- * that is not the cause.
+ * that is not the cause, and `is_answered` whether a destination answers them by now.
  */
 export interface CauseData {
   violations: ViolationData[]
   advice: AdviceData[]
   unanswered: string | null
+  is_answered: boolean
   rows: number[]
   dead_letters: OpenLetterData[]
 }

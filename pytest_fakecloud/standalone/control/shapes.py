@@ -360,12 +360,13 @@ class CauseData(TypedDict):
     """Violations with the same cause, and the rows, by number, and the dead letters that it caused.
 
     ``advice`` says what to do. ``unanswered`` is the origin whose deliveries need an answer, null if
-    that is not the cause.
+    that is not the cause, and ``is_answered`` whether a destination answers them by now.
     """
 
     violations: list[ViolationData]
     advice: list[AdviceData]
     unanswered: str | None
+    is_answered: bool
     rows: list[int]
     dead_letters: list[OpenLetterData]
 

@@ -4,10 +4,10 @@ import {ask, path, query} from "./api.js";
 import {withoutScheme} from "./elements.js";
 import {recorded, undoOf, undoable} from "./history.js";
 
-// Forms that forward the deliveries to an address, or answer them. `changed` receives the description of the change.
-export function destinationForms(fake, url, changed = () => {}) {
+// Forms that forward the deliveries to an address, or answer them.
+export function destinationForms(fake, url) {
   const place = path(fake, "/destinations"), what = url ? withoutScheme(url) : "an address", address = {name: "url", label: "deliveries to", value: url, note: "https://app.example", needed: true};
-  const set = async (to, answer, text) => { await recorded(fake, `answer deliveries to ${to}`, () => ask("POST", place, {url: to, answer})); changed(text); return done(text); };
+  const set = async (to, answer, text) => { await recorded(fake, `answer deliveries to ${to}`, () => ask("POST", place, {url: to, answer})); return done(text); };
   const options = {open: false, undo: undoOf(fake), confirms: () => "Replace the answer", overwrites: async ({url: to}) => (await ask("GET", place)).some((one) => one.url === to) && `Deliveries to ${to} are answered already. Replace that?`};
   return el("div", {class: "forms"},
     form(`Forward ${what} to …`, "Forward", [address, {name: "target", label: "go to your application at", note: "http://127.0.0.1:3000", needed: true}],

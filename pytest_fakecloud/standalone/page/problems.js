@@ -20,7 +20,7 @@ export function errorsElement(rows, letters, few) {
   const most = few ?? 50, groups = [...Map.groupBy(rows, (row) => JSON.stringify([row.fake, row.kind, row.operation, codeOf(row), row.advice, isInjected(row)])).values()].sort((one, other) => isExpected(one[0]) - isExpected(other[0]) || isInjected(one[0]) - isInjected(other[0]) || isTried(one) - isTried(other) || other.at(-1).number - one.at(-1).number);
   return el("div", {}, table("errors", few ? ["what failed", "answer", "last"] : ["what failed", "answer", "times", "last", "advice", ""], groups.slice(0, most), (group) => {
     const last = group.at(-1), caused = letters.filter(({message_id: id}) => group.some(({subjects}) => subjects.some(({name}) => name === id)));
-    const what = [el("a", {href: link(["activity", last.number], {fake: last.fake, problems: "yes"})}, `${last.fake} · ${group.every((row) => row.text.what === last.text.what) ? short(last.text.what, 60) : last.operation}${isTried(group) ? ", from here" : ""}`), few && group.length > 1 ? ` ${number(group.length)} times` : null, caused.length ? el("div", {}, lettersLinks(caused)) : null];
+    const what = [el("a", {href: link(["activity", last.number], {fake: last.fake, problems: "yes"})}, `${last.fake} · ${last.rules.is_received && group.every((row) => row.text.what === last.text.what) ? short(last.text.what, 60) : last.operation}${isTried(group) ? ", from here" : ""}`), few && group.length > 1 ? ` ${number(group.length)} times` : null, caused.length ? el("div", {}, lettersLinks(caused)) : null];
     const answer = [isInjected(last) ? pill("injected", "wait") : null, " ", el("span", {class: isInjected(last) ? "" : "bad"}, short(last.text.answer, 90))], at = when(new Date(last.at_us / 1000).toISOString());
     return few ? [what, [answer, el("div", {class: "soft"}, adviceOf(last))], at] : [what, answer, number(group.length), at, adviceOf(last), act("Dismiss", `Dismiss ${last.operation} ${short(last.text.answer, 40)}`, () => ask("POST", "/violations/dismiss", {rows: group.map((row) => row.number)}))];
   }), groups.length > most ? el("p", {}, el("a", {href: few ? "#/problems" : link(["activity"], {status: "failed"})}, `${count(groups.length - most, "other kind")} of error${groups.length - most === 1 ? "" : "s"}`)) : null);
@@ -35,17 +35,15 @@ export const problemsPage = () => Object.assign(new LivePage("/problems", (found
     again ? `${count(again, "failed attempt")} of messages that were delivered since` : null, gone ? `${number(gone)} dismissed` : null].filter(Boolean);
   const listed = (parts) => parts.flatMap((part, at) => at ? [" · ", part] : part);
   return [problems ? el("p", {}, el("b", {}, count(problems, "problem")), ": ", listed(counted)) : null, besides.length ? el("p", {class: problems ? "soft" : ""}, problems ? "Not counted as problems: " : "", listed(besides)) : null, causes.length ? causes.map(violation) : failures.length ? soft(`No violations. ${APPEAR}`) : empty("No violations.", APPEAR), failures.length ? [causes.length ? el("h2", {}, "Failed calls") : null, errorsElement(failures, letters)] : null];
-}, pageHead("Problems")), {version: () => [entries.list.length, journal.older, [...solved]]});
-// What was done about a cause, until the page is loaded again.
-const solved = new Map();
+}, pageHead("Problems")), {version: () => [entries.list.length, journal.older]});
 
-function violation({violations: all, advice, unanswered, rows, dead_letters: letters}) {
-  const [{kind, what, text, facts: known}] = all, cause = text, ats = failedOf(rows).map((row) => both(new Date(row.at_us / 1000).toISOString()));
+function violation({violations: all, advice, unanswered, is_answered: isAnswered, rows, dead_letters: letters}) {
+  const [{kind, what, text, facts: known}] = all, ats = failedOf(rows).map((row) => both(new Date(row.at_us / 1000).toISOString()));
   const places = [...Map.groupBy(all, siteOf)], runs = new Set(all.map(({facts}) => facts.run_id).filter(Boolean));
   const card = el("article", {class: "violation"}, el("h2", {class: "bad"}, words(kind), all.length > 1 ? el("span", {class: "many"}, `${number(all.length)} times`) : null), " ", el("span", {class: "soft"}, `${known.fake ?? ""}${ats.length ? ` · ${ats[0]}${ats.at(-1) === ats[0] ? "" : ` to ${ats.at(-1)}`} UTC` : ""}`),
     el("ul", {}, places.filter(([place]) => place).slice(0, 20).map(([place, some]) => el("li", {class: "mono"}, el("a", {href: link(["activity"], {search: place, violations: "yes"})}, place), some.length > 1 ? ` ${number(some.length)} times` : ""))),
-    solved.has(cause) ? el("p", {class: "ok", role: "status"}, `${solved.get(cause)} Retries will use it. `, letters.length ? "Retry the dead letters, then dismiss this." : "Dismiss this.") : null,
-    el("p", {class: "mono"}, what), advice.map(({text: line, code, at}) => el("p", {}, line, code ? [" ", el("code", {}, code)] : null, at ? [" ", placeLink(at)] : null)), unanswered ? destinationForms({name: known.fake}, unanswered, (done_) => solved.set(cause, done_)) : null,
+    isAnswered ? el("p", {class: "ok", role: "status"}, `Deliveries to ${unanswered} are answered by now. Retries will use that. `, letters.length ? "Retry the dead letters, then dismiss this." : "Dismiss this.") : null,
+    el("p", {class: "mono"}, what), advice.map(({text: line, code, at}) => el("p", {}, line, code ? [" ", el("code", {}, code)] : null, at ? [" ", placeLink(at)] : null)), unanswered ? destinationForms({name: known.fake}, unanswered) : null,
     text === what ? null : el("details", {}, el("summary", {}, "As a test with pytest reports it"), el("p", {class: "mono"}, text)),
     tools(act("Dismiss", `Dismiss ${words(kind)} ${places[0]?.[0] ?? ""}`, async () => { await ask("POST", "/violations/dismiss", {texts: all.map((one) => one.text), rows}); card.remove(); }), lettersLinks(letters)), [...runs].slice(0, 20).map((run) => el("p", {}, el("a", {href: link(["fake", known.fake ?? "queue", "runs", run])}, `Show the run ${run}`))));
   return card;

@@ -38,7 +38,7 @@ function publish(fake, again) {
     {name: "headers", label: "headers to forward, as JSON", note: '{"X-Trace": "7"}', value: asJson([...forwarded, ...redacted.map((name) => [name, ""])]), wide: true},
     own_("delay", "delay", {note: "10m"}), own_("retries", "retries", {kind: "number"}), own_("label", "label"), {name: "queue", label: "in queue", value: again?.settings.queue}, own_("callback", "callback URL"),
     {name: "others", label: "other headers of the queue, as JSON", note: '{"Upstash-Timeout": "30s"}', value: asJson(others), wide: true},
-    ...again?.dlq_id ? [{name: "letter", label: "the dead letter", options: [{value: "keep", label: "keep it, as when an application publishes again"}, {value: "delete", label: "delete it, once the message is published"}]}] : []],
+    ...again?.dlq_id ? [{name: "letter", label: "the dead letter", options: [{value: "keep", label: "stays"}, {value: "delete", label: "is deleted once the message is published"}]}] : []],
   async ({to, body: text, headers: more, queue, others: rest, letter, ...fields}, inputs) => {
     const named = (typed, what, prefix = "") => Object.entries(typed ? json(typed, what) : {}).map(([name, value]) => [prefix + name, String(value)]);
     const missing = redacted.filter((name) => named(more, "The headers").some(([typed, value]) => typed === name && !value));
