@@ -192,11 +192,23 @@ class ReplayedFake:
     delivers = False
     """Whether the fake makes delivery attempts, which begin and finish at different times."""
 
+    @staticmethod
+    def is_delivering(real: Fake) -> bool:
+        """Return whether a delivery attempt of the real fake is under way."""
+        return False
+
     def begin_attempt(self, event: Event) -> None:
         """Begin a delivery attempt."""
 
     def finish_attempt(self, event: Event) -> None:
         """Finish a delivery attempt with the outcome of the real one."""
+
+
+def replayed_class(fake: Fake) -> type[ReplayedFake]:
+    """Return the class that replays a fake."""
+    part = _part(fake.fixture)
+    replayed: type[ReplayedFake] = ReplayedFake if part is None else part.REPLAYED
+    return replayed
 
 
 class Work(NamedTuple):
@@ -226,9 +238,7 @@ class Player:
 
     def open(self, fake: Fake, stack: ExitStack, snapshot: Snapshot | None = None) -> None:
         """Open a copy of a fake with the data of a snapshot, by default that of its baseline."""
-        part = _part(fake.fixture)
-        replayed: type[ReplayedFake] = ReplayedFake if part is None else part.REPLAYED
-        copy = replayed(fake, self._context, self.time)
+        copy = replayed_class(fake)(fake, self._context, self.time)
         stack.callback(copy.fake.close)
         copy.fake.restore(snapshot or core_of(fake).baseline.snapshot)
         copy.fake.set_baseline()

@@ -23,6 +23,11 @@ class ReplayedQueue(journal.ReplayedFake):
         core_of(self.fake).engine.data.report = lambda kind, text, **fields: None
         self._begun: dict[int, Any] = {}
 
+    @staticmethod
+    def is_delivering(real: Fake) -> bool:
+        pending = core_of(real).engine.data.pending
+        return any(message.state == "ACTIVE" for message in list(pending.values()))
+
     def begin_attempt(self, event: Event) -> None:
         engine = core_of(self.fake).engine
         self.time.expect(event.at_us)

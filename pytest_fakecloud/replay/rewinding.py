@@ -117,8 +117,8 @@ class Rewinder:
         """Copy the data after the entries up to a number, and return also whether the copy is exact.
 
         It is if no other call than the ``beginning`` one was open before, which may have changed the
-        data or not, and no entry has been added meanwhile. Calls that have waited for long are not
-        looked at.
+        data or not, no delivery was under way, whose outcome the copy would lack, and no entry has
+        been added meanwhile. Calls that have waited for long are not looked at.
         """
         # Under the lock, every entry with a lower number has been added.
         with self._recorder.shared.lock:
@@ -126,6 +126,8 @@ class Rewinder:
         is_quiet = not any(
             isinstance(entry, Call) and entry.outcome == "open" and entry is not beginning
             for entry in recent
+        ) and not any(
+            journal.replayed_class(fake).is_delivering(fake) for fake in self._cloud.fakes()
         )
         checkpoint = self._checkpoint(number, at_us)
         last = number if beginning is None else beginning.number

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx
 import pytest
 from redis import Redis
@@ -91,4 +93,28 @@ def test_a_retry_is_due_by_the_time_that_its_delivery_read(cloud: Cloud) -> None
     first, second = cloud.journal.events("attempt")
     for attempt in (first, second):
         assert message.id in {change.item for change in rewinder.changes(attempt.number)}
+    rewinder.close()
+
+
+def test_data_is_not_copied_during_a_delivery_whose_outcome_the_copy_would_lack(
+    cloud: Cloud,
+) -> None:
+    rewinder = Rewinder(cloud)
+    queue, kv = cloud.queue(), cloud.kv_server()
+
+    def handle(environ: Any, start_response: Any) -> list[bytes]:
+        rewinder.note_change()
+        with kv.client() as client:
+            client.set("handled", "1")
+        start_response("200 OK", [])
+        return []
+
+    queue.destinations.wsgi("https://app.example", handle)
+    client = queue.client()
+    first = client.message.publish(url="https://app.example/a").message_id
+    cloud.clock.advance("1s")
+    client.message.publish(url="https://app.example/b", delay="1h")
+    last = cloud.journal.calls().last.number
+    messages = rewinder.before(last, queue).state["messages"]
+    assert messages[first]["state"] == "delivered"
     rewinder.close()
