@@ -22,7 +22,7 @@ export function isWanted(one, wanted, search) {
 }
 // Return a text of a row with the row's long ids shortened: they would leave no room for the address.
 export function withShortIds(text, {subjects = []}) {
-  return subjects.filter(({name}) => /^\w{24,}$/.test(name)).reduce((short, {name}) => short.replaceAll(name, `${name.slice(0, 8)}…${name.slice(-4)}`), text);
+  return subjects.filter(({name}) => /^(?:\w{24,}|[a-z]{3}_[-\w]{16,})$/.test(name)).reduce((short, {name}) => short.replaceAll(name, `${name.slice(0, 8)}…${name.slice(-4)}`), text);
 }
 // Return the text of a row without the host of an address, which its lane shows.
 export const whatOf = (row) => withShortIds(/^https?:/.test(row.peer) ? row.text.what.replace(`${laneName(row.peer)}/`, "/") : row.text.what, row);

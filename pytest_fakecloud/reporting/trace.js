@@ -350,6 +350,7 @@ export class Trace {
     if (own !== this.root) return;
     if (event.key === "Escape" && this.number !== null && (this.root.contains(target) || target.contains(this.root))) { this.select(null); return; }
     if (event.key === "Escape" && target === this.search && !target.value) target.blur();
+    if (target === this.search && ["ArrowDown", "Enter"].includes(event.key)) { event.preventDefault(); this.list.focus({preventScroll: true}); return; }
     if (target.matches?.("input, select, textarea")) return;
     if (event.key === "/") { event.preventDefault(); this.search.focus(); return; }
     if (target !== this.list && !"jknp".includes(event.key)) return;

@@ -1,5 +1,5 @@
 // Pages of a queue: messages, dead letters, schedules, workflow runs, queues, URL groups, flow control.
-import {about, act, both, code, copyButton, count, done, el, emptied, empty, facts, fine, form, head, isAhead, json, laidOut, link, micros, moment, move, number, own, pill, plainly, removal, short, soft, span, table, title, tools, unescaped, unfold, when, words} from "./dom.js";
+import {about, act, both, breaksJson, code, copyButton, count, done, el, emptied, empty, facts, fine, form, head, isAhead, json, laidOut, link, micros, moment, move, number, own, pill, plainly, removal, short, soft, span, table, title, tools, unescaped, unfold, when, words} from "./dom.js";
 import {ask, change, item, list, path, sendWell} from "./api.js";
 import {hasFailed, lasted, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
@@ -52,7 +52,7 @@ function publish(fake, again) {
     if (again) location.hash = at(fake, "messages", made[0].messageId);
     said = ["Published ", made.map((one) => el("a", {href: at(fake, "messages", one.messageId)}, one.messageId)), letter ? `; the dead letter is ${letter === "delete" ? "deleted" : "kept"}.` : "."].flat();
     return done(said.map((part) => part.cloneNode?.(true) ?? part));
-  }, {open: false, undo: () => undoOf(fake, () => first)(change.row, said)});
+  }, {open: false, undo: () => undoOf(fake, () => first)(change.row, said), overwrites: ({body: text}) => again && breaksJson(again.body, text, "The body"), confirms: () => "Send it as it is"});
 }
 
 const messageColumns = ["message", "state", "to", "attempts", "last answer", "next attempt", "body"];
@@ -124,7 +124,7 @@ async function retryOne(fake, id) {
 }
 const letters = {
   list: "dead-letters", noun: "dead letter", item: letterWithAnswer, key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"], aside: ["attempts"], fields: ["at", "url", "attempts", "status", "preview"],
-  row: (one, page) => [when(one.at), address(one), number(one.attempts), [one.status == null && one.reason ? "" : status(one), " ", el("span", {class: "soft"}, short(one.reason, 60)), repeated(one, page)].flat(), short(one.preview, 60)],
+  row: (one, page) => [when(one.at), address(one), number(one.attempts), [one.status == null && one.reason ? "" : status(one), " ", el("span", {class: "soft"}, short(one.reason, 60)), " ", repeated(one, page)].flat(), short(one.preview, 60)],
   moreFilters: true, filters: messages.filters, searchNote: messages.searchNote,
   bulk: [{text: "Retry", undone: "Retried", work: retry}, {text: "Delete", isRisky: true, undone: "Deleted", work: discard, note: "The notice that follows can undo it."}],
   empty: () => empty("No dead letters.", "A message appears here when it runs out of retries. Retry it once its destination works."),
@@ -200,7 +200,7 @@ function rerunForm(step, text, fake, run, before) {
   const start = async (changes) => { const made = await recorded(fake, `rerun ${run.id} from ${step.name}`, () => ask("POST", path(fake, `/runs/${encodeURIComponent(run.id)}/rerun`), {message: step.message, ...changes})); location.hash = at(fake, "runs", made.id); scrollTo(0, 0); undoOf(fake)(change.row, ["This run goes on from ", el("a", {href: at(fake, "runs", run.id)}, run.id), ". What the step did to data the first time stays."]); };
   const given = before ? before.result : run.input ?? "", isKnown = before ? !/^(Sleep|Wait)/.test(before.type) : run.input_is_whole, changed_ = (input) => before ? {results: {[before.message]: input}} : {input};
   return form(`Rerun from ${short(step.name, 60)}`, "Rerun", [{name: "how", label: "go on with", options: [...text ? [{value: "result", label: "the result below, without the step"}] : [], {value: "again", label: "the step run again"}]}, ...text ? [{name: "result", label: "result of the step", kind: "area", value: text, wide: true}] : [], ...isKnown ? [{name: "input", label: before ? `input of the step, the result of ${short(before.name, 60)}` : "input of the run", kind: "area", value: given, wide: true}] : []],
-    ({how, result, input}, inputs) => start(how === "again" ? {again: true, ...input !== undefined && input !== given && changed_(input)} : {...result !== text && {result}}).then(() => { inputs.how.closest("details").open = false; }), {open: false, copied: false});
+    ({how, result, input}, inputs) => start(how === "again" ? {again: true, ...input !== undefined && input !== given && changed_(input)} : {...result !== text && {result}}).then(() => { inputs.how.closest("details").open = false; }), {open: false, copied: false, overwrites: ({result = text, input = given}) => breaksJson(text, result, "The result") ?? breaksJson(given, input, "The input"), confirms: () => "Rerun as it is"});
 }
 function stepRow(step, records, fake, run) {
   // The message of a step without a type is that of the step before it.

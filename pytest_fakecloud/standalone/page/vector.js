@@ -22,9 +22,9 @@ function plot({points: shown, fields, groups: names, has_ranges: hasRanges, quer
   const radius = shown.length > 300 ? 2.5 : 4;
   const many = shown.filter((vector) => vector.matches).length, order = (vector) => found.has(vector.id) + vector.matches;
   const parts = shown.toSorted((one, other) => order(one) - order(other)).flatMap((vector) => {
-    const [x, y] = at(vector.point), isFound = found.has(vector.id), hue = colour ? ` ${kindOf(vector.group)}` : "";
-    return [svg("circle", {class: `vector${hue}${isFound ? " found" : vector.matches ? "" : " faded"}`, cx: x, cy: y, r: isFound ? 6 : radius, onclick: () => go(page.address(encodeURIComponent(vector.id)))}, svg("title", {}, `${vector.id}${colour && vector.value !== null ? ` ${colour}: ${short(vector.value, 160)}` : ""}`)),
-      (many <= wide / 32 && vector.matches || isFound) && isFree([x, y]) ? svg("text", {x: x + 8, y: y + 4, class: "small"}, clipped(vector.id, Math.max(20, wide - x - 8))) : null];
+    const [x, y] = at(vector.point), isFound = found.has(vector.id), isOpen = encodeURIComponent(vector.id) === page.id, hue = colour ? ` ${kindOf(vector.group)}` : "";
+    return [svg("circle", {class: `vector${hue}${isOpen ? " open" : isFound ? " found" : vector.matches ? "" : " faded"}`, cx: x, cy: y, r: isFound || isOpen ? 6 : radius, onclick: () => go(page.address(encodeURIComponent(vector.id)))}, svg("title", {}, `${vector.id}${colour && vector.value !== null ? ` ${colour}: ${short(vector.value, 160)}` : ""}`)),
+      (many <= wide / 32 && vector.matches || isFound || isOpen) && isFree([x, y]) ? svg("text", {x: x + 8, y: y + 4, class: "small"}, clipped(vector.id, Math.max(20, wide - x - 8))) : null];
   });
   if (query) {
     const [x, y] = at(query.point);
