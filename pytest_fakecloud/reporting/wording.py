@@ -133,7 +133,8 @@ def writes_in_short(report: Report, *, with_code: bool = False) -> list[str]:
     if unsuccessful is not None and not report.findings:
         did = "did nothing" if unsuccessful.ok else "failed"
         text = _in_short(unsuccessful, lookups, "", with_code, 160)
-        texts.append(f"a{' later' * bool(written)} write {did}: {text}")
+        is_later = bool(written) and unsuccessful.number > written[-1].number
+        texts.append(f"a{' later' * is_later} write {did}: {text}")
     return texts
 
 
