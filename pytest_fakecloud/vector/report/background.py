@@ -13,7 +13,7 @@ from ...reporting.lookups import Background, Lookups
 from ...reporting.strings import items_of, parsed
 from .. import QUERIES
 from ..fake import VectorIndex
-from ..model import VectorHit
+from ..model import IndexKind, VectorHit
 from .accesses import READS, namespace_of
 from .findings import hits_among, query_of
 
@@ -34,7 +34,7 @@ class VectorBackground(Background):
     has_namespaces: bool = False
     """Whether requests used a namespace other than the default one."""
     similarity: str = ""
-    """The similarity function."""
+    """The similarity function whose score is that of a hit, and no part of it."""
     count: int = 0
     """The number of vectors of the namespace."""
     lengths: Mapping[str, float] = field(default_factory=dict)
@@ -94,7 +94,9 @@ def _of_namespace(fake: VectorIndex, name: str, has_namespaces: bool) -> VectorB
     records = engine.range(name, 0, _MOST).records if count <= _MOST else ()
     lengths = {record.id: length_of(record.vector) for record in records
                if record.vector is not None}  # fmt: skip
-    return VectorBackground(has_namespaces, str(engine.settings.similarity), count, lengths)
+    settings = engine.settings
+    similarity = str(settings.similarity) if settings.kind is IndexKind.DENSE else ""
+    return VectorBackground(has_namespaces, similarity, count, lengths)
 
 
 def length_of(vector: Iterable[float]) -> float:

@@ -16,6 +16,11 @@ from ..model import VectorHit
 from .accesses import namespace_of
 from .background import VectorBackground, length_of
 
+_SCORES = {
+    "COSINE": "(1 + cosine) / 2",
+    "DOT_PRODUCT": "(1 + dot product) / 2",
+    "EUCLIDEAN": "1 / (1 + squared distance)",
+}
 _EQUAL = 1e-3
 """Difference of lengths below which vectors count as normalised alike."""
 
@@ -146,7 +151,7 @@ def _hits(hits: list[dict[str, Any]], query: dict[str, Any], background: VectorB
         text = f"{len(hits)} of {counted(background.count, 'vector')}"
         text += "" if "topK" in query else ", no topK: default 10"
     if background.similarity:
-        text += f" by {background.similarity}"
+        text += f", score {_SCORES[background.similarity]}"
         text += f", query of length {lengths['']:.3g}" if "" in lengths else ""
     return f"{text}: {listed(texts)}"
 
