@@ -120,8 +120,8 @@ class ChangedByFunctions(ReadByRows):
         names = names_of(self.own_data, lookups, most)
         if all(sought.subject.kind.is_delivered for sought in self.own_data):
             return f"The failing statement compared what {who} did with {names}"
-        verb = "read" if self.is_read else "wrote"
-        return f"The failing statement compared what {who} changed by calls that {verb} {names}"
+        when = "reading" if self.is_read else "writing"
+        return f"The failing statement compared what {who} changed when {when} {names}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,10 +79,10 @@ def _addresses(report: Report) -> Iterator[str]:
             host_before = host
 
 
-_GUTTER = {"touched": "> ", "unsuccessful": "! ", "linked": "- "}
-"""The beginning of a line by the marks of its rows. The first of these wins, unless a row that touched
-what was read was itself unsuccessful.
-"""
+_GUTTER = {"unsuccessful": "! ", "touched": "> ", "linked": "- "}
+"""The beginning of a line by the marks of its row, of which the first of these wins."""
+_OF_LINES = "> ", "- ", "  ", "", "! "
+"""That of a line of several calls: the first of theirs in this order."""
 _LEGEND = "> touched what was read, - linked, ! failed or did nothing, <== value read"
 _LONGEST_CODE = 600
 """Maximum length of the lines of code below a row, in characters. Only a table in code is longer."""
@@ -223,30 +223,19 @@ class _Writer:
         if not (before.is_short and block.is_short and len(before.lines) == len(block.lines) == 1):
             return None
         calls = [*before.calls, *block.calls]
-        gutters = {gutter for gutter, _ in calls}
         # That of unsuccessful calls is directly before each of these, unless all of them are.
-        failed = _GUTTER["unsuccessful"]
-        gutter = next(
-            (own for own in (*_GUTTER.values(), "  ") if own in gutters - {failed}), failed
-        )
-        texts = [own + text if own == failed != gutter else text for own, text in calls]
+        gutter = min((own for own, _ in calls), key=_OF_LINES.index)
+        texts = [own + text if own == "! " != gutter else text for own, text in calls]
         line = f"{gutter}{before.lead}{'; '.join(texts)}"
         if len(line) > self._width:
             return None
-        return before._replace(
-            rows=(*before.rows, *block.rows),
-            lines=[line],
-            calls=calls,
-            code=[*before.code, *block.code],
-        )
+        rows, code = (*before.rows, *block.rows), [*before.code, *block.code]
+        return before._replace(rows=rows, lines=[line], calls=calls, code=code)
 
     def _gutter(self, rows: Sequence[ReportRow]) -> str:
         if not self._has_gutter:
             return ""
-        marks = self._report.marks
-        if any(row.number in marks.touched & marks.unsuccessful for row in rows):
-            return _GUTTER["unsuccessful"]
-        marks_of_rows = {mark for row in rows for mark in marks.of(row.number)}
+        marks_of_rows = {mark for row in rows for mark in self._report.marks.of(row.number)}
         return next((text for mark, text in _GUTTER.items() if mark in marks_of_rows), "  ")
 
     def _continued(
@@ -281,7 +270,8 @@ class _Writer:
         row, indent = group.row, _indent_of(group.row)
         decided = [self._finding_numbers.get(row.number, ()) for row in group.rows]
         numbers = "".join(f" [{number}]" for number in chain(*decided))
-        head = f"{self._gutter(group.rows)}{lead}{words.what}{_times(group)}{numbers}"
+        gutter = self._gutter(group.rows)
+        head = f"{gutter}{lead}{words.what}{_times(group)}{numbers}"
         parts = [head, f"<-- {words.answer}"] if words.answer else [head]
         parts[-1] += " (as above)" if is_known else ""
         wrote = any(row.number in self._report.marks.writers for row in group.rows)
@@ -293,7 +283,6 @@ class _Writer:
         is_short = not (nests or row.faults or is_explained)
         note = f"{indent}note: {words.note}" if words.note and not is_known else ""
         note_lines = _wrapped(note, f"{indent}  ", self._width, LINES_OF_A_TEXT)
-        gutter = self._gutter(group.rows)
         calls = [(gutter, lines[0][len(gutter) + len(lead) :])]
         return _Block(group.rows, lines, lead, calls, content.code, note_lines, nests, is_short)
 

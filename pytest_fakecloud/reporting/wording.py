@@ -19,6 +19,7 @@ from .errors import MALFORMED
 from .lookups import Lookups
 from .model import Finding, Place, Repeated, ReportRow, Sentences, Summary, Values
 from .read_data import LastAccess, ReadData, unwritten_text
+from .replaced import replaced_text
 from .report import Report
 from .strings import compact, shortened
 
@@ -26,6 +27,8 @@ from .strings import compact, shortened
 def describe(row: ReportRow, lookups: Lookups, last: ReportRow | None = None) -> Summary:
     """Return the description of a row; ``last`` is the last of several that are folded into it."""
     words = row.source.words(row, last or row, lookups)
+    if words.answer and (was := replaced_text(lookups.replaced.get(row.number, ()))):
+        words = replace(words, answer=f"{words.answer} ({was})")
 
     def mask(text: str) -> str:
         return visible(lookups.mask.text(lookups.with_short_ids(text))) if text else text

@@ -260,6 +260,7 @@ def test_records_that_are_all_above_are_whole_once(cloud: Cloud) -> None:
         "t-0@1 <-- t-0@1, t-0@2, t-0@3, t-0@4",
         't-0@2 <-- t-0@2 "b", t-0@3 "c", t-0@4 "d"',  # They are few.
     ]
+    assert "! " not in section(cloud), "no statement failed"
 
 
 def test_a_row_shows_only_what_differs_from_the_row_above(cloud: Cloud) -> None:

@@ -91,15 +91,18 @@ def _with_records(what: str, call: MaskedCall, lookups: Lookups) -> Summary:
     """Return a description with the records in the answer; of many that are all above, the positions."""
     if not has_full_answer(call):
         return Summary(what)
-    contents, positions = list[str](), list[str]()
+    records: dict[str, str] = {}
     for record in parsed(call.response_body) or ():
         key = f"key {shortened(record['key'])} " if record.get("key") else ""
-        contents.append(key + shortened(_value(record["value"]), _LONGEST_VALUE))
-        positions.append(str(RecordPosition.of(record)))
-    records = list(zip(positions, contents, strict=True))
-    text = listed([f"{position} {content}" for position, content in records]) or "no records"
-    shown_by = [f" {content} {position}\n" for position, content in records]
-    repeated = [Repeated(text, listed(positions), shown_by)] if len(records) > _WITH_CONTENT else []
+        content = key + shortened(_value(record["value"]), _LONGEST_VALUE)
+        records[str(RecordPosition.of(record))] = content
+    text = (
+        listed([f"{position} {content}" for position, content in records.items()]) or "no records"
+    )
+    shown_by = [f" {content} {position}\n" for position, content in records.items()]
+    repeated = (
+        [Repeated(text, listed([*records]), shown_by)] if len(records) > _WITH_CONTENT else []
+    )
     background = lookups.known(call, BrokerBackground)
     for partition, count in background.skipped.items():
         text += f" ({counted(count, 'record')} of {partition} before its start: policy latest)"
