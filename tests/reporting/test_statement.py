@@ -292,6 +292,25 @@ def test_a_function_that_changes_what_is_compared(
     assert [sought.subject.name for sought in found.sought] == ["c"]
 
 
+def test_a_method_named_as_one_of_lists_that_calls_a_fake_changes_no_list(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    class Log:
+        def append(self, value: str) -> None:
+            client.rpush("log", value)
+
+    log = Log()
+
+    def write() -> None:
+        log.append("a")
+
+    def fail() -> None:
+        write()
+        assert log is None
+
+    assert statement(cloud, fail).kind == "called"  # by the statement that called fail()
+
+
 class Inbox:
     """Destination handlers, each of which changes an attribute."""
 
