@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from functools import partial
 from inspect import getattr_static
 from types import CellType, CodeType, FunctionType, MethodType
@@ -75,22 +75,26 @@ def statements_changing(code: CodeType, names: frozenset[str]) -> list[ast.stmt]
     return [] if node is None else list(_changes(node, names))
 
 
-def changes_any(code: CodeType, names: frozenset[str], *, also_called: bool) -> bool:
+def changes_any(
+    code: CodeType, names: frozenset[str], calling: Iterable[CodeType] = (), *, also_called: bool
+) -> bool:
     """Return whether a function changes an object with one of the names, ``also_called``: or a function
-    of the same file that it calls.
+    of the same file that it calls. A method with the name of one of the other functions that
+    are ``calling`` a fake, such as ``append()`` of a log, is none of a list.
     """
     tree = tree_of(code.co_filename)
     node = None if tree is None else _node_of(tree, code)
     if tree is None or node is None:
         return False
     functions = _reached(tree, node) if also_called else [node]
-    return any(_changes_any(function, names) for function in functions)
+    methods = _CHANGING - {other.co_name for other in calling if other is not code}
+    return any(_changes_any(function, names, methods) for function in functions)
 
 
-def _changes_any(function: ast.AST, names: frozenset[str]) -> bool:
+def _changes_any(function: ast.AST, names: frozenset[str], methods: Set[str]) -> bool:
     if isinstance(function, ast.Lambda):
-        return not names.isdisjoint(map(_changed, ast.walk(function.body)))
-    return any(_changes(function, names))
+        return any(_changed(node, methods) in names for node in ast.walk(function.body))
+    return any(_changes(function, names, methods))
 
 
 def _reached(tree: ast.Module, function: ast.AST) -> list[ast.AST]:
@@ -120,24 +124,28 @@ def _node_of(tree: ast.Module, code: CodeType) -> ast.AST | None:
     return None
 
 
-def _changes(function: ast.AST, names: frozenset[str]) -> Iterator[ast.stmt]:
+def _changes(
+    function: ast.AST, names: frozenset[str], methods: Set[str] = _CHANGING
+) -> Iterator[ast.stmt]:
     """Yield the statements of a function that change an object with one of the names."""
     for child in ast.iter_child_nodes(function):
         if isinstance(child, FUNCTIONS):
             continue  # It has code of its own.
-        if isinstance(child, ast.stmt) and names & set(map(_changed, expressions_of(child))):
+        if isinstance(child, ast.stmt) and any(
+            _changed(node, methods) in names for node in expressions_of(child)
+        ):
             yield child
-        yield from _changes(child, names)
+        yield from _changes(child, names, methods)
 
 
-def _changed(node: ast.AST) -> str:
+def _changed(node: ast.AST, methods: Set[str]) -> str:
     """Return the name of the object that an expression changes; empty if it changes none."""
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
         return node.attr
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
         return _name(node.value)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return _name(node.func.value) if node.func.attr in _CHANGING else ""
+        return _name(node.func.value) if node.func.attr in methods else ""
     return ""
 
 

@@ -126,10 +126,8 @@ def _where(place: Place, mask: Mask) -> dict[str, Any]:
     """Return a place with the source lines around it, which show what the code does with the answer."""
     lines = range(max(1, place.line - _BEFORE), place.line + _AFTER + 1)
     code = [(line, linecache.getline(place.file, line).rstrip()) for line in lines]
-    while code and not code[-1][1]:
-        code.pop()
-    while code and not code[0][1]:
-        code.pop(0)
+    filled = [at for at, (_, text) in enumerate(code) if text]
+    code = code[filled[0] : filled[-1] + 1] if filled else []
     return {
         **_line(place), "callers": list(map(_line, place.callers)),
         "source": [{"line": line, "text": mask.text(text)} for line, text in code],

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from .contract import functions_of
 from .errors import contained
-from .folding import RowGroup, alike, folded, merged, without_unlisted
+from .folding import RowGroup, folded, merged, without_unlisted
 from .lookups import Lookups
 from .model import Place, ReportRow, Summary
 from .report import Report
-from .wording import ShortUrls, code_at, describe, describe_together, handler_text
+from .wording import ShortUrls, code_at, describe, handler_text
 
 LONG_EXPLANATION = 60
 """Maximum length of an explanation that is repeated; a longer one becomes ``as above``."""
@@ -35,18 +35,14 @@ def contents_of(report: Report) -> list[GroupContent | str]:
     """Return the content of each group, in their order; of rows that are left out, what they called."""
     lookups = report.lookups
     apart = finding_numbers(report).keys()
-    groups = [*without_unlisted(folded(merged(report.rows, apart)), report.listed)]
-    groups = alike(groups, {*apart, *report.marks.writers})
+    groups = without_unlisted(folded(merged(report.rows, apart)), report.listed)
     seen, callers = _Seen(report), _callers(report.rows)
     contents: list[GroupContent | str] = []
     for group in groups:
         if isinstance(group, str):
             contents.append(group)
             continue
-        if group.varies is None:
-            words = describe(group.row, lookups, group.rows[-1])
-        else:
-            words = describe_together(group.rows, group.varies, lookups)
+        words = describe(group.row, lookups, group.rows[-1])
         words = _with_effects(group, seen.without_shown(words), lookups)
         code = [line for row in group.rows for line in _code_of(row, callers, report)]
         content = GroupContent(group, words, seen.has_explained(words), seen.without_known(code))

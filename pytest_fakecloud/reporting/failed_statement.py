@@ -169,7 +169,7 @@ def changing(
         if code is statement.code:
             changes = statements_changing(code, statement.names)
             spans += [span_of(code.co_filename, change) for change in changes]
-        elif changes_any(code, statement.names, also_called=code in handlers):
+        elif changes_any(code, statement.names, codes, also_called=code in handlers):
             functions.add(code)
     return CodeGroup(tuple(spans), frozenset(functions))
 

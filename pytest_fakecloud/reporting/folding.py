@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
@@ -12,7 +12,6 @@ from ..core.errors import counted, listed
 from .masked import MaskedEvent
 from .model import ReportRow
 
-_ACTION = attrgetter("at_us", "peer", "operation", "depth")
 _SAME = attrgetter(
     "kind", "actor", "peer", "operation", "status", "outcome", "faults", "where", "same"
 )
@@ -20,14 +19,10 @@ _SAME = attrgetter(
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """``rows`` that repeat each other, of which the first is shown, and the ``effects`` of that row.
-
-    ``varies`` is the position of the only argument in which actions differ; None if they are equal.
-    """
+    """``rows`` that repeat each other, of which the first is shown, and the ``effects`` of that row."""
 
     rows: tuple[ReportRow, ...]
     effects: tuple[MaskedEvent, ...] = ()
-    varies: int | None = None
 
     @property
     def row(self) -> ReportRow:
@@ -83,40 +78,6 @@ def _key(block: Sequence[RowGroup]) -> list[tuple[object, ...]]:
          repr([event.data for event in group.effects]), len(group.rows))
         for group in block
     ]  # fmt: skip
-
-
-def alike(groups: Iterable[RowGroup | str], apart: Collection[int]) -> list[RowGroup | str]:
-    """Return the groups with actions of the test joined that follow each other and differ in the same
-    argument alone. The rows with the numbers ``apart`` keep groups of their own.
-    """
-    joined: list[RowGroup | str] = []
-    for group in groups:
-        before = joined[-1] if joined else ""
-        if isinstance(group, RowGroup) and isinstance(before, RowGroup):
-            at = _varies(before, group)
-            is_apart = any(row.number in apart for row in (*before.rows, *group.rows))
-            if at is not None and not is_apart:
-                joined[-1] = replace(before, rows=(*before.rows, *group.rows), varies=at)
-                continue
-        joined.append(group)
-    return joined
-
-
-def _varies(before: RowGroup, group: RowGroup) -> int | None:
-    """Return the position of the argument in which an action differs from the ones before it."""
-    row, last = group.row, before.rows[-1]
-    action = row.source.action
-    if action is None or last.source.action is None or _ACTION(row) != _ACTION(last):
-        return None
-    if "fault" in action.data:
-        return None
-    if len(group.rows) > 1 or (len(before.rows) > 1 and before.varies is None):
-        return None  # equal ones, which are counted
-    arguments = zip(row.arguments, last.arguments, strict=False)
-    differing = [at for at, (argument, other) in enumerate(arguments) if argument != other]
-    if len(row.arguments) != len(last.arguments) or len(differing) != 1:
-        return None
-    return differing[0] if before.varies in (None, differing[0]) else None
 
 
 def without_unlisted(

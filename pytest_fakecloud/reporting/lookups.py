@@ -13,6 +13,7 @@ from ..core.recorder import SharedRecords
 from .contract import functions_of
 from .errors import contained
 from .mask import Mask
+from .model import ReplacedValue
 
 LONG_NAME = 16
 """Maximum length of a name that is shown in full, such as that of a consumer."""
@@ -68,6 +69,8 @@ class Lookups(ServiceLookups):
     """The request and the response of each recent delivery, by the number at which it began."""
     background: Mapping[int, Background] = field(default_factory=dict)
     """What fakes know about calls beside their answers, by the call's number; only in reports."""
+    replaced: Mapping[int, Sequence[ReplacedValue]] = field(default_factory=dict)
+    """The writes of each row that replaced another value, by the row's number; only in reports."""
     services: Mapping[type, ServiceLookups] = field(default_factory=dict)
     """The lookups of each service, by their class (see `of()`)."""
     mask: Mask = field(default_factory=Mask)

@@ -361,6 +361,10 @@ class DataAccess:
     """When it happened. `rows` sets it, and no service."""
     is_named: bool = False
     """Whether this is neither a read nor a write. Others of the same row can be (see `named()`)."""
+    value: object = field(default=None, compare=False)
+    """What a write left there: a string, an object of JSON, or `DELETED`; None if it is not known."""
+    expires_us: int | None = None
+    """When this value expires; None if it does not."""
 
     @classmethod
     def named(cls, kind: SubjectKind, name: object, fake: str) -> DataAccess:
@@ -374,6 +378,11 @@ class DataAccess:
     @property
     def reads(self) -> bool:
         return self.returns_value or not (self.writes or self.is_named)
+
+
+DELETED = object()
+"""The value of what a write removed."""
+ReplacedValue: TypeAlias = tuple[DataAccess, object]  # a write, and the value before
 
 
 class OrderedAccess(NamedTuple):

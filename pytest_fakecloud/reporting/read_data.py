@@ -120,8 +120,8 @@ class ChangedByFunctions(ReadByRows):
         names = names_of(self.own_data, lookups, most)
         if all(sought.subject.kind.is_delivered for sought in self.own_data):
             return f"The failing statement compared what {who} did with {names}"
-        verb = "read" if self.is_read else "wrote"
-        return f"The failing statement compared what {who} made of {names}, which it {verb}"
+        when = "reading" if self.is_read else "writing"
+        return f"The failing statement compared what {who} changed when {when} {names}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ class LastAccess(ReadData):
 
 _UNWRITTEN: dict[UnwrittenKind, str] = {
     "never": "; no call here has written {}",
-    "later": "; calls wrote {} only later",
+    "later": "; calls wrote {} only after this read",
 }
 
 
@@ -172,13 +172,14 @@ def names_of(data: Iterable[Sought], lookups: Lookups, most: int) -> str:
             parts[sought.subject] = [
                 other.part for other in data if other.part and other.subject == sought.subject
             ]
-    names = []
+    names, has_kinds = [], len({sought.subject.kind for sought in data}) > 1
     for sought in data:
         name = sought.subject.name
         default = sought.subject.kind.unnamed or f"the {sought.subject.kind.name}"
         if not sought.part:
             also = f" ({listed(parts[sought.subject], most)})" if parts[sought.subject] else ""
-            names.append(f"{lookups.short(name or default)}{also}")
+            kind = f"{sought.subject.kind.name} " if has_kinds and name else ""
+            names.append(f"{kind}{lookups.short(name or default)}{also}")
         elif sought.subject not in parts:
             names.append(f"{lookups.short(name)} {sought.part}" if name else sought.part)
     return listed(names, most)

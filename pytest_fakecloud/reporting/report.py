@@ -19,6 +19,7 @@ from .model import Comparison, Finding, Marks, ReportRow
 from .observed import ObservedTest
 from .read_data import ReadData
 from .read_search import read_by_other_process, read_by_statement
+from .replaced import replaced_values
 from .rows import ordered_accesses, rows
 from .select import MOST_FINDINGS, concerning, selected
 from .violations import violations
@@ -93,6 +94,8 @@ def report_of(
     )
     line = "what the rows accessed cannot be shown"
     accesses = collected(line, errors, ordered_accesses, report_rows)
+    with contained("what the rows replaced cannot be shown", errors):
+        lookups = replace(lookups, replaced=replaced_values(report_rows, accesses))
     observed = ObservedTest(cloud, lookups, report_rows, accesses, idle_s, raised, unequal, errors)
     read_data = _read_data(observed, read)
     marks = Marks()

@@ -261,20 +261,15 @@ def action_words(
         return Summary(f"{action.fake} fault {verb}: {action.data['fault']}{limits}")
     if action.kind == "clear_faults":
         return Summary(f"{action.fake} faults cleared")
-    result = created_words(action, lookups, last)
+    # Of equal actions, those that the first and the last one created.
+    ids = dict.fromkeys(own_action.data.get(CREATED) for own_action in (action, last or action))
+    result = " … ".join(lookups.short(created_id) for created_id in ids if created_id)
     owner, _, name = action.kind.rpartition(".")
     what = f"{action.kind}({argument_list})"
     if owner not in ("", "faults"):
         what = f"{owner}({''.join(arguments[:1])}).{name}({', '.join(arguments[1:])})"
-    default = Summary(f"{action.fake}.{what}{result}")
+    default = Summary(f"{action.fake}.{what}{f' -> {result}' if result else ''}")
     return _of_service(functions_of(action.service).actions.summary, default, action, lookups)
-
-
-def created_words(action: MaskedAction, lookups: Lookups, last: MaskedAction | None = None) -> str:
-    """Return the ID of what an action created, or of the first and the last of equal ones."""
-    ids = dict.fromkeys(own_action.data.get(CREATED) for own_action in (action, last or action))
-    result = " … ".join(lookups.short(created_id) for created_id in ids if created_id)
-    return f" -> {result}" if result else ""
 
 
 # -- bodies ----------------------------------------------------------------------------------------

@@ -79,10 +79,10 @@ def _addresses(report: Report) -> Iterator[str]:
             host_before = host
 
 
-_GUTTER = {"touched": "> ", "unsuccessful": "! ", "linked": "- "}
-"""The beginning of a line by the marks of its rows. The first of these wins, unless a row that touched
-what was read was itself unsuccessful.
-"""
+_GUTTER = {"unsuccessful": "! ", "touched": "> ", "linked": "- "}
+"""The beginning of a line by the marks of its row, of which the first of these wins."""
+_OF_LINES = "> ", "- ", "  ", "", "! "
+"""That of a line of several calls: the first of theirs in this order."""
 _LEGEND = "> touched what was read, - linked, ! failed or did nothing, <== value read"
 _LONGEST_CODE = 600
 """Maximum length of the lines of code below a row, in characters. Only a table in code is longer."""
@@ -92,11 +92,14 @@ class _Block(NamedTuple):
     """The lines of a row, of calls that share a line, or about rows that are left out.
 
     ``lines`` lack the ``code``, the application's lines. The ``note`` follows the rows that
-    are nested in the row. Lines of blocks that are ``short`` may be joined.
+    are nested in the row. Lines of blocks that are ``short`` may be joined: the ``calls`` after a
+    ``lead``, each with the beginning of a line of its own.
     """
 
     rows: tuple[ReportRow, ...]
     lines: list[str]
+    lead: str = ""
+    calls: Sequence[tuple[str, str]] = ()
     code: Sequence[str] = ()
     note: Sequence[str] = ()
     nests: bool = False
@@ -219,21 +222,20 @@ class _Writer:
         """Return calls with the same lead in one line; None if they need lines of their own."""
         if not (before.is_short and block.is_short and len(before.lines) == len(block.lines) == 1):
             return None
-        rows = (*before.rows, *block.rows)
-        gutter = self._gutter(rows)
-        texts = before.lines[0][len(gutter) :], block.lines[0][len(gutter) :].lstrip()
-        line = f"{gutter}{'; '.join(texts)}"
+        calls = [*before.calls, *block.calls]
+        # That of unsuccessful calls is directly before each of these, unless all of them are.
+        gutter = min((own for own, _ in calls), key=_OF_LINES.index)
+        texts = [own + text if own == "! " != gutter else text for own, text in calls]
+        line = f"{gutter}{before.lead}{'; '.join(texts)}"
         if len(line) > self._width:
             return None
-        return before._replace(rows=rows, lines=[line], code=[*before.code, *block.code])
+        rows, code = (*before.rows, *block.rows), [*before.code, *block.code]
+        return before._replace(rows=rows, lines=[line], calls=calls, code=code)
 
     def _gutter(self, rows: Sequence[ReportRow]) -> str:
         if not self._has_gutter:
             return ""
-        marks = self._report.marks
-        if any(row.number in marks.touched & marks.unsuccessful for row in rows):
-            return _GUTTER["unsuccessful"]
-        marks_of_rows = {mark for row in rows for mark in marks.of(row.number)}
+        marks_of_rows = {mark for row in rows for mark in self._report.marks.of(row.number)}
         return next((text for mark, text in _GUTTER.items() if mark in marks_of_rows), "  ")
 
     def _continued(
@@ -268,7 +270,8 @@ class _Writer:
         row, indent = group.row, _indent_of(group.row)
         decided = [self._finding_numbers.get(row.number, ()) for row in group.rows]
         numbers = "".join(f" [{number}]" for number in chain(*decided))
-        head = f"{self._gutter(group.rows)}{lead}{words.what}{_times(group)}{numbers}"
+        gutter = self._gutter(group.rows)
+        head = f"{gutter}{lead}{words.what}{_times(group)}{numbers}"
         parts = [head, f"<-- {words.answer}"] if words.answer else [head]
         parts[-1] += " (as above)" if is_known else ""
         wrote = any(row.number in self._report.marks.writers for row in group.rows)
@@ -277,10 +280,11 @@ class _Writer:
         if not is_known:
             lines = self._continued(lines, [*words.below, *words.remarks], indent, LINES_OF_A_TEXT)
         is_explained = bool(words.script or explanation_of(words))
-        is_short = not (nests or row.faults or is_explained or group.varies is not None)
+        is_short = not (nests or row.faults or is_explained)
         note = f"{indent}note: {words.note}" if words.note and not is_known else ""
         note_lines = _wrapped(note, f"{indent}  ", self._width, LINES_OF_A_TEXT)
-        return _Block(group.rows, lines, content.code, note_lines, nests, is_short)
+        calls = [(gutter, lines[0][len(gutter) + len(lead) :])]
+        return _Block(group.rows, lines, lead, calls, content.code, note_lines, nests, is_short)
 
     def _first_lines(self, parts: Sequence[str], indent: str) -> list[str]:
         """Return the head of a row and its other parts, such as the answer: in one line if they fit."""
@@ -336,7 +340,7 @@ def _faults(row: ReportRow, nests: bool) -> Iterator[str]:
 def _times(group: RowGroup) -> str:
     """Return how often a folded row happened, unless the attempt numbers show it."""
     row, last = group.row, group.rows[-1]
-    if len(group.rows) == 1 or group.varies is not None:
+    if len(group.rows) == 1:
         return ""
     until = f"until {_time(last, row.at_us)}" if last.at_us != row.at_us else ""
     if row.attempt != last.attempt:

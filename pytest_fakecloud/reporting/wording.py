@@ -7,28 +7,28 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import PurePath
 
-from ..core.calls import Action
 from ..core.characters import visible
 from ..core.errors import counted, describe_error, listed
 from ..core.statements import handler_at, source_at
 from .contract import IN_USE
 from .errors import MALFORMED
 from .lookups import Lookups
-from .masked import MaskedAction
 from .model import Finding, Place, Repeated, ReportRow, Sentences, Summary, Values
 from .read_data import LastAccess, ReadData, unwritten_text
+from .replaced import replaced_text
 from .report import Report
-from .sources import action_words, created_words
 from .strings import compact, shortened
 
 
 def describe(row: ReportRow, lookups: Lookups, last: ReportRow | None = None) -> Summary:
     """Return the description of a row; ``last`` is the last of several that are folded into it."""
     words = row.source.words(row, last or row, lookups)
+    if words.answer and (was := replaced_text(lookups.replaced.get(row.number, ()))):
+        words = replace(words, answer=f"{words.answer} ({was})")
 
     def mask(text: str) -> str:
         return visible(lookups.mask.text(lookups.with_short_ids(text))) if text else text
@@ -39,27 +39,6 @@ def describe(row: ReportRow, lookups: Lookups, last: ReportRow | None = None) ->
         remarks=tuple(map(mask, words.remarks)), note=mask(words.note),
         repeated=[Repeated(mask(text), short, shown_by) for text, short, shown_by in words.repeated],
     )  # fmt: skip
-
-
-def describe_together(rows: Sequence[ReportRow], varies: int, lookups: Lookups) -> Summary:
-    """Describe actions of the test that differ only in one argument, and in the results."""
-    names = {_NAME.match(row.arguments[varies]) for row in rows}
-    prefixes = {name[0] if name else "" for name in names}
-    prefix = prefixes.pop() if len(prefixes) == 1 else ""
-    first = rows[0]
-    arguments = [f"{prefix}…" if at == varies else argument
-                 for at, argument in enumerate(first.arguments)]  # fmt: skip
-    template = MaskedAction(Action(0, 0, first.service, first.peer, first.operation, ""))
-    texts = [
-        row.arguments[varies].removeprefix(prefix) + created_words(row.source.action, lookups)
-        for row in rows if row.source.action is not None
-    ]  # fmt: skip
-    what = f"{action_words(template, arguments, template, lookups).what}: {'; '.join(texts)}"
-    return Summary(visible(lookups.mask.text(lookups.with_short_ids(what))))
-
-
-_NAME = re.compile(r"[a-z_]\w*=")
-"""The name of an argument in the text of a call."""
 
 
 class ShortUrls:
@@ -133,7 +112,8 @@ def writes_in_short(report: Report, *, with_code: bool = False) -> list[str]:
     if unsuccessful is not None and not report.findings:
         did = "did nothing" if unsuccessful.ok else "failed"
         text = _in_short(unsuccessful, lookups, "", with_code, 160)
-        texts.append(f"a{' later' * bool(written)} write {did}: {text}")
+        is_later = bool(written) and unsuccessful.number > written[-1].number
+        texts.append(f"a{' later' * is_later} write {did}: {text}")
     return texts
 
 

@@ -80,8 +80,8 @@ def test_a_report_shows_the_traces_of_rows(cloud: Cloud) -> None:
     assert [line.partition("SET ")[2][:3] for line in lines] == ["k 1", "k 2", "k 3"]
     assert [line.partition("<-- ")[2] for line in lines] == [
         "OK  trace 4bf92f35…",
-        "OK  trace 4bf92f35…",
-        "OK",
+        'OK (was "1")  trace 4bf92f35…',
+        'OK (was "2")',
     ]
     rows = as_json(report_of(cloud))["rows"]
     assert [row["trace"] for row in rows] == [TRACE] * 5 + [None, "a" * 32] * 2

@@ -70,7 +70,8 @@ def _skipped(fake: Broker, entries: Iterable[Entry]) -> dict[str, dict[str, int]
         event.data.get("group") for event in events_in(entries)
         if event.kind == "rebalance" and event.data.get("generation") == 1
     }  # fmt: skip
-    received = _received(entries)
+    received = {(group_of(call), place.of_partition)
+                for call in calls_in(entries) for place in received_by(call)}  # fmt: skip
     skipped: dict[str, dict[str, int]] = {}
     for view in fake.groups():
         if view.name not in created:
@@ -86,9 +87,3 @@ def _skipped(fake: Broker, entries: Iterable[Entry]) -> dict[str, dict[str, int]
                 if before > 0:
                     skipped.setdefault(view.name, {})[place] = before
     return skipped
-
-
-def _received(entries: Iterable[Entry]) -> set[tuple[str, str]]:
-    """Return the groups with the partitions of which they received records."""
-    calls = calls_in(entries)
-    return {(group_of(call), place.of_partition) for call in calls for place in received_by(call)}

@@ -17,6 +17,8 @@ from .lookups import BrokerLookups
 
 _LONGEST_VALUE = 80
 """Maximum length of the value of a record, in characters."""
+_WITH_CONTENT = 3
+"""Maximum number of records in an answer that are shown again in full."""
 
 
 def summary(call: MaskedCall, lookups: Lookups) -> Summary | None:
@@ -86,16 +88,21 @@ def _position_list(records: Iterable[dict[str, Any]]) -> str:
 
 
 def _with_records(what: str, call: MaskedCall, lookups: Lookups) -> Summary:
-    """Return a description with the records in the answer; of those produced above, the position."""
+    """Return a description with the records in the answer; of many that are all above, the positions."""
     if not has_full_answer(call):
         return Summary(what)
-    repeated = []
+    records: dict[str, str] = {}
     for record in parsed(call.response_body) or ():
         key = f"key {shortened(record['key'])} " if record.get("key") else ""
         content = key + shortened(_value(record["value"]), _LONGEST_VALUE)
-        position = str(RecordPosition.of(record))
-        repeated.append(Repeated(f"{position} {content}", position, [f" {content} {position}\n"]))
-    text = listed([record.text for record in repeated]) or "no records"
+        records[str(RecordPosition.of(record))] = content
+    text = (
+        listed([f"{position} {content}" for position, content in records.items()]) or "no records"
+    )
+    shown_by = [f" {content} {position}\n" for position, content in records.items()]
+    repeated = (
+        [Repeated(text, listed([*records]), shown_by)] if len(records) > _WITH_CONTENT else []
+    )
     background = lookups.known(call, BrokerBackground)
     for partition, count in background.skipped.items():
         text += f" ({counted(count, 'record')} of {partition} before its start: policy latest)"

@@ -16,6 +16,7 @@ from ..command_fields import keys_of
 from ..fake import KVServer
 from ..table import kinds
 from ..table.registry import spec_of
+from ..table.ttl import find_ttl
 from .calls import (
     command_of,
     commands_of,
@@ -40,8 +41,9 @@ _RETURNS_VALUE = (kinds.TAKES | kinds.MOVES) - {"SMOVE"} | {
 
 def of_call(call: MaskedCall, lookups: Lookups) -> Iterator[DataAccess]:
     for command in () if hides_words(call) else executed_by(call, lookups):
-        accesses = of_command(call.fake, command.words, command.answer)
-        yield from map(_in_script, accesses) if command.in_script else accesses
+        for access in of_command(call.fake, command.words, command.answer):
+            known = _with_value(access, command.words, call)
+            yield _in_script(known) if command.in_script else known
     if command_of(call) == "EXEC" and has_full_answer(call) and result_of(call) is None:
         for step in lookups.grouped_calls.get(call.number, ()):
             for name, *arguments in lines_of(step):
@@ -61,6 +63,21 @@ def _named_by(call: Call) -> Iterator[DataAccess]:
             yield from (DataAccess.named(CHANNEL, channel, call.fake) for channel in channels)
         else:
             yield from (DataAccess.named(KEY, key, call.fake) for key in keys_of(line))
+
+
+def _with_value(access: DataAccess, words: list[str], call: Call) -> DataAccess:
+    """Return an access with the value that SET or HSET wrote, in the first database."""
+    spec = spec_of(words)
+    if not access.writes or not access.succeeded or spec is None or call.facts.get("database"):
+        return access
+    stored: dict[str, str] = {}
+    if spec.name in ("HSET", "HMSET"):
+        stored = dict(zip(words[2::2], words[3::2], strict=False))
+    elif spec.name == "SET" and "KEEPTTL" not in spec.bound(words).options:
+        stored = {"": words[2]}
+    ttl = find_ttl(spec, words)
+    expires_us = None if ttl is None else ttl.deadline_us(call.at_us)
+    return replace(access, value=stored.get(access.part), expires_us=expires_us)
 
 
 def _in_script(access: DataAccess) -> DataAccess:

@@ -317,14 +317,12 @@ class Database:
         self.fake = fake
 
     def _ttl_ms(self, key: str) -> int:
-        return int(self._execute("PTTL", key))
-
-    def _execute(self, *words: str) -> Any:
         engine, session = core_of(self.fake).engine, self.fake._new_session()
         try:
             if self.number:
                 engine.execute(session, [b"SELECT", b"%d" % self.number])
-            return engine.execute(session, [encode(word) for word in words])
+            ttl_ms: Any = engine.execute(session, [b"PTTL", encode(key)])
+            return int(ttl_ms)
         finally:
             engine.abandon(session)
 

@@ -57,9 +57,7 @@ def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLook
         ids=abbreviated(ids),
         names=abbreviated(run for run in runs if len(run) > LONG_NAME),
         bodies={
-            str(item["messageId"]): call.request_body[: 4 * _SENT].decode("utf-8", "replace")[
-                :_SENT
-            ]
+            str(item["messageId"]): call.request_body.decode("utf-8", "replace")[:_SENT]
             for call, item in items
             if call.route in _WITH_BODY and "messageId" in item and not item.get("deduplicated")
         },

@@ -9,7 +9,7 @@ from ...core.calls import Arguments, Call
 from ...reporting.calls import changed_items, has_full_answer, success_of
 from ...reporting.lookups import Lookups
 from ...reporting.masked import MaskedAction, MaskedCall, MaskedEvent
-from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind
+from ...reporting.model import DELETED, DataAccess, ReportSubject, Sought, SubjectKind
 from ...reporting.strings import parsed
 from .. import QUERIES, UPSERTS
 from ..fake import VectorIndex
@@ -40,14 +40,15 @@ def of_call(call: MaskedCall, lookups: Lookups) -> Iterator[DataAccess]:
     if call.route in UPSERTS or call.route == "update":
         for item in body if isinstance(body, list) else [body]:
             part = str(item.get("id", "")) if isinstance(item, dict) else ""
-            yield DataAccess(subject, True, part, succeeded)
+            yield DataAccess(subject, True, part, succeeded, value=_metadata(call.route, item))
     elif call.route in ("delete", "reset", "delete-namespace", "rename-namespace"):
         record_ids = _ids(body)
         deleted = answer.get("deleted") if isinstance(answer, dict) else None
         if succeeded and isinstance(deleted, int) and 0 < deleted < len(set(record_ids)):
             succeeded = None  # The answer does not say which records existed.
         for record_id in record_ids or [""]:
-            yield DataAccess(subject, True, record_id, succeeded)
+            value = DELETED if call.route == "delete" and succeeded else None
+            yield DataAccess(subject, True, record_id, succeeded, value=value)
     else:
         hits = list(_hits(call.route, answer))
         for hit in hits:
@@ -55,6 +56,13 @@ def of_call(call: MaskedCall, lookups: Lookups) -> Iterator[DataAccess]:
         # What a query did not find is also a part of its answer.
         if call.route in (*QUERIES, "fetch", "range"):
             yield DataAccess(subject, False, "", bool(hits) if succeeded else succeeded)
+
+
+def _metadata(route: str, item: Any) -> dict[str, Any] | None:
+    """Return the whole metadata of a record after a write of it; None if the request lacks a part."""
+    if not isinstance(item, dict) or (route == "update" and not item.get("metadata")):
+        return None
+    return None if item.get("metadataUpdateMode") == "PATCH" else item.get("metadata") or {}
 
 
 def _ids(body: Any) -> list[str]:

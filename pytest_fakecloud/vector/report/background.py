@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import hypot
 
 from ...cloud.fake import core_of
 from ...core.calls import Call, Entry
@@ -13,12 +12,12 @@ from ...reporting.lookups import Background, Lookups
 from ...reporting.strings import items_of, parsed
 from .. import QUERIES
 from ..fake import VectorIndex
-from ..model import VectorHit
+from ..model import IndexKind, VectorHit
 from .accesses import READS, namespace_of
 from .findings import hits_among, query_of
 
 _MOST = 2_000
-"""Maximum number of vectors of a namespace whose lengths are computed, and that are ranked again."""
+"""Maximum number of vectors of a namespace that are ranked again."""
 _MOST_REPEATED = 20
 """Maximum number of queries that are repeated for one report: the newest."""
 _QUERIES = ("query", "query-data")
@@ -34,11 +33,9 @@ class VectorBackground(Background):
     has_namespaces: bool = False
     """Whether requests used a namespace other than the default one."""
     similarity: str = ""
-    """The similarity function."""
+    """The similarity function whose score is that of a hit, and no part of it."""
     count: int = 0
     """The number of vectors of the namespace."""
-    lengths: Mapping[str, float] = field(default_factory=dict)
-    """The lengths of these vectors, by their IDs."""
     cut_off: Mapping[int, Sequence[VectorHit]] = field(default_factory=dict)
     """The hits behind the ``topK`` of a query, by the position of the query in the request."""
 
@@ -53,21 +50,22 @@ def background(
     for call in calls:
         if call.route not in READS and executed(call):
             changed[namespace_of(call)] = call.number
+    engine = core_of(fake).engine
+    is_dense = engine.settings.kind is IndexKind.DENSE
+    similarity = str(engine.settings.similarity) if is_dense else ""
+    counts = {name: engine.count(name) for name in fake.namespaces()}
     backgrounds: dict[int, VectorBackground] = {}
-    current: dict[str, VectorBackground] = {}
     unchanged: list[Call] = []
     for call in calls:
         name = namespace_of(call)
         backgrounds[call.number] = VectorBackground(has_named)
-        if call.route in QUERIES and executed(call) and changed.get(name, 0) < call.number:
-            if name not in current:
-                current[name] = _of_namespace(fake, name, has_named)
-            backgrounds[call.number] = current[name]
-            unchanged += [call] if call.route in _QUERIES else []
+        is_query = call.route in QUERIES and executed(call)
+        if is_query and changed.get(name, 0) < call.number and name in counts:
+            backgrounds[call.number] = VectorBackground(has_named, similarity, counts[name])
+            unchanged += [call] if call.route in _QUERIES and counts[name] <= _MOST else []
     for call in unchanged[-_MOST_REPEATED:]:
-        if current[namespace_of(call)].count <= _MOST:
-            cut_off = dict(_cut_off(fake, call))
-            backgrounds[call.number] = replace(backgrounds[call.number], cut_off=cut_off)
+        cut_off = dict(_cut_off(fake, call))
+        backgrounds[call.number] = replace(backgrounds[call.number], cut_off=cut_off)
     return backgrounds
 
 
@@ -84,19 +82,3 @@ def _cut_off(fake: VectorIndex, call: Call) -> Iterator[tuple[int, list[VectorHi
             # An approximate query, for example, has other hits.
             if [hit.record.id for hit in ranked[: len(ids)]] == ids and ranked[len(ids) :]:
                 yield at, ranked[len(ids) :]
-
-
-def _of_namespace(fake: VectorIndex, name: str, has_namespaces: bool) -> VectorBackground:
-    if name not in fake.namespaces():
-        return VectorBackground(has_namespaces)
-    engine = core_of(fake).engine
-    count = engine.count(name)
-    records = engine.range(name, 0, _MOST).records if count <= _MOST else ()
-    lengths = {record.id: length_of(record.vector) for record in records
-               if record.vector is not None}  # fmt: skip
-    return VectorBackground(has_namespaces, str(engine.settings.similarity), count, lengths)
-
-
-def length_of(vector: Iterable[float]) -> float:
-    """Return the length of a vector, which is its norm and not the number of its components."""
-    return hypot(*map(float, vector))

@@ -162,11 +162,9 @@ def _expected_names(test: ObservedTest, query: _ExecutedQuery) -> set[str]:
         sides = [set(_strings_in(side)) for side in (test.unequal.left, test.unequal.right)]
     hits = [_names_of(hit["id"], hit.get("data"), hit.get("metadata")) for hit in query.hits]
     return {
-        name
-        for actual, other in zip(sides, sides[::-1], strict=True)
-        if all(actual & names for names in hits)
-        for name in other - actual
-    }
+        name for actual, other in zip(sides, sides[::-1], strict=True)
+        if all(actual & names for names in hits) for name in other - actual
+    }  # fmt: skip
 
 
 def _rejected_ids(
@@ -206,11 +204,9 @@ def filter_rejected(test: ObservedTest, fake: VectorIndex) -> Iterator[Finding]:
         with suppress(ServiceError):
             records = _unchanged_records(test, fake, query)
             reasons = {
-                id: reason
-                for id, record in records.items()
-                if id not in query.ids
+                id: reason for id, record in records.items() if id not in query.ids
                 and (reason := why_not(condition, record.metadata)) is not None
-            }
+            }  # fmt: skip
             groups: dict[str, list[str]] = {}
             if reasons:
                 for id in _rejected_ids(fake, query, records, reasons.keys(), expected_names):
@@ -222,13 +218,10 @@ def filter_rejected(test: ObservedTest, fake: VectorIndex) -> Iterator[Finding]:
 def _shown_groups(groups: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Return the values of a finding about groups of records by the reason for their rejection."""
     (reason, ids), *others = groups.items()
-    values: dict[str, Any] = {"ids": ids, "why": reason}
-    if others:
-        shown = others[: _MOST_REASONS - 1]
-        values["others"] = [{"ids": other_ids, "why": why} for why, other_ids in shown]
-        if more := sum(len(other_ids) for _, other_ids in others[len(shown) :]):
-            values["more"] = more
-    return values
+    further = [{"ids": other_ids, "why": why} for why, other_ids in others[: _MOST_REASONS - 1]]
+    more = sum(len(other_ids) for _, other_ids in others[len(further) :])
+    values = {"ids": ids, "why": reason, "others": further, "more": more}
+    return {name: value for name, value in values.items() if value}
 
 
 def lacks_records(test: ObservedTest, fake: VectorIndex) -> Iterator[Finding]:
@@ -259,15 +252,11 @@ def _delayed_writes(test: ObservedTest, fake: VectorIndex, query: _ExecutedQuery
     if delay_us is None and reads is None and not is_held:
         return {}
     writes = {
-        str(item.get("id")): call
-        for call in _calls(test, fake)
+        str(item.get("id")): call for call in _calls(test, fake)
         # A write whose answer was lost was executed, too.
-        if call.number < query.call.number
-        and call.route in _WRITES
-        and executed(call)
-        and namespace_of(call) == query.namespace
-        for item in items_of(call.request_body)
-    }
+        if call.number < query.call.number and call.route in _WRITES and executed(call)
+        and namespace_of(call) == query.namespace for item in items_of(call.request_body)
+    }  # fmt: skip
     only_time = delay_us is not None and not is_held
     since_us = query.call.at_us - (delay_us or 0) if only_time else -1
     return {item: call.number for item, call in writes.items() if call.at_us > since_us}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...core.errors import counted, listed
@@ -14,10 +14,13 @@ from ...reporting.strings import compact, parsed, scalar, shortened
 from .. import QUERIES, UPSERTS
 from ..model import VectorHit
 from .accesses import namespace_of
-from .background import VectorBackground, length_of
+from .background import VectorBackground
 
-_EQUAL = 1e-3
-"""Difference of lengths below which vectors count as normalised alike."""
+_SCORES = {
+    "COSINE": "(1 + cosine) / 2",
+    "DOT_PRODUCT": "(1 + dot product) / 2",
+    "EUCLIDEAN": "1 / (1 + squared distance)",
+}
 
 
 def summary_of_action(action: MaskedAction, lookups: Lookups) -> Summary | None:
@@ -129,15 +132,13 @@ def _info(result: dict[str, Any]) -> str:
 
 
 def _hits(hits: list[dict[str, Any]], query: dict[str, Any], background: VectorBackground) -> str:
-    """Describe the hits of a query by the similarity function of the index, with the lengths of the
-    vectors if these differ, and how many vectors there are if the query returns not all of them.
+    """Describe the hits of a query by the similarity function of the index, and how many vectors there
+    are if the query returns not all of them.
     """
     if not hits:
         return "no hits"
-    lengths = _lengths(hits, query, background)
     texts = [
         f"{shortened(str(hit.get('id')))} {_score(hit['score'])}"
-        + (f" (length {lengths[hit['id']]:.3g})" if hit.get("id") in lengths else "")
         + (f" ({_pairs(hit['metadata'])})" if hit.get("metadata") else "")
         for hit in hits
     ]
@@ -146,8 +147,7 @@ def _hits(hits: list[dict[str, Any]], query: dict[str, Any], background: VectorB
         text = f"{len(hits)} of {counted(background.count, 'vector')}"
         text += "" if "topK" in query else ", no topK: default 10"
     if background.similarity:
-        text += f" by {background.similarity}"
-        text += f", query of length {lengths['']:.3g}" if "" in lengths else ""
+        text += f", score {_SCORES[background.similarity]}"
     return f"{text}: {listed(texts)}"
 
 
@@ -155,21 +155,6 @@ def _cut_off(hits: Sequence[VectorHit], query: dict[str, Any]) -> str:
     """Name the first hits that the query found, but did not return because of its ``topK``."""
     texts = [f"{shortened(hit.record.id)} {_score(float(hit.score))}" for hit in hits]
     return f"; cut off by top {query['topK']}: {listed(texts, 2)}" if hits else ""
-
-
-def _lengths(
-    hits: Iterable[dict[str, Any]], query: dict[str, Any], background: VectorBackground
-) -> dict[str, float]:
-    """Return the lengths of the vectors of hits by their ids, and that of the query by an empty string;
-    nothing if all are equal.
-    """
-    lengths = {hit["id"]: background.lengths[hit["id"]] for hit in hits
-               if hit.get("id") in background.lengths}  # fmt: skip
-    vector = query.get("vector")
-    if isinstance(vector, list):
-        lengths[""] = length_of(vector)
-    spread = max(lengths.values(), default=0) - min(lengths.values(), default=0)
-    return lengths if spread > _EQUAL else {}
 
 
 def _score(score: float) -> str:
