@@ -21,7 +21,7 @@ def replaced_values(
     for order, row, access in accesses:
         if not access.is_effective_write or order < max(changed, default=0):
             continue
-        parts, value = known[access.subject], access.value
+        parts, value = known[access.subject], access.value if access.succeeded else None
         before = parts.get(access.part)
         if (
             before is not None

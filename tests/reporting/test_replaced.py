@@ -79,3 +79,15 @@ def test_metadata_and_vectors_that_had_been_deleted(cloud: Cloud) -> None:
     assert last_answer(cloud) == "Success (b was deleted)"
     client.upsert([("a", [1.0], {"n": 5}), ("b", [1.0], {"n": 6})])
     assert last_answer(cloud) == "Success (a: n was 4, b: n was 5)"
+
+
+def test_a_write_that_was_not_carried_out_replaces_nothing(cloud: Cloud) -> None:
+    index = cloud.vector_index(dimension=1)
+    client: Any = index.client(retries=0)
+    client.upsert([("a", [1.0], {"n": 1})])
+    index.faults.respond(503, times=1)
+    with pytest.raises(Exception, match="Service Unavailable"):
+        client.upsert([("a", [1.0], {"n": 2})])
+    assert last_answer(cloud) == "503 Service Unavailable"
+    client.upsert([("a", [1.0], {"n": 3})])
+    assert last_answer(cloud) == "Success"
