@@ -166,7 +166,6 @@ class Calls(Part):
         """Apply the pauses among the disturbances of a point; yield after each."""
         for disturbance in disturbances:
             if disturbance.kind in kinds and self.pauses.apply(strand, disturbance):
-                self._log.applied.append(disturbance)
                 yield "late" if disturbance.kind in SLOW_ANSWERS else "switch"
 
     def _receive(self, strand: Strand, point: int) -> _Rests:

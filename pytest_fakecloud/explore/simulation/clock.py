@@ -12,7 +12,6 @@ from ..values.disturbances import CLOCK
 from ..values.footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
 from ..values.trial import Step
 from .known_times import MOST_TIMERS, KnownTimes
-from .log import seconds
 from .part import Part
 from .pauses import Pauses
 from .sleepers import Sleepers
@@ -107,9 +106,6 @@ class TrialClock(Part):
                 option.slow_down(move.at_us - now)
         if options:
             self.chosen_moves += 1
-            # The last disturbance is the decision for this move, which nothing else makes.
-            words = f"moves by {seconds(move.at_us - now)}"
-            self._log.add_line("clock", words, disturbances=self._log.applied[-1:])
         if move.at_us == self._world.deliveries.next_firing_us():
             self._firings += 1
         ends = list(self.known_times.ends_until(move.at_us)) if self._script.has_steps else []

@@ -81,15 +81,14 @@ class Faults(Part):
             if disturbance.kind not in EVENTS | FAULTS or not target.allows(disturbance.kind):
                 continue
             if disturbance.kind in FAULTS:
-                fault = disturbance
+                fault, text = disturbance, ""
             else:
                 event = _Event(self._world, self._partitions, strand, disturbance, fake, request)
                 gaps = HAPPEN[disturbance.kind](event)
                 if gaps is None:
                     continue
                 text = KINDS[disturbance.kind].words.format(*gaps)
-                self._log.add_line(strand.scheduled_name, text, disturbances=[disturbance])
-            self._log.applied.append(disturbance)
+            self._log.apply([disturbance], strand.scheduled_name, text)
             if strand.root.crashed:
                 raise Crash
         return fault

@@ -79,20 +79,19 @@ class TrialLog:
         choices = _allowed(choices, script.subject.kinds)
         self.points.append(Point(strand, number, choices, state, self._fakes.now_us()))
 
-    def add_line(
-        self,
-        strand: str,
-        words: str = "",
-        call: Call | None = None,
-        *,
-        disturbances: Sequence[Disturbance] = (),
-    ) -> Line:
+    def add_line(self, strand: str, words: str = "", call: Call | None = None) -> Line:
         step = self.steps[-1] if self.steps else None
-        line = Line(
-            self._fakes.now_us(), strand, words, call, disturbances=tuple(disturbances), step=step
-        )
+        line = Line(self._fakes.now_us(), strand, words, call, step=step)
         self.lines.append(line)
         return line
+
+    def apply(self, disturbances: Sequence[Disturbance], strand: str, words: str) -> None:
+        """Count disturbances as applied, and add their line to the story, unless a call's line shows
+        them: then ``words`` is empty.
+        """
+        self.applied += disturbances
+        if words:
+            self.add_line(strand, words).disturbances = tuple(disturbances)
 
     def note(self, text: str) -> None:
         """Add a sentence about code that was not explored, unless it is there."""
