@@ -154,7 +154,9 @@ def _let_time_follow(world: World, exits: Exits, *, clocks: bool) -> dict[int, F
 
 
 class _ExploredTime:
-    """The policy of explored code. A thread that is not explored has real time."""
+    """The policy of explored code and checks. For other threads (``CurrentThread.is_own()``), the clocks
+    are real, and so are sleeps unless the thread works for a strand.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
