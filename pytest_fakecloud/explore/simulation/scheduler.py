@@ -86,8 +86,6 @@ class Scheduler(Part):
         options = self.decisions.of_piece(self._last_run, self._runnable_or_restarted())
         if not self._script.may_move_time:
             return options
-        if not options:
-            self.clock.end_idle_schedules()
         move = self.clock.possible_move(options)
         if move is None:
             return options
