@@ -11,8 +11,9 @@ from __future__ import annotations
 # -- how sources share the budget --------------------------------------------------------------------
 
 HEAD_START = 20
-"""Number of interleavings to run before single disturbances and late answers, because they explain a
-failure best. Other random numbers take turns with them from the start. 0: 3,087; 60: 2,831.
+"""Number of rounds of orders of calls, also redundant ones, before single disturbances and late answers,
+because orders explain a failure best. Other random numbers take turns with them from the start.
+0: 3,087; 60: 2,831.
 """
 ORDERS_ALONE_SHARE = 0.25
 """Share of the remaining budget for interleavings, if only the order of calls is explored. No program

@@ -39,7 +39,9 @@ class DeliveryStrands(Part):
     """The losses of the next deliveries of each message, by the message's public ID."""
 
     def begin(self, due: DueDelivery) -> Strand | None:
-        """Begin a delivery; return its strand, or None if the delivery must wait."""
+        """Begin a delivery; return its strand, or None if there is nothing to run: the queue lets the
+        message wait, or the attempt has failed already. Then its disturbances do not count as applied.
+        """
         self._log.add_point(due.scheduled_name, 0, _delivery_disturbances(due))
         disturbances = [
             disturbance

@@ -55,7 +55,9 @@ class TrialLog:
         self.fingerprints = Fingerprints(self._fakes)
 
     def touch(self, touches: Collection[Touch]) -> None:
-        """Record accesses of the running step to data, before they happen."""
+        """Record accesses of the code to data, before they happen: for the fingerprints and, if steps are
+        recorded, in the footprint of the running one.
+        """
         if self._current_thread.is_checking_promise():
             return
         self.fingerprints.note(touches)

@@ -54,7 +54,9 @@ class Turns:
         self._rests = itertools.count(1)
 
     def run(self, simulation: Simulation) -> None:
-        """Run all strands to their end. Raises ``ContractError``, ``Redundant`` and Ctrl-C."""
+        """Run the strands until the trial ends. Raises ``ContractError``, ``Redundant``, and exceptions
+        that end the test, such as Ctrl-C and that of ``pytest.skip()``.
+        """
         self._simulation = simulation
         self._context = contextvars.copy_context()
         self._pass_on()
