@@ -244,7 +244,7 @@ class Calls(Part):
             self.known_times.note_data(times_in(request.body))
         disturbances = self._script.schedule.at(strand.scheduled_name, point)
         fault = self.faults.apply(disturbances, strand, fake, request) if disturbances else None
-        self._log.calls[strand.name] += 1
+        self._log.call_counts[strand.name] += 1
         app: Any = core_of(fake).app
         app.recorder.renumber(request.call, now)
         line = strand.line = self._add_line(strand, request, point)

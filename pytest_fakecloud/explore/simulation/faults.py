@@ -112,12 +112,12 @@ def _crash(event: _Event) -> _Gaps:
 
 
 def _rotate_token(event: _Event) -> _Gaps:
-    event.fakes.disturbances.rotate(event.fake)
+    event.fakes.lasting_events.rotate(event.fake)
     return event.fake.name, seconds(ROTATED_US)
 
 
 def _hold(event: _Event) -> _Gaps:
-    event.fakes.disturbances.hold(event.fake)
+    event.fakes.lasting_events.hold(event.fake)
     return event.fake.name, seconds(HOLD_US)
 
 

@@ -40,7 +40,7 @@ class TrialLog:
     points: list[Point] = field(default_factory=list)
     accesses: list[Access] = field(default_factory=list)
     silent_calls: list[Call] = field(default_factory=list)
-    calls: Counter[str] = field(default_factory=Counter)
+    call_counts: Counter[str] = field(default_factory=Counter)
     """The number of calls of each strand, by name, in the order of the first calls."""
     idle_restarts: set[str] = field(default_factory=set)
     acknowledged: set[str] = field(default_factory=set)
@@ -74,10 +74,10 @@ class TrialLog:
     def touch_lock(self, name: str) -> None:
         self.touch([Touch("", "lock", name, True)])
 
-    def add_point(self, strand: str, number: int, choices: Choices, decision: str = "") -> None:
+    def add_point(self, strand: str, number: int, choices: Choices, switch_kind: str = "") -> None:
         """Record a point, and the fingerprint of the state in which the trial reaches it."""
         script = self._script
-        state = self.fingerprints.take(strand, decision) if script.plan.notes_points else 0
+        state = self.fingerprints.take(strand, switch_kind) if script.plan.notes_points else 0
         choices = _allowed(choices, script.subject.kinds)
         self.points.append(Point(strand, number, choices, state, self._fakes.now_us()))
 

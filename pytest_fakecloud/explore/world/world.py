@@ -27,7 +27,7 @@ from ..values.disturbances import SWITCHES
 from ..values.footprint import command_line
 from ..values.plan import Plan
 from ..values.trial import Effects, Trial
-from .loops import Asyncio
+from .asyncio_loops import Asyncio
 from .randomness import Randomness
 from .waits import ThreadWaits
 
