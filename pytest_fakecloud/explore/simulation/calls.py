@@ -283,5 +283,5 @@ class Calls(Part):
         sites = self.call_sites
         lines = carried_call_site.get() or sites.current() or sites.by_port.get(port, ())
         if not lines and strand.host.loop is None:
-            lines = call_site_of(sys._current_frames().get(strand.host.thread.ident))
+            lines = call_site_of(sys._current_frames().get(strand.thread.ident))
         return lines

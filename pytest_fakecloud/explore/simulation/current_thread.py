@@ -110,7 +110,7 @@ class CurrentThread:
         the trial, or while it waits for a thread that is not explored.
         """
         strand = None if self.has_ended() else self.registered_strand()
-        return None if strand is None or strand.host.thread.real_waits else strand
+        return None if strand is None or strand.thread.real_waits else strand
 
     def has_ended(self) -> bool:
         """Return whether the trial has ended, although threads still run its code."""

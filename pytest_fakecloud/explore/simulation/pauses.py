@@ -42,8 +42,8 @@ class Pauses(Part):
     """The end of a pause of all strands; until then, no delivery begins."""
 
     def apply(self, strand: Strand, disturbance: Disturbance) -> bool:
-        """Pause a strand, which then has to give up its turn; return False if there is no time until which
-        to pause, or if the patience of one that would be paused is less.
+        """Pause a strand, which then has to give up its turn; return False if there is no time to pause
+        until, or if the patience of one that would be paused is less.
 
         Kinds of pauses that are not among ``DELAYS`` pause the other strands that could run, too.
         """

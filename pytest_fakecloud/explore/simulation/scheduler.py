@@ -194,7 +194,7 @@ class Scheduler(Part):
             strand
             for strand in waiting
             if strand.role != "thread"
-            or application_frame(sys._current_frames().get(strand.host.thread.ident))
+            or application_frame(sys._current_frames().get(strand.thread.ident))
         ]
 
     def _report_stuck(self, strands: Sequence[Strand]) -> None:

@@ -107,7 +107,7 @@ class Turns:
         if self._take_from(strand, rest):
             self._pass_on()
         if not self.has_ended:
-            strand.host.thread.gate.acquire()
+            strand.thread.gate.acquire()
         self._resume(strand)
 
     def yield_turn_of_loop(self, host: Strand, waiting: Waiting) -> None:
@@ -160,7 +160,7 @@ class Turns:
             self.current = chosen
             self.count += 1
         if chosen.state != "new" or chosen.thread.ident:
-            chosen.host.thread.resume()
+            chosen.thread.resume()
             return
         chosen.begin()
         with self._lock:
