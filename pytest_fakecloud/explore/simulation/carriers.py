@@ -15,7 +15,7 @@ from .event_loop import Wakeup
 
 @dataclass(slots=True)
 class StrandThread:
-    """The thread that runs a strand. In that of an event loop, the strand is a task that blocks the loop."""
+    """The thread of a strand. It carries a task of its event loop if that blocks the loop."""
 
     ident: int = 0
     """Its identifier; 0 without a thread."""

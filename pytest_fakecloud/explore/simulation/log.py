@@ -55,8 +55,8 @@ class TrialLog:
         self.fingerprints = Fingerprints(self._fakes)
 
     def touch(self, touches: Collection[Touch]) -> None:
-        """Record accesses of the code to data, before they happen: for the fingerprints and, if there are
-        steps, in the footprint of the running one.
+        """Record accesses of the code to data, before they happen: for the fingerprints and, with steps,
+        in the footprint of the running one.
         """
         if self._current_thread.is_checking_promise():
             return

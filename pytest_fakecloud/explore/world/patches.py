@@ -95,7 +95,7 @@ def explored(
         # redis-py reads its version from its metadata file for each new connection.
         swap(exits, importlib.metadata, "version", functools.cache(importlib.metadata.version))
         functions = _let_time_follow(world, exits, clocks=process_time is not False)
-        exits.callback(world.carriers.shutdown, wait=False)
+        exits.callback(world.request_pool.shutdown, wait=False)
         exits.callback(world.connections.close)
         for owner, name, value in (
             *socket_patches(world),
