@@ -97,12 +97,12 @@ def explore(
             player = player.with_inputs(inputs or {})
             return Exploration(replay_only(player, replayed), named_kinds, trust)
         searches: list[SearchResult] = []
-        for part in division.players(player):
+        for next_player in division.players(player):
             used = sum(ended.tally.tried for ended in searches)
             if searches and budget.remaining(used) <= 0:
                 break
-            share = division.part(budget, used)
-            searches.append(find_failure(part, share, seed, cache, make_runner))
+            left = division.budget_of_next(budget, used)
+            searches.append(find_failure(next_player, left, seed, cache, make_runner))
             if searches[-1].failing is not None:
                 _raise_failure(searches, division, player)
         # Reports are about the input of most calls, with the numbers of all searches.

@@ -38,7 +38,7 @@ class Division:
         """Yield the player of each part."""
         yield player
 
-    def part(self, budget: SearchBudget, used: int) -> SearchBudget:
+    def budget_of_next(self, budget: SearchBudget, used: int) -> SearchBudget:
         """Return the part of a budget for the next player, after so many trials with others."""
         return budget
 

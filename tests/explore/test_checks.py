@@ -466,6 +466,27 @@ def test_a_thread_from_before_ends_the_wait_of_a_check(
         server.join()
 
 
+@pytest.mark.parametrize("how", ["a time-out", "a subscription", "a blocking command"])
+def test_clocks_and_waits_in_a_thread_of_a_check_are_those_of_the_check(
+    cloud: Cloud, kv: KVServer, redis: Redis, how: str
+) -> None:
+    spans: list[float] = []
+
+    def work() -> None:
+        before = time.monotonic()
+        _waits(kv, how)
+        spans.append(time.monotonic() - before)
+
+    def check() -> None:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(work).result()
+
+    before = monotonic()
+    cloud.explore(lambda: redis.incr("n"), check, schedule="")
+    assert spans == [60]
+    assert monotonic() - before < 9
+
+
 def test_a_thread_of_a_check_ends_a_wait_before_its_time_out(
     cloud: Cloud, kv: KVServer, redis: Redis
 ) -> None:

@@ -29,7 +29,7 @@ from pytest_fakecloud.explore.subject.programs import programs_of
 from pytest_fakecloud.explore.values.plan import Plan
 from pytest_fakecloud.explore.values.schedule import Schedule
 from pytest_fakecloud.explore.values.trial import Outline, Trial
-from pytest_fakecloud.explore.world.loops import OwnLoop
+from pytest_fakecloud.explore.world.asyncio_loops import OwnLoop
 
 from .conftest import failure, holds
 

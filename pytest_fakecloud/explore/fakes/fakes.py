@@ -55,7 +55,7 @@ def _restoring(fake: Fake) -> Callable[[], None]:
     return partial(fake._set_credentials, tokens)
 
 
-class OngoingDisturbances:
+class LastingEvents:
     """The events of a trial that change a fake for a span and have not ended yet: ``hold`` and
     ``rotate_token``, at most one of each for each fake. Partitions are in ``Faults``, pauses in strands.
 
@@ -239,7 +239,7 @@ class Fakes:
         """
         self.check_queues()
         self.connections = Connections(self.fakes)
-        self.disturbances = OngoingDisturbances(self.clock, self.fakes)
+        self.lasting_events = LastingEvents(self.clock, self.fakes)
         self.deliveries = Deliveries(self._queues, self.clock.now_us())
         self.process_time: ProcessTime | None = None
         """What makes the process's time follow the clock, if it does."""
@@ -273,7 +273,7 @@ class Fakes:
             gc.collect(due[-1])
         self.connections.sweep()
         self._forget_sessions()
-        self.disturbances.reset()
+        self.lasting_events.reset()
         if self.clock.now_us() != self._start_us or self.clock.mode != "frozen":
             self.clock.rewind(to_datetime(self._start_us), "frozen")
         self.cloud.restore(self._data)

@@ -74,7 +74,7 @@ class Fingerprints:
                         self._before[subject] = self._text(subject)
                     self._written[subject] = None
 
-    def take(self, strand: str, decision: str = "") -> int:
+    def take(self, strand: str, switch_kind: str = "") -> int:
         """Return the fingerprint at a point of a strand."""
         if self._at_us != (now_us := self._fakes.now_us()):
             self._at_us = now_us
@@ -87,9 +87,9 @@ class Fingerprints:
             self._written.clear()
             if self._data != before:
                 self._calls.clear()
-        if not decision:
+        if not switch_kind:
             self._calls[strand] += 1
-        return hash((self._data, actor_of(strand), decision or self._calls[strand]))
+        return hash((self._data, actor_of(strand), switch_kind or self._calls[strand]))
 
     def left(self) -> tuple[dict[_Subject, str], dict[_Subject, str]]:
         """Return what differs from the beginning of the trial, by key and record; apart from it, what

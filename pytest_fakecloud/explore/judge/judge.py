@@ -34,7 +34,9 @@ class Judge:
     """Whether the patterns that are reported last count, because nothing else was found."""
 
     def checked(self, trial: Trial, history: TrialHistory, plan: Plan) -> Verdict:
-        """Call the checks of a trial that has just ended, while the fakes have the data that it left."""
+        """Call the checks of a trial that has just ended, while the fakes have the data that it left.
+        If one has read the order of operations, it counts in later trials (``Promises.reads_order``).
+        """
         recorder = context_of(self.world.cloud).recorder
         broken, number = trial.broken, recorder.reserve()
         applied = trial.applied if plan.strategy_factory is not None else plan.schedule

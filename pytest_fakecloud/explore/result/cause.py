@@ -65,10 +65,10 @@ def find_cause(
     trial: Trial,
     undisturbed: Trial | None,
     changes: Sequence[Change],
-    play: Callable[[Schedule], Trial],
-    state_of: Callable[[Touch], object],
+    play_and_read: Callable[[Schedule, Touch], tuple[Trial, object]],
 ) -> Cause | None:
     """Return what broke the promise; None if no disturbance did, because it is broken without any.
+    ``play_and_read()`` returns the trial of a schedule, and the data that it has left.
 
     The order of two or three calls is only a cause if trials under other schedules confirm that it
     decides; a lost update is one even if its order alone does not break the promise. A disturbance is
@@ -82,7 +82,7 @@ def find_cause(
     number = next((number for number, change in enumerate(changes, 1) if change.breaks), 0)
     if not number:
         return None
-    experiments = _Experiments(trial, play, state_of)
+    experiments = _Experiments(trial, play_and_read)
     conflicts = list(itertools.islice(_conflicts(trial, undisturbed), _MOST_CONFLICTS))
     for conflict in conflicts:
         if experiments.holds_if_later(conflict):
@@ -152,9 +152,7 @@ class _Experiments:
     """Trials under other schedules, which show whether the order of two calls decides."""
 
     trial: Trial
-    play: Callable[[Schedule], Trial]
-    state_of: Callable[[Touch], object]
-    """Returns the data that an access of the last trial left."""
+    play_and_read: Callable[[Schedule, Touch], tuple[Trial, object]]
 
     def holds_if_later(self, conflict: _Conflict) -> bool:
         """Return whether the order of the two calls decides: the promise holds if the decisive one runs
@@ -170,7 +168,8 @@ class _Experiments:
             # The schedule also lets time pass. If the order alone does not break the promise, accept
             # only a lost update, which is wrong however much time has passed.
             disturbances = [decisive_second]
-            if self.play(Schedule(disturbances)).broken is None:
+            alone, _ = self.play_and_read(Schedule(disturbances), conflict.touch)
+            if alone.broken is None:
                 return _is_lost_update(conflict)
         return self._holds([*disturbances, decisive_last], conflict.touch)
 
@@ -205,24 +204,24 @@ class _Experiments:
 
         If they did not, the code races over something else, such as the process's memory.
         """
-        trial = self.play(Schedule(disturbances))
+        trial, data = self.play_and_read(Schedule(disturbances), touch)
         if trial.broken is not None or disturbances[-1] not in trial.applied:
             return False
         if any(line.breaks for line in self.trial.lines):
             return True  # The promise is about data between two calls.
-        seen = self._seen(trial, touch)
-        return seen != self._seen(self.play(self.trial.planned), touch)
+        failing, failing_data = self.play_and_read(self.trial.planned, touch)
+        return data != failing_data or _seen(trial) != _seen(failing)
 
-    def _seen(self, trial: Trial, touch: Touch) -> object:
-        """Return requests, answers to reads, results, and the data that the last trial left."""
-        requests: dict[str, list[object]] = {}
-        for line in trial.lines:
-            if (call := line.call) is not None:
-                answer = b"" if line.writes else bytes(call.response_body)
-                request = call.fake, call.target, bytes(call.request_body), answer
-                requests.setdefault(line.strand, []).append(request)
-        results = {name: strand.result for name, strand in trial.strands.items()}
-        return requests, results, self.state_of(touch)
+
+def _seen(trial: Trial) -> object:
+    """Return the requests, the answers to reads, and the results."""
+    requests: dict[str, list[object]] = {}
+    for line in trial.lines:
+        if (call := line.call) is not None:
+            answer = b"" if line.writes else bytes(call.response_body)
+            request = call.fake, call.target, bytes(call.request_body), answer
+            requests.setdefault(line.strand, []).append(request)
+    return requests, {name: strand.result for name, strand in trial.strands.items()}
 
 
 def _is_lost_update(conflict: _Conflict) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from ...core.errors import ContractError
+from ...core.touches import Touch
 from ..search.player import Player
 from ..search.tally import Tally
 from ..search.tuning import REPLAYS
@@ -85,8 +86,11 @@ def _broken_schedule(
     def play(schedule: Schedule) -> Trial:
         return player.play(Plan(schedule, has_details=True))
 
+    def play_and_read(schedule: Schedule, touch: Touch) -> tuple[Trial, object]:
+        return play(schedule), player.world.state_of(touch)
+
     changes = find_changes(trial, undisturbed, play)
-    cause = find_cause(trial, undisturbed, changes, play, player.world.state_of)
+    cause = find_cause(trial, undisturbed, changes, play_and_read)
     return BrokenPromiseError(
         trial, tally, undisturbed, cause, changes=changes, inputs=player.subject.inputs, **options
     )

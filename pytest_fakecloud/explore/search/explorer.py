@@ -20,12 +20,12 @@ from .tally import Extent, SearchBudget, Tally
 from .tuning import (
     EXTENDING_HEAD_STARTS,
     EXTENDING_WEIGHTS,
-    FIRST_PHASE_SHARE,
-    FIRST_SINGLES_WEIGHT,
     HEAD_START,
     LEAST_SINGLES_SHARE,
     MOST_SINGLES_SHARE,
     ORDERS_ALONE_SHARE,
+    PHASE_2_SHARE,
+    PHASE_2_SINGLES_WEIGHT,
     SPARE_FOR_SINGLES,
 )
 
@@ -130,9 +130,9 @@ class Explorer:
             Share(extending, EXTENDING_WEIGHTS[0], EXTENDING_HEAD_STARTS[0]),
             *map(Share, numbers),
         ]
-        weight = FIRST_SINGLES_WEIGHT * sum(share.weight for share in beside)
+        weight = PHASE_2_SINGLES_WEIGHT * sum(share.weight for share in beside)
         shares = [Share(single, weight, HEAD_START), *beside]
-        yield Phase(shares, self._budget.part(tally.tried, FIRST_PHASE_SHARE), until=shares[0])
+        yield Phase(shares, self._budget.part(tally.tried, PHASE_2_SHARE), until=shares[0])
 
         # 3. The same sources, the other single disturbances, and orders of timers, for the rest of the
         # budget.

@@ -220,8 +220,8 @@ def _around_redeliveries(trial: Outline) -> Iterator[_Added]:
     """
     if any(d.kind == "delay" and d.point for d in trial.applied):
         return
-    is_late = any(map(_is_late_start, trial.applied))
-    if len(trial.applied) > 1 + is_late:
+    has_late_start = any(map(_is_late_start, trial.applied))
+    if len(trial.applied) > 1 + has_late_start:
         return
     begins: dict[str, int] = {}
     for point in trial.points:
@@ -232,11 +232,11 @@ def _around_redeliveries(trial: Outline) -> Iterator[_Added]:
         if point.strand in begins and point.number > 1:
             for other in point.disturbances():
                 if other.kind == "delay" and other.detail != DUE:
-                    if is_late:
+                    if has_late_start:
                         yield (other,)
                     else:
                         yield from ((late, other) for late in lates[point.strand])
-    if not is_late:
+    if not has_late_start:
         # A retry may go further if a client has not started yet.
         for late in itertools.chain(*lates.values()):
             if late.kind == "delay":

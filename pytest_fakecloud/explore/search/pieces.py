@@ -145,7 +145,7 @@ class PiecePlayer:
         """Play a trial without some clients; return None if that fails."""
         programs = [program for program in self._subject.programs if program.name not in absent]
         subject = replace(self._subject, programs=programs, promises=Promises(None))
-        # What looks for the cause of a failure reads the data that the compared trial has left.
+        # The data of the compared trial remain, for those that read them after ``Player.play()``.
         left = self._world.cloud.snapshot()
         with self._capture.discarding(plan):
             try:

@@ -84,7 +84,11 @@ class OrdersOfCalls(Source):
         branch = self._tree.next()
         if branch is not None:
             return Plan(strategy_factory=branch)
-        self._tally.interleavings.end_search(self._extent())
+        extent, root = self._extent(), self._tree.root
+        self._tally.interleavings.end_search(extent)
+        if extent is Extent.ALL and (root.late or root.moves_time):
+            # This tree contains the interleavings of all others, which count once: ``tried`` falls.
+            self._tally.counts[self.counter] = self._tree.trials
         return NoPlan.LEFT
 
     def learn(self, trial: Outline) -> None:
@@ -109,9 +113,6 @@ class OrdersOfCalls(Source):
             return Extent.ALL_OF_SEARCH
         if tally.interleavings.has_timers and not root.moves_time:
             return Extent.ALL_OF_SEARCH if "jump" in tally.kinds else Extent.ALL_OF_KINDS
-        if root.late or root.moves_time:
-            # This tree contains the interleavings of all others, so ``tried`` falls.
-            tally.counts[self.counter] = self._tree.trials
         return Extent.ALL
 
 

@@ -11,18 +11,19 @@ from __future__ import annotations
 # -- how sources share the budget --------------------------------------------------------------------
 
 HEAD_START = 20
-"""Number of interleavings to run before single disturbances and late answers, because they explain a
-failure best. Other random numbers take turns with them from the start. 0: 3,087; 60: 2,831.
+"""Number of rounds of orders of calls, also redundant ones, before single disturbances and late answers,
+because orders explain a failure best. Other random numbers take turns with them from the start.
+0: 3,087; 60: 2,831.
 """
 ORDERS_ALONE_SHARE = 0.25
 """Share of the remaining budget for interleavings, if only the order of calls is explored. No program
 explores only that, so nothing was measured.
 """
-FIRST_PHASE_SHARE = 0.8
+PHASE_2_SHARE = 0.8
 """Maximum share of the budget for phase 2 (``Explorer``), the first of all sources. 0.4: 2,884, because
 the phase ends before.
 """
-FIRST_SINGLES_WEIGHT = 1.5
+PHASE_2_SINGLES_WEIGHT = 1.5
 """Weight of the likely single disturbances, relative to all other sources of phase 2. 0.75:
 2,751, but one bug takes twice as many; 3: 2,977.
 """

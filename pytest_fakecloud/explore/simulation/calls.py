@@ -166,7 +166,6 @@ class Calls(Part):
         """Apply the pauses among the disturbances of a point; yield after each."""
         for disturbance in disturbances:
             if disturbance.kind in kinds and self.pauses.apply(strand, disturbance):
-                self._log.applied.append(disturbance)
                 yield "late" if disturbance.kind in SLOW_ANSWERS else "switch"
 
     def _receive(self, strand: Strand, point: int) -> _Rests:
@@ -245,7 +244,7 @@ class Calls(Part):
             self.known_times.note_data(times_in(request.body))
         disturbances = self._script.schedule.at(strand.scheduled_name, point)
         fault = self.faults.apply(disturbances, strand, fake, request) if disturbances else None
-        self._log.calls[strand.name] += 1
+        self._log.call_counts[strand.name] += 1
         app: Any = core_of(fake).app
         app.recorder.renumber(request.call, now)
         line = strand.line = self._add_line(strand, request, point)
@@ -284,5 +283,5 @@ class Calls(Part):
         sites = self.call_sites
         lines = carried_call_site.get() or sites.current() or sites.by_port.get(port, ())
         if not lines and strand.host.loop is None:
-            lines = call_site_of(sys._current_frames().get(strand.host.thread.ident))
+            lines = call_site_of(sys._current_frames().get(strand.thread.ident))
         return lines

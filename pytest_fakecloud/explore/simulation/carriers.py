@@ -15,7 +15,7 @@ from .event_loop import Wakeup
 
 @dataclass(slots=True)
 class StrandThread:
-    """The thread that runs a strand; for a task, the fake's thread that handles its request, if any."""
+    """The thread of a strand. It carries a task of its event loop if that blocks the loop."""
 
     ident: int = 0
     """Its identifier; 0 without a thread."""
@@ -29,31 +29,34 @@ class StrandThread:
         """Note that the code of the strand begins in the current thread."""
         self.ident, self.starting = threading.get_ident(), None
 
-    def wait(self, is_over: Callable[[], bool]) -> None:
-        """Wait for ``resume()``, also one that has come before, or until ``is_over()``."""
-        while not (is_over() or self.gate.acquire(TURN_CHECK)):
-            pass
-
     def resume(self) -> None:
         self.gate.release()
 
 
 @dataclass(slots=True)
-class AsideThread:
-    """A thread aside, which handles the request of a task. It lets the event loop go on before it waits,
-    which blocks again while this thread has the turn of the task.
+class RequestThread:
+    """A thread of a fake that handles the request of a task, and waits for the turn of the task.
+
+    If it is a thread aside, it handles the requests of a connection in memory (``link``): it lets the
+    event loop go on before it waits, which blocks again while this thread has the turn.
     """
 
-    thread: StrandThread
-    link: MemoryLink
+    link: MemoryLink | None
+    _gate: Gate = field(default_factory=Gate)
 
     def wait(self, is_over: Callable[[], bool]) -> None:
-        self.link.step_back()
-        self.thread.wait(is_over)
+        """Wait for ``resume()``, also one that has come before, or until ``is_over()``."""
+        if self.link is not None:
+            self.link.step_back()
+        while not (is_over() or self._gate.acquire(TURN_CHECK)):
+            pass
 
     def resume(self) -> None:
-        self.link.resume_aside(self.thread.resume)
+        if self.link is None:
+            self._gate.release()
+        else:
+            self.link.resume_aside(self._gate.release)
 
 
-Carrier: TypeAlias = StrandThread | AsideThread | Wakeup
+Carrier: TypeAlias = StrandThread | RequestThread | Wakeup
 """Waits for the turn of a strand; ``resume()`` lets the code go on. A task awaits its ``Wakeup``."""

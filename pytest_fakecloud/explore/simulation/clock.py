@@ -12,7 +12,6 @@ from ..values.disturbances import CLOCK
 from ..values.footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
 from ..values.trial import Step
 from .known_times import MOST_TIMERS, KnownTimes
-from .log import seconds
 from .part import Part
 from .pauses import Pauses
 from .sleepers import Sleepers
@@ -23,7 +22,9 @@ MOST_STEPS = 20_000
 MOST_MOVES = 8
 """Maximum number of times that the clock moves in one trial although a strand could run."""
 FIRINGS = 3
-"""Number of times that a queue's schedules fire at the end of a trial, if no ``horizon`` is given."""
+"""Number of firings in a trial after which the schedules of queues fire only while a strand waits and
+none can run, if no ``horizon`` is given.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +40,15 @@ Option: TypeAlias = Strand | DueDelivery | ClockMove
 
 
 class _NextTimes(NamedTuple):
-    """The times at which a trial goes on if no strand can run now, in microseconds."""
+    """When a trial goes on if no strand can run now, by the reason, in microseconds; None for never."""
 
     wake_up: int | None
     delivery: int | None
     firing: int | None
-    """The time at which a queue's schedule fires; None if it may not fire any more."""
+    """When a queue's schedule fires, if it may."""
 
-    def earliest(self, after_us: int, others: Sequence[int] = ()) -> int | None:
-        times = [at for at in (*self, *others) if at is not None and at > after_us]
-        return min(times, default=None)
+    def earliest(self, after_us: int) -> int | None:
+        return min((at for at in self if at is not None and at > after_us), default=None)
 
 
 @dataclass(eq=False)
@@ -80,13 +80,15 @@ class TrialClock(Part):
         nothing is due, if the patience of one of them is less, or if schedules of queues may not fire.
         If none can run, the move is one to order with others only if the trial goes on then.
         """
-        now, at_us = self._world.now_us(), self.next_us()
-        if at_us is None:
+        now = self._world.now_us()
+        goes_on = bool(options) or self._times_to_go_on(now).earliest(now) is not None
+        at_us = self.next_us()
+        if at_us is None or not goes_on:
             return None
         if not options:
-            goes_on = self._next_times(now).earliest(now) is not None
-            return ClockMove(at_us) if goes_on and self._script.moves_time else None
-        if at_us == self._world.deliveries.next_firing_us() and not self._may_fire(at_us):
+            return ClockMove(at_us) if self._script.moves_time else None
+        is_firing = at_us == self._world.deliveries.next_firing_us()
+        if is_firing and self._next_firing(is_awaited=False) is None:
             return None
         span_us = at_us - now
         for option in options:
@@ -107,13 +109,8 @@ class TrialClock(Part):
                 option.slow_down(move.at_us - now)
         if options:
             self.chosen_moves += 1
-            # The last disturbance is the decision for this move, which nothing else makes.
-            words = f"moves by {seconds(move.at_us - now)}"
-            self._log.add_line("clock", words, disturbances=self._log.applied[-1:])
-        if move.at_us == self._world.deliveries.next_firing_us():
-            self._firings += 1
         ends = list(self.known_times.ends_until(move.at_us)) if self._script.has_steps else []
-        fired = self.move_to(move.at_us)
+        fired = self._move_to_next(move.at_us)
         if self._script.has_steps:
             index = len(self._log.steps) - 1
             self.moves.append((index, move.at_us))
@@ -138,14 +135,10 @@ class TrialClock(Part):
 
     def pass_time(self) -> bool:
         """Move the clock to the next time at which the trial goes on; return False if there is none."""
-        self.end_idle_schedules()
         now = self._world.now_us()
-        times = self._next_times(now)
-        target = times.earliest(now)
+        target = self._times_to_go_on(now).earliest(now)
         if target is None:
             return False
-        if target == times.firing:
-            self._firings += 1
         self._forced_moves += 1
         if self._forced_moves > MOST_STEPS:
             waiting = [strand for strand in self._strands if strand.state == "waiting"]
@@ -153,23 +146,31 @@ class TrialClock(Part):
                 f"time has moved {MOST_STEPS:,} times and the trial goes on: "
                 f"{describe_places(waiting)} waits again and again. Give its loop an end"
             )
-        self.move_to(target)
+        self._move_to_next(target)
         self.barrier = len(self._log.steps) - 1
         return True
 
     def next_us(self) -> int | None:
         """Return the time of the next wake-up, delivery, timer or end of a TTL, or None."""
         now = self._world.now_us()
-        return self._next_times(now).earliest(now, self.known_times.upcoming(now, 1))
+        times = self._next_times(now).earliest(now), *self.known_times.upcoming(now, 1)
+        return min((at for at in times if at is not None), default=None)
+
+    def _times_to_go_on(self, now: int) -> _NextTimes:
+        """Return the next times for a trial in which no strand can run. If none waits either, schedules
+        that may not fire end, and with them the trial.
+        """
+        times = self._next_times(now)
+        if times.wake_up is None and times.firing is None:
+            self._world.deliveries.end_queue_schedules()
+        return times
 
     def _next_times(self, now: int) -> _NextTimes:
         """Return the next times without the ends of TTLs, because no strand waits for them."""
-        deliveries = self._world.deliveries
-        wake_up, firing = self._next_wake_up(now), deliveries.next_firing_us()
-        if wake_up is None and firing is not None and not self._may_fire(firing):
-            firing = None
+        wake_up = self._next_wake_up(now)
         # A message that is due but cannot begin waits for something else, such as a paused queue.
-        return _NextTimes(wake_up, deliveries.next_us(after_us=now), firing)
+        delivery = self._world.deliveries.next_us(after_us=now)
+        return _NextTimes(wake_up, delivery, self._next_firing(is_awaited=wake_up is not None))
 
     def _next_wake_up(self, now: int) -> int | None:
         """Return the next time at which a strand goes on; daemons count only beside others."""
@@ -188,22 +189,23 @@ class TrialClock(Part):
             for strand in self._strands
         )
 
-    def end_idle_schedules(self) -> None:
-        """End the schedules of queues if no strand waits and none of them may fire, so that the trial
-        ends.
+    def _next_firing(self, *, is_awaited: bool) -> int | None:
+        """Return when the next schedule of a queue fires, or None if it may not: it may while a strand
+        waits and none can run (``is_awaited``), before the horizon, or without one ``FIRINGS`` times.
+        Retries do not count, because messages that are never handled would let schedules fire for hours.
         """
-        times = self._next_times(self._world.now_us())
-        if times.wake_up is None and times.firing is None:
-            self._world.deliveries.end_queue_schedules()
-
-    def _may_fire(self, at_us: int) -> bool:
-        """Return whether schedules may still fire although no strand waits. Retries do not count,
-        because messages that are never handled would let schedules fire for hours.
-        """
-        horizon_us = self._script.subject.horizon_us
+        at_us, horizon_us = self._world.deliveries.next_firing_us(), self._script.subject.horizon_us
+        if at_us is None or is_awaited:
+            return at_us
         if horizon_us is None:
-            return self._firings < FIRINGS
-        return at_us <= self._log.start_us + horizon_us
+            return at_us if self._firings < FIRINGS else None
+        return at_us if at_us <= self._log.start_us + horizon_us else None
+
+    def _move_to_next(self, at_us: int) -> bool:
+        """Like ``move_to()``, to one of the next times; count it if a schedule fires then."""
+        if at_us == self._world.deliveries.next_firing_us():
+            self._firings += 1
+        return self.move_to(at_us)
 
     def move_to(self, instant_us: int) -> bool:
         """Move the clock, fire the engines' own timers on the way, and return whether any fired."""

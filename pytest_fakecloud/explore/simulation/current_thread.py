@@ -110,7 +110,7 @@ class CurrentThread:
         the trial, or while it waits for a thread that is not explored.
         """
         strand = None if self.has_ended() else self.registered_strand()
-        return None if strand is None or strand.host.thread.real_waits else strand
+        return None if strand is None or strand.thread.real_waits else strand
 
     def has_ended(self) -> bool:
         """Return whether the trial has ended, although threads still run its code."""
@@ -159,9 +159,11 @@ class CurrentThread:
             self._of_checks.discard(me)
 
     def is_own(self) -> bool:
-        """Return whether this thread runs explored code, promises, or the checks of the exploration."""
+        """Return whether this thread has the fake time, and its clients sockets in memory: it is the
+        owner or explored, or runs a promise or a check.
+        """
         is_owner = threading.get_ident() == self._owner
-        return is_owner or self.host() is not None or self.is_in_promise()
+        return is_owner or self.host() is not None or self.is_in_promise() or self.is_of_check()
 
     @contextlib.contextmanager
     def checking_promise(self) -> Iterator[None]:

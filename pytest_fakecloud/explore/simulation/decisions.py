@@ -12,7 +12,8 @@ from ..values.footprint import MEMORY, Footprint
 from ..values.names import StrandName
 from ..values.plan import Redundant, SwitchKind
 from ..values.trial import Step
-from .clock import Option, TrialClock
+from .clock import ClockMove, Option, TrialClock
+from .log import seconds
 from .part import Part
 from .strand import Strand
 
@@ -73,43 +74,38 @@ class Decisions(Part):
             self._noted.add(key)
             others = tuple([(kind, name) for name in names[1:] if name != CLOCK])
             self._log.add_point(names[0], point, others, kind)
-        chosen = options[names.index(self._next_name(names, point, kind))]
+        switch = self._next_switch(names, point, kind)
+        chosen = options[0] if switch is None else options[names.index(switch.detail)]
         if has_steps:
             self._begin_step(chosen, names)
+        if switch is not None:
+            self._apply(switch, chosen)
         return chosen
 
-    def _next_name(self, names: list[str], point: int, kind: Kind) -> str:
-        """Return the name of the option that the schedule or the strategy wants to run next."""
-        default = names[0]
-        planned = self._switches.get((default, point))
+    def _next_switch(self, names: list[str], point: int, kind: Kind) -> Disturbance | None:
+        """Return the switch to another option that the schedule or the strategy wants, if any."""
+        planned = self._switches.get((names[0], point))
         if planned:
             for disturbance in planned:
                 if disturbance.kind == kind and disturbance.detail in names:
                     planned.remove(disturbance)
-                    self._switched(disturbance)
-                    return disturbance.detail
+                    return disturbance
         elif self._script.strategy is not None and kind in self._script.strategy.switch_kinds:
             name = self._script.strategy.pick(self._log.steps, names, kind)
-            if name != default:
-                self._switched(Disturbance(default, point, kind, name))
-            return name
-        return default
+            if name != names[0]:
+                return Disturbance(names[0], point, kind, name)
+        return None
 
-    def _switched(self, disturbance: Disturbance) -> None:
-        self._log.applied.append(disturbance)
-        if disturbance.detail == CLOCK:
+    def _apply(self, switch: Disturbance, chosen: Option) -> None:
+        if isinstance(chosen, ClockMove):
+            span = seconds(chosen.at_us - self._world.now_us())
+            self._log.apply([switch], "clock", f"moves by {span}")
             return
-        other = StrandName.of(disturbance.strand).shown
-        is_start = disturbance.kind == "switch" and not disturbance.point
-        when = "before {} starts" if is_start else KINDS[disturbance.kind].words
-        chosen = next(
-            (strand for strand in self._strands if strand.scheduled_name == disturbance.detail),
-            None,
-        )
-        is_late = chosen is not None and chosen.state == "parked" and chosen.switch_kind == "late"
-        words = "receives its answer" if is_late else "runs"
-        text = f"{words} {when.format(other)}"
-        self._log.add_line(disturbance.detail, text, disturbances=[disturbance])
+        is_start = switch.kind == "switch" and not switch.point
+        when = "before {} starts" if is_start else KINDS[switch.kind].words
+        words = "receives its answer" if _continuation(chosen)[0] == "late" else "runs"
+        text = f"{words} {when.format(StrandName.of(switch.strand).shown)}"
+        self._log.apply([switch], switch.detail, text)
 
     def end_step(self, options: Sequence[str]) -> None:
         """Record which options and clock times the last step made impossible."""

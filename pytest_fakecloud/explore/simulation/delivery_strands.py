@@ -39,7 +39,9 @@ class DeliveryStrands(Part):
     """The losses of the next deliveries of each message, by the message's public ID."""
 
     def begin(self, due: DueDelivery) -> Strand | None:
-        """Begin a delivery; return its strand, or None if the delivery must wait."""
+        """Begin a delivery; return its strand, or None if there is nothing to run: the queue lets the
+        message wait, or the attempt has failed already. Then its disturbances do not count as applied.
+        """
         self._log.add_point(due.scheduled_name, 0, _delivery_disturbances(due))
         disturbances = [
             disturbance
@@ -53,13 +55,12 @@ class DeliveryStrands(Part):
         body = due.timer.begin(due.timer.due_us)
         if body is None:
             return None
-        self._log.applied += disturbances
         deadline_us = self._world.now_us() + max(0, due.message.timeout_us - 1000)
         pause = PauseState(deadline_us=deadline_us)
         strand = self._strands.add(Strand(due.scheduled_name, "delivery", body, due, pause=pause))
         self._strands.created_by[due.scheduled_name] = len(self._log.steps) - 1
         words = _delivery_words(due, disturbances)
-        self._log.add_line(due.scheduled_name, words, disturbances=disturbances)
+        self._log.apply(disturbances, due.scheduled_name, words)
         return strand
 
     def _plan(self, due: DueDelivery, disturbances: Sequence[Disturbance]) -> None:

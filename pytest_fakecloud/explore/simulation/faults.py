@@ -81,15 +81,14 @@ class Faults(Part):
             if disturbance.kind not in EVENTS | FAULTS or not target.allows(disturbance.kind):
                 continue
             if disturbance.kind in FAULTS:
-                fault = disturbance
+                fault, text = disturbance, ""
             else:
                 event = _Event(self._world, self._partitions, strand, disturbance, fake, request)
                 gaps = HAPPEN[disturbance.kind](event)
                 if gaps is None:
                     continue
                 text = KINDS[disturbance.kind].words.format(*gaps)
-                self._log.add_line(strand.scheduled_name, text, disturbances=[disturbance])
-            self._log.applied.append(disturbance)
+            self._log.apply([disturbance], strand.scheduled_name, text)
             if strand.root.crashed:
                 raise Crash
         return fault
@@ -113,12 +112,12 @@ def _crash(event: _Event) -> _Gaps:
 
 
 def _rotate_token(event: _Event) -> _Gaps:
-    event.fakes.disturbances.rotate(event.fake)
+    event.fakes.lasting_events.rotate(event.fake)
     return event.fake.name, seconds(ROTATED_US)
 
 
 def _hold(event: _Event) -> _Gaps:
-    event.fakes.disturbances.hold(event.fake)
+    event.fakes.lasting_events.hold(event.fake)
     return event.fake.name, seconds(HOLD_US)
 
 

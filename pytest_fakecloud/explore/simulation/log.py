@@ -40,7 +40,7 @@ class TrialLog:
     points: list[Point] = field(default_factory=list)
     accesses: list[Access] = field(default_factory=list)
     silent_calls: list[Call] = field(default_factory=list)
-    calls: Counter[str] = field(default_factory=Counter)
+    call_counts: Counter[str] = field(default_factory=Counter)
     """The number of calls of each strand, by name, in the order of the first calls."""
     idle_restarts: set[str] = field(default_factory=set)
     acknowledged: set[str] = field(default_factory=set)
@@ -55,7 +55,9 @@ class TrialLog:
         self.fingerprints = Fingerprints(self._fakes)
 
     def touch(self, touches: Collection[Touch]) -> None:
-        """Record accesses of the running step to data, before they happen."""
+        """Record accesses of the code to data, before they happen: for the fingerprints and, with steps,
+        in the footprint of the running one.
+        """
         if self._current_thread.is_checking_promise():
             return
         self.fingerprints.note(touches)
@@ -72,27 +74,26 @@ class TrialLog:
     def touch_lock(self, name: str) -> None:
         self.touch([Touch("", "lock", name, True)])
 
-    def add_point(self, strand: str, number: int, choices: Choices, decision: str = "") -> None:
+    def add_point(self, strand: str, number: int, choices: Choices, switch_kind: str = "") -> None:
         """Record a point, and the fingerprint of the state in which the trial reaches it."""
         script = self._script
-        state = self.fingerprints.take(strand, decision) if script.plan.notes_points else 0
+        state = self.fingerprints.take(strand, switch_kind) if script.plan.notes_points else 0
         choices = _allowed(choices, script.subject.kinds)
         self.points.append(Point(strand, number, choices, state, self._fakes.now_us()))
 
-    def add_line(
-        self,
-        strand: str,
-        words: str = "",
-        call: Call | None = None,
-        *,
-        disturbances: Sequence[Disturbance] = (),
-    ) -> Line:
+    def add_line(self, strand: str, words: str = "", call: Call | None = None) -> Line:
         step = self.steps[-1] if self.steps else None
-        line = Line(
-            self._fakes.now_us(), strand, words, call, disturbances=tuple(disturbances), step=step
-        )
+        line = Line(self._fakes.now_us(), strand, words, call, step=step)
         self.lines.append(line)
         return line
+
+    def apply(self, disturbances: Sequence[Disturbance], strand: str, words: str) -> None:
+        """Count disturbances as applied, and add their line to the story, unless a call's line shows
+        them: then ``words`` is empty.
+        """
+        self.applied += disturbances
+        if words:
+            self.add_line(strand, words).disturbances = tuple(disturbances)
 
     def note(self, text: str) -> None:
         """Add a sentence about code that was not explored, unless it is there."""

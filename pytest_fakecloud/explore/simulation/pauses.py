@@ -42,7 +42,8 @@ class Pauses(Part):
     """The end of a pause of all strands; until then, no delivery begins."""
 
     def apply(self, strand: Strand, disturbance: Disturbance) -> bool:
-        """Pause a strand, which then has to give up its turn; return False if patience forbids that.
+        """Pause a strand, which then has to give up its turn; return False if there is no time to pause
+        until, or if the patience of one that would be paused is less.
 
         Kinds of pauses that are not among ``DELAYS`` pause the other strands that could run, too.
         """
@@ -73,7 +74,7 @@ class Pauses(Part):
             due_us = self._world.deliveries.next_us()
             if len(paused) > 1 or (due_us is not None and due_us < until_us):
                 words += ", and the others wait"
-        self._log.add_line(strand.scheduled_name, words, disturbances=[disturbance])
+        self._log.apply([disturbance], strand.scheduled_name, words)
         return True
 
     def delay_starts(self) -> None:
@@ -87,10 +88,8 @@ class Pauses(Part):
             for disturbance in self._script.schedule.at(strand.scheduled_name, 0):
                 if disturbance.kind in PAUSES and (end_us := self._end_us(disturbance)) is not None:
                     strand.start_at(end_us)
-                    self._log.applied.append(disturbance)
-                    span = seconds(end_us - self._world.now_us())
-                    words = f"starts {span} later"
-                    self._log.add_line(strand.scheduled_name, words, disturbances=[disturbance])
+                    words = f"starts {seconds(end_us - self._world.now_us())} later"
+                    self._log.apply([disturbance], strand.scheduled_name, words)
 
     def _end_us(self, disturbance: Disturbance) -> int | None:
         """Return the time at which a pause that begins now ends, or None without such a time."""

@@ -45,9 +45,9 @@ class Scheduler(Part):
     decisions: Decisions
     delivery_strands: DeliveryStrands
     workers: Workers
-    _last_root: Strand | None = None
+    _continuing_root: Strand | None = None
     """The client, worker or delivery of the strand that ran last, unless the clock has moved."""
-    _last_run: Strand | None = None
+    _last_root: Strand | None = None
     """The client, worker or delivery that ran last, whether or not the clock has moved since."""
     _latest: deque[Strand] = field(default_factory=lambda: deque(maxlen=_LATEST_STEPS))
     """The strands that made the latest steps."""
@@ -69,7 +69,7 @@ class Scheduler(Part):
                 if chosen is not None:
                     return chosen
             elif self._wait():
-                self._last_root = None
+                self._continuing_root = None
             else:
                 return None
 
@@ -83,11 +83,9 @@ class Scheduler(Part):
 
     def _options(self) -> list[Option]:
         """Return what can happen next, the default first; none if strands have to wait."""
-        options = self.decisions.of_piece(self._last_run, self._runnable_or_restarted())
+        options = self.decisions.of_piece(self._last_root, self._runnable_or_restarted())
         if not self._script.may_move_time:
             return options
-        if not options:
-            self.clock.end_idle_schedules()
         move = self.clock.possible_move(options)
         if move is None:
             return options
@@ -117,7 +115,7 @@ class Scheduler(Part):
         groups["waiting"].sort(key=lambda s: -1 if s.waiting.wake_us is None else s.waiting.wake_us)
         strands = [*groups["parked"], *groups["waiting"], *groups["thread"]]
         # A client that waits for its thread goes on there, so one switch lets it make its calls.
-        strands.sort(key=lambda s: s.root is not self._last_root)
+        strands.sort(key=lambda s: s.root is not self._continuing_root)
         options: list[Option] = [*strands, *groups["client"]]
         if self.pauses.all_until_us <= now:
             options += self._world.deliveries.due(now)
@@ -131,11 +129,11 @@ class Scheduler(Part):
     def _start(self, option: Option) -> Strand | None:
         if isinstance(option, ClockMove):
             self.clock.move(option, self._runnable())
-            self._last_root = None
+            self._continuing_root = None
             return None
         strand = option if isinstance(option, Strand) else self.delivery_strands.begin(option)
         if strand is not None:
-            self._last_root = self._last_run = strand.root
+            self._continuing_root = self._last_root = strand.root
             self._latest.append(strand)
         return strand
 
@@ -196,7 +194,7 @@ class Scheduler(Part):
             strand
             for strand in waiting
             if strand.role != "thread"
-            or application_frame(sys._current_frames().get(strand.host.thread.ident))
+            or application_frame(sys._current_frames().get(strand.thread.ident))
         ]
 
     def _report_stuck(self, strands: Sequence[Strand]) -> None:

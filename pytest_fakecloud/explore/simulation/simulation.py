@@ -101,7 +101,7 @@ class Simulation:
         finally:
             self._sleepers.end()
             self._close_connections(lambda s: s.crashed or s.host.crashed or s.root.crashed)
-        self._world.disturbances.end()
+        self._world.lasting_events.end()
         self._world.deliveries.resume_queue_schedules()
         if "redundant" not in self.log.flags:
             self._end()
@@ -139,14 +139,14 @@ class Simulation:
         results = {name: repr(result) for name, result in self.operations.history.results.items()}
         begun = {strand.name for strand in self.strands if strand.has_begun}
         errors = {s.name: s.error for s in self.strands if s.error is not None}
-        names = dict.fromkeys((*log.calls, *sorted(begun), *errors))
+        names = dict.fromkeys((*log.call_counts, *sorted(begun), *errors))
         return Trial(
             log.schedule,
             # A trial that repeats a known order has no result.
             Verdict() if "redundant" in log.flags else Verdict(log.broken),
             Schedule(log.applied),
             tuple(log.points),
-            {name: StrandRecord(log.calls[name], results.get(name)) for name in names},
+            {name: StrandRecord(log.call_counts[name], results.get(name)) for name in names},
             log.handlers,
             tuple(log.notes),
             frozenset(log.flags),

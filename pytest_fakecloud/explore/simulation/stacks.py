@@ -108,7 +108,7 @@ def describe_places(strands: Sequence[Strand]) -> str:
     for strand in strands:
         lines: list[str] = []
         with report_failure("its line could not be found", lines.append):
-            lines += call_site_of(sys._current_frames().get(strand.host.thread.ident))
+            lines += call_site_of(sys._current_frames().get(strand.thread.ident))
         places.append(f"{strand.name} ({lines[0]})" if lines else strand.name)
     return ", ".join(places)
 
@@ -118,9 +118,7 @@ def describe_stuck(waiting: Sequence[Strand]) -> str:
     frames = sys._current_frames()
     parts: list[str] = []
     with report_failure(f"the places of {describe_places(waiting)} are unknown", parts.append):
-        parts += [
-            _describe_wait(strand, frames.get(strand.host.thread.ident)) for strand in waiting
-        ]
+        parts += [_describe_wait(strand, frames.get(strand.thread.ident)) for strand in waiting]
     return f"{'deadlock' if len(waiting) > 1 else 'stuck'}: {'; '.join(parts)}"
 
 

@@ -13,8 +13,8 @@ from ..fakes.fakes import DueDelivery
 from ..values.names import StrandName
 from ..values.plan import SwitchKind
 from ..values.trial import Line
-from .carriers import Carrier, StrandThread
-from .event_loop import EventLoop, Wakeup
+from .carriers import Carrier, RequestThread, StrandThread
+from .event_loop import EventLoop
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
 CarrierT = TypeVar("CarrierT", bound=Carrier)
@@ -116,29 +116,31 @@ class Strand:
     random: Random | None = None
 
     thread: StrandThread = field(default_factory=StrandThread)
+    """The thread that runs the code; for a task, that of its event loop."""
     work: Work = field(default_factory=Work)
     loop: EventLoop | None = None
     """The event loop that runs in the strand's thread."""
     main_task: Strand | None = None
     carrier: Carrier = field(init=False)
-    """What holds the code until the turn; for a task in the thread of its event loop, that thread."""
+    """What holds the code until the turn: the thread, unless a task lets its event loop go on."""
 
     def __post_init__(self) -> None:
         self.scheduled_name = self.name
         self.root = self if self.parent is None else self.parent.root
-        self.host, self.carrier = self, self.thread
+        self.host = self
         if self.role == "task":
             assert self.parent is not None
-            self.host = self.parent
+            self.host, self.thread = self.parent, self.parent.thread
+        self.carrier = self.thread
 
     @contextlib.contextmanager
     def waits_for_real(self) -> Iterator[None]:
         """Allow the block to wait for a thread of the fakes or for another process."""
-        self.host.thread.real_waits += 1
+        self.thread.real_waits += 1
         try:
             yield
         finally:
-            self.host.thread.real_waits -= 1
+            self.thread.real_waits -= 1
 
     # -- the state, which only these methods change ("The states of a strand" in the map)
 
@@ -249,12 +251,12 @@ class Strand:
 
     def release(self) -> None:
         """Let a thread go on that waits for the turn, because the strand or the trial ends."""
-        if not isinstance(self.carrier, Wakeup):
+        if self.host is self or isinstance(self.carrier, RequestThread):
             self.carrier.resume()
 
     @contextlib.contextmanager
     def carried_by(self, carrier: CarrierT) -> Iterator[CarrierT]:
-        """Let something else than the thread of a task hold it in the block."""
+        """Let something else than the thread hold the code, which is that of a task, in the block."""
         self.carrier = carrier
         try:
             yield carrier
@@ -281,15 +283,17 @@ class Strand:
 
     def can_run(self, now_us: int) -> bool:
         """Return whether the strand can have the turn now."""
-        is_held = self.role == "task" and not (
-            self.host.has_idle_loop() or self.carrier is self.host.thread
-        )
-        return not is_held and not self.is_paused(now_us) and self.is_ready(now_us)
+        return not self._is_held() and not self.is_paused(now_us) and self.is_ready(now_us)
 
     def can_crash(self) -> bool:
         """Return whether the strand can have the turn to end because its client has crashed."""
-        is_held = self.role == "task" and not self.host.has_idle_loop()
-        return not is_held and self._state in ("parked", "waiting")
+        return not self._is_held() and self._state in ("parked", "waiting")
+
+    def _is_held(self) -> bool:
+        """Return whether an event loop that does not wait keeps the strand from its turn: that of its
+        thread, unless the strand blocks it.
+        """
+        return self.carrier is not self.thread and not self.host.has_idle_loop()
 
     def has_idle_loop(self) -> bool:
         """Return whether the event loop of the thread waits, so that its tasks can have the turn."""

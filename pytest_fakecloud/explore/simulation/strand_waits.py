@@ -12,7 +12,7 @@ from ...core.errors import Crash
 from ...core.signals import Signal
 from ...core.touches import READS_CLOCK
 from ..fakes.gate import Gate
-from .carriers import AsideThread
+from .carriers import RequestThread
 from .clock import TrialClock
 from .event_loop import Wakeup
 from .part import Part
@@ -139,7 +139,7 @@ class StrandWaits(Part):
         """
         if self._world.clock.is_moving or seconds <= 0:
             return True
-        if self._turns.current is not strand and not strand.host.thread.real_waits:
+        if self._turns.current is not strand and not strand.thread.real_waits:
             return False
         self.clock.move_to(self._after(seconds))
         return True
@@ -147,41 +147,33 @@ class StrandWaits(Part):
     def yield_turn(self, strand: Strand, rest: Rest) -> None:
         """Let a strand rest, and others run; return at its next turn.
 
-        A task rests in the thread that handles its request until its event loop chooses it. Any other
-        strand passes the turn on.
+        The thread passes the turn on, also that of an event loop if the code of a task blocks it. But a
+        thread of a fake that handles the request of a task only waits: the loop goes on, and chooses the
+        next strand when it is idle.
         """
-        if strand.role != "task":
-            self._turns.yield_turn(strand, rest)
-        elif self._current_thread.registered_strand() is strand:
-            with strand.carried_by(strand.host.thread):
-                self._turns.yield_turn(strand, rest)
+        if strand.role == "task" and self._current_thread.registered_strand() is not strand:
+            self._rest_in_request(strand, rest)
         else:
-            self._turns.rest(strand, rest)
-            self._await_loop(strand)
+            self._turns.yield_turn(strand, rest)
         self._turns.check_alive(strand)
 
-    def _await_loop(self, strand: Strand) -> None:
-        """Wait, in a thread aside or a fake's, for the turn of a task, whose event loop chooses the next
-        strand when it is idle.
-        """
-        self._turns.check_alive(strand)
-        link, thread = self._world.connections.aside_here(), strand.thread
-        carrier = thread if link is None else AsideThread(thread, link)
-        with strand.carried_by(carrier):
-            carrier.wait(lambda: strand.state == "ended" or self._turns.has_ended)
-        self._turns.check_alive(strand)
+    def _rest_in_request(self, strand: Strand, rest: Rest) -> None:
+        with strand.carried_by(RequestThread(self._world.connections.aside_here())) as thread:
+            self._turns.rest(strand, rest)
+            self._turns.check_alive(strand)
+            thread.wait(lambda: strand.state == "ended" or self._turns.has_ended)
         if strand.state == "ended":
             raise Crash
 
     async def yield_turn_async(self, strand: Strand, rest: Rest) -> None:
         """Like ``yield_turn()``, for a task whose event loop must not be blocked."""
-        self._turns.rest(strand, rest)
         loop = strand.host.loop
         assert loop is not None
-        try:
-            with strand.carried_by(loop.new_wakeup()) as wakeup:
+        with strand.carried_by(loop.new_wakeup()) as wakeup:
+            self._turns.rest(strand, rest)
+            try:
                 await wakeup
-        finally:
-            if strand.state != "ended":
-                strand.go_on()
+            finally:
+                if strand.state != "ended":
+                    strand.go_on()
         self._turns.check_alive(strand)

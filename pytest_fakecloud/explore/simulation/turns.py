@@ -54,7 +54,9 @@ class Turns:
         self._rests = itertools.count(1)
 
     def run(self, simulation: Simulation) -> None:
-        """Run all strands to their end. Raises ``ContractError``, ``Redundant`` and Ctrl-C."""
+        """Run the strands until the trial ends. Raises ``ContractError``, ``Redundant``, and exceptions
+        that end the test, such as Ctrl-C and that of ``pytest.skip()``.
+        """
         self._simulation = simulation
         self._context = contextvars.copy_context()
         self._pass_on()
@@ -105,7 +107,7 @@ class Turns:
         if self._take_from(strand, rest):
             self._pass_on()
         if not self.has_ended:
-            strand.host.thread.gate.acquire()
+            strand.thread.gate.acquire()
         self._resume(strand)
 
     def yield_turn_of_loop(self, host: Strand, waiting: Waiting) -> None:
@@ -158,7 +160,7 @@ class Turns:
             self.current = chosen
             self.count += 1
         if chosen.state != "new" or chosen.thread.ident:
-            chosen.host.thread.resume()
+            chosen.thread.resume()
             return
         chosen.begin()
         with self._lock:

@@ -44,7 +44,7 @@ class Watchdog:
             if strand.thread.starting is starting:
                 self._turns.skip_lost(strand)
             return
-        thread = 0 if strand is None else strand.host.thread.ident
+        thread = 0 if strand is None else strand.thread.ident
         frame = None if strand is None else sys._current_frames().get(thread)
         may_be_locked = strand is not None and _may_be_locked(strand, frame)
         woken = wakings(_thread_with(thread)) if may_be_locked else None
@@ -61,12 +61,12 @@ class Watchdog:
         elif starting is not None:
             if seconds > LOST_AFTER:
                 self._turns.end(ContractError(_describe_delay(strand.name, starting)))
-        elif woken is not None and not (strand.host.thread.real_waits and seconds < REAL_WAIT):
+        elif woken is not None and not (strand.thread.real_waits and seconds < REAL_WAIT):
             self._help(strand, seconds)
 
     def _help(self, blocked: Strand, seconds: float) -> None:
         """Step over a blocked strand, or end the trial if that has not helped for long enough."""
-        if seconds >= BLOCKED_AFTER and _sleeps_really(blocked.host.thread.ident):
+        if seconds >= BLOCKED_AFTER and _sleeps_really(blocked.thread.ident):
             # Do not wait for the thread at the end of the trial.
             self._turns.block(blocked)
             self._turns.end(

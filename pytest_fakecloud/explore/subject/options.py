@@ -51,7 +51,9 @@ class Options:
     patience: Duration = "1h"
     """How long a client may be slow in one trial; a delivery may be slow until its timeout."""
     horizon: Duration | None = None
-    """How long after the start a queue's schedules fire (default: they fire three times)."""
+    """How long after the start a queue's schedules fire although nothing waits for it (default: until
+    they have fired three times).
+    """
     trust: bool = False
     """Whether to examine the promise after the search: what it reads, and whether it notices lost
     writes.

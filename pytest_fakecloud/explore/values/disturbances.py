@@ -157,9 +157,9 @@ _Role: TypeAlias = Literal[
     "fault",  # as the call, by one in ``faults.SERVE``; the first in the order of the table wins
     "slow answer",  # after a call, by ``Pauses``
     "delivery",  # at the start of a delivery, by ``DeliveryStrands``
-    "numbers",  # in the whole trial, by ``Randomness``
+    "whole trial",  # in the whole trial, by ``Randomness``
     # What it does.
-    "delay",  # delays one strand while the others go on
+    "one strand",  # delays one strand while the others go on
     "loss",  # can keep a client from having an effect
     "loss of all",  # can keep all clients from their effects
     "hidden effect",  # a call has its effect, although its client sees a failure
@@ -192,7 +192,7 @@ class AtCalls(NamedTuple):
     details: tuple[str, ...] = ("",)
 
 
-class _Row(NamedTuple):
+class _Spec(NamedTuple):
     """What a kind of disturbance is, beside the code that applies it."""
 
     complexity: int
@@ -210,95 +210,95 @@ class _Row(NamedTuple):
     """Where it probably has another effect than the disturbances that the search tries before it."""
 
 
-KINDS: dict[Kind, _Row] = {
+KINDS: dict[Kind, _Spec] = {
     # Before a call. The clock moves to the next known time, to a millisecond before or a second after
     # it, or by a short span.
-    "jump": _Row(
+    "jump": _Spec(
         7, ("pause",), _PAUSES, _KNOWN_TIME, _next_known_time, effect="at the first known time"
     ),
-    "nearly": _Row(
+    "nearly": _Spec(
         14, ("pause",), _PAUSES, _KNOWN_TIME, _next_known_time, effect="at the first known time"
     ),
-    "past": _Row(
+    "past": _Spec(
         7, ("pause",), _PAUSES, _KNOWN_TIME, _next_known_time, effect="at the first known time"
     ),
-    "tick": _Row(16, ("pause",), _PAUSES, _TICK, effect="on readers of the clock"),
+    "tick": _Spec(16, ("pause",), _PAUSES, _TICK, effect="on readers of the clock"),
     # One strand pauses.
-    "delay": _Row(
-        13, ("pause", "delay"), _PAUSES, _SPAN_OR_DUE,
+    "delay": _Spec(
+        13, ("pause", "one strand"), _PAUSES, _SPAN_OR_DUE,
         at_calls=AtCalls(9, "waits", (str(DELAY),))
     ),
     # Another strand runs first.
-    "switch": _Row(4, ("switch",), "before {} continues", _STRAND, effect="after a dependent call"),
+    "switch": _Spec(4, ("switch",), "before {} continues", _STRAND, effect="after a dependent call"),
     # The members of a consumer group change, or its last commit is lost.
-    "rebalance": _Row(18, ("event", "repeat", "fake"), "{} rebalances", at_calls=AtCalls(1, "broker")),
-    "redeliver": _Row(
+    "rebalance": _Spec(18, ("event", "repeat", "fake"), "{} rebalances", at_calls=AtCalls(1, "broker")),
+    "redeliver": _Spec(
         17, ("event", "repeat", "fake"), "the last commit of {} is lost",
         at_calls=AtCalls(2, "broker")
     ),
     # The token of a fake changes, and the code learns it later; changes of an index stay pending.
-    "rotate_token": _Row(
+    "rotate_token": _Spec(
         20, ("event", "loss", "loss of all", "lasting", "fake"),
         "the token of {} is rotated; the code has the new one after {}", at_calls=AtCalls(11)
     ),
-    "hold": _Row(
+    "hold": _Spec(
         19, ("event", "lasting", "fake"), "changes of {} stay pending for {}",
         at_calls=AtCalls(3, "vector_index")
     ),
     # A slot of a cluster moves, or is moving.
-    "moved": _Row(11, ("event", "fake"), "slot {} of {} moves to {}", at_calls=AtCalls(15, "nodes")),
-    "ask": _Row(11, ("event", "fake"), "slot {} of {} is moving to {}", at_calls=AtCalls(16, "nodes")),
+    "moved": _Spec(11, ("event", "fake"), "slot {} of {} moves to {}", at_calls=AtCalls(15, "nodes")),
+    "ask": _Spec(11, ("event", "fake"), "slot {} of {} is moving to {}", at_calls=AtCalls(16, "nodes")),
     # A client is separated from a fake.
-    "partition": _Row(
+    "partition": _Spec(
         15, ("event", "loss"), "is cut off from {} for {} s", _SPAN,
         at_calls=AtCalls(12, details=(str(PARTITION),))
     ),
-    "crash": _Row(
+    "crash": _Spec(
         2, ("event", "loss", "repeat"), "crashes", at_calls=AtCalls(7), effect="after a write"
     ),
     # At a call: faults.
-    "respond": _Row(9, ("fault", "loss"), "is rejected with {}", _STATUS, at_calls=AtCalls(4)),
-    "drop": _Row(8, ("fault", "loss"), "is lost before it arrives", at_calls=AtCalls(5)),
-    "lose_response": _Row(
+    "respond": _Spec(9, ("fault", "loss"), "is rejected with {}", _STATUS, at_calls=AtCalls(4)),
+    "drop": _Spec(8, ("fault", "loss"), "is lost before it arrives", at_calls=AtCalls(5)),
+    "lose_response": _Spec(
         3, ("fault", "loss", "hidden effect", "repeat"), "succeeds, but its answer is lost",
         at_calls=AtCalls(6), effect="at a write"
     ),
-    "failover": _Row(
+    "failover": _Spec(
         10, ("fault",), "is lost, because its node fails and a replica takes over",
         at_calls=AtCalls(13, "nodes")
     ),
-    "cluster_down": _Row(
+    "cluster_down": _Spec(
         12, ("fault",), "is rejected, because the cluster is down",
         at_calls=AtCalls(14, "nodes")
     ),
-    "duplicate": _Row(
+    "duplicate": _Spec(
         6, ("fault", "delivery", "repeat"), "arrives twice", of_delivery=" twice",
         at_calls=AtCalls(8, "requests"), effect="at a write"
     ),
     # After a call: its answer is delayed, or another strand runs before the code receives it.
-    "slow": _Row(
-        13, ("slow answer", "delay"), "receives its answer {} later", _SPAN, _delay_of_next_call,
+    "slow": _Spec(
+        13, ("slow answer", "one strand"), "receives its answer {} later", _SPAN, _delay_of_next_call,
         at_calls=AtCalls(10, "waits", tuple(map(str, SLOW)))
     ),
-    "late": _Row(
+    "late": _Spec(
         4, ("switch",), "before {} receives its answer", _STRAND, _switch_at_next_call,
         effect="at the last call"
     ),
     # Another strand runs before the code continues after a sleep or a lock.
-    "wake": _Row(4, ("switch",), "before {} continues", _STRAND),
+    "wake": _Spec(4, ("switch",), "before {} continues", _STRAND),
     # At the start of a delivery: the queue loses the answer, the answer and further attempts are lost,
     # or attempts do not reach the destination.
-    "crash_after_response": _Row(
+    "crash_after_response": _Spec(
         1, ("delivery", "loss", "repeat"), of_delivery="; the queue loses the answer"
     ),
-    "fail": _Row(
+    "fail": _Spec(
         5, ("delivery", "loss", "repeat"), "", _ATTEMPTS, _fewer_attempts, "; the answer is lost"
     ),
-    "unreachable": _Row(
+    "unreachable": _Spec(
         5, ("delivery", "loss"), "", _ATTEMPTS, _fewer_attempts, ", which is unreachable"
     ),
     # In a whole trial: other random numbers.
-    "numbers": _Row(21, ("numbers",), "draws other random numbers, of series {}"),
+    "numbers": _Spec(21, ("whole trial",), "draws other random numbers, of series {}"),
 }  # fmt: skip
 """All kinds, in the order in which disturbances of one point are applied."""
 _ORDER = {kind: at for at, kind in enumerate(KINDS)}
@@ -319,7 +319,7 @@ PAUSES = with_role("pause")
 """Kinds that pause a strand before its call, and all others too if they are not among ``DELAYS``."""
 SLOW_ANSWERS = with_role("slow answer")
 """Kinds that pause a strand before its answer."""
-DELAYS = with_role("delay")
+DELAYS = with_role("one strand")
 """Kinds that delay one strand while the others go on."""
 EVENTS = with_role("event")
 """Kinds that happen before a call is served."""

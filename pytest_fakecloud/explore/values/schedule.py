@@ -14,6 +14,8 @@ class Schedule(tuple[Disturbance, ...]):
 
     It leaves out what cannot be applied: a disturbance that is listed twice, except for switches, and
     all but the first, in the order of ``KINDS``, that determine the outcome of the same call.
+    Schedules are equal if they have the same disturbances at each point, in the same order for those of
+    one kind; the order between points makes no difference.
     """
 
     _places: dict[tuple[str, int], list[Disturbance]]
@@ -72,8 +74,11 @@ class Schedule(tuple[Disturbance, ...]):
         return self._places.get((strand, point), ())
 
     def without(self, removed: Iterable[Disturbance]) -> Schedule:
-        gone = set(map(id, removed))
-        return Schedule(disturbance for disturbance in self if id(disturbance) not in gone)
+        """Return the schedule without these disturbances; each one removes one that is equal."""
+        left = [*self]
+        for disturbance in removed:
+            left.remove(disturbance)
+        return Schedule(left)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schedule) and self._places == other._places

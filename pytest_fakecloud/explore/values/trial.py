@@ -234,8 +234,8 @@ CloudState: TypeAlias = tuple[BaseCloud, Snapshot]
 class Outline:
     """What a search learns from a trial, and counts: a value that another process can send.
 
-    ``planned`` is the schedule of its plan, or of a reported trial the applied one. ``strands`` have
-    begun.
+    ``planned`` is the schedule of its plan, without other random numbers if the code drew none; of a
+    failure that is shrunk or replayed, only what was applied. ``strands`` have begun.
     ``handlers`` are the destination handlers that were called, and whether any call succeeded.
     ``notes`` describe code that was not explored. ``lesson`` is that of the strategy.
     """

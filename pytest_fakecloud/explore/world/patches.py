@@ -95,7 +95,7 @@ def explored(
         # redis-py reads its version from its metadata file for each new connection.
         swap(exits, importlib.metadata, "version", functools.cache(importlib.metadata.version))
         functions = _let_time_follow(world, exits, clocks=process_time is not False)
-        exits.callback(world.carriers.shutdown, wait=False)
+        exits.callback(world.request_pool.shutdown, wait=False)
         exits.callback(world.connections.close)
         for owner, name, value in (
             *socket_patches(world),
@@ -154,7 +154,9 @@ def _let_time_follow(world: World, exits: Exits, *, clocks: bool) -> dict[int, F
 
 
 class _ExploredTime:
-    """The policy of explored code. A thread that is not explored has real time."""
+    """The policy of explored code and checks. For other threads (``CurrentThread.is_own()``), the clocks
+    are real, and so are sleeps unless the thread works for a strand.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world

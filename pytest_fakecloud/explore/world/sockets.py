@@ -15,7 +15,7 @@ from ...process.replace import Patch
 from ..fakes.connections import MemoryLink
 from ..simulation.pool import is_of_a_strand
 from ..simulation.simulation import Simulation
-from .loops import without_patching
+from .asyncio_loops import without_patching
 
 if TYPE_CHECKING:
     from .world import World

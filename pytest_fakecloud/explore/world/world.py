@@ -27,11 +27,11 @@ from ..values.disturbances import SWITCHES
 from ..values.footprint import command_line
 from ..values.plan import Plan
 from ..values.trial import Effects, Trial
-from .loops import Asyncio
+from .asyncio_loops import Asyncio
 from .randomness import Randomness
 from .waits import ThreadWaits
 
-_MOST_CARRIERS = 1_000
+_MOST_REQUESTS = 1_000
 """Maximum number of threads for requests of event loops that several strands share."""
 
 
@@ -51,14 +51,14 @@ class World(Surroundings):
         self.command_line = lru_cache(maxsize=256)(command_line)
         self.free_locks: Sequence[Callable[[], None]] = ()
         """Free the replaced locks that were free, before each trial: a crash may leave them held."""
-        self.carriers = ThreadPoolExecutor(_MOST_CARRIERS, "fakecloud-explore")
+        self.request_pool = ThreadPoolExecutor(_MOST_REQUESTS, "fakecloud-explore")
         """Threads for requests of event loops that several strands share."""
         self.threads = Threads()
         self.async_libraries: list[AsyncLibrary] = [Asyncio(self)]
 
     def after_fork(self) -> None:
         """Let clients reach the copies of the fakes in a forked process, which lacks the threads."""
-        self.carriers = ThreadPoolExecutor(_MOST_CARRIERS, "fakecloud-explore")
+        self.request_pool = ThreadPoolExecutor(_MOST_REQUESTS, "fakecloud-explore")
         self.threads.after_fork()
         self.connections.after_fork()
 

@@ -59,7 +59,7 @@ class DivisionByInput(Division):
         for values in itertools.chain(self._first_inputs, self._inputs):
             yield player.with_inputs(values)
 
-    def part(self, budget: SearchBudget, used: int) -> SearchBudget:
+    def budget_of_next(self, budget: SearchBudget, used: int) -> SearchBudget:
         has_inputs = any(self._first_inputs)
         return budget.for_inputs(used, len(self._first_inputs)) if has_inputs else budget
 

@@ -74,7 +74,7 @@ class Asyncio(AsyncLibrary):
 
     async def in_thread(self, function: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._world.carriers, copy_context().run, function)
+        return await loop.run_in_executor(self._world.request_pool, copy_context().run, function)
 
     async def sleep(self, seconds: float) -> bool:
         loop = asyncio.get_running_loop()
