@@ -69,7 +69,7 @@ def _none(*arguments: object) -> None:
 
 
 def reads_call(if_malformed: object, default: Any = MISSING) -> Any:
-    """Declare a function that reads a call. If the call was rejected or cut, it returns ``if_malformed``
+    """Declare a function that reads a call. If the call has no full answer, it returns ``if_malformed``
     in place of an exception of `MALFORMED` (`tolerant()`). A service without the function has the
     ``default``, or else a function that always returns this value.
     """
@@ -195,8 +195,8 @@ class DeliveryFunctions(FunctionGroup):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFunctions(FunctionGroup):
     """The functions of one service that reports call. Those with a default are needed only if the
-    service does what their description says. Those about one call may raise the exceptions of
-    ``MALFORMED`` if it was rejected, or if the journal cut it (`tolerant()`). The report shows any other
+    service does what their description says. Those with ``if_malformed`` may raise the exceptions of
+    ``MALFORMED`` about a call without a full answer (`tolerant()`). The report shows any other
     exception in place of what the function says; if that is the row, in the row.
     """
 

@@ -97,7 +97,7 @@ class Lookups(ServiceLookups):
 
 
 def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], errors: list[str]) -> Lookups:
-    """Return the lookups of a cloud and its journal, with credentials in grouped calls masked.
+    """Return the lookups of a cloud and its journal. The services mask credentials in grouped calls.
     Exceptions of services become lines of ``errors``.
     """
     mask = Mask(cloud)

@@ -11,7 +11,7 @@ from .model import Finding, Marks, OrderedAccess, ReportRow
 from .read_data import ReadData
 
 MOST_FINDINGS = 6
-"""Maximum number of findings in one report."""
+"""Maximum number of findings in one report, without that of the last pass."""
 MOST_ROWS = 60
 """Maximum number of rows of the application's own that are all listed."""
 LAST = 10
@@ -60,7 +60,7 @@ def concerning(
 
 
 def _address(row: ReportRow) -> str:
-    """Return the URL of a delivery or of a request to the application; empty for other rows."""
+    """Return the URL of a delivery, or method and path of a request; empty for other rows."""
     if not row.rules.surrounds:
         return ""
     return row.address if row.rules.is_sent else row.operation

@@ -42,7 +42,7 @@ def describe(row: ReportRow, lookups: Lookups, last: ReportRow | None = None) ->
 
 
 class ShortUrls:
-    """Shortens the addresses of deliveries where an earlier text has shown them."""
+    """Shortens addresses where an earlier text has shown them."""
 
     def __init__(self, rows: Iterable[ReportRow]) -> None:
         urls = {row.address for row in rows}
