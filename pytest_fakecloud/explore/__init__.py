@@ -1,7 +1,7 @@
 """Exploration: running code under many schedules, to find a small one that breaks a promise.
 
-A folder may import those before it in this list; only functions of ``explore`` and ``world`` import
-guests::
+A folder may import those before it in this list; only functions of ``explore``, ``world`` and
+``Cloud`` import guests::
 
     values/         disturbances and their kinds, schedules, and the trial
     subject/        what the caller passes: programs, promises, options

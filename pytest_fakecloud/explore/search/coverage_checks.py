@@ -29,7 +29,8 @@ def check_budget(tally: Tally, budget: SearchBudget) -> None:
 def check_covered(tally: Tally, cloud: BaseCloud, named_kinds: Sequence[str]) -> None:
     """Raise ``ContractError`` if the promise held only because too little was explored.
 
-    That is if a kind of disturbance never happened, or if no call of a destination handler succeeded.
+    That is if a kind that was asked for by name could happen nowhere, or if no call of a destination
+    handler succeeded.
     """
     kinds = tally.coverage.possible
     if not tally.tried:

@@ -72,7 +72,8 @@ def minimal(schedule: Schedule, breaks: _Breaks) -> Schedule:
     best = schedule
     while True:
         fewer = (best.without([disturbance]) for disturbance in best)
-        applied = next(filter(None, map(breaks, fewer)), None) if len(best) > 1 else None
+        broken = (applied for applied in map(breaks, fewer) if applied is not None)
+        applied = next(broken, None) if len(best) > 1 else None
         if applied is None:
             break
         best = applied

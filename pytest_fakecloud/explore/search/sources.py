@@ -202,6 +202,6 @@ class Numbers(Source):
     def next_plan(self) -> Plan:
         schedule = next(self._schedules)
         if self._tally.varies_numbers and not schedule.series:
-            # The number after that of this trial: a single disturbance has that of its trial.
+            # Two numbers after the last trial: single disturbances have the next one (`Singles`).
             schedule = schedule.with_series(self._tally.tried + 2)
         return Plan(schedule)

@@ -18,8 +18,8 @@ class Store:
     """Keeps the failing schedule of one piece of code in pytest's cache, from one run of the
     tests to the next.
 
-    ``cache`` is None for a cloud that no fixture has created, and without pytest's plugin
-    ``cacheprovider``: then nothing is kept.
+    ``cache`` is None for a cloud that no fixture has created, with ``seed=``, and without pytest's
+    plugin ``cacheprovider``: then nothing is kept.
     """
 
     def __init__(self, cache: Any, key: str) -> None:

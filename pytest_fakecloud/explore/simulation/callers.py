@@ -21,7 +21,7 @@ from .strand import Strand
 Way: TypeAlias = Literal[
     "not explored",  # as without a trial: no strand makes it
     "left over",  # not at all: it belongs to an earlier trial
-    "ended",  # not at all: it belongs to this trial, which has ended
+    "ended",  # not at all: no strand of this trial, which has ended, makes it
     "silent",  # as without a trial: it only sets up a connection, or is queued for EXEC
     "outside",  # without a turn, for the only strand: a thread makes it that is not explored
     "awaited",  # within ``Calls.exchange()``, which takes the turns before and after it

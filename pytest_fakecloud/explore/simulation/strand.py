@@ -147,8 +147,9 @@ class Strand:
     @property
     def state(self) -> State:
         """A *running* strand has the turn, or its event loop has. A *blocked* one has lost the turn,
-        although its code may go on at any time. A *parked* strand can have the turn at any time, one
-        that is *waiting* needs its condition or its time for that. A *new* strand may have a time, too.
+        although its code may go on at any time. A *parked* strand can have the turn unless it is paused
+        or held, one that is *waiting* needs its condition or its time for that. A *new* strand may have
+        a time, too.
         """
         return self._state
 

@@ -121,7 +121,7 @@ class Turns:
             task.carrier.resume()
 
     def rest(self, strand: Strand, rest: Rest) -> None:
-        """Let a strand rest whose thread keeps the turn: its event loop goes on with other tasks."""
+        """Let a strand rest. Who has the turn does not change: it may be that of its event loop."""
         if isinstance(rest, Waiting):
             strand.wait(rest, next(self._rests))
         else:

@@ -305,7 +305,7 @@ _ORDER = {kind: at for at, kind in enumerate(KINDS)}
 SIMPLEST_FIRST = sorted(KINDS, key=lambda kind: KINDS[kind].complexity)
 """All kinds in the order in which the search tries them, the simplest explanations first."""
 RANKS = {kind: number for number, kind in enumerate(SIMPLEST_FIRST)}
-"""The position of each kind in that order, which is unlike that of any other kind."""
+"""The position of each kind in that order: no two kinds have the same."""
 
 
 def with_role(role: _Role) -> frozenset[Kind]:
