@@ -190,8 +190,8 @@ def test_the_messages_of_a_missing_callback_include_the_wanted_one(
 
 
 def test_a_walk_over_a_stack_that_raises_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = SimpleNamespace(thread=SimpleNamespace(ident=threading.get_ident()))
-    strands: Any = [SimpleNamespace(name="worker", state="waiting", host=host)]
+    thread = SimpleNamespace(ident=threading.get_ident())
+    strands: Any = [SimpleNamespace(name="worker", state="waiting", thread=thread)]
     with monkeypatch.context() as patch:
         patch.setattr(stacks, "_describe_wait", raises)
         said = describe_stuck(strands)
@@ -199,4 +199,4 @@ def test_a_walk_over_a_stack_that_raises_is_one_line(monkeypatch: pytest.MonkeyP
     assert "are unknown: " in said
     monkeypatch.setattr("sys._current_frames", raises)
     assert describe_places(strands).startswith("worker (its line could not be found: Attribute")
-    assert place_of(host.thread).startswith("the place of a thread could not be found: Attribute")
+    assert place_of(thread).startswith("the place of a thread could not be found: Attribute")
