@@ -995,7 +995,7 @@ def test_a_snapshot_is_taken_restored_and_deleted(page: Any, server: Server) -> 
     page.locator("td", has_text="two").nth(1).wait_for(state="detached")
     press(page, "Restore…", sure=True)
     wait_until(lambda: kv(server, "GET", "a") == "before")
-    press(page, "Delete")
+    press(page, "Delete…", sure=True)
     page.locator(".empty", has_text="No snapshots yet.").wait_for()
 
 
