@@ -49,8 +49,8 @@ export const bytes = (many) => many < 10000 ? `${Math.round(many)} B` : many < 1
 // Names a duration in a list by its two largest units.
 export const about = (us) => { const unit = [[8.64e10, 3.6e9], [3.6e9, 6e7], [1e6, 1e6]].find(([from]) => us >= from)?.[1] ?? 1; return span(Math.floor(us / unit) * unit); };
 const isJson = (text) => { try { return /^\s*[[{]/.test(text) && Boolean(JSON.parse(text)); } catch { return false; } };
-// The question before JSON is replaced by what is none.
-export const breaksJson = (was, now, what) => isJson(was) && !isJson(now) ? `${what} was JSON, and is not any more.` : null;
+// The question before JSON is replaced by what is none, or anything by what only begins like JSON.
+export const breaksJson = (was, now, what) => isJson(now) || was === now ? null : isJson(was) ? `${what} was JSON, and is not any more.` : /^\s*[[{]/.test(now) ? `${what} begins like JSON, but is not.` : null;
 export const laidOut = (text) => isJson(text) ? JSON.stringify(JSON.parse(text), null, 2) : text;
 export function json(text, what) {
   try { return JSON.parse(text); } catch (error) { throw new Error(`${what} must be JSON (${error.message}): ${short(text, 80)}`); }

@@ -42,7 +42,7 @@ async function changedSince(row, last, part, isWhole) {
   const own = isWhole ? await ask("GET", sinceOf(row, {own: "yes"})) : {}, why = own.why_not_own;
   if (!own.count) return {question: preview("Undo", ` The data has changed since, and that is taken back too${why ? `: ${why}` : ""}.`, await ask("GET", sinceOf(row, part)))};
   const question = preview("Undo the restore", " The data has changed since.", own);
-  question.firstChild.after(el("p", {}, el("b", {}, "Written since"), " What was written since stays as it is now, not as it was before the restore."), ...changesSection(later).filter(Boolean), el("p", {}, el("b", {}, "Changed by the restore")));
+  question.firstChild.after(el("p", {}, el("b", {}, "Written since."), " If you keep it, it stays as it is now, and does not go back to what it was before the restore."), ...changesSection(later).filter(Boolean), el("p", {}, el("b", {}, "Changed by the restore.")));
   return {question, keep: "Keep what was written since", other: "Take back everything"};
 }
 // A notice with a button that undoes a change: by `inverse`, which returns {question, run}, or null if it does not apply any more, or by
