@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 from unicodedata import category, normalize
@@ -56,3 +57,14 @@ def map_strings(value: Any, change: Callable[[str], str], *, names: bool = True)
         return {map_strings(name, change) if names else name: map_strings(item, change, names=names)
                 for name, item in value.items()}  # fmt: skip
     return value
+
+
+def shortened(text: str, most: int = 48) -> str:
+    """Shorten a string to ``most`` characters: its two ends and a checksum of the whole string."""
+    if len(text) <= most:
+        return text
+    # The gap and the checksum take eight characters.
+    room = max(2, most - 8)
+    tail = room // 3
+    check = zlib.crc32(text.encode("utf-8", "surrogatepass")) & 0xFFFF
+    return f"{text[: room - tail]}…{text[-tail:]} #{check:04x}"

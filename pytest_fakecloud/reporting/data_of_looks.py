@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import dropwhile, takewhile
 
+from ..core.characters import shortened
 from ..core.frames import CodePlace
 from ..core.recorder import Look
 from .contract import functions_of
@@ -13,7 +14,6 @@ from .failed_statement import CodeGroup
 from .mask import Mask
 from .model import Sought
 from .observed import ObservedTest
-from .strings import shortened
 
 
 def looks_from(looks: Sequence[Look], group: CodeGroup, *, repeats: bool) -> list[Look]:

@@ -20,14 +20,13 @@ from urllib.parse import quote
 
 from ..cloud.base import BaseCloud
 from ..core.assets import asset
-from ..core.characters import printable, visible
+from ..core.characters import printable, shortened, visible
 from ..core.errors import counted, shown
 from ..core.output_files import write_public
 from .as_json import as_json
 from .mask import Mask
 from .replayed import states
 from .report import Report
-from .strings import shortened
 
 _INDEX = "index.html"
 _SOURCE_LINES = 6

@@ -1,68 +1,21 @@
-"""Values of reports as strings: readable bodies and compact JSON."""
+"""Readable bodies."""
 
 from __future__ import annotations
 
-import base64
 import html
-import json
 import re
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
 from ..cloud.services import SERVICES
-from ..core.characters import printable
+from ..core.bodies import compact, from_base64, parsed
 
 EXCERPT = 400
 """Maximum length of a body in a row, in characters."""
 _BASE64_LEAST = 16
 """Minimum length of a string that is decoded as Base64; shorter words may be Base64 by chance."""
-_WORDS = ("True", "False", "None")
 _TAGS = re.compile(r"(?s)<(script|style|head)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>")
 _TITLE = re.compile(r"(?is)<title[^>]*>(.*?)</title>")
-
-
-def shortened(text: str, most: int = 48) -> str:
-    """Shorten a string to ``most`` characters: its two ends and a checksum of the whole string."""
-    if len(text) <= most:
-        return text
-    # The gap and the checksum take eight characters.
-    room = max(2, most - 8)
-    tail = room // 3
-    check = zlib.crc32(text.encode("utf-8", "surrogatepass")) & 0xFFFF
-    return f"{text[: room - tail]}…{text[-tail:]} #{check:04x}"
-
-
-def compact(value: Any) -> str:
-    """Return a JSON value as one line."""
-    return printable(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
-
-
-def scalar(value: Any) -> str:
-    """Format a value of a response; quote only strings that look like another type."""
-    if not isinstance(value, str) or value in _WORDS:
-        return compact(value)
-    try:
-        json.loads(value)
-    except (ValueError, RecursionError):
-        return value if value and value == value.strip() else compact(value)
-    return f"'{value}'" if '"' in value and "'" not in value else compact(value)
-
-
-def parsed(body: bytes | str) -> Any:
-    """Parse a JSON body; return None if it is not JSON, or is nested too deeply."""
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-
-
-def items_of(body: bytes | str) -> list[dict[str, Any]]:
-    """Return the objects in a JSON body: one object, or those in a list and in lists inside it."""
-    value = parsed(body)
-    items = value if isinstance(value, list) else [value]
-    lists = [item if isinstance(item, list) else [item] for item in items]
-    return [item for item_list in lists for item in item_list if isinstance(item, dict)]
 
 
 def readable(body: bytes | str, kind: str = "") -> str:
@@ -146,11 +99,3 @@ def _inside(text: str) -> Any:
         return text
     value = parsed(inner)
     return {"Base64": _decoded(value) if isinstance(value, dict | list) else inner}
-
-
-def from_base64(value: str) -> str:
-    """Return the text that a Base64 string encodes; the string itself if it does not encode text."""
-    try:
-        return base64.b64decode(value, validate=True).decode("utf-8")
-    except ValueError:
-        return value

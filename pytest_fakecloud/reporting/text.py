@@ -8,14 +8,13 @@ from itertools import chain, pairwise
 from typing import NamedTuple
 
 from ..cloud.base import BaseCloud
-from ..core.characters import visible
+from ..core.characters import shortened, visible
 from ..core.errors import counted
 from ..core.timers import clock_time
 from .contents import GroupContent, contents_of, explanation_of, finding_numbers
 from .folding import RowGroup
 from .model import Finding, ReportRow
 from .report import Report, report_of
-from .strings import shortened
 from .wording import read_data_text, sentence, violation, writes_in_short
 
 WIDTH = 80

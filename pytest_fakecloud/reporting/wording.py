@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import PurePath
 
-from ..core.characters import visible
+from ..core.bodies import compact
+from ..core.characters import shortened, visible
 from ..core.errors import counted, describe_error, listed
 from ..core.statements import handler_at, source_at
 from .contract import IN_USE
@@ -21,7 +22,6 @@ from .model import Finding, Place, Repeated, ReportRow, Sentences, Summary, Valu
 from .read_data import LastAccess, ReadData, unwritten_text
 from .replaced import replaced_text
 from .report import Report
-from .strings import compact, shortened
 
 
 def describe(row: ReportRow, lookups: Lookups, last: ReportRow | None = None) -> Summary:

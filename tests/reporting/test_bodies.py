@@ -8,17 +8,10 @@ from unittest.mock import ANY
 
 import pytest
 
+from pytest_fakecloud.core.bodies import compact, from_base64, parsed, scalar
+from pytest_fakecloud.core.characters import printable, shortened
 from pytest_fakecloud.reporting.mask import Mask
-from pytest_fakecloud.reporting.strings import (
-    compact,
-    decoded,
-    from_base64,
-    parsed,
-    printable,
-    readable,
-    scalar,
-    shortened,
-)
+from pytest_fakecloud.reporting.strings import decoded, readable
 
 ALONE = "\ud800"
 """A lone surrogate: valid in a Python string, but not in UTF-8."""

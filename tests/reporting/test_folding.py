@@ -11,6 +11,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Event
+from pytest_fakecloud.core.characters import shortened
 from pytest_fakecloud.kv.report.accesses import KEY
 from pytest_fakecloud.reporting.folding import RowGroup, folded, merged, without_unlisted
 from pytest_fakecloud.reporting.model import (
@@ -24,7 +25,6 @@ from pytest_fakecloud.reporting.model import (
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.read_data import ReadByRows
 from pytest_fakecloud.reporting.report import report_of
-from pytest_fakecloud.reporting.strings import shortened
 from pytest_fakecloud.reporting.text import section, text
 
 

@@ -106,11 +106,18 @@ def test_the_entries_before_the_start_of_a_group(cloud: Cloud, start: str, answe
     [("COSINE", "(1 + cosine) / 2"), ("DOT_PRODUCT", "(1 + dot product) / 2"),
      ("EUCLIDEAN", "1 / (1 + squared distance)")],
 )  # fmt: skip
-def test_the_formula_of_a_score(cloud: Cloud, similarity: Any, score: str) -> None:
+def test_the_formula_of_a_score_and_lengths_that_differ(
+    cloud: Cloud, similarity: Any, score: str
+) -> None:
     client = cloud.vector_index(dimension=2, similarity=similarity).client()
     client.upsert([("a", [3.0, 4.0])])
     client.query([1.0, 0.0])
-    assert answers(cloud)[-1].startswith(f"1 hit, score {score}: a ")
+    client.query([3.0, 4.0])
+    different, equal = answers(cloud)[1:]
+    assert different.startswith(f"1 hit, score {score}, query of length 1: a ")
+    assert different.endswith("(length 5)")
+    assert equal.startswith(f"1 hit, score {score}: a ")
+    assert "length" not in equal
 
 
 def test_the_vectors_that_a_query_did_not_return(cloud: Cloud) -> None:

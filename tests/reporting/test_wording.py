@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from upstash_workflow.flask import Serve
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.bodies import scalar
+from pytest_fakecloud.core.characters import shortened
 from pytest_fakecloud.kv.report import wording
 from pytest_fakecloud.process.applications import ServedRequest
 from pytest_fakecloud.queue.report.lookups import message_name
 from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.report import report_of
-from pytest_fakecloud.reporting.strings import scalar, shortened
 from pytest_fakecloud.reporting.text import section, text
 
 from ..notations import golden

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ...core.bodies import parsed
 from ...core.calls import Arguments
 from ...reporting.calls import (
     changed_items,
@@ -16,7 +17,6 @@ from ...reporting.calls import (
 from ...reporting.lookups import Lookups
 from ...reporting.masked import MaskedAction, MaskedCall, MaskedEvent
 from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind
-from ...reporting.strings import parsed
 from ..fake import Broker
 from .calls import RecordPosition, group_of, topics_of
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from ...core.bodies import parsed
 from ...core.calls import Entry
 from ...reporting.calls import calls_in, events_in, executed
 from ...reporting.lookups import Background, Lookups
-from ...reporting.strings import parsed
 from ..fake import Broker
 from ..views import description_of
 from .calls import group_of, positions_in, received_by, topics_of

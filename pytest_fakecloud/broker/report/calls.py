@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ...core.bodies import parsed
 from ...core.calls import Call
 from ...reporting.calls import executed
-from ...reporting.strings import parsed
 
 
 class RecordPosition(NamedTuple):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...core.bodies import parsed
 from ...core.errors import listed
 from ...core.timers import clock_time
 from ...reporting.lookups import Lookups
 from ...reporting.masked import MaskedCall, MaskedEvent
 from ...reporting.model import Summary
-from ...reporting.strings import parsed
 
 _EVENTS = {
     "auto commit": "auto commit of {who}: {offsets}",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...core.bodies import items_of, parsed
 from ...core.calls import Call
 from ...reporting.calls import executed
 from ...reporting.findings import about
 from ...reporting.lookups import Lookups
 from ...reporting.model import Finding, ReportSubject
 from ...reporting.observed import ObservedTest
-from ...reporting.strings import items_of, parsed
 from ..fake import Broker
 from ..model import GroupDescription, TopicPartition
 from ..views import description_of

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ...core.bodies import compact, items_of, parsed, scalar
+from ...core.characters import shortened
 from ...core.errors import counted, listed
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
 from ...reporting.masked import MaskedCall
 from ...reporting.model import Repeated, Sentences, Summary, Values
-from ...reporting.strings import compact, items_of, parsed, scalar, shortened
 from .background import BrokerBackground
 from .calls import RecordPosition, group_of, positions_in, topics_of
 from .lookups import BrokerLookups

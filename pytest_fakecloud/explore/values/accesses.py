@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from ...core.bodies import parsed
 from ...core.calls import Call
 from ...core.touches import Touch
 from ...kv.report.wording import command_text
@@ -15,7 +16,6 @@ from ...kv.table.synopsis import BoundLine
 from ...queue.rest.app import PUBLISHING
 from ...reporting.lookups import Lookups
 from ...reporting.sources import summarise
-from ...reporting.strings import parsed
 from .names import StrandName
 
 MESSAGES = frozenset({*PUBLISHING, "produce"})

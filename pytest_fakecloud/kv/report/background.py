@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ...core.bodies import parsed
 from ...core.calls import Call, Entry
 from ...core.errors import ContractError
 from ...reporting.calls import calls_in, has_full_answer
 from ...reporting.lookups import Background, Lookups
-from ...reporting.strings import parsed
 from ..fake import KVServer
 from ..table import kinds
 from .accesses import of_command

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from ...core.bodies import compact
 from ...core.calls import Call, on_connection
 from ...core.secrets import HIDDEN
 from ...reporting.contract import ConnectionExchange
 from ...reporting.lookups import Lookups
 from ...reporting.masked import MaskedCall
-from ...reporting.strings import compact
 from ..resp.replies import is_error, reply
 from .calls import hides_words, lines_of
 from .wording import command_text

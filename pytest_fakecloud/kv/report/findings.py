@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
+from ...core.bodies import parsed
 from ...core.calls import Call
 from ...core.errors import ContractError
 from ...reporting.calls import has_full_answer
 from ...reporting.model import Finding, ReportSubject
 from ...reporting.observed import ObservedTest
-from ...reporting.strings import parsed
 from ..command_fields import keys_of
 from ..fake import KVServer
 from ..table import kinds

@@ -11,7 +11,9 @@ from decimal import Decimal
 from itertools import zip_longest
 from typing import Any
 
+from ...core.bodies import compact, parsed, scalar
 from ...core.calls import on_connection
+from ...core.characters import shortened
 from ...core.errors import counted, listed
 from ...core.secrets import HIDDEN
 from ...core.timers import clock_time
@@ -19,7 +21,6 @@ from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
 from ...reporting.masked import MaskedCall
 from ...reporting.model import ScriptSource, Sentences, Summary, Values
-from ...reporting.strings import compact, parsed, scalar, shortened
 from ..resp.replies import is_error
 from ..table import kinds
 from ..table.registry import spec_of

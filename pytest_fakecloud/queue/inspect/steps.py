@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+from ...core.bodies import from_base64, items_of
 from ...core.timers import to_datetime
-from ...reporting.strings import from_base64, items_of
 from ..model import Attempt, Message, Redaction
 from ..wire.values import as_text, shown_text
 from ..workflow.model import (

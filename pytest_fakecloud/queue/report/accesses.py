@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+from ...core.bodies import items_of, parsed
 from ...core.calls import CREATED, Arguments, Call
 from ...core.errors import ContractError
 from ...http.routing import RouteTable
@@ -13,7 +14,6 @@ from ...reporting.calls import changed_items, has_full_answer, success_of
 from ...reporting.lookups import Lookups
 from ...reporting.masked import MaskedAction, MaskedCall, MaskedEvent
 from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind
-from ...reporting.strings import items_of, parsed
 from ..rest.app import PUBLISHING, QueueApp
 from .lookups import QueueLookups, schedule_of
 

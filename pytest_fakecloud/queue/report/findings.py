@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 from ...cloud.fake import core_of
+from ...core.bodies import items_of
 from ...core.calls import Call
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
 from ...reporting.model import Finding, ReportSubject
 from ...reporting.observed import ObservedTest
-from ...reporting.strings import items_of
 from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
 from ..fake import Queue
 from ..rest.app import PUBLISHING_OR_SCHEDULING

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...cloud.base import BaseCloud
+from ...core.bodies import compact, items_of
 from ...core.calls import Call, Entry, began
 from ...core.errors import listed
 from ...reporting.calls import calls_in, events_in, executed_but_lost, has_full_answer
 from ...reporting.lookups import LONG_NAME, DeliveryExchange, Lookups, ServiceLookups, abbreviated
 from ...reporting.mask import Mask
 from ...reporting.masked import MaskedEvent
-from ...reporting.strings import compact, items_of
 from ..fake import Queue, finished_deliveries
 from ..rest.app import PUBLISHING
 from .steps import steps_of_messages

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 
+from ...core.bodies import from_base64, items_of, parsed
 from ...core.calls import Call, Entry
 from ...reporting.calls import calls_in, events_in, has_full_answer
-from ...reporting.strings import from_base64, items_of, parsed
 from ..rest.app import PUBLISHING
 
 _WITH_STEPS = PUBLISHING | {"wait_for_event"}

@@ -9,13 +9,15 @@ from http.client import responses
 from operator import itemgetter
 from typing import Any
 
+from ...core.bodies import compact, items_of, parsed
+from ...core.characters import shortened
 from ...core.errors import listed, plural
 from ...core.timers import clock_time
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
 from ...reporting.masked import MaskedCall
 from ...reporting.model import Delivery, Repeated, ReportRow, Sentences, Summary, Values
-from ...reporting.strings import EXCERPT, compact, decoded, items_of, parsed, readable, shortened
+from ...reporting.strings import EXCERPT, decoded, readable
 from ..signatures import SignatureDetails
 from .lookups import QueueLookups, schedule_of
 from .steps import sent_steps, step_in

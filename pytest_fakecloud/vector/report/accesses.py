@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ...core.bodies import parsed
 from ...core.calls import Arguments, Call
 from ...reporting.calls import changed_items, has_full_answer, success_of
 from ...reporting.lookups import Lookups
 from ...reporting.masked import MaskedAction, MaskedCall, MaskedEvent
 from ...reporting.model import DELETED, DataAccess, ReportSubject, Sought, SubjectKind
-from ...reporting.strings import parsed
 from .. import QUERIES, UPSERTS
 from ..fake import VectorIndex
 from ..inspect.data import namespace_in

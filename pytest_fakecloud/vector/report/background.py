@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import hypot
 
 from ...cloud.fake import core_of
+from ...core.bodies import items_of, parsed
 from ...core.calls import Call, Entry
 from ...reporting.calls import calls_in, executed
 from ...reporting.lookups import Background, Lookups
-from ...reporting.strings import items_of, parsed
 from .. import QUERIES
 from ..fake import VectorIndex
 from ..model import IndexKind, VectorHit
@@ -17,7 +18,7 @@ from .accesses import READS, namespace_of
 from .findings import hits_among, query_of
 
 _MOST = 2_000
-"""Maximum number of vectors of a namespace that are ranked again."""
+"""Maximum number of vectors of a namespace whose lengths are computed, and that are ranked again."""
 _MOST_REPEATED = 20
 """Maximum number of queries that are repeated for one report: the newest."""
 _QUERIES = ("query", "query-data")
@@ -36,6 +37,8 @@ class VectorBackground(Background):
     """The similarity function whose score is that of a hit, and no part of it."""
     count: int = 0
     """The number of vectors of the namespace."""
+    lengths: Mapping[str, float] = field(default_factory=dict)
+    """The lengths of these vectors, by their IDs."""
     cut_off: Mapping[int, Sequence[VectorHit]] = field(default_factory=dict)
     """The hits behind the ``topK`` of a query, by the position of the query in the request."""
 
@@ -54,6 +57,12 @@ def background(
     is_dense = engine.settings.kind is IndexKind.DENSE
     similarity = str(engine.settings.similarity) if is_dense else ""
     counts = {name: engine.count(name) for name in fake.namespaces()}
+    queried = {namespace_of(call) for call in calls if call.route in QUERIES} & counts.keys()
+    lengths = {
+        name: {record.id: length_of(record.vector)
+               for record in engine.range(name, 0, _MOST).records if record.vector is not None}
+        for name in queried if counts[name] <= _MOST
+    }  # fmt: skip
     backgrounds: dict[int, VectorBackground] = {}
     unchanged: list[Call] = []
     for call in calls:
@@ -61,7 +70,9 @@ def background(
         backgrounds[call.number] = VectorBackground(has_named)
         is_query = call.route in QUERIES and executed(call)
         if is_query and changed.get(name, 0) < call.number and name in counts:
-            backgrounds[call.number] = VectorBackground(has_named, similarity, counts[name])
+            backgrounds[call.number] = VectorBackground(
+                has_named, similarity, counts[name], lengths.get(name, {})
+            )
             unchanged += [call] if call.route in _QUERIES and counts[name] <= _MOST else []
     for call in unchanged[-_MOST_REPEATED:]:
         cut_off = dict(_cut_off(fake, call))
@@ -82,3 +93,8 @@ def _cut_off(fake: VectorIndex, call: Call) -> Iterator[tuple[int, list[VectorHi
             # An approximate query, for example, has other hits.
             if [hit.record.id for hit in ranked[: len(ids)]] == ids and ranked[len(ids) :]:
                 yield at, ranked[len(ids) :]
+
+
+def length_of(vector: Iterable[float]) -> float:
+    """Return the length of a vector, which is its norm and not the number of its components."""
+    return hypot(*map(float, vector))

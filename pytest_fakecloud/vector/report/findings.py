@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...cloud.fake import core_of
+from ...core.bodies import items_of, parsed
 from ...core.calls import Call
 from ...core.errors import ServiceError
 from ...core.ids import Ids
@@ -16,7 +17,6 @@ from ...reporting.findings import about
 from ...reporting.lookups import Lookups
 from ...reporting.model import Finding, ReportSubject
 from ...reporting.observed import ObservedTest
-from ...reporting.strings import items_of, parsed
 from .. import QUERIES, UPSERTS
 from ..engine.namespace import VectorNamespace
 from ..engine.ranking import HYBRID_DEPTH, PreparedQuery, Ranker

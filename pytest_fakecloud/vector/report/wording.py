@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ...core.bodies import compact, parsed, scalar
+from ...core.characters import shortened
 from ...core.errors import counted, listed
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
 from ...reporting.masked import MaskedAction, MaskedCall
 from ...reporting.model import Sentences, Summary, Values
-from ...reporting.strings import compact, parsed, scalar, shortened
 from .. import QUERIES, UPSERTS
 from ..model import VectorHit
 from .accesses import namespace_of
-from .background import VectorBackground
+from .background import VectorBackground, length_of
 
+_EQUAL = 1e-3
+"""Difference of lengths below which vectors count as normalised alike."""
 _SCORES = {
     "COSINE": "(1 + cosine) / 2",
     "DOT_PRODUCT": "(1 + dot product) / 2",
@@ -132,13 +135,15 @@ def _info(result: dict[str, Any]) -> str:
 
 
 def _hits(hits: list[dict[str, Any]], query: dict[str, Any], background: VectorBackground) -> str:
-    """Describe the hits of a query by the similarity function of the index, and how many vectors there
-    are if the query returns not all of them.
+    """Describe the hits of a query by the similarity function of the index, with the lengths of the
+    vectors if these differ, and how many vectors there are if the query returns not all of them.
     """
     if not hits:
         return "no hits"
+    lengths = _lengths(hits, query, background)
     texts = [
         f"{shortened(str(hit.get('id')))} {_score(hit['score'])}"
+        + (f" (length {lengths[hit['id']]:.3g})" if hit.get("id") in lengths else "")
         + (f" ({_pairs(hit['metadata'])})" if hit.get("metadata") else "")
         for hit in hits
     ]
@@ -148,6 +153,7 @@ def _hits(hits: list[dict[str, Any]], query: dict[str, Any], background: VectorB
         text += "" if "topK" in query else ", no topK: default 10"
     if background.similarity:
         text += f", score {_SCORES[background.similarity]}"
+        text += f", query of length {lengths['']:.3g}" if "" in lengths else ""
     return f"{text}: {listed(texts)}"
 
 
@@ -155,6 +161,21 @@ def _cut_off(hits: Sequence[VectorHit], query: dict[str, Any]) -> str:
     """Name the first hits that the query found, but did not return because of its ``topK``."""
     texts = [f"{shortened(hit.record.id)} {_score(float(hit.score))}" for hit in hits]
     return f"; cut off by top {query['topK']}: {listed(texts, 2)}" if hits else ""
+
+
+def _lengths(
+    hits: Iterable[dict[str, Any]], query: dict[str, Any], background: VectorBackground
+) -> dict[str, float]:
+    """Return the lengths of the vectors of hits by their ids, and that of the query by an empty string;
+    nothing if all are equal.
+    """
+    lengths = {hit["id"]: background.lengths[hit["id"]] for hit in hits
+               if hit.get("id") in background.lengths}  # fmt: skip
+    vector = query.get("vector")
+    if isinstance(vector, list):
+        lengths[""] = length_of(vector)
+    spread = max(lengths.values(), default=0) - min(lengths.values(), default=0)
+    return lengths if spread > _EQUAL else {}
 
 
 def _score(score: float) -> str:
