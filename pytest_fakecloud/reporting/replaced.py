@@ -16,13 +16,15 @@ def replaced_values(
 ) -> dict[int, list[ReplacedValue]]:
     """Return the writes that replaced another value, by the numbers of their rows."""
     # Nothing says what the console left in the data that it changed.
-    changed = [row.number for row in rows if row.actor == CONSOLE and row.rules.is_inside]
-    known: defaultdict[object, dict[str, DataAccess]] = defaultdict(dict)
+    changed = max(
+        (row.number for row in rows if row.actor == CONSOLE and row.rules.is_inside), default=0
+    )
+    last_writes: defaultdict[object, dict[str, DataAccess]] = defaultdict(dict)
     replaced: defaultdict[int, list[ReplacedValue]] = defaultdict(list)
     for order, row, access in accesses:
-        if not access.is_effective_write or order < max(changed, default=0):
+        if not access.is_effective_write or order < changed:
             continue
-        parts, value = known[access.subject], access.value if access.succeeded else None
+        parts, value = last_writes[access.subject], access.value if access.succeeded else None
         before = parts.get(access.part)
         if (
             before is not None
@@ -32,7 +34,7 @@ def replaced_values(
         ):
             replaced[row.number].append((access, before.value))
         if access.subject.is_all:
-            known.clear()
+            last_writes.clear()
         for part in [access.part, ""] if access.part else [*parts]:
             parts.pop(part, None)
         if value is not None:

@@ -42,8 +42,8 @@ _RETURNS_VALUE = (kinds.TAKES | kinds.MOVES) - {"SMOVE"} | {
 def of_call(call: MaskedCall, lookups: Lookups) -> Iterator[DataAccess]:
     for command in () if hides_words(call) else executed_by(call, lookups):
         for access in of_command(call.fake, command.words, command.answer):
-            known = _with_value(access, command.words, call)
-            yield _in_script(known) if command.in_script else known
+            valued = _with_value(access, command.words, call)
+            yield _in_script(valued) if command.in_script else valued
     if command_of(call) == "EXEC" and has_full_answer(call) and result_of(call) is None:
         for step in lookups.grouped_calls.get(call.number, ()):
             for name, *arguments in lines_of(step):

@@ -38,6 +38,7 @@ from ...inspect.data import (
     shown_time,
 )
 from ...reporting.strings import readable
+from ..delivery.destinations import route_to
 from ..engine.url_groups import UrlGroup
 from ..errors import QueueError
 from ..fake import Queue
@@ -567,6 +568,11 @@ def without_expired(engine: Any, state: State) -> State:
         return state
     recent = {id: letter for id, letter in letters.items() if int(id.split("-")[0]) > oldest_ms}
     return {**state, "dead letters": recent}
+
+
+def is_answered(fake: Queue, url: str) -> bool:
+    """Return whether a destination answers the deliveries to a URL."""
+    return route_to(fake.destinations, url) is not None
 
 
 def has_dead_letters(fake: Queue) -> bool:

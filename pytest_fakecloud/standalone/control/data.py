@@ -353,7 +353,7 @@ class DataRoutes(Part):
                     "violations": [_violation_data(violation) for violation in cause.violations],
                     "advice": _advice_on(cause),
                     "unanswered": cause.origin if cause.kind == "unstubbed" else None,
-                    "is_answered": cause.kind == "unstubbed" and self._is_answered(cause.origin),
+                    "is_answered": problems.is_answered(self._cloud, cause),
                     "rows": list(cause.rows),
                     "dead_letters": list(map(_letter_data, cause.letters)),
                 }
@@ -363,11 +363,6 @@ class DataRoutes(Part):
             "settled": list(problems.settled(self._cloud)),
             "dismissed": sorted(self._dismissed),
         }
-
-    def _is_answered(self, origin: str) -> bool:
-        queues: list[Any] = [fake for fake in self._cloud.fakes() if find(fake.fixture).delivers]
-        routes = (route for queue in queues for route in queue.destinations.routes())
-        return any(str(route.prefix).startswith(origin) for route in routes)
 
     def get_violations(self, request: Request) -> list[shapes.ViolationData]:
         """Return the strict-mode violations."""

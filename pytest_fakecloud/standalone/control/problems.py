@@ -52,6 +52,15 @@ def causes(cloud: Cloud, letters: Sequence[OpenLetter]) -> Iterator[Cause]:
         yield Cause(group, sorted(numbers), sorted(caused))
 
 
+def is_answered(cloud: Cloud, cause: Cause) -> bool:
+    """Return whether destinations answer by now all deliveries that nothing answered."""
+    name = cause.violations[0].facts.get("fake")
+    return cause.kind == "unstubbed" and all(
+        data_module(fake.fixture).is_answered(fake, str(violation.facts.get("url", "")))
+        for fake in _queues(cloud) if fake.name == name for violation in cause.violations
+    )  # fmt: skip
+
+
 def count(cloud: Cloud) -> int:
     """Return the number of problems: causes of violations, and dead letters with another cause."""
     groups = _by_cause(cloud)

@@ -10,7 +10,7 @@ import {oneAtATime} from "./rows.js";
 
 // Moves the clock to an event, or freezes it at the microsecond before it, so that it can be looked at before it happens.
 // A line may stand for several events, of which the last is the aim.
-const goThere = ({what, count: many, until: to}) => act(many > 1 ? "Move to the last" : "Move there", `${many > 1 ? "Move to the last" : "Move there"}: ${what} at ${to}`, () => move({action: "move_to", to}));
+const goThere = ({what, count: many, until: to}) => { const text = many > 1 ? "Move to the last" : "Move there"; return act(text, `${text}: ${what} at ${to}`, () => move({action: "move_to", to})); };
 const goBefore = ({what, at: to}, now) => micros(to) - 1 > micros(now) ? act("Just before", `Just before: ${what} at ${to}`, async () => { await ask("POST", "/clock", {action: "freeze"}); await move({action: "move_to", to: isoOf(micros(to) - 1)}); }) : null;
 const DUE_KINDS = {delivery: "delivery", callback: "callback", wait: "retry", sleep: "end of a sleep or wait", schedule: "schedule", expiry: "expiry of a key", removal: "removal by age", other: "timer of a fake"};
 const WIDE = "(min-width: 1081px)", WITHIN = {"": "all", "1h": "next hour", "1d": "next day"};
