@@ -17,7 +17,7 @@ from .lookups import Lookups
 from .mask import Mask
 from .masked import MaskedAction, MaskedCall, MaskedEvent, MaskedRequest
 from .model import Accesses, Delivery, Messages, ReportRow, RowSource, Summary
-from .strings import EXCERPT, decoded, readable
+from .readable import EXCERPT, decoded, readable
 
 _LONGEST = 20_000
 """Maximum number of characters of a body in the JSON form."""

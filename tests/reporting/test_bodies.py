@@ -11,7 +11,7 @@ import pytest
 from pytest_fakecloud.core.bodies import compact, from_base64, parsed, scalar
 from pytest_fakecloud.core.characters import printable, shortened
 from pytest_fakecloud.reporting.mask import Mask
-from pytest_fakecloud.reporting.strings import decoded, readable
+from pytest_fakecloud.reporting.readable import decoded, readable
 
 ALONE = "\ud800"
 """A lone surrogate: valid in a Python string, but not in UTF-8."""

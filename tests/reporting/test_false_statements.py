@@ -22,7 +22,7 @@ from pytest_fakecloud.hints.missing_requests import hints_about_error
 from pytest_fakecloud.hints.mistakes import mistakes
 from pytest_fakecloud.process.call_sites import call_site
 from pytest_fakecloud.process.stacks import Stacks
-from pytest_fakecloud.reporting.strings import readable
+from pytest_fakecloud.reporting.readable import readable
 from pytest_fakecloud.reporting.text import section
 
 from .test_bodies import b64

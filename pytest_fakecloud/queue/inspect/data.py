@@ -37,7 +37,7 @@ from ...inspect.data import (
     plain,
     shown_time,
 )
-from ...reporting.strings import readable
+from ...reporting.readable import readable
 from ..delivery.destinations import route_to
 from ..engine.url_groups import UrlGroup
 from ..errors import QueueError

@@ -17,7 +17,7 @@ from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
 from ...reporting.masked import MaskedCall
 from ...reporting.model import Delivery, Repeated, ReportRow, Sentences, Summary, Values
-from ...reporting.strings import EXCERPT, decoded, readable
+from ...reporting.readable import EXCERPT, decoded, readable
 from ..signatures import SignatureDetails
 from .lookups import QueueLookups, schedule_of
 from .steps import sent_steps, step_in
