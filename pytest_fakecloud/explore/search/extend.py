@@ -218,7 +218,7 @@ def _around_redeliveries(trial: Outline) -> Iterator[_Added]:
     retry is delayed, and in the meantime another message, which was unreachable before, is delivered
     again as well, or a client starts.
     """
-    if any(d.kind == "delay" and d.point for d in trial.applied):
+    if any(disturbance.kind == "delay" and disturbance.point for disturbance in trial.applied):
         return
     has_late_start = any(map(_is_late_start, trial.applied))
     if len(trial.applied) > 1 + has_late_start:
