@@ -934,12 +934,6 @@ export interface Control {
   (method: "POST", path: "/reset", body?: Reset): Promise<ResetData>
   /** Start over as for a new test: restore baselines, close connections, reset the clock. */
   (method: "POST", path: "/begin", body?: Begin): Promise<ClockData>
-  /** Return the clock's time and mode, what is due next, and the move in progress. */
-  (method: "GET", path: "/clock"): Promise<ClockData>
-  /** Freeze, resume or move the clock. */
-  (method: "POST", path: "/clock", body: Move | Advance | MoveTo): Promise<Moved>
-  /** Return all planned events and expiries of keys by time, and the next 200 of them in full. */
-  (method: "GET", path: "/due" | `/due?${string}`): Promise<DueData>
   /** Return the random seed. */
   (method: "GET", path: "/seed"): Promise<Seed>
   /** Restart all random number generators from another seed. */
@@ -954,6 +948,12 @@ export interface Control {
   (method: "GET", path: "/saved"): Promise<Record<string, Json>>
   /** Send a recorded session to the fakes, and return the differences of the responses. */
   (method: "POST", path: "/replay", body: Recording): Promise<Replayed>
+  /** Return the clock's time and mode, what is due next, and the move in progress. */
+  (method: "GET", path: "/clock"): Promise<ClockData>
+  /** Freeze, resume or move the clock. */
+  (method: "POST", path: "/clock", body: Move | Advance | MoveTo): Promise<Moved>
+  /** Return all planned events and expiries of keys by time, and the next 200 of them in full. */
+  (method: "GET", path: "/due" | `/due?${string}`): Promise<DueData>
   /** Start another fake: `{"fixture": "kv_server", "settings": {…}}`. */
   (method: "POST", path: "/fakes", body: NewFake): Promise<FakeData>
   /** Call a method, or read a property, of a fake or of the cloud. */

@@ -38,6 +38,7 @@ from .control.data import DataRoutes
 from .control.endpoints import PREFIX, Part, Refused, compressed, contract, fake_named, fields
 from .control.fakes import FakeRoutes, describe
 from .control.history import HistoryRoutes
+from .control.moves import MoveRoutes
 from .control.sending import SendingRoutes
 
 if TYPE_CHECKING:
@@ -126,7 +127,13 @@ class ControlApp(App):
         # Tests have isolated clouds, which their reports are about.
         fakes = FakeRoutes(cloud, self._hosts, records=clouds is None)
         self.history = HistoryRoutes(cloud)
-        parts: list[Part] = [CloudRoutes(cloud), fakes, SendingRoutes(cloud), self.history]
+        parts: list[Part] = [
+            CloudRoutes(cloud),
+            MoveRoutes(cloud),
+            fakes,
+            SendingRoutes(cloud),
+            self.history,
+        ]
         parts.append(self.data)
         if clouds is not None:
             parts.append(clouds)
@@ -326,7 +333,7 @@ class ControlApp(App):
         """
         body = fields(request)
         self._begins(self.cloud)
-        self.part(CloudRoutes).forget_moves()
+        self.part(MoveRoutes).forget_moves()
         with contract():
             start_over(self.cloud, body.get("now"), body.get("clock"))
         return clock_view(self.cloud)
