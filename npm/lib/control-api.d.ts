@@ -109,9 +109,14 @@ export interface Changes {
   not_compared: string[]
   not_restored: Record<string, number>
   why_not_own?: string
+  why_unknown?: string
 }
 
-/** What has changed since a move of the clock, and the time before it. */
+/**
+ * What has changed since just before a move of the clock, and the time before it; `own` is what an
+ * undo with `"own": true` takes back, `later` what was written since and stays then, `lost` what
+ * was written since and goes anyway.
+ */
 export interface ChangesSinceMove {
   count: number
   sums: Record<string, Record<string, number>>
@@ -119,7 +124,11 @@ export interface ChangesSinceMove {
   not_compared: string[]
   not_restored: Record<string, number>
   why_not_own?: string
+  why_unknown?: string
   clock: string
+  own: Changes
+  later: Changes
+  lost: Changes
 }
 
 /**
@@ -780,6 +789,11 @@ export interface Undo {
   items: string[]
 }
 
+/** Whether what was written since the move stays; by default not. */
+export interface UndoOptions {
+  own?: boolean
+}
+
 /** The clock after a move was undone, and the first row that records it. */
 export interface UndoneMove {
   now: string
@@ -900,10 +914,10 @@ export interface Control {
   (method: "POST", path: `/clouds/${string}/failed`, body: FailedTest): Promise<KeptCloud>
   /** Return a URL that signs one browser in to the console of an isolated cloud. */
   (method: "POST", path: `/clouds/${string}/codes`, body?: Record<string, Json>): Promise<ConsoleAddress>
-  /** Return what has changed since the last move of the clock that can be undone. */
+  /** Return what has changed since just before the last move of the clock that can be undone. */
   (method: "GET", path: "/clock/undo"): Promise<ChangesSinceMove>
   /** Put the clock and all data back to just before the last move that was `undoable`. */
-  (method: "POST", path: "/clock/undo", body?: Record<string, Json>): Promise<UndoneMove>
+  (method: "POST", path: "/clock/undo", body?: UndoOptions): Promise<UndoneMove>
   /** Remove violations, `{"texts": [their texts]}`, and return the others. */
   (method: "POST", path: "/violations/dismiss", body?: Dismissed): Promise<ViolationData[]>
   /** Restore a snapshot. */

@@ -456,6 +456,12 @@ def state_of(fake: Fake) -> State:
     return state
 
 
+def can_put_back(fake: Fake, section: str) -> bool:
+    """Return whether single items of a section of a fake can be put back."""
+    of_service = getattr(data_module(fake.fixture), "can_put_back", None)
+    return of_service is not None and bool(of_service(section))
+
+
 def item_reader(fake: Fake, section: str, item: str) -> Callable[[], Item | None] | None:
     """Return a function that reads one item as its state contains it, without the rest of the state;
     None if only the whole state can be read.

@@ -22,7 +22,7 @@ from ..core.calls import Call, Entry, Event, began
 from ..core.errors import report_hook_failure
 from ..core.ids import Ids
 from ..core.timers import give_way, to_datetime
-from ..inspect.data import Item, State, StateChange, changes_of, item_reader, state_of
+from ..inspect.data import Item, State, StateChange, can_put_back, changes_of, item_reader, state_of
 from . import journal
 
 EVERY = 500
@@ -268,11 +268,42 @@ class Rewinder:
         """
         entry = self._entry(number)
         fake = self._fake(entry)
+        with self._up_to(fake, entry, included=after) as playing:
+            self._put_back(fake, playing, section, items, record)
+
+    def put_back_saved(
+        self,
+        fake: Fake,
+        snapshot: Snapshot,
+        at_us: int,
+        section: str,
+        items: Sequence[str],
+        record: Callable[[], object],
+    ) -> None:
+        """Give items the values that they have in a snapshot of their fake, which was taken at a time;
+        otherwise as `put_back()`.
+        """
+        ids = context_of(self._cloud).ids
+        saved = Checkpoint(0, at_us, ids.seed, {fake.name: snapshot}, ids.states(), 0)
+        with self._playing(fake, saved) as playing:
+            self._put_back(fake, playing, section, items, record)
+
+    def can_put_back(self, fake: Fake, section: str) -> bool:
+        """Return whether items of a section of a fake can be put back alone."""
+        return can_put_back(fake, section) and not journal.obstacle(fake)
+
+    def _put_back(
+        self,
+        fake: Fake,
+        playing: _Playing,
+        section: str,
+        items: Sequence[str],
+        record: Callable[[], object],
+    ) -> None:
         put_back = getattr(data_module(fake.fixture), "put_back", None)
         if put_back is None:
             raise Unknown(f"items of {fake.name} cannot be put back alone")
-        with self._up_to(fake, entry, included=after) as playing:
-            put_back(fake, playing.player.copies[fake.name].fake, section, items, record)
+        put_back(fake, playing.player.copies[fake.name].fake, section, items, record)
         self.note_change()
 
     def versions(self, fake: Fake, section: str, item: str = "") -> list[Version]:

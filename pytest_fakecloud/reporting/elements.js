@@ -28,8 +28,7 @@ export const count = (many, what) => `${number(many)} ${many === 1 ? what : plur
 // Return the two ends of a long name, because names often differ only at the end.
 export function shortName(name) { return name.length > 32 ? `${name.slice(0, 16)}…${name.slice(-12)}` : name; }
 
-// Escape characters that are invisible, look like others or change the order of a line, as visible() in values.py does.
-// No page executes control characters, so this function leaves them.
+// Escape characters that are invisible, look like others or change the order of a line, as visible() in values.py does. No page executes control characters, so this function leaves them.
 export function visible(text) {
   const hidden = text.normalize() === text ? /(?! )[\p{Cf}\p{Z}\p{NChar}\u115f\u1160\u2800\u3164\uffa0]/gu : /(?! )[\p{Cf}\p{Z}\p{NChar}\p{Mn}\u115f\u1160\u2800\u3164\uffa0]/gu;
   return text.replace(hidden, (one) => [...Array(one.length).keys()].map((at) => `\\u${one.charCodeAt(at).toString(16).padStart(4, "0")}`).join(""));
@@ -73,8 +72,7 @@ export function border(label, share) {
 }
 
 // -- changes of the data of fakes, as tables --
-// `changes` are {fake, section, item, before, after}, where null is an item that does not exist; `addressOf` returns where an item is shown,
-// `names` are those of the two times.
+// `changes` are {fake, section, item, before, after}, where null is an item that does not exist; `addressOf` returns where an item is shown, `names` are those of the two times.
 export function changesTable(changes, addressOf = () => null, names = ["before", "after"]) {
   const sections = Map.groupBy(changes, ({fake, section}) => `${fake} · ${section}`);
   return el("table", {class: "trace-state"}, el("thead", {}, el("tr", {}, ...["data", ...names].map((text) => el("th", {}, text)))),

@@ -33,8 +33,7 @@ export const partyOf = (one) => one.fromName === "client" ? withoutScheme(one.to
 export const endsOf = ({fromName, toName}) => [...new Set([fromName, toName].map(withoutScheme))].join(" → ");
 export const isoDay = (at_us) => new Date(at_us / 1000).toISOString().slice(0, 10);
 export const clockTime = (at_us) => new Date(at_us / 1000).toISOString().slice(11, 23);
-// Return the time between two rows in whole seconds ("+5 m"), with the date if the day changes; empty below so many seconds, and
-// other words where the clock went back.
+// Return the time between two rows in whole seconds ("+5 m"), with the date if the day changes; empty below so many seconds, and other words where the clock went back.
 export function gapText(from_us, to_us, least = 1) {
   const seconds = Math.floor(Math.abs(to_us - from_us) / 1e6), isSameDay = isoDay(from_us) === isoDay(to_us), text = `${span(seconds * 1e6)}${isSameDay ? "" : ` · ${isoDay(to_us)}`}`;
   return seconds < least && isSameDay || seconds < 1 ? "" : to_us < from_us ? `the clock went back ${text}` : `+${text}`;

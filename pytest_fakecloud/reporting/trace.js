@@ -20,8 +20,7 @@ export class Trace {
   // its number of the journal), newest (start at the end and follow the rows that arrive,
   // until the reader scrolls up; shows the fakes as a column, and as lanes on request),
   // onselect(row), onfilter(wanted), isWanted(row) (another filter), isFiltered() and onclear() (of that filter), tools (elements for the toolbar),
-  // details(one, trace) (more elements for the detail pane), loading() (older rows will come),
-  // gone(fake) (says which older rows were dropped).
+  // details(one, trace) (more elements for the detail pane), loading() (older rows will come), gone(fake) (says which older rows were dropped).
   constructor(root, options = {}) {
     Object.assign(this, {root, options, wanted: {...ALL_ROWS, slowest: false, lanes: false}, report: {rows: [], findings: [], fakes: []}, rows: [], items: [], shown: [], lanes: [], widths: [], leasts: []});
     Object.assign(this, {number: null, closed: null, drawn: new Map(), known: new WeakMap(), version: 0, problemCount: 0, following: Boolean(options.newest), scrolled: 0});
@@ -38,8 +37,7 @@ export class Trace {
   get laned() { return !this.options.newest || this.wanted.lanes && this.hasRoom; }
   get active() { return this.number ?? this.closed; }
 
-  // Show a report. Selection, filters and the position in the list stay. A row that has changed must be
-  // a new object, because the layout of a row is cached by object.
+  // Show a report. Selection, filters and the position in the list stay. A row that has changed must be a new object, because the layout of a row is cached by object.
   show(report) {
     const first = !this.rows.length, anchor = this.anchor();
     this.report = report;

@@ -129,7 +129,7 @@ class ControlApp(App):
         self.history = HistoryRoutes(cloud)
         parts: list[Part] = [
             CloudRoutes(cloud),
-            MoveRoutes(cloud),
+            MoveRoutes(cloud, self.history),
             fakes,
             SendingRoutes(cloud),
             self.history,

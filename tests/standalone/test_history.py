@@ -701,6 +701,9 @@ def test_all_fakes_but_those_whose_data_is_unknown_are_restored() -> None:
         status, since = ask(app, "GET", f"/journal/{row}/since")
         assert status == 200, since
         assert (list(since["sums"]), since["not_compared"]) == (["other"], ["kv_server"])
+        status, since = ask(app, "GET", f"/journal/{row}/since?fake=kv_server&unknown=ok")
+        assert (status, since["count"]) == (200, 0)
+        assert f"call {inexact.number} " in since["why_unknown"]
         assert f"call {inexact.number} " in message(ask(app, "POST", f"/journal/{row}/restore", {}))
         skipping = {"skip_unknown": True}
         _, restored = ask(app, "POST", f"/journal/{row}/restore", skipping)
@@ -772,6 +775,49 @@ def test_a_move_of_the_clock_is_undone_with_all_that_it_caused(server: Server, m
     ]
     server.ask("POST", f"/journal/{undone['row']}/restore", {})
     assert values(server, kv(server, "INCR", "stock")) == {"keys: stock": ("6", "7")}
+
+
+def test_the_undo_of_a_move_can_keep_what_was_written_since(server: Server) -> None:
+    state = {"destinations": {"https://shop.example/hook": 200}}
+    server.ask("POST", "/load", {"state": state})
+    kv(server, "SET", "short", "1", "EX", "50")
+    kv(server, "SET", "stock", "5")
+    server.call("queue", "publish", "https://shop.example/hook", delay="1m")
+    messages = server.ask("GET", "/fakes/queue/lists/messages")[1]["items"]
+    server.ask("POST", "/clock", {"action": "advance", "by": "2m", "undoable": True})
+    kv(server, "INCR", "stock")
+    kv(server, "SET", "fresh", "1")
+    server.call("broker", "produce", "orders", "mail")
+    _, found = server.ask("GET", "/clock/undo")
+    names = {
+        part: {change["item"] for change in found[part]["changes"]} for part in ("own", "later")
+    }
+    assert names["later"] == {"stock", "fresh", "orders-0"}
+    assert "short" in names["own"]
+    assert not names["own"] & names["later"]
+    assert found["lost"]["count"] == 0
+    status, undone = server.ask("POST", "/clock/undo", {"own": True})
+    assert status == 200
+    assert server.ask("GET", "/fakes/queue/lists/messages")[1]["items"] == messages
+    assert server.call("kv_server", "value", "stock") == "6"
+    assert server.call("kv_server", "value", "fresh") == "1"
+    assert 0 < server.call("kv_server", "ttl", "short") <= 50
+    assert len(server.call("broker", "records", "orders")) == 1
+    # The undo is one restore, which can be undone itself.
+    server.ask("POST", f"/journal/{undone['row']}/restore", {})
+    assert server.call("kv_server", "value", "short") is None
+
+
+def test_the_undo_of_a_move_names_what_goes_anyway(server: Server) -> None:
+    server.call("queue", "publish", "https://shop.example/hook", delay="1m")
+    server.ask("POST", "/clock", {"action": "advance", "by": "2m", "undoable": True})
+    server.call("queue", "publish", "https://shop.example/hook", delay="1m")
+    later = server.ask("GET", "/fakes/queue/lists/messages")[1]["items"][0]["id"]
+    _, found = server.ask("GET", "/clock/undo")
+    assert later in {change["item"] for change in found["lost"]["changes"]}
+    assert found["later"]["count"] == 0
+    server.ask("POST", "/clock/undo", {"own": True})
+    assert len(server.ask("GET", "/fakes/queue/lists/messages")[1]["items"]) == 1
 
 
 def test_dead_letters_that_are_too_old_are_not_promised(server: Server) -> None:

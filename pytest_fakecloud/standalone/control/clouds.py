@@ -321,12 +321,14 @@ Changed: TypeAlias = "Mapping[str, Mapping[str, Sequence[str]]]"
 """The names of changed items, by fake and by section."""
 
 
-def changed_by_restore(before: States, after: States) -> Changed:
+def changed_by_restore(
+    before: States, after: States, is_wanted: Callable[[StateChange], bool] = lambda change: True
+) -> Changed:
     """Return what a restore of the data ``after`` changes in the data ``before``, at most 100 items.
 
     Every fake that it changes is in the result, and those with too much data to compare.
     """
-    differences = described_changes(before, after)
+    differences = described_changes(before, after, is_wanted)
     changed: dict[str, dict[str, list[str]]] = {
         name: {} for name in sorted({*differences["sums"], *differences["not_compared"]})
     }
@@ -354,6 +356,21 @@ def record_restore(
         for fake in fakes
         if fake.name in changed
     )
+
+
+class RecordOnce:
+    """Records a change when it is called for the first time, by a function that returns the number of
+    the row; ``row`` is that number, 0 before.
+    """
+
+    def __init__(self, record: Callable[[], int]) -> None:
+        self._record: Callable[[], int] | None = record
+        self.row = 0
+
+    def __call__(self) -> None:
+        record, self._record = self._record, None
+        if record is not None:
+            self.row = record()
 
 
 def number_of_first(events: Iterable[Event]) -> int:

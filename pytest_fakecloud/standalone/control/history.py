@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -11,18 +11,25 @@ from typing import Any, NamedTuple, cast
 
 from ...cloud.cloud import Cloud
 from ...cloud.fake import Fake
-from ...cloud.services import data_module
 from ...core.calls import Call, Event
 from ...core.timers import to_datetime
 from ...http.messages import Request
 from ...http.routing import Route
-from ...inspect.data import StateChange, parts_of_value, read_time, short_item, whole_number
+from ...inspect.data import (
+    StateChange,
+    can_put_back,
+    parts_of_value,
+    read_time,
+    short_item,
+    whole_number,
+)
 from ...reporting import replayed
 from ...reporting.lookups import records_of
 from ..copied_tests import in_go, in_pytest, in_vitest
 from ..copied_tests.plan import NoTest, RecordedExchange, fake_of, plan
 from . import shapes
 from .clouds import (
+    RecordOnce,
     as_restored,
     changed_by_restore,
     described_changes,
@@ -69,6 +76,10 @@ class HistoryRoutes(Part):
         """Remember the present data, because it is about to change without a call."""
         if self._rewinder is not None:
             self._rewinder.copy_now()
+
+    def can_put_back(self, fake: Fake, section: str) -> bool:
+        """Return whether items of a section of a fake can be put back alone, from data of before."""
+        return self._rewinder is not None and self._rewinder.can_put_back(fake, section)
 
     @classmethod
     def routes(cls) -> list[Route]:
@@ -160,11 +171,19 @@ class HistoryRoutes(Part):
         ``not_restored`` has their number. Keys that are put back alone lose a TTL that has ended.
         With ``?own=yes``, the row is that of a restore, and they are limited to the items that it
         changed and that nothing has changed since; ``why_not_own`` says why these cannot be put back
-        alone.
+        alone. With ``?unknown=ok``, data that is not known is no error: ``why_unknown`` says why.
         """
         number = self._number(request)
         if request.query("own") == "yes":
             return self._own_changes(number)
+        try:
+            return self._changes_since(request, number)
+        except Refused as error:
+            if error.status != 422 or request.query("unknown") != "ok":
+                raise
+            return {**described_changes({}, {}), "why_unknown": error.message}
+
+    def _changes_since(self, request: Request, number: int) -> shapes.Changes:
         with self.known() as rewinder:
             name = request.query("fake")
             data_before, unknown = self._before(rewinder, number, name, skips_unknown=not name)
@@ -222,7 +241,7 @@ class HistoryRoutes(Part):
                 raise Refused(422, f"{fake.name} has too much data to compare")
             items: dict[str, list[str]] = {}
             for change in changes:
-                if not _is_put_back(fake, change.section):
+                if not can_put_back(fake, change.section):
                     raise Refused(422, f"{change.section} of {fake.name} cannot be put back alone")
                 if state.get(change.section, {}).get(change.item) == change.after:
                     items.setdefault(change.section, []).append(change.item)
@@ -273,12 +292,10 @@ class HistoryRoutes(Part):
             section = body.get("section", "")
             of_items = {fake.name: {section: items} for fake in fakes}
             moment = f"just {'after' if after else 'before'} #{number}"
-            row = self._put_back(
-                [(number, section, items)],
-                partial(record_restore, fakes, what, moment, of_items, row=number),
-                after=after,
-            )
-            return {"restored": [fake.name for fake in fakes], "row": row}
+            record = RecordOnce(partial(record_restore, fakes, what, moment, of_items, row=number))
+            with self.known() as rewinder, contract():
+                rewinder.put_back(number, section, items, record, after=after)
+            return {"restored": [fake.name for fake in fakes], "row": record.row}
         with self.known() as rewinder:
             data_before, _ = self._before(
                 rewinder, number, body.get("fake"), skips_unknown=body.get("skip_unknown") is True
@@ -298,39 +315,15 @@ class HistoryRoutes(Part):
     def _restore_own(self, number: int) -> shapes.Restored:
         """Put back the items that a restore changed and that nothing has changed since."""
         own = {name: changed for name, changed in self._own_items(number).items() if changed.items}
-        record = partial(
-            record_restore,
-            [fake_named(self._cloud, name) for name in own],
-            f"what the restore #{number} changed",
-            f"just before #{number}",
-            {name: items for name, (_, items) in own.items()},
-            row=number,
-        )
-        parts = [
-            (row, section, names) for row, items in own.values() for section, names in items.items()
-        ]
-        return {"restored": list(own), "row": self._put_back(parts, record)}
-
-    def _put_back(
-        self,
-        parts: Iterable[tuple[int, str, Sequence[str]]],
-        record: Callable[[], int],
-        *,
-        after: bool = False,
-    ) -> int:
-        """Put items back, each given a row and a section; return the number that ``record()`` returned,
-        which is called once, just before the first change. 0 if nothing was put back.
-        """
-        recorded: list[int] = []
-
-        def record_once() -> None:
-            if not recorded:
-                recorded.append(record())
-
+        fakes = [fake_named(self._cloud, name) for name in own]
+        what, moment = f"what the restore #{number} changed", f"just before #{number}"
+        of_items = {name: items for name, (_, items) in own.items()}
+        record = RecordOnce(partial(record_restore, fakes, what, moment, of_items, row=number))
         with self.known() as rewinder, contract():
-            for number, section, items in parts:
-                rewinder.put_back(number, section, items, record_once, after=after)
-        return recorded[0] if recorded else 0
+            for row, items in own.values():
+                for section, names in items.items():
+                    rewinder.put_back(row, section, names, record)
+        return {"restored": list(own), "row": record.row}
 
     def record_change(self, request: Request) -> shapes.Recorded:
         """Record a change of data that is about to be made by another request of the control API.
@@ -364,7 +357,7 @@ class HistoryRoutes(Part):
             versions = _versions_of_part(versions, part)
         return {
             "parts": parts[:_MOST_PARTS],
-            "is_put_back": _is_put_back(fake, section),
+            "is_put_back": can_put_back(fake, section),
             "repeats": [
                 {"first": repeat.first, "last": repeat.last, "by": repeat.by}
                 for repeat in repeats(versions, self._requests().get)
@@ -412,7 +405,7 @@ class HistoryRoutes(Part):
             return None, "This row changed no data. There is nothing to undo."
         fake, section = fake_named(self._cloud, changes[0].fake), changes[0].section
         sections = sorted({change.section for change in changes})
-        is_put_back = len(sections) == 1 and _is_put_back(fake, section)
+        is_put_back = len(sections) == 1 and can_put_back(fake, section)
         if is_put_back and len(changes) <= _MOST_UNDONE:
             return {"section": section, "items": [change.item for change in changes]}, ""
         what = f"{len(changes)} items of {section}" if is_put_back else ", ".join(sections)
@@ -468,12 +461,6 @@ class _Past:
 
 _MOST_UNDONE = 100
 """Maximum number of items that are put back to undo a row."""
-
-
-def _is_put_back(fake: Fake, section: str) -> bool:
-    """Return whether single items of a section can be put back."""
-    can_put_back = getattr(data_module(fake.fixture), "can_put_back", None)
-    return can_put_back is not None and bool(can_put_back(section))
 
 
 _MOST_PARTS = 1000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import partial
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -14,13 +15,16 @@ from ...cloud.services import data_module
 from ...core.calls import Event
 from ...core.clock import Mode
 from ...core.errors import unknown_name
-from ...core.timers import duration_us, to_datetime
+from ...core.timers import duration_us, instant_us, to_datetime
 from ...http.messages import Request
 from ...http.routing import Route
-from ...inspect.data import PlannedEvent, whole_number
+from ...inspect.data import PlannedEvent, StateChange, changes_of, whole_number
 from . import shapes
 from .clouds import (
+    Changed,
     Kept,
+    RecordOnce,
+    States,
     changed_by_restore,
     clock_view,
     described_changes,
@@ -30,6 +34,7 @@ from .clouds import (
 )
 from .due import Due, events_of_move, kinds_of, lines_of, moments_of, planned_events
 from .endpoints import PREFIX, Part, Refused, contract, fake_named, fields
+from .history import HistoryRoutes
 
 _MOVES: Mapping[str, tuple[str, ...]] = {
     "freeze": (), "resume": (), "stop": (),
@@ -44,20 +49,37 @@ _SPAN = ("since", "until")
 """The parameters that limit which events are returned in full."""
 
 
-class _BeforeMove(NamedTuple):
-    """The clock and the data just before a move."""
+class _UndoableMove(NamedTuple):
+    """The clock and the data just before a move, and the data just after it."""
 
     mode: Mode
-    kept: Kept
+    before: Kept
+    after: States
+
+
+class _Own(NamedTuple):
+    """What an undo of a move puts back so that what was written since stays as it is: all data of the
+    ``whole`` fakes, and of others some items by section.
+    """
+
+    whole: frozenset[str]
+    items: Changed
+
+    def has(self, change: StateChange) -> bool:
+        """Return whether a change is of what is put back."""
+        return change.fake in self.whole or change.item in self.items[change.fake].get(
+            change.section, ()
+        )
 
 
 class MoveRoutes(Part):
     """Endpoints of the clock, of the undo of its last move, and of the planned events."""
 
-    def __init__(self, cloud: Cloud) -> None:
+    def __init__(self, cloud: Cloud, history: HistoryRoutes) -> None:
         self._cloud = cloud
-        self._before_move: _BeforeMove | None = None
-        """What the last move that can be undone goes back to."""
+        self._history = history
+        self._last: _UndoableMove | None = None
+        """The last move that can be undone."""
         self._moves: list[shapes.MoveResult] = []
         """What the last moves caused, newest first."""
 
@@ -73,7 +95,7 @@ class MoveRoutes(Part):
 
     def forget_moves(self) -> None:
         """Forget the moves of the clock, none of which can be undone any more."""
-        self._before_move = None
+        self._last = None
         self._moves = []
 
     def get_clock(self, request: Request) -> shapes.ClockData:
@@ -106,6 +128,7 @@ class MoveRoutes(Part):
                 "result": None,
             }  # fmt: skip
         keeps = body.get("undoable") is True and action not in ("freeze", "resume")
+        mode = self._cloud.clock.mode
         before = self._kept_before_move() if keeps else None
         planned = _expiries(self._cloud)
         entries = self._cloud.journal.entries
@@ -113,7 +136,8 @@ class MoveRoutes(Part):
         since = self._cloud.clock.now().isoformat()
         with contract(400):
             timers = getattr(self._cloud.clock, action)(*(body[name] for name in required)) or []
-        self._before_move = before or self._before_move
+        if before is not None:
+            self._last = _UndoableMove(mode, before, states_of(self._cloud))
         fired = [f"{timer.at.isoformat()} {timer.label}" for timer in timers]
         ended = _expired(self._cloud, planned)
         ended_keys = _record_expired(self._cloud, ended)
@@ -157,45 +181,96 @@ class MoveRoutes(Part):
             if move["count"] or move["expired"] or move["undoable"]
         ][:_MOST_MOVES]
 
-    def _kept_before_move(self) -> _BeforeMove | None:
-        """Return the clock and the data; None if there is too much data to keep it for each move."""
+    def _kept_before_move(self) -> Kept | None:
+        """Return the data; None if there is too much of it to keep it for each move."""
         states = states_of(self._cloud)
-        if None in states.values():
-            return None
-        return _BeforeMove(self._cloud.clock.mode, kept_now(self._cloud, states))
+        return None if None in states.values() else kept_now(self._cloud, states)
 
-    def _move_to_undo(self) -> _BeforeMove:
-        if self._before_move is None:
+    def _move_to_undo(self) -> _UndoableMove:
+        if self._last is None:
             raise Refused(
                 409, 'no move of the clock can be undone: pass "undoable": true to a move'
             )
-        return self._before_move
+        return self._last
 
     def get_move_changes(self, request: Request) -> shapes.ChangesSinceMove:
-        """Return what has changed since the last move of the clock that can be undone.
+        """Return what has changed since just before the last move of the clock that can be undone.
 
-        ``clock`` is the time before it.
+        ``clock`` is the time before it. ``own`` is what an undo with ``"own": true`` takes back,
+        ``later`` what was written since the move and stays then, and ``lost`` what was written since
+        and goes anyway, because only all data of its fake can be put back.
         """
-        kept = self._move_to_undo().kept
-        return {**described_changes(kept.states, states_of(self._cloud)), "clock": kept.at}
+        move, now = self._move_to_undo(), states_of(self._cloud)
+        before, own = move.before.states, self._own(move, now)
+        return {
+            **described_changes(before, now),
+            "clock": move.before.at,
+            "own": described_changes(before, now, own.has),
+            "later": described_changes(move.after, now, lambda change: not own.has(change)),
+            "lost": described_changes(move.after, now, own.has),
+        }
+
+    def _own(self, move: _UndoableMove, now: States) -> _Own:
+        """Return what the undo of a move puts back if what was written since stays.
+
+        A fake that the move did not change stays whole.
+        """
+        whole, items = set[str](), dict[str, dict[str, list[str]]]()
+        for fake in self._cloud.fakes():
+            before, after, last = (
+                states.get(fake.name) for states in (move.before.states, move.after, now)
+            )
+            if before is None or after is None or last is None:
+                whole.add(fake.name)
+                continue
+            later = {(change.section, change.item) for change in changes_of(fake.name, after, last)}
+            own = [
+                change
+                for change in changes_of(fake.name, before, last)
+                if (change.section, change.item) not in later
+            ]
+            if own and not (later and self._can_put_back(fake, {change.section for change in own})):
+                whole.add(fake.name)
+                continue
+            sections = items.setdefault(fake.name, {})
+            for change in own:
+                sections.setdefault(change.section, []).append(change.item)
+        return _Own(frozenset(whole), items)
+
+    def _can_put_back(self, fake: Fake, sections: Iterable[str]) -> bool:
+        return all(self._history.can_put_back(fake, section) for section in sections)
 
     def undo_move(self, request: Request) -> shapes.UndoneMove:
         """Put the clock and all data back to just before the last move that was ``undoable``.
 
-        Later changes of the data are lost, too. The journal keeps its entries. ``row`` is the number of
-        the first row that records it, of which each fake that changed has one; 0 if no data differed.
+        Later changes of the data are lost, too, except with ``"own": true``: items that were written
+        since the move stay as they are, as far as items of their fake can be put back alone, and so do
+        fakes that the move did not change. The journal keeps its entries. ``row`` is the number of the
+        first row that records it, of which each fake that changed has one; 0 if no data differed.
         """
-        before = self._move_to_undo()
-        changed = changed_by_restore(states_of(self._cloud), before.kept.states)
+        is_own, move = fields(request).get("own") is True, self._move_to_undo()
+        at, states, fakes = move.before.at, move.before.states, list(self._cloud.fakes())
+        at_us, now = instant_us(at), states_of(self._cloud)
+        own = self._own(move, now) if is_own else _Own(frozenset(states), {})
         # First the clock: what the data plans is due after its time.
         with contract(409):
-            context_of(self._cloud).timekeeper.rewind(before.kept.at, before.mode)
-        moment = f"just before the clock moved from {before.kept.at}"
-        row = record_restore(self._cloud.fakes(), "", moment, changed)
-        self._cloud.restore(before.kept.saved)
-        self._before_move = None
+            context_of(self._cloud).timekeeper.rewind(at, move.mode)
+        moment = f"just before the clock moved from {at}"
+        changed = changed_by_restore(now, states, own.has)
+        what = "what the move of the clock changed" if is_own else ""
+        record = RecordOnce(partial(record_restore, fakes, what, moment, changed))
+        for fake in fakes:
+            for section, items in own.items.get(fake.name, {}).items():
+                saved = move.before.saved.data[fake.name]
+                with self._history.known() as rewinder, contract():
+                    rewinder.put_back_saved(fake, saved, at_us, section, items, record)
+        record()
+        for fake in fakes:
+            if fake.name in own.whole and fake.name in move.before.saved.data:
+                fake.restore(move.before.saved.data[fake.name])
+        self._last = None
         self._moves = [move for move in self._moves if not move["undoable"]]
-        return {**clock_view(self._cloud), "row": row}
+        return {**clock_view(self._cloud), "row": record.row}
 
     def get_due(self, request: Request) -> shapes.DueData:
         """Return all planned events and expiries of keys by time, and the next 200 of them in full.

@@ -480,12 +480,19 @@ class Changes(TypedDict):
     not_compared: list[str]
     not_restored: dict[str, int]
     why_not_own: NotRequired[str]
+    why_unknown: NotRequired[str]
 
 
 class ChangesSinceMove(Changes):
-    """What has changed since a move of the clock, and the time before it."""
+    """What has changed since just before a move of the clock, and the time before it; ``own`` is what an
+    undo with ``"own": true`` takes back, ``later`` what was written since and stays then, ``lost`` what
+    was written since and goes anyway.
+    """
 
     clock: str
+    own: Changes
+    later: Changes
+    lost: Changes
 
 
 class Undo(TypedDict):
@@ -746,6 +753,12 @@ class ToSendAgain(ToSend, total=False):
     commands: list[list[str]]
 
 
+class UndoOptions(TypedDict, total=False):
+    """Whether what was written since the move stays; by default not."""
+
+    own: bool
+
+
 class RestoreOptions(TypedDict, total=False):
     """The fake to restore, by default all, and the items of a section, by default all; or with ``own``
     what a restore has changed.
@@ -857,6 +870,7 @@ BODIES: Mapping[str, Any] = {
     "send": ToSendNew,
     "send_again": ToSendAgain,
     "rerun": RerunOptions,
+    "undo_move": UndoOptions,
     "restore_before": RestoreOptions,
     "record_change": Change,
     "copy_request": RequestMade,
@@ -981,6 +995,7 @@ _QUERIES = {
         "items": "a JSON list of names; without it, all items",
         "as_restored": "yes: without the keys that expire at once",
         "own": "yes: only what a restore changed and nothing has changed since",
+        "unknown": "ok: no error for data that is not known; why_unknown says why",
     },
     "versions": {
         "section": "the section of the item, as in the changes of a row",

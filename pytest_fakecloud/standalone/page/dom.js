@@ -116,6 +116,7 @@ export function say(text, kind = "bad") {
 }
 addEventListener("click", ({target}) => { if ($("notice").dataset.kind === "good" && target.closest("a, button, tr") && !$("notice").querySelector("a, button:not([aria-label=Dismiss])")) dismiss(); }, true);
 const goOn = () => (document.querySelector(".detail:not([hidden])") ?? $("view")).focus({preventScroll: true});
+$("notice").addEventListener("keydown", (event) => { if (event.key === "Escape") { event.stopPropagation(); dismiss(); } });
 export function dismiss() { if ($("notice").contains(document.activeElement)) goOn(); sessionStorage.removeItem("undo"); $("notice").replaceChildren(); document.body.style.removeProperty("--floating"); }
 export async function attempt(work) { try { say(""); return await work(); } catch (error) { say(error.message); } }
 export async function copy(text, notice) { try { await navigator.clipboard.writeText(text); say(notice, "good"); } catch { prompt("Copy:", text); } }
@@ -140,13 +141,14 @@ export const detailBar = (address, name, about = {search: name}) => el("div", {c
 
 // Opens a part of the page, and goes there.
 export const unfold = (part) => { part.open = true; part.firstChild.focus({preventScroll: true}); part.scrollIntoView({block: "start"}); };
-// A button that changes data, as its label says. It asks `question` first if the change cannot be undone; `no` is the answer that changes nothing.
+// A button that changes data, as its label says. It asks `question` first if the change cannot be undone; `no` is the answer that changes nothing. One with answers `keep` and `other` lets `work` keep what was written since.
 export function act(text, label, work, {question, isRisky, no} = {}) {
   const name = text.replace("…", "");
   return el("button", {type: "button", "aria-label": label.startsWith(name) ? label : `${name}: ${label}`, class: isRisky ? "risky" : null, onclick: async ({currentTarget}) => {
     const asked = typeof question === "function" ? await attempt(question) : question;
-    if (question && !(asked && await confirmed(asked, label, {isRisky, no}))) return;
-    await attempt(() => onlyOnce(currentTarget, work));
+    const {question: shown = asked, keep, other} = asked ?? {}, answer = question && asked && await confirmed(shown, keep ?? label, {isRisky, no, other});
+    if (question && !answer) return;
+    await attempt(() => onlyOnce(currentTarget, () => work(Boolean(keep) && answer === true)));
     document.dispatchEvent(new Event("changed"));
   }}, text);
 }
@@ -194,7 +196,7 @@ export function form(title, button, fields, work, {open = true, overwrites, conf
     if (known) input.addEventListener("focus", async () => known.replaceChildren(...(await list()).map((one) => el("option", {value: one}))));
     return el("div", {class: wide ? "field wide" : "field"}, el("label", {for: id}, label), input, known);
   });
-  const body = el("form", {class: "act", "aria-label": title, oninput: () => { body.dataset.typed = edits ? "yes" : ""; }, onsubmit: async (event) => {
+  const body = el("form", {class: "act", "aria-label": title, oninput: () => { body.dataset.typed = edits ? "yes" : ""; }, onkeydown: ({key, target, ctrlKey, metaKey}) => { if (key === "Enter" && (ctrlKey || metaKey) && target.localName === "textarea") body.requestSubmit(); }, onsubmit: async (event) => {
     event.preventDefault();
     out.replaceChildren(); say("");
     const of = body.closest(".detail")?.querySelector("h2")?.textContent ?? title, before = change.number, values = Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, input.value]));

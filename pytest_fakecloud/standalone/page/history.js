@@ -37,13 +37,17 @@ const preview = (label, note, found) => el("div", {id: "question", class: "previ
 async function changedSince(row, last, part, isWhole) {
   // A restore and a recorded change have a row for each fake. Not each number is that of a row.
   while (isOfConsole(entries.known.get(last + 1))) last++;
-  const rows = (await ask("GET", `/journal?after=${last}&limit=4`)).map(({number: row_}) => row_), later = rows.length ? await ask("GET", sinceOf(Math.min(...rows), part)) : {};
-  if (!later.count) return {};
-  const own = isWhole ? await ask("GET", sinceOf(row, {own: "yes"})) : {}, why = own.why_not_own;
-  if (!own.count) return {question: preview("Undo", ` The data has changed since, and that is taken back too${why ? `: ${why}` : ""}.`, await ask("GET", sinceOf(row, part)))};
-  const question = preview("Undo the restore", " The data has changed since.", own);
-  question.firstChild.after(el("p", {}, el("b", {}, "Written since."), " If you keep it, it stays as it is now, and does not go back to what it was before the restore."), ...changesSection(later).filter(Boolean), el("p", {}, el("b", {}, "Changed by the restore.")));
-  return {question, keep: "Keep what was written since", other: "Take back everything"};
+  const rows = (await ask("GET", `/journal?after=${last}&limit=4`)).map(({number: row_}) => row_), later = rows.length ? await ask("GET", sinceOf(Math.min(...rows), {...part, unknown: "ok"})) : {};
+  if (!later.count && !later.why_unknown) return {};
+  const own = isWhole && later.count ? await ask("GET", sinceOf(row, {own: "yes"})) : {}, why = own.why_not_own;
+  if (!own.count) return {question: preview("Undo", later.count ? ` The data has changed since, and that is taken back too${why ? `: ${why}` : ""}.` : ` What has changed since is taken back too. Which changes these are is not known apart. ${later.why_unknown}`, await ask("GET", sinceOf(row, part)))};
+  return keeping("Undo the restore", " The data has changed since.", "restore", own, later);
+}
+// The question before a change is undone, and its answers: what was written `later` can stay, the undo then takes back its `own` changes only. What is `lost` goes anyway.
+export function keeping(label, note, what, own, later, lost = {}) {
+  const question = preview(label, note, own), part = (title, text, changes) => changes.count ? [el("p", {}, el("b", {}, title), text), ...changesSection(changes)].filter(Boolean) : [];
+  question.firstChild.after(...part("Written since.", ` If you keep it, it stays as it is now, and does not go back to what it was before the ${what}.`, later), ...part("Written since, and taken back anyway,", " because only all data of these fakes can be put back.", lost), el("p", {}, el("b", {}, `Changed by the ${what}.`)));
+  return later.count ? {question, keep: "Keep what was written since", other: "Take back everything"} : {question};
 }
 // A notice with a button that undoes a change: by `inverse`, which returns {question, run}, or null if it does not apply any more, or by
 // a restore to just before the row, of all data or of what `part` names. What has changed since is overwritten after a question only.
@@ -64,7 +68,6 @@ export async function offerAgain() {
   const kept = JSON.parse(sessionStorage.getItem("undo")), [found] = kept ? await ask("GET", `/journal?after=${kept.row - 1}&limit=1`) : [];
   if (found && found.number === kept.row) sayWithUndo(kept.text, kept.row, kept.part, kept);
 }
-// Offers to undo a change of items, which was made by the call of a row.
 export const offerUndo = (fake, row, section, items, text, how) => sayWithUndo(text, row, {fake: fake.name, section, items}, how);
 
 // The undo of a form that changes a fake: all data of the fake is then as just before the row, or `first(row)`, if there were several calls.
@@ -73,12 +76,13 @@ export const undoOf = (fake, first = (row) => row) => (row, text) => sayWithUndo
 export const undoable = (fake, text, work) => async () => { const answer = await work(); sayWithUndo(typeof text === "function" ? text(answer) : text, change.row, {fake: fake?.name}); };
 export async function recorded(fake, what, work) { const {row} = await ask("POST", "/journal", {fake: fake?.name, what}), answer = await work(); change.row = row; return answer; }
 
-// A button that restores data. It first shows what that changes, as the changes at an address undo it, and the restore can be undone.
+// A button that restores data. It first shows what that changes, as the changes at an address undo it, and the restore can be undone. `restore` is told whether what was written since stays.
 export function restoreButton(text, label, changes, restore, what, part = {}) {
-  return act(text, label, async () => { const {row} = await restore(); sayWithUndo(`${what} ${what.startsWith("All") ? "are" : "is"} restored.`, row, part, {isWhole: !part.items}); }, {question: async () => {
+  return act(text, label, async (keeps) => { const {row, said = `${what} ${what.startsWith("All") ? "are" : "is"} restored.`} = await restore(keeps); sayWithUndo(said, row, part, {isWhole: !part.items}); }, {question: async () => {
     const found = await ask("GET", `${changes}${changes.includes("?") ? "&" : "?"}as_restored=yes`), lost = Object.entries(found.not_restored).filter(([, many]) => many).map(([section, many]) => count(many, section.replace(/s$/, ""))).join(" and ");
     if (!found.count && !found.not_compared.length && !found.clock) throw new Error(`Nothing ${lost ? "else has changed since then, and nothing comes back" : "has changed since then, so there is nothing to restore"}${lost && `: the time of ${lost} has ended`}.`);
-    return preview(label, found.clock ? ` The clock goes back to ${both(found.clock)} UTC, and all data to what it was then.` : " The clock stays, so what was due since then happens at once. You can undo it." + (lost && ` Does not come back: ${lost}, whose time has ended by now.`), found);
+    if (found.clock) return found.later.count || found.lost.count ? keeping(label, ` The clock goes back to ${both(found.clock)} UTC.`, "move", found.own, found.later, found.lost) : preview(label, ` The clock goes back to ${both(found.clock)} UTC, and all data to what it was then.`, found);
+    return preview(label, " The clock stays, so what was due since then happens at once. You can undo it." + (lost && ` Does not come back: ${lost}, whose time has ended by now.`), found);
   }});
 }
 // A button that restores to just before a row: all fakes, or what `part` names.
