@@ -8,8 +8,7 @@ const read = {number: (text) => text === "" ? undefined : Number(text), text: (t
 // The slot of a fault of nodes: a number, or a key in it.
 const slot = {fields: [{name: "slot", label: "slot, or a key in it", note: "that of the command's keys"}], args: ({slot: text}) => text === "" ? [] : [/^\d+$/.test(text) ? Number(text) : text]};
 const step = (text) => /^\d+$/.test(text.trim()) ? Number(text) : text.trim() === "ok" ? null : text.trim();
-// For each kind: its description, its fields, and how fields become arguments. For other kinds, the form has
-// the server's description and one field for all arguments.
+// For each kind: its description, its fields, and how fields become arguments. For other kinds, the form has the server's description and one field for all arguments.
 const KINDS = {
   respond: {does: "Answer with an error instead of doing the request", says: ([status, body]) => `answers ${status ?? "an error"}${body ? ` with this body: ${body}` : ""} and is not carried out`, fields: [whole("status", "status", "503"), {name: "body", label: "body", note: "the service's own"}], args: ({status, body}) => [read.number(status), ...(body ? [body] : [])]},
   delay: {does: "Wait before doing the request", says: ([wait]) => `waits ${wait} before it is carried out`, fields: [{name: "seconds", label: "wait", value: "2s"}], args: ({seconds}) => [seconds]},

@@ -30,12 +30,12 @@ function cutElement(text, others) {
 }
 // `spec` is {list, noun, columns, row, detail, hasItem, filters, facet, facetNames, tools, empty, bulk, key}:
 // `about` returns what an item is in the recorded calls, with its name, or null and a text that they contain.
-// `always` are parameters of each request, `unsent` those of the address that are not, `row` returns the cells of an item, `detail` the content of the panel beside the list.
+// with `wraps`, the last column has two lines; `always` are parameters of each request, `unsent` those of the address that are not, `row` returns the cells of an item, `detail` the content of the panel beside the list.
 export class ListPage {
   constructor(fake, tab, spec) {
     Object.assign(this, {fake, tab, spec, turn: 0, chosen: new Set(), drawn: {}, isReload: isLoading()});
     this.body = el("div", {class: "list-body"}); this.outside = el("p", {class: "banner", role: "status", hidden: true}, `The ${spec.noun} that is open is not among those listed here.`);
-    this.bar = el("div", {class: "tools"});
+    this.bar = el("div", {class: "tools bulk"});
     this.counted = el("span", {class: "soft", role: "status", id: "count"}, "Loading…");
     this.clear = el("button", {type: "button", class: "clear", hidden: true, "aria-label": "Clear all filters", onclick: () => { this.search.value = ""; this.change(this.cleared()); this.search.focus(); }}, "Clear");
     this.facets = el("div", {class: "facets", role: "group", "aria-label": "filter"});
@@ -153,7 +153,7 @@ export class ListPage {
     // Beside the details, a list leaves out the columns of `spec.aside`, which they show too, and what is the same in all rows, which tells none apart.
     const {spec} = this, cells = page.items.map((one) => spec.row(one, this)), isSame = (at) => at > 0 && cells.length > 2 && cells.every((row) => textOf(row[at]) === textOf(cells[0][at]));
     const columns = spec.columns.map((name, at) => ({class: isSame(at) ? "same" : spec.aside?.includes(name) ? "aside" : ""})), last = columns.findLast((column) => !column.class);
-    if (last) last.class = "fill";
+    if (last) last.class = spec.wraps ? "fill wraps" : "fill";
     return el("div", {class: "wide-table"}, el("table", {class: "rows"}, el("thead", {}, el("tr", {}, spec.bulk ? el("td", {class: "check"}) : null, spec.columns.map((name, at) => this.headElement(name, spec.fields?.[at], columns[at])))),
       el("tbody", {}, page.items.map((one, row) => {
         const id = this.idOf(one), [first, ...rest] = cells[row].map((cell, at) => cutElement(cell, [cells[row - 1]?.[at], cells[row + 1]?.[at]]));
@@ -161,7 +161,7 @@ export class ListPage {
           spec.bulk ? el("td", {class: "check"}, el("input", {type: "checkbox", "aria-label": `choose ${spec.key(one)}`, "data-key": `choose ${id}`, checked: this.chosen.has(spec.key(one)),
             onclick: (event) => this.choose(page.items.indexOf(one), event)})) : null,
           el("td", {class: `mono ${columns[0].class}`}, el("a", {href: this.address(id), "data-key": id, "aria-current": id === this.id ? "true" : null}, shown(first))),
-          rest.map((cell, at) => el("td", {class: `mono ${columns[at + 1].class}`, "data-name": /^[\d<]/.test(textOf(cell)) ? spec.columns[at + 1] : null}, columns[at + 1].class === "fill" ? el("div", {class: "lines"}, shown(cell ?? "")) : shown(cell ?? ""))));
+          rest.map((cell, at) => el("td", {class: `mono ${columns[at + 1].class}`, "data-name": /^[\d<]/.test(textOf(cell)) ? spec.columns[at + 1] : null}, columns[at + 1].class.startsWith("fill") ? el("div", {class: "lines"}, shown(cell ?? "")) : shown(cell ?? ""))));
       }))));
   }
   choose(at, {target, shiftKey}) {

@@ -47,7 +47,7 @@ export class OverviewPage {
     return el("section", {"aria-label": "What is due next"}, el("h2", {}, el("a", {href: "#/time"}, "What is due next")), due.length ? [table("next events", ["in", "event", ""], due, (one) => {
       const what = short(shortened(one.what), 120);
       const text = one.count > 1 ? "Move to the first" : "Move there";
-      return [[about(micros(one.at) - micros(now)), el("small", {class: "soft"}, when(one.at), one.count > 1 ? [" to ", when(one.until)] : null)], one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, what) : what, el("button", {type: "button", "aria-label": `${text}: ${one.what} at ${one.at}`, onclick: () => move({action: "move_to", to: one.at})}, text)];
+      return [about(micros(one.at) - micros(now)), [one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, what) : what, el("small", {class: "soft"}, when(one.at), one.count > 1 ? [" to ", when(one.until)] : null)], el("button", {type: "button", "aria-label": `${text}: ${one.what} at ${one.at}`, onclick: () => move({action: "move_to", to: one.at})}, text)];
     }), more.length ? el("p", {class: "soft"}, `Also planned: ${more.join(" and ")}.`) : null]
       : el("p", {class: "soft"}, "Nothing is planned. Delays, retries, schedules and TTLs use the clock above: freeze it, or move it."));
   }

@@ -2,7 +2,7 @@
 import {LivePage, act, both, count, el, empty, link, number, pageHead, pill, short, soft, table, tools, when, words} from "./dom.js";
 import {ask} from "./api.js";
 import {destinationForms} from "./destinations.js";
-import {hasFailed} from "./elements.js";
+import {hasFailed, withoutScheme} from "./elements.js";
 import {adviceOf, codeOf, isExpected, placeLink} from "./errors.js";
 import {entries, journal} from "./journal.js";
 
@@ -16,13 +16,19 @@ export const siteOf = ({facts: {url, method, path}}) => url ?? [method, path].fi
 export const lettersLinks = (letters) => [...Map.groupBy(letters, ({fake}) => fake)].map(([fake, some]) => el("a", {href: link(["fake", fake, "dead-letters", ...some.length === 1 ? [some[0].id] : []])}, `${count(some.length, "dead letter")} of ${fake}`));
 // The first groups are those of the newest rows. What was only tried in the console comes after them, expected errors come last. Overview shows `few`.
 export const isInjected = (row) => row.faults.length > 0, isTried = (group) => group.every(({actor}) => actor === "console");
+// What failed in a group of rows: the address of its deliveries, the call if all are the same, or the command.
+function nameOf(group) {
+  const last = group.at(-1), urls = new Set(group.map(({data, peer}) => data.url ?? peer));
+  if (last.rules.is_sent) return urls.size === 1 ? `delivery to ${short(withoutScheme([...urls][0]), 60)}` : `deliveries to ${number(urls.size)} addresses`;
+  return last.rules.is_received && group.every((row) => row.text.what === last.text.what) ? short(last.text.what, 60) : last.operation;
+}
 export function errorsElement(rows, letters, few) {
   const most = few ?? 50, groups = [...Map.groupBy(rows, (row) => JSON.stringify([row.fake, row.kind, row.operation, codeOf(row), row.advice, isInjected(row)])).values()].sort((one, other) => isExpected(one[0]) - isExpected(other[0]) || isInjected(one[0]) - isInjected(other[0]) || isTried(one) - isTried(other) || other.at(-1).number - one.at(-1).number);
   return el("div", {}, table("errors", few ? ["what failed", "answer", "last"] : ["what failed", "answer", "times", "last", "advice", ""], groups.slice(0, most), (group) => {
     const last = group.at(-1), caused = letters.filter(({message_id: id}) => group.some(({subjects}) => subjects.some(({name}) => name === id)));
-    const what = [el("a", {href: link(["activity", last.number], {fake: last.fake, problems: "yes"})}, `${last.fake} · ${last.rules.is_received && group.every((row) => row.text.what === last.text.what) ? short(last.text.what, 60) : last.operation}${isTried(group) ? ", from here" : ""}`), few && group.length > 1 ? ` ${number(group.length)} times` : null, caused.length ? el("div", {}, lettersLinks(caused)) : null];
+    const what = [el("a", {href: link(["activity", last.number], {fake: last.fake, problems: "yes"})}, `${last.fake} · ${nameOf(group)}${isTried(group) ? ", from here" : ""}`), few && group.length > 1 ? ` ${number(group.length)} times` : null, caused.length ? el("div", {}, lettersLinks(caused)) : null];
     const answer = [isInjected(last) ? pill("injected", "wait") : null, " ", el("span", {class: isInjected(last) ? "" : "bad"}, short(last.text.answer, 90))], at = when(new Date(last.at_us / 1000).toISOString());
-    return few ? [what, [answer, el("div", {class: "soft"}, adviceOf(last))], at] : [what, answer, number(group.length), at, adviceOf(last), act("Dismiss", `Dismiss ${last.operation} ${short(last.text.answer, 40)}`, () => ask("POST", "/violations/dismiss", {rows: group.map((row) => row.number)}))];
+    return few ? [what, [answer, el("div", {class: "soft"}, adviceOf(last))], at] : [what, answer, number(group.length), at, adviceOf(last), act("Dismiss", `Dismiss ${nameOf(group)} ${short(last.text.answer, 40)}`, () => ask("POST", "/violations/dismiss", {rows: group.map((row) => row.number)}))];
   }), groups.length > most ? el("p", {}, el("a", {href: few ? "#/problems" : link(["activity"], {status: "failed"})}, `${count(groups.length - most, "other kind")} of error${groups.length - most === 1 ? "" : "s"}`)) : null);
 }
 const APPEAR = "What a test in strict mode would report appears here, such as a delivery to an address that nothing answers.";

@@ -8,8 +8,7 @@ import {linksOf, moved, undoButton} from "./moves.js";
 import {entries} from "./journal.js";
 import {oneAtATime} from "./rows.js";
 
-// Moves the clock to an event, or freezes it at the microsecond before it, so that it can be looked at before it happens.
-// A line may stand for several events, of which the last is the aim.
+// Moves the clock to an event, or freezes it at the microsecond before it, so that it can be looked at before it happens. A line may stand for several events, of which the last is the aim.
 const goThere = ({what, count: many, until: to}) => { const text = many > 1 ? "Move to the last" : "Move there"; return act(text, `${text}: ${what} at ${to}`, () => move({action: "move_to", to})); };
 const goBefore = ({what, at: to}, now) => micros(to) - 1 > micros(now) ? act("Just before", `Just before: ${what} at ${to}`, async () => { await ask("POST", "/clock", {action: "freeze"}); await move({action: "move_to", to: isoOf(micros(to) - 1)}); }) : null;
 const DUE_KINDS = {delivery: "delivery", callback: "callback", wait: "retry", sleep: "end of a sleep or wait", schedule: "schedule", expiry: "expiry of a key", removal: "removal by age", other: "timer of a fake"};
@@ -29,7 +28,7 @@ export function timePage() {
     const {at: first, until, count: many, kind} = one, isOpen = micros(until) === Number(page.values.open), what = shownDue(one), ends = [first, until].slice(0, many > 1 ? 2 : 1);
     const shown = many > 1 ? el("a", {href: link(["time"], {...page.values, open: isOpen ? "" : micros(until)}), "data-key": until, "aria-expanded": String(isOpen)}, `${isOpen ? "▾" : "▸"} ${what}`)
       : one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, what) : what;
-    return [el("span", {class: "nowrap"}, about(micros(first) - micros(now))), ends.map((at) => el("span", {class: "nowrap"}, at === until && many > 1 ? " to " : "", day(at) === day(now) ? "" : `${day(at)} `, time(at))),
+    return [[el("span", {class: "nowrap"}, about(micros(first) - micros(now))), el("small", {class: "soft"}, ends.map((at) => el("span", {class: "nowrap"}, at === until && many > 1 ? " to " : "", day(at) === day(now) ? "" : `${day(at)} `, time(at))))],
       [el("i", {class: `dot kind-${kind}`, title: own(DUE_KINDS, kind)}), shown], tools(goThere(one), goBefore(one, now))];
   };
   const page = new LivePage("/due", ({now, count: many, kinds: counts, matching, moments, due, moves}) => {
@@ -43,7 +42,7 @@ export function timePage() {
     return [page.values.moved && became, many || page.values.within ? el("div", {class: "due"}, el("div", {class: "filters"}, choice("time until", Object.keys(WITHIN), page.values.within ?? "", (within) => select({...span("", ""), within}), (name) => WITHIN[name]),
       kinds.length > 1 || page.values.kind ? el("div", {class: "kinds", role: "group", "aria-label": "kinds of events"}, kinds.map((name) => kindElement(name, counts[name] ?? 0, kinds))) : null,
       el("details", {class: "over-time", open: isWide}, el("summary", {}, "Events over time"), columnsElement("events by due time", [{at: start, kind: "other", value: 0}, ...items], {kinds: DUE_KINDS, chosen: page.chosen, start, pixels: isWide ? BESIDE : room(), onselect: (...ends) => select(span(...ends))}))),
-    el("div", {}, due.length ? table("due events", ["in", "at", "event", ""], due, (one) => row(one, now)) : soft(page.values.kind ? "No event of this kind is planned." : "No such event is planned.")))
+    el("div", {}, due.length ? table("due events", ["in", "event", ""], due, (one) => row(one, now)) : soft(page.values.kind ? "No event of this kind is planned." : "No such event is planned.")))
       : empty("No timers.", "Delayed messages, retries, schedules, TTLs of keys and consumer sessions appear here with their due times.", "They use the clock above, not the wall clock."),
       page.values.moved ? null : became];
   }, pageHead("Time", planned, chosen, form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { return await moved({action: "move_to", to: /^[-\d]+[ T][\d:.]+$/.test(to.trim()) ? `${to.trim().replace(" ", "T")}Z` : to}) ? done("Moved.") : null; }, {open: false, copied: false}), moment));
