@@ -140,7 +140,7 @@ export class Trace {
     this.countNewer();
   }
   // Scroll back over what is empty below the last row, as far as there are rows above.
-  fillWindow() { const {from, to} = this.seen(), height = this.list.offsetHeight; if (from > 0 && to > height) scrollBy(0, -Math.min(from, to - height)); }
+  fillWindow() { const {from, to} = this.seen(), {top = 0, height = 0} = this.items.at(-1) ?? {}, end = top + height; if (from > 0 && to > end) scrollBy(0, -Math.min(from, to - end)); }
   destroy() { this.stop.abort(); this.sizes.disconnect(); this.root.replaceChildren(); }
 
   // -- building ----------------------------------------------------------------------------------

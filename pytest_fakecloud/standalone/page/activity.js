@@ -161,7 +161,7 @@ export class ActivityPage {
     this.pause.replaceChildren(this.paused ? "Resume" : "Pause", this.paused && missed > 0 ? el("span", {class: "many", title: count(missed, "new row")}, number(missed)) : "");
     redraw(this.lost, this.missing ? this.missingElement(this.missing) : null);
     redraw(this.nothing, !journal.loaded ? el("p", {class: "soft", role: "status"}, "Loading…")
-      : all.length ? journal.older ? el("p", {class: "soft", role: "status"}, "Loading older rows…") : this.dropped().map(({text}) => el("p", {class: "soft dropped"}, text))
+      : all.length ? journal.older ? null : this.dropped().map(({text}) => el("p", {class: "soft dropped"}, text))
       : empty("No requests yet.", el("p", {}, "Every request to a fake appears here as it is made. ", el("a", {href: "#/connect"}, "Connect your application"), " to begin.")));
     this.place.hidden = !all.length;
     if (all === this.shown && journal.older === this.older) return;

@@ -30,7 +30,7 @@ const undone = ({sums, changes, ...rest}) => ({...rest, sums: Object.fromEntries
 
 // The changes since just before a row: all of them, or those of what `part` names.
 const sinceOf = (row, {items, ...part} = {}) => `/journal/${row}/since${query({...part, items: items && JSON.stringify(items)})}`;
-const preview = (label, note, found) => el("div", {id: "question", class: "preview"}, el("p", {}, el("b", {}, `${label}?`), note), changesSection(undone(found), ["now", "restored"]));
+const preview = (label, note, found) => el("div", {id: "question", class: "preview"}, el("p", {}, el("b", {}, `${label}?`), note, found.changes.some(({section}) => section === "messages") ? " What destinations have received stays with them." : null), changesSection(undone(found), ["now", "restored"]));
 
 // The question before a change by the rows from `row` to `last` is undone, if the data has changed since: it shows all that is taken back.
 // Of a restore of all data, what was written since can stay: the answers of the question are then `keep` and `other`.
