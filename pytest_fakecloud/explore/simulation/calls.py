@@ -26,7 +26,6 @@ from .part import Part
 from .pauses import Pauses
 from .stacks import CallSite, CallSites, call_site_of, carried_call_site, describe_places
 from .strand import Strand
-from .strand_waits import StrandWaits
 from .workers import Workers
 
 MOST_POINTS = 2_000
@@ -47,7 +46,6 @@ class Calls(Part):
     callers: Callers
     pauses: Pauses
     decisions: Decisions
-    strand_waits: StrandWaits
     faults: Faults
     workers: Workers
     _running: tuple[Access, Any, Sequence[bytes], list[str]] | None = None
@@ -97,11 +95,11 @@ class Calls(Part):
         """Serve a call between the points before and after it, at which other strands may run."""
         point = self._next_point(strand)
         for rest in self._approach(strand, point, fake, request):
-            self.strand_waits.yield_turn(strand, rest)
+            self._turns.yield_turn(strand, rest)
         response = self._serve(strand, point, fake, request, proceed)
         if self._script.is_late or self._script.schedule.at(strand.scheduled_name, point):
             for rest in self._receive(strand, point):
-                self.strand_waits.yield_turn(strand, rest)
+                self._turns.yield_turn(strand, rest)
         return response
 
     def _serve_without_turn(
@@ -120,11 +118,11 @@ class Calls(Part):
         self._turns.check_alive(strand)
         point = self._next_point(strand)
         for rest in self._approach(strand, point, fake, None):
-            await self.strand_waits.yield_turn_async(strand, rest)
+            await self._turns.yield_turn_async(strand, rest)
         with self.callers.awaiting(strand, point):
             response = exchange()  # comes to ``at_call()`` in this thread
         for rest in self._receive(strand, point):
-            await self.strand_waits.yield_turn_async(strand, rest)
+            await self._turns.yield_turn_async(strand, rest)
         return response
 
     def _next_point(self, strand: Strand) -> int:
@@ -231,8 +229,8 @@ class Calls(Part):
             self.pauses.note_point(strand)
         disturbances = self._script.schedule.at(strand.scheduled_name, point)
         for rest in self._apply_pauses(strand, disturbances, PAUSES):
-            self.strand_waits.yield_turn(strand, rest)
-        self.strand_waits.yield_turn(strand, "switch")
+            self._turns.yield_turn(strand, rest)
+        self._turns.yield_turn(strand, "switch")
 
     def _serve(
         self, strand: Strand, point: int, fake: Fake, request: Request, proceed: Proceed

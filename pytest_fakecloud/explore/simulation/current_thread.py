@@ -9,9 +9,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from .pool import is_of_a_strand
-from .strand import Strand
 
 if TYPE_CHECKING:
+    from .strand import Strand
     from .strands import Strands
     from .turns import Turns
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core.clock import in_thread
@@ -11,23 +11,9 @@ from ...process.replace import Patch
 
 if TYPE_CHECKING:
     from .strand import Strand
+    from .turns import Wakeup
 
 T = TypeVar("T")
-
-
-class Wakeup(ABC):
-    """What a task awaits, without blocking its event loop: its turn, or the end of its sleep."""
-
-    @abstractmethod
-    def __await__(self) -> Generator[Any, None, None]: ...
-
-    @abstractmethod
-    def resume(self) -> None:
-        """Let the task go on, if it still waits. Called in the thread of its event loop."""
-
-    @abstractmethod
-    def wake_elsewhere(self, is_over: Callable[[], bool]) -> None:
-        """Let the task go on, called in another thread; cancel it if ``is_over()`` by then."""
 
 
 class EventLoop(ABC):

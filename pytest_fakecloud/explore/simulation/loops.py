@@ -8,7 +8,7 @@ from ...core.touches import READS_CLOCK
 from ..values.limits import OTHER_SERVERS
 from .event_loop import EventLoop
 from .part import Part
-from .strand import Waiting
+from .turns import Waiting
 
 
 class Loops(Part):
@@ -65,7 +65,6 @@ class Loops(Part):
         # A switch names this place in the loop by the last point of its main task.
         host.points = 0 if host.main_task is None else host.main_task.points
         self._turns.yield_turn_of_loop(host, Waiting(loop.has_events, wake_us, is_of_loop=True))
-        self._turns.check_alive(host)
         return True
 
     def add_task(self, task: object, is_inner: bool) -> None:

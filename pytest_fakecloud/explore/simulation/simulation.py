@@ -34,6 +34,7 @@ from .strand import Strand
 from .strand_waits import StrandWaits
 from .strands import Strands
 from .turns import MOST_CRASHES, Turns
+from .watchdog import Watchdog
 from .workers import MOST_STARTS, Workers
 
 
@@ -49,7 +50,7 @@ class Simulation:
         self._world = world
         self.script = script = Script(subject, plan)
         self.strands = strands = Strands(subject.programs)
-        self.turns = turns = Turns(world.threads, strands)
+        self.turns = turns = Turns(world, strands)
         self.current_thread = current = CurrentThread(turns, strands, world.outsiders)
         self.log = log = TrialLog(world, script, current)
         self.call_sites = CallSites(world, are_noted=plan.has_details)
@@ -73,7 +74,6 @@ class Simulation:
             callers=self.callers,
             pauses=self._pauses,
             decisions=self._decisions,
-            strand_waits=self.strand_waits,
             faults=Faults(*shared),
             workers=self._workers,
         )
@@ -95,7 +95,7 @@ class Simulation:
         """Run all strands to their end, and check the promises that apply to every step."""
         try:
             self._pauses.delay_starts()
-            self.turns.run(self)
+            self.turns.run(self, Watchdog(self))
         except Redundant:
             self.log.flags.add("redundant")
         finally:

@@ -6,36 +6,19 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ...core.errors import Crash, is_crash
 from ..fakes.fakes import DueDelivery
 from ..values.names import StrandName
 from ..values.plan import SwitchKind
 from ..values.trial import Line
-from .carriers import Carrier, RequestThread, StrandThread
 from .event_loop import EventLoop
+from .turns import NOT_WAITING, Carrier, RequestThread, StrandThread, Waiting
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
 CarrierT = TypeVar("CarrierT", bound=Carrier)
 State = Literal["new", "running", "blocked", "parked", "waiting", "ended"]
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """The condition or the time that ends the wait of a strand."""
-
-    ready: Callable[[], bool] | None = None
-    wake_us: int | None = None
-    is_for_thread: bool = False
-    """Whether it waits for a lock, or for the end of a thread."""
-    is_of_loop: bool = False
-    """Whether the event loop of the thread has nothing to do, so that its tasks can have the turn."""
-
-
-NOT_WAITING = Waiting()
-Rest: TypeAlias = SwitchKind | Waiting
-"""How a strand gives up its turn: at a point from which it can go on at any time, or in a wait."""
 
 
 @dataclass(slots=True)

@@ -12,17 +12,16 @@ from ...core.errors import Crash
 from ...core.signals import Signal
 from ...core.touches import READS_CLOCK
 from ..fakes.gate import Gate
-from .carriers import RequestThread
 from .clock import TrialClock
-from .event_loop import Wakeup
 from .part import Part
 from .sleepers import Sleepers
-from .strand import Rest, Strand, Waiting
+from .strand import Strand
+from .turns import Waiting, Wakeup
 
 
 @dataclass(eq=False)
 class StrandWaits(Part):
-    """Lets a strand wait: for its turn, a condition or a time. Then other strands run."""
+    """Lets a strand wait for a condition or a time. Then other strands run."""
 
     sleepers: Sleepers
     clock: TrialClock
@@ -59,7 +58,7 @@ class StrandWaits(Part):
             # In another order, the time could pass while another strand can run.
             if len(self._strands) > 1:
                 self._log.flags.add("timers")
-        self.yield_turn(strand, Waiting(ready, until_us, for_thread))
+        self._turns.yield_turn(strand, Waiting(ready, until_us, for_thread))
 
     def yield_in_command(
         self, strand: Strand, signal: Signal, poll: Callable[[], object], until_us: int
@@ -143,37 +142,3 @@ class StrandWaits(Part):
             return False
         self.clock.move_to(self._after(seconds))
         return True
-
-    def yield_turn(self, strand: Strand, rest: Rest) -> None:
-        """Let a strand rest, and others run; return at its next turn.
-
-        The thread passes the turn on, also that of an event loop if the code of a task blocks it. But a
-        thread of a fake that handles the request of a task only waits: the loop goes on, and chooses the
-        next strand when it is idle.
-        """
-        if strand.role == "task" and self._current_thread.registered_strand() is not strand:
-            self._rest_in_request(strand, rest)
-        else:
-            self._turns.yield_turn(strand, rest)
-        self._turns.check_alive(strand)
-
-    def _rest_in_request(self, strand: Strand, rest: Rest) -> None:
-        with strand.carried_by(RequestThread(self._world.connections.aside_here())) as thread:
-            self._turns.rest(strand, rest)
-            self._turns.check_alive(strand)
-            thread.wait(lambda: strand.state == "ended" or self._turns.has_ended)
-        if strand.state == "ended":
-            raise Crash
-
-    async def yield_turn_async(self, strand: Strand, rest: Rest) -> None:
-        """Like ``yield_turn()``, for a task whose event loop must not be blocked."""
-        loop = strand.host.loop
-        assert loop is not None
-        with strand.carried_by(loop.new_wakeup()) as wakeup:
-            self._turns.rest(strand, rest)
-            try:
-                await wakeup
-            finally:
-                if strand.state != "ended":
-                    strand.go_on()
-        self._turns.check_alive(strand)

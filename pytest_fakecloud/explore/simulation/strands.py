@@ -10,9 +10,9 @@ from typing import Any
 
 from ..subject.programs import Program
 from ..values.names import StrandName
-from .carriers import StrandThread
 from .event_loop import EventLoop
 from .strand import Strand
+from .turns import StrandThread
 
 _UNKNOWN = -1
 """The identifier of a thread of the code that has not begun."""

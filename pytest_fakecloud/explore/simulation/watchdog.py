@@ -17,14 +17,10 @@ from ...core.timers import monotonic
 from ..values.limits import BLOCKED_AFTER, LOST_AFTER, REAL_WAIT, STUCK_AFTER
 from .stacks import application_frame, describe_places
 from .strand import Strand
+from .turns import HOOK_ADVICE
 
 if TYPE_CHECKING:
     from .simulation import Simulation
-
-HOOK_ADVICE = (
-    "look at the functions that were passed to threading.settrace() and threading.setprofile(), and at "
-    "tools that wrap threading.Thread"
-)
 
 
 class Watchdog:

@@ -13,8 +13,8 @@ from ...core.signals import Signal
 from ...core.timers import monotonic, to_datetime
 from ..fakes.fakes import DELIVERIES_END_US
 from ..fakes.gate import wait_really
-from ..simulation.event_loop import Wakeup
 from ..simulation.pool import ABANDONED
+from ..simulation.turns import Wakeup
 from ..values.limits import EARLIER_THREADS
 
 if TYPE_CHECKING:
@@ -117,9 +117,9 @@ class ThreadWaits:
             result = poll()
             return result is not None
 
-        link = world.connections.aside_here()
-        if link is not None:
-            link.step_back()
+        aside = world.connections.aside_here()
+        if aside is not None:
+            aside.step_back()
         elif world.simulation is None:
             self.wait_in_check(is_over, max(0, until_us - world.now_us()) / 1e6)
         return real(signal, poll, until_us) if result is None else result
