@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -92,21 +92,20 @@ class Callers(Part):
         strand, is_own_thread = self._strand_of(request)
         if strand is None:
             return Caller("ended" if self._turns.has_ended else "not explored")
-        # A thread of a pool makes the call for the strand, which does not wait for that in its turn.
-        is_beside = "carried" in rows and not is_own_thread and not strand.thread.real_waits
         if _is_silent(fake, request):
-            way: Way = "silent"
-        elif "outsider" in rows or is_beside:
-            way = "outside"
-        elif is_own_thread and strand in self._awaited:
+            return Caller("silent", strand, is_own_thread)
+        if _is_outside(strand, rows, is_own_thread):
+            return Caller("outside", strand, is_own_thread)
+        if is_own_thread and strand in self._awaited:
             return Caller("awaited", strand, is_own_thread, self._awaited[strand])
-        else:
-            # Another thread may make this call for a waiting strand, or for one that has another call
-            # in progress.
-            is_second = not is_own_thread and self.is_served(strand)
-            has_turn = strand.state == "running" and not is_second
-            way = "in turn" if has_turn else "without turn"
-        return Caller(way, strand, is_own_thread)
+        has_turn = strand.state == "running" and not self._is_second(strand, is_own_thread)
+        return Caller("in turn" if has_turn else "without turn", strand, is_own_thread)
+
+    def _is_second(self, strand: Strand, is_own_thread: bool) -> bool:
+        """Return whether another call of a strand is in progress: ann awaits a BLPOP, for example, and a
+        thread that works for her makes a call beside it.
+        """
+        return not is_own_thread and self.is_served(strand)
 
     def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
         """Return the strand that makes a call, and whether its own thread handles the call.
@@ -163,6 +162,15 @@ class Callers(Part):
         """Return the strand whose command this thread executes, in a call or by itself."""
         thread = self._current_thread
         return None if thread.has_ended() else self.served_here() or thread.registered_strand()
+
+
+def _is_outside(strand: Strand, rows: Sequence[Row], is_own_thread: bool) -> bool:
+    """Return whether a thread that is not explored makes a call, and the strand does not wait for it in
+    its turn: ann has called ``pool.submit(redis.get, "k")`` and goes on, for example. If she waits for a
+    running TestClient, a thread of its pool makes the call in her turn.
+    """
+    is_beside = "carried" in rows and not is_own_thread and not strand.thread.real_waits
+    return "outsider" in rows or is_beside
 
 
 def _is_silent(fake: Fake, request: Request) -> bool:

@@ -274,10 +274,12 @@ class Strand:
         return not self._is_held() and self._state in ("parked", "waiting")
 
     def _is_held(self) -> bool:
-        """Return whether an event loop that does not wait keeps the strand from its turn: that of its
-        thread, unless the strand blocks it.
+        """Return whether an event loop keeps the strand from its turn, because another of its tasks
+        runs: a task that awaits ``redis.get("k")`` goes on when all tasks of the loop wait. One that
+        calls ``time.sleep(1)`` blocks the loop, and is not held.
         """
-        return self.carrier is not self.thread and not self.host.has_idle_loop()
+        lets_loop_run = self.carrier is not self.thread
+        return lets_loop_run and not self.host.has_idle_loop()
 
     def has_idle_loop(self) -> bool:
         """Return whether the event loop of the thread waits, so that its tasks can have the turn."""
