@@ -85,7 +85,7 @@ PARTS: dict[str, tuple[tuple[object, str], ...]] = {
     "points and disturbances of calls": ((Calls, "at_call"),),
     "accesses of steps": ((TrialLog, "touch"),),
     "choice of the next strand": ((Scheduler, "choose"),),
-    "turns of the threads": ((Turns, "run"), (Turns, "yield_turn")),
+    "turns of the threads": ((Turns, "play"), (Turns, "yield_turn")),
     "start and end of a trial": ((Simulation, "__init__"), (Simulation, "play")),
     "return to the baseline": ((World, "reset"),),
     "check of the promise": ((Judge, "_broken_promise"),),

@@ -132,7 +132,7 @@ def outcomes(
             memory.clear()
             simulation = Simulation(world, subject, Plan(strategy_factory=strategy))
             with world.simulating(simulation):
-                simulation.run()
+                simulation.play()
             trial = simulation.frozen()
             strategy.learn(trial)
             if "redundant" in trial.flags:

@@ -75,10 +75,10 @@ class DeliveryStrands(Part):
                 losses[0] = "unheard"  # The first attempt reaches the destination.
             self._losses[due.message.public_id] = losses
 
-    async def perform(
+    async def deliver(
         self, exchange: Exchange, proceed: Deliver, route: DestinationRoute | None
     ) -> Outcome:
-        """Perform a delivery, or lose it if the schedule says so."""
+        """Make a delivery, or lose it if the schedule says so."""
         losses = self._losses.get(exchange.delivery.message_id)
         loss = losses.pop(0) if losses else None
         if loss == "unreachable":

@@ -91,11 +91,11 @@ class Simulation:
             workers=self._workers,
         )
 
-    def run(self) -> None:
+    def play(self) -> None:
         """Run all strands to their end, and check the promises that apply to every step."""
         try:
             self._pauses.delay_starts()
-            self.turns.run(self, Watchdog(self))
+            self.turns.play(self, Watchdog(self))
         except Redundant:
             self.log.flags.add("redundant")
         finally:
@@ -162,7 +162,7 @@ class Simulation:
 
     # -- the start and the end of a strand
 
-    def perform(self, strand: Strand) -> object:
+    def run_code(self, strand: Strand) -> object:
         """Run a strand's code, and return what it returns or, for a coroutine, awaits."""
         result = self._world.awaited(strand.body())
         if strand.role != "delivery":

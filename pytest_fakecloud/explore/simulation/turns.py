@@ -175,7 +175,7 @@ class Turns:
         """Number of threads that run a strand."""
         self._rests = itertools.count(1)
 
-    def run(self, simulation: Simulation, watchdog: Watchdog) -> None:
+    def play(self, simulation: Simulation, watchdog: Watchdog) -> None:
         """Run the strands until the trial ends. Raises ``ContractError``, ``Redundant``, and exceptions
         that end the test, such as Ctrl-C and that of ``pytest.skip()``.
         """
@@ -452,7 +452,7 @@ class Turns:
             context.run(carried_strand.set, strand)
             try:
                 context.run(self._simulation.begins, strand)
-                strand.result = context.run(self._simulation.perform, strand)
+                strand.result = context.run(self._simulation.run_code, strand)
             except ContractError as error:
                 self.end(error)
             except BaseException as error:

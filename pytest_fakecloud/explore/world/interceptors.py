@@ -157,4 +157,4 @@ class _ExploredDeliveries(DeliveryInterceptor, FaultDecisions):
         if simulation is None:
             return await proceed(exchange)
         route = route_to(self._queue.destinations, exchange.delivery.url)
-        return await simulation.delivery_strands.perform(exchange, proceed, route)
+        return await simulation.delivery_strands.deliver(exchange, proceed, route)

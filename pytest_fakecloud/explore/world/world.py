@@ -72,7 +72,7 @@ class World(Surroundings):
             self.randomness.mark()
         simulation = Simulation(self, subject, plan)
         with self.simulating(simulation):
-            simulation.run()
+            simulation.play()
         log, history = simulation.log, simulation.operations.history
         if "redundant" in log.flags:
             return simulation.frozen(), history
