@@ -128,7 +128,7 @@ def outcomes(
     with explored(cloud, programs) as world:
         subject = Subject(programs, Promises(None), fakes, kinds, PATIENCE_US)
         while strategy.next():
-            world.reset()
+            world.fakes.reset()
             memory.clear()
             simulation = Simulation(world, subject, Plan(strategy_factory=strategy))
             with world.simulating(simulation):
@@ -139,7 +139,7 @@ def outcomes(
                 continue
             trials += 1
             if strategy.moves_time:
-                simulation.clock.move_to(world.now_us() + PATIENCE_US)
+                simulation.clock.move_to(world.fakes.now_us() + PATIENCE_US)
             results = simulation.operations.history.results
             state = tuple(sorted((k, str(v)) for k, v in kv.contents().items()))
             end = tuple(memory) if late else ()

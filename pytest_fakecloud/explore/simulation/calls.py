@@ -80,7 +80,7 @@ class Calls(Part):
                 self._log.silent_calls.append(request.call)
             return proceed()
         if caller.way == "outside":
-            self.callers.outside_calls.admit(strand, self._world.now_us())
+            self.callers.outside_calls.admit(strand, self._fakes.now_us())
             return self._serve_without_turn(strand, fake, request, proceed)
         with self.callers.serving(strand):
             if caller.way == "awaited":
@@ -139,7 +139,7 @@ class Calls(Part):
 
     def _approach(self, strand: Strand, point: int, fake: Fake, request: Request | None) -> _Rests:
         """Process the point before a call; yield wherever the strand must give up its turn."""
-        may_wait = not self._world.clock.is_moving
+        may_wait = not self._fakes.clock.is_moving
         self._note_disturbances(strand, fake, request, may_wait=may_wait)
         if not may_wait:
             return
@@ -168,7 +168,7 @@ class Calls(Part):
 
     def _receive(self, strand: Strand, point: int) -> _Rests:
         """Process the point before the code receives an answer; yield like ``_approach()``."""
-        if self._world.clock.is_moving or strand.state == "ended":
+        if self._fakes.clock.is_moving or strand.state == "ended":
             return
         if disturbances := self._script.schedule.at(strand.scheduled_name, point):
             yield from self._apply_pauses(strand, disturbances, SLOW_ANSWERS)
@@ -200,7 +200,7 @@ class Calls(Part):
         strand = self.callers.executing()
         if strand is None or not line.keys:
             return
-        name, now = strand.scheduled_name, self._world.now_us()
+        name, now = strand.scheduled_name, self._fakes.now_us()
         unit = strand.line if session.in_script else object()
         before = tuple(map(session.db.find, line.key_names))
         access = Access(
@@ -220,7 +220,7 @@ class Calls(Part):
     def at_gap(self) -> None:
         """Let other strands run between two commands of a pipeline, as at a call."""
         strand = self.callers.executing()
-        if strand is None or self._world.clock.is_moving:
+        if strand is None or self._fakes.clock.is_moving:
             return
         if strand.role == "task" and self._current_thread.is_explored():
             return
@@ -236,7 +236,7 @@ class Calls(Part):
         self, strand: Strand, point: int, fake: Fake, request: Request, proceed: Proceed
     ) -> AnyResponse:
         """Apply the disturbances of a call, add the call to the story, and return its outcome."""
-        now = self._world.now_us()
+        now = self._fakes.now_us()
         self.workers.note_call(strand, fake, request)
         if fake.fixture != "kv_server":  # which reports its commands
             self.known_times.note_data(times_in(request.body))

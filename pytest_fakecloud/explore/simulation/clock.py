@@ -73,21 +73,21 @@ class TrialClock(Part):
             return frozenset()
         waits = [strand.waiting.wake_us for strand in self._strands if strand.state == "waiting"]
         wakes = [wake_us for wake_us in waits if wake_us is not None]
-        return frozenset(self.known_times.upcoming(self._world.now_us(), MOST_MOVES) + wakes)
+        return frozenset(self.known_times.upcoming(self._fakes.now_us(), MOST_MOVES) + wakes)
 
     def possible_move(self, options: Sequence[Option]) -> ClockMove | None:
         """Return the move to the next time before the strands and deliveries that can run; None if
         nothing is due, if the patience of one of them is less, or if schedules of queues may not fire.
         If none can run, the move is one to order with others only if the trial goes on then.
         """
-        now = self._world.now_us()
+        now = self._fakes.now_us()
         goes_on = bool(options) or self._times_to_go_on(now).earliest(now) is not None
         at_us = self.next_us()
         if at_us is None or not goes_on:
             return None
         if not options:
             return ClockMove(at_us) if self._script.moves_time else None
-        is_firing = at_us == self._world.deliveries.next_firing_us()
+        is_firing = at_us == self._fakes.deliveries.next_firing_us()
         if is_firing and self._next_firing(is_awaited=False) is None:
             return None
         span_us = at_us - now
@@ -103,7 +103,7 @@ class TrialClock(Part):
 
     def move(self, move: ClockMove, options: Sequence[Option]) -> None:
         """Move the clock as a step of its own, which a search can order relative to other steps."""
-        now = self._world.now_us()
+        now = self._fakes.now_us()
         for option in options:
             if isinstance(option, Strand):
                 option.slow_down(move.at_us - now)
@@ -120,7 +120,7 @@ class TrialClock(Part):
 
     def foresee(self) -> None:
         """Record clock moves that were due after the end: a later trial may make them earlier."""
-        now = self._world.now_us()
+        now = self._fakes.now_us()
         if self.chosen_moves >= MOST_MOVES:
             return
         for at_us in self.known_times.upcoming(now, MOST_MOVES - self.chosen_moves):
@@ -129,13 +129,13 @@ class TrialClock(Part):
             touched = Footprint([MOVES_CLOCK, *self.known_times.ends_until(at_us)])
             if self._script.subject.promises.at_step:
                 touched.add(CHECKS_PROMISE)
-            _, timers = self._world.clock.planned(MOST_TIMERS)
+            _, timers = self._fakes.clock.planned(MOST_TIMERS)
             touched.is_everything = any(t.lane == "state" and t.due_us <= at_us for t in timers)
             self._log.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self.barrier))
 
     def pass_time(self) -> bool:
         """Move the clock to the next time at which the trial goes on; return False if there is none."""
-        now = self._world.now_us()
+        now = self._fakes.now_us()
         target = self._times_to_go_on(now).earliest(now)
         if target is None:
             return False
@@ -152,7 +152,7 @@ class TrialClock(Part):
 
     def next_us(self) -> int | None:
         """Return the time of the next wake-up, delivery, timer or end of a TTL, or None."""
-        now = self._world.now_us()
+        now = self._fakes.now_us()
         times = self._next_times(now).earliest(now), *self.known_times.upcoming(now, 1)
         return min((at for at in times if at is not None), default=None)
 
@@ -162,14 +162,14 @@ class TrialClock(Part):
         """
         times = self._next_times(now)
         if times.wake_up is None and times.firing is None:
-            self._world.deliveries.end_queue_schedules()
+            self._fakes.deliveries.end_queue_schedules()
         return times
 
     def _next_times(self, now: int) -> _NextTimes:
         """Return the next times without the ends of TTLs, because no strand waits for them."""
         wake_up = self._next_wake_up(now)
         # A message that is due but cannot begin waits for something else, such as a paused queue.
-        delivery = self._world.deliveries.next_us(after_us=now)
+        delivery = self._fakes.deliveries.next_us(after_us=now)
         return _NextTimes(wake_up, delivery, self._next_firing(is_awaited=wake_up is not None))
 
     def _next_wake_up(self, now: int) -> int | None:
@@ -194,7 +194,7 @@ class TrialClock(Part):
         waits and none can run (``is_awaited``), before the horizon, or without one ``FIRINGS`` times.
         Retries do not count, because messages that are never handled would let schedules fire for hours.
         """
-        at_us, horizon_us = self._world.deliveries.next_firing_us(), self._script.subject.horizon_us
+        at_us, horizon_us = self._fakes.deliveries.next_firing_us(), self._script.subject.horizon_us
         if at_us is None or is_awaited:
             return at_us
         if horizon_us is None:
@@ -203,13 +203,13 @@ class TrialClock(Part):
 
     def _move_to_next(self, at_us: int) -> bool:
         """Like ``move_to()``, to one of the next times; count it if a schedule fires then."""
-        if at_us == self._world.deliveries.next_firing_us():
+        if at_us == self._fakes.deliveries.next_firing_us():
             self._firings += 1
         return self.move_to(at_us)
 
     def move_to(self, instant_us: int) -> bool:
         """Move the clock, fire the engines' own timers on the way, and return whether any fired."""
-        target = max(instant_us, self._world.now_us())
-        fired = bool(self._world.clock.fire(lambda: target, ("state",)))
-        self.sleepers.wake(self._world.now_us())
+        target = max(instant_us, self._fakes.now_us())
+        fired = bool(self._fakes.clock.fire(lambda: target, ("state",)))
+        self.sleepers.wake(self._fakes.now_us())
         return fired

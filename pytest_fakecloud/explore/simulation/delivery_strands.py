@@ -55,7 +55,7 @@ class DeliveryStrands(Part):
         body = due.timer.begin(due.timer.due_us)
         if body is None:
             return None
-        deadline_us = self._world.now_us() + max(0, due.message.timeout_us - 1000)
+        deadline_us = self._fakes.now_us() + max(0, due.message.timeout_us - 1000)
         pause = PauseState(deadline_us=deadline_us)
         strand = self._strands.add(Strand(due.scheduled_name, "delivery", body, due, pause=pause))
         self._strands.created_by[due.scheduled_name] = len(self._log.steps) - 1

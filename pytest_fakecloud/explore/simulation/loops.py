@@ -54,13 +54,13 @@ class Loops(Part):
         ):
             return False
         self._turns.check_alive(host)
-        if self._world.clock.is_moving:
+        if self._fakes.clock.is_moving:
             return True
         if loop.has_strangers() and loop.has_events(OTHER_SERVERS):
             return True
         wake_us = None
         if timeout is not None:
-            wake_us = self._world.now_us() + math.ceil(timeout * 1e6)
+            wake_us = self._fakes.now_us() + math.ceil(timeout * 1e6)
             self._log.touch([READS_CLOCK])
         # A switch names this place in the loop by the last point of its main task.
         host.points = 0 if host.main_task is None else host.main_task.points

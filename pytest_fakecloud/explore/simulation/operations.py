@@ -41,7 +41,7 @@ class Operations(Part):
 
     def __post_init__(self) -> None:
         self.history = TrialHistory(
-            self._world.cloud,
+            self._fakes.cloud,
             str(self._script.schedule),
             self._observed,
             self._clients,

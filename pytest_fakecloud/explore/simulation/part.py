@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from .outsiders import Outsiders
 
 
-class Surroundings(Fakes):
-    """All that a simulation needs of the world, which outlives it: the fakes, and these."""
+class Surroundings(ABC):
+    """All that a simulation needs of the world, which outlives it."""
 
+    fakes: Fakes
     threads: Threads
     """Threads for strands."""
     outsiders: Outsiders
@@ -41,6 +42,7 @@ class Part:
     """A part of a simulation, with those that all later parts may call, in this order."""
 
     _world: Surroundings
+    _fakes: Fakes
     _script: Script
     _strands: Strands
     _turns: Turns

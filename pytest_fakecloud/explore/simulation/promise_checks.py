@@ -21,7 +21,7 @@ class PromiseChecks(Part):
         if not self._script.subject.promises.at_step or self._log.broken is not None:
             return
         # The clients of a promise have the old tokens, as those of the code do.
-        with self._current_thread.checking_promise(), self._world.lasting_events.old_tokens():
+        with self._current_thread.checking_promise(), self._fakes.lasting_events.old_tokens():
             for promise in self._script.subject.promises.at_step:
                 try:
                     promise(self.operations.history)

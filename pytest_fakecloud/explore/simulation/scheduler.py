@@ -97,16 +97,16 @@ class Scheduler(Part):
     def _runnable_or_restarted(self) -> list[Option]:
         """Return what can run now, in the default order; if nothing can, restart a worker for that."""
         options = self._runnable()
-        if not options and (worker := self.workers.to_restart(self._world.now_us())) is not None:
+        if not options and (worker := self.workers.to_restart(self._fakes.now_us())) is not None:
             options.append(self.workers.restart(worker))
         return options
 
     def _has_options(self) -> bool:
-        return bool(self._runnable()) or self.workers.to_restart(self._world.now_us()) is not None
+        return bool(self._runnable()) or self.workers.to_restart(self._fakes.now_us()) is not None
 
     def _runnable(self) -> list[Option]:
         """Return the strands and deliveries that can run, in the default order."""
-        now = self._world.now_us()
+        now = self._fakes.now_us()
         groups: defaultdict[str, list[Strand]] = defaultdict(list)
         for strand in self._strands:
             if group := _group_of(strand, now):
@@ -118,7 +118,7 @@ class Scheduler(Part):
         strands.sort(key=lambda s: s.root is not self._continuing_root)
         options: list[Option] = [*strands, *groups["client"]]
         if self.pauses.all_until_us <= now:
-            options += self._world.deliveries.due(now)
+            options += self._fakes.deliveries.due(now)
         workers, last = groups["worker"], groups["last"]
         if workers and (options or last or self.workers.may_begin(now)):
             # A paused worker lets other workers start before it continues.

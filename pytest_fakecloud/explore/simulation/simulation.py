@@ -47,15 +47,15 @@ class Simulation:
     """
 
     def __init__(self, world: Surroundings, subject: Subject, plan: Plan) -> None:
-        self._world = world
+        self._world, self._fakes = world, world.fakes
         self.script = script = Script(subject, plan)
         self.strands = strands = Strands(subject.programs)
         self.turns = turns = Turns(world, strands)
         self.current_thread = current = CurrentThread(turns, strands, world.outsiders)
-        self.log = log = TrialLog(world, script, current)
+        self.log = log = TrialLog(world.fakes, script, current)
         self.call_sites = CallSites(world, are_noted=plan.has_details)
-        self.known_times = KnownTimes(world)
-        shared = world, script, strands, turns, current, log
+        self.known_times = KnownTimes(world.fakes)
+        shared = world, world.fakes, script, strands, turns, current, log
         self.operations = Operations(*shared)
         self.outside_calls = OutsideCalls(*shared)
         self.callers = Callers(*shared, outside_calls=self.outside_calls)
@@ -101,8 +101,8 @@ class Simulation:
         finally:
             self._sleepers.end()
             self._close_connections(lambda s: s.crashed or s.host.crashed or s.root.crashed)
-        self._world.lasting_events.end()
-        self._world.deliveries.resume_queue_schedules()
+        self._fakes.lasting_events.end()
+        self._fakes.deliveries.resume_queue_schedules()
         if "redundant" not in self.log.flags:
             self._end()
         self.calls.note_changes()
@@ -120,7 +120,7 @@ class Simulation:
 
     def _close_connections(self, concerned: Callable[[Strand], bool]) -> None:
         """Close the connections of strands that have ended, as if their clients had died."""
-        connections = self._world.connections
+        connections = self._fakes.connections
         for link in [*connections.by_fileno.values()]:
             owner = self.callers.owner(link.port)
             if owner is not None and concerned(owner):
@@ -157,7 +157,7 @@ class Simulation:
             errors=errors,
             effects=effects or Effects(),
             state=state,
-            wording=Wording(self._world.deliveries.names(), log.silent_calls, log.idle_restarts),
+            wording=Wording(self._fakes.deliveries.names(), log.silent_calls, log.idle_restarts),
         )
 
     # -- the start and the end of a strand

@@ -32,14 +32,14 @@ class StrandWaits(Part):
         if strand is None:
             return self._sleep_elsewhere(seconds)
         self._turns.check_alive(strand)
-        if self._world.clock.is_moving or seconds <= 0:
+        if self._fakes.clock.is_moving or seconds <= 0:
             return True
         self.yield_until(strand, None, self._after(seconds))
         return True
 
     def _after(self, seconds: float) -> int:
         """Return the time after some seconds, in microseconds."""
-        return self._world.now_us() + math.ceil(seconds * 1e6)
+        return self._fakes.now_us() + math.ceil(seconds * 1e6)
 
     def yield_until(
         self,
@@ -74,7 +74,7 @@ class StrandWaits(Part):
                 result = poll()
             return result is not None or signal.closed
 
-        if not ready() and self._world.now_us() < until_us:
+        if not ready() and self._fakes.now_us() < until_us:
             line = strand.line
             try:
                 self.yield_until(strand, ready, until_us)
@@ -82,7 +82,7 @@ class StrandWaits(Part):
                 if self._current_thread.registered_strand() is strand:
                     raise
             if ready() and line is not None and result is not None:
-                self._log.postpone(line, self._world.now_us())
+                self._log.postpone(line, self._fakes.now_us())
         return result
 
     def _sleep_elsewhere(self, seconds: float) -> bool:
@@ -136,7 +136,7 @@ class StrandWaits(Part):
         """Let time pass for a strand that waits for this thread in its turn; return False for one that
         lets other strands run, whose sleep must wait for them.
         """
-        if self._world.clock.is_moving or seconds <= 0:
+        if self._fakes.clock.is_moving or seconds <= 0:
             return True
         if self._turns.current is not strand and not strand.thread.real_waits:
             return False

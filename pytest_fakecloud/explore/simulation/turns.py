@@ -161,7 +161,7 @@ class Turns:
 
     def __init__(self, world: Surroundings, strands: list[Strand]) -> None:
         self._threads = world.threads
-        self._connections = world.connections
+        self._connections = world.fakes.connections
         self._strands = strands
         self._finished = Gate()
         self._lock = threading.Lock()

@@ -204,14 +204,14 @@ class OwnLoop(asyncio.SelectorEventLoop, EventLoop):
         self._in_threads: set[asyncio.Future[Any]] = set()
         """The calls that threads of executors have not ended."""
         # Measure times from the start: a float of the full time cannot tell microseconds apart.
-        self._began_us = world.now_us()
-        self.selector = _Selector(world.connections)
+        self._began_us = world.fakes.now_us()
+        self.selector = _Selector(world.fakes.connections)
         self.selector.loop = self
         super().__init__(self.selector)
         self.set_exception_handler(self._handle)
 
     def time(self) -> float:
-        return (self._world.now_us() - self._began_us) / 1e6
+        return (self._world.fakes.now_us() - self._began_us) / 1e6
 
     def idle(self, timeout: float | None) -> bool:
         """Called when the loop has nothing to run; return False if nothing else can run."""

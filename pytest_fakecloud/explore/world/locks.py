@@ -59,9 +59,9 @@ class _SharedLock:
             if not blocking or timeout < 0:
                 return bool(self._real.acquire(blocking, timeout))  # raises ValueError
             # A real wait lasts longer than its timeout. Code such as `as_completed()` relies on this.
-            until = self._world.now_us() + math.floor(timeout * 1e6) + 1
+            until = self._world.fakes.now_us() + math.floor(timeout * 1e6) + 1
         while not (acquired := self._real.acquire(False)):
-            if not blocking or (until is not None and self._world.now_us() >= until):
+            if not blocking or (until is not None and self._world.fakes.now_us() >= until):
                 break
             simulation.strand_waits.yield_until(strand, self._is_free, until, for_thread=True)
         simulation.log.touch_lock(self.name)
@@ -176,7 +176,7 @@ def lock_patches(world: World) -> Iterator[Patch]:
         """Return the time with which ``threading`` and ``queue`` measure their time-outs."""
         if world.current_thread.cooperating() is None and not world.current_thread.is_of_check():
             return _monotonic()
-        return world.elapsed_us() / 1e6
+        return world.fakes.elapsed_us() / 1e6
 
     yield threading, "Lock", lock
     yield threading, "_allocate_lock", lock
