@@ -240,15 +240,15 @@ def _switch(first: Line, second: Line) -> Disturbance | None:
     step = second.step
     if step is None or step.strand != second.strand:
         return None
-    owners = (name for name in step.options if _is_part_of(first.strand, name))
-    other = first.strand if first.strand in step.options else next(owners, first.strand)
+    roots = (name for name in step.options if _is_part_of(first.strand, name))
+    other = first.strand if first.strand in step.options else next(roots, first.strand)
     return Disturbance(second.strand, step.point, "switch", other)
 
 
-def _is_part_of(strand: str, owner: str) -> bool:
-    """Return whether a strand is a task or a thread of another."""
+def _is_part_of(strand: str, root: str) -> bool:
+    """Return whether a strand is a task or a thread of another, as ``ann:add`` of ``ann``."""
     name = StrandName.of(strand)
-    return bool(name.part) and name.root == owner
+    return bool(name.part) and name.root == root
 
 
 def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[_Conflict]:

@@ -46,7 +46,7 @@ class Callers(Part):
     """Says for each call of a trial whose it is, from its thread and its connection."""
 
     outside_calls: OutsideCalls
-    _owners: dict[int, Strand] = field(default_factory=dict)
+    _by_port: dict[int, Strand] = field(default_factory=dict)
     """The strand that uses each connection, by the client's port."""
     _senders: dict[int, Row] = field(default_factory=dict)
     """The threads that send over each connection without being explored, by the client's port."""
@@ -59,7 +59,7 @@ class Callers(Part):
 
     def note_sender(self, strand: Strand, port: int) -> None:
         """Note that the thread of a strand sends over a connection."""
-        self._owners[port] = strand
+        self._by_port[port] = strand
         if self._senders.get(port) == "carried":
             del self._senders[port]
 
@@ -67,13 +67,13 @@ class Callers(Part):
         """Note that this thread, which is not explored or uses a connection of its own, sends there."""
         row = self.outside_calls.note_thread()
         if strand is not None:
-            self._owners[port] = strand
+            self._by_port[port] = strand
         if self._senders.get(port, "carried") == "carried":
             self._senders[port] = row
 
-    def owner(self, port: int) -> Strand | None:
+    def at_port(self, port: int) -> Strand | None:
         """Return the strand that uses a connection."""
-        return self._owners.get(port)
+        return self._by_port.get(port)
 
     # -- calls
 
@@ -110,16 +110,16 @@ class Callers(Part):
     def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
         """Return the strand that makes a call, and whether its own thread handles the call.
 
-        A fake's thread handles the call of the strand that owns the connection or, if that is unknown,
+        A fake's thread handles the call of the strand that uses the connection or, if that is unknown,
         of the one for which it works.
         """
         strand = self._current_thread.registered_strand()
         if strand is not None:
             return strand, True
         if request.client is not None:
-            owner = self._owners.get(request.client[1])
-            if owner is not None and owner.state != "ended":
-                return owner, False
+            user = self._by_port.get(request.client[1])
+            if user is not None and user.state != "ended":
+                return user, False
         return self._current_thread.working_for(), False
 
     def of_rejected(self, request: Request) -> Strand | None:

@@ -122,8 +122,8 @@ class Simulation:
         """Close the connections of strands that have ended, as if their clients had died."""
         connections = self._fakes.connections
         for link in [*connections.by_fileno.values()]:
-            owner = self.callers.owner(link.port)
-            if owner is not None and concerned(owner):
+            strand = self.callers.at_port(link.port)
+            if strand is not None and concerned(strand):
                 link.end()
         connections.sweep()
 
@@ -184,7 +184,7 @@ class Simulation:
             raise outcome
         if strand.crashed:
             strand.crash()
-            self._close_connections(lambda owner: owner.root is strand.root)
+            self._close_connections(lambda other: other.root is strand.root)
         self.operations.store(strand)
         if strand.due is not None:
             self.delivery_strands.report(strand.scheduled_name, strand.due)

@@ -123,10 +123,10 @@ class _LockOfCheck(_SharedLock):
 
 
 class _SharedReentrantLock(_SharedLock):
-    """Like ``_SharedLock``, for a lock that its owner can acquire again."""
+    """Like ``_SharedLock``, for a lock that its holder can acquire again."""
 
     def _is_free(self) -> bool:
-        # The strand that the owner's thread asks for is another one, for which the lock is not free.
+        # The strand that the holder's thread asks for is another one, for which the lock is not free.
         return not self._real._is_owned() and super()._is_free()
 
     def _acquire_restore(self, state: Any) -> None:
