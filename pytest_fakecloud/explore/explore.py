@@ -22,7 +22,7 @@ from .search.player import Player
 from .search.tally import budget_of, merged
 from .subject.assertions import may_assert
 from .subject.clients import functions_of_all, has_drawn_inputs
-from .subject.options import Checks, ExploreOptions, Options
+from .subject.options import Checks, ExploreOptions, Options, Subject
 from .subject.programs import (
     Functions,
     Program,
@@ -34,7 +34,6 @@ from .subject.programs import (
     schedule_to_replay,
 )
 from .subject.promises import Promises
-from .subject.subject import Subject
 from .undisturbed import check_undisturbed
 from .values.disturbances import KINDS
 from .world.patches import explored

@@ -19,9 +19,9 @@ from upstash_redis.asyncio import Redis as AsyncRedis
 from pytest_fakecloud import Cloud, DeliveredRequest, History, KVServer, always, observed
 from pytest_fakecloud.explore.search.dpor import Branch, InterleavingTree, decided_switches
 from pytest_fakecloud.explore.simulation.simulation import Simulation
+from pytest_fakecloud.explore.subject.options import Subject
 from pytest_fakecloud.explore.subject.programs import Program
 from pytest_fakecloud.explore.subject.promises import Promises
-from pytest_fakecloud.explore.subject.subject import Subject
 from pytest_fakecloud.explore.values.disturbances import SWITCHES
 from pytest_fakecloud.explore.values.plan import Plan, SwitchKind
 from pytest_fakecloud.explore.values.trial import Step, Trial

@@ -8,7 +8,7 @@ For example, three calls break the promise that ``n`` counts two increments:
     3. ann: SET n 1  ``after``: ann overwrites bob's increment
 
 The promise holds in a trial in which bob's call is the last or the first, so the cause is: bob's
-INCR n came between ann's GET n and ann's SET n 1, on key n.
+INCR n came between ann's GET n and ann's SET n 1, on key n. The docstrings below mean these calls.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ def find_cause(
 
 
 def _of_disturbance(trial: Trial, number: int, data: Touch | None) -> Cause:
-    """Return a disturbance of a trial as the cause, by its number from 1."""
+    """Return a disturbance of a trial as the cause, by its number from 1: ``ann.2 crash`` if the promise
+    holds without it, for example.
+    """
     at = dict(enumerate(_positions(trial), 1))[number]
     lines = () if at is None else (trial.lines[at],)
     return Cause("disturbance", trial.applied[:number], data, lines)
@@ -120,8 +122,8 @@ class _Conflict:
 def _first_decisive(
     conflict: _Conflict, conflicts: Sequence[_Conflict], experiments: _Experiments
 ) -> _Conflict:
-    """Return the conflict of the first call that decides between the same two others. The whole strand
-    of the call ran earlier, and another of its calls may be all that matters.
+    """Return the conflict of the first call that decides between the same two others: if bob also calls
+    DECR n after his INCR n, both came between ann's calls, and one of them may be all that matters.
     """
     for other in reversed(conflicts):
         same = other.before is conflict.before and other.after is conflict.after
@@ -132,7 +134,7 @@ def _first_decisive(
 
 def _between(conflict: _Conflict, trial: Trial) -> _Conflict:
     """Return a conflict of two calls as one of three, if the first call reads what its strand writes
-    after the second one: then what it has read is no longer true.
+    after the second one: ann's GET n before bob's INCR n, as her SET n follows.
     """
     early, middle = conflict.decisive, conflict.after
     if conflict.before is not None or early.writes:
@@ -155,9 +157,9 @@ class _Experiments:
     play_and_read: Callable[[Schedule, Touch], tuple[Trial, object]]
 
     def holds_if_later(self, conflict: _Conflict) -> bool:
-        """Return whether the order of the two calls decides: the promise holds if the decisive one runs
-        after the other. If the schedule also lets time pass, the order alone must break the promise, or
-        be a lost update.
+        """Return whether the order of the two calls decides: the promise holds if bob's INCR n runs
+        after ann's SET n. If the schedule also lets time pass, the order alone must break the promise,
+        or be a lost update.
         """
         decisive_second = _switch(conflict.decisive, conflict.after)
         decisive_last = _switch(conflict.after, conflict.decisive)
@@ -174,8 +176,8 @@ class _Experiments:
         return self._holds([*disturbances, decisive_last], conflict.touch)
 
     def holds_if_earlier(self, conflict: _Conflict, *, alone: bool = False) -> bool:
-        """Return whether the promise holds if the decisive call runs before both others, after the
-        earlier calls of its strand. If ``alone``, the later ones run where they ran.
+        """Return whether the promise holds if bob's INCR n runs before ann's GET n, after the earlier
+        calls of his. If ``alone``, his later ones run where they ran.
         """
         if conflict.before is None or _switch(conflict.after, conflict.decisive) is None:
             return False
@@ -225,7 +227,7 @@ def _seen(trial: Trial) -> object:
 
 
 def _is_lost_update(conflict: _Conflict) -> bool:
-    """Return whether another strand wrote data between a strand's read and write of it."""
+    """Return whether another strand wrote data between a strand's read and write, as bob wrote n."""
     if conflict.before is None:
         return False
     writing = conflict.touch._replace(writes=True)
@@ -235,7 +237,7 @@ def _is_lost_update(conflict: _Conflict) -> bool:
 
 def _switch(first: Line, second: Line) -> Disturbance | None:
     """Return the disturbance that lets the strand of one call run before another call, or the client
-    that starts the strand later.
+    that starts the strand later: ``ann.2 switch bob`` lets bob run before ann's SET n.
     """
     step = second.step
     if step is None or step.strand != second.strand:
@@ -295,7 +297,9 @@ def _calls(trial: Trial) -> dict[int, Line]:
 
 
 def _conflict(call: Line, other: Line) -> Touch | None:
-    """Return a call's access that conflicts with another call, or None."""
+    """Return a call's access that conflicts with another call, or None: the write of n by INCR n, with
+    GET n.
+    """
     pairs = itertools.product(call.data, other.data)
     return next((touch for touch, another in pairs if touch.conflicts(another)), None)
 
@@ -321,7 +325,7 @@ def _delayed_strands(trial: Trial) -> Iterator[tuple[str, int]]:
 def _conflicts_between(
     earlier: Sequence[Line], others: Sequence[Line], later: Sequence[Line], places: _Places
 ) -> Iterator[_Conflict]:
-    """Yield calls of others between two of the delayed strand, as a write between a read and a write."""
+    """Yield calls of others between two of the delayed strand, as INCR n between GET n and SET n."""
     for late, middle in itertools.product(later, reversed(others)):
         if _conflict(middle, late) is None:
             continue
@@ -336,7 +340,9 @@ def _conflicts_between(
 def _conflicts_before(
     others: Sequence[Line], later: Sequence[Line], places: _Places
 ) -> Iterator[_Conflict]:
-    """Yield calls of another strand that conflict with a later call of the delayed strand."""
+    """Yield calls of another strand that conflict with a later call of the delayed strand: bob's GET n
+    before ann's SET n, for example, which is not between two calls of hers.
+    """
     for late, early in itertools.product(later, reversed(others)):
         touch = _conflict(early, late)
         if touch is not None and _is_reversed(early, late, places):
@@ -364,7 +370,9 @@ def _usual_places(trial: Trial, undisturbed: Trial) -> _Places:
 
 
 def _is_reversed(early: Line, late: Line, places: _Places) -> bool:
-    """Return whether the undisturbed trial made two calls in the other order."""
+    """Return whether the undisturbed trial made two calls in the other order, as ann's SET n, and then
+    bob's INCR n.
+    """
     first, second = places.get(early), places.get(late)
     return first is not None and second is not None and first > second
 

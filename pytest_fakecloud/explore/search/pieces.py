@@ -12,8 +12,8 @@ from typing import Literal
 
 from ...core.errors import ContractError
 from ..judge.serial import differences, idle_programs, is_compared
+from ..subject.options import Subject
 from ..subject.promises import Promises
-from ..subject.subject import Subject
 from ..values.names import StrandName
 from ..values.plan import Plan, SwitchKind
 from ..values.trial import Step, Trial

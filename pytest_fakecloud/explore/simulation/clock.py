@@ -1,20 +1,22 @@
-"""The moves of the clock in a trial, and the times to which it moves."""
+"""The moves of the clock in a trial, the times to which it moves, and whom it wakes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from ...core.errors import ContractError
 from ..fakes.fakes import DueDelivery
+from ..fakes.gate import wait_really
 from ..values.disturbances import CLOCK
 from ..values.footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
+from ..values.limits import CHECKS_OF_SLEEPERS
 from ..values.trial import Step
 from .known_times import MOST_TIMERS, KnownTimes
 from .part import Part
 from .pauses import Pauses
-from .sleepers import Sleepers
 from .stacks import describe_places
 from .strand import Strand
 
@@ -49,6 +51,50 @@ class _NextTimes(NamedTuple):
 
     def earliest(self, after_us: int) -> int | None:
         return min((at for at in self if at is not None and at > after_us), default=None)
+
+
+class _Sleeper(NamedTuple):
+    until_us: int
+    strand: Strand
+    """The strand that waits for the sleeping code."""
+    wake: Callable[[], object]
+
+
+@dataclass(eq=False)
+class Sleepers(Part):
+    """Sleeps of threads and tasks that are not explored, such as those of an application. They end when
+    the clock has moved far enough, one after the other.
+    """
+
+    _sleepers: list[_Sleeper] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self._sleepers)
+
+    def add(self, until_us: int, strand: Strand, wake: Callable[[], object]) -> None:
+        self._sleepers.append(_Sleeper(until_us, strand, wake))
+
+    def times(self) -> list[int]:
+        return [sleeper.until_us for sleeper in self._sleepers]
+
+    def wake(self, now_us: int) -> None:
+        """Wake the sleepers whose time has come, one after the other, in the order of the strands."""
+        due = [s for s in self._sleepers if s.until_us <= now_us]
+        for sleeper in sorted(due, key=lambda s: (s.until_us, self._strands.index(s.strand))):
+            self._sleepers.remove(sleeper)
+            sleeper.wake()
+            wait_really(partial(self._has_gone_on, sleeper.strand), CHECKS_OF_SLEEPERS)
+
+    def _has_gone_on(self, strand: Strand) -> bool:
+        """Return whether the code that works for a strand sleeps again, or has let the strand go on."""
+        sleeps_again = any(other.strand is strand for other in self._sleepers)
+        ready = strand.waiting.ready
+        return self._turns.has_ended or sleeps_again or ready is None or ready()
+
+    def end(self) -> None:
+        """Wake all sleepers, because the trial has ended."""
+        while self._sleepers:
+            self._sleepers.pop().wake()
 
 
 @dataclass(eq=False)

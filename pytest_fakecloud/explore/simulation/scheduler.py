@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from ...core.errors import ContractError
 from ..fakes.gate import wait_really
 from ..values.limits import CHECKS_OF_BLOCKED, CHECKS_OF_WAITING
-from .clock import MOST_MOVES, MOST_STEPS, ClockMove, Option, TrialClock
+from .clock import MOST_MOVES, MOST_STEPS, ClockMove, Option, Sleepers, TrialClock
 from .decisions import Decisions
 from .delivery_strands import DeliveryStrands
+from .operations import PromiseChecks
 from .outsiders import OutsideCalls
 from .part import Part
 from .pauses import Pauses
-from .promise_checks import PromiseChecks
-from .sleepers import Sleepers
 from .stacks import application_frame, describe_places, describe_stuck
 from .strand import Strand
 from .workers import Workers

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...core.errors import Crash, broken_promise, ends_the_test
+from ..subject.options import Subject
 from ..subject.programs import check_has_run
-from ..subject.subject import Subject
 from ..values.disturbances import CLOCK
 from ..values.plan import Plan, Redundant
 from ..values.schedule import Schedule
 from ..values.trial import CloudState, Effects, StrandRecord, Trial, Verdict, Wording
 from .callers import Callers
 from .calls import Calls
-from .clock import TrialClock
+from .clock import Sleepers, TrialClock
 from .current_thread import CurrentThread
 from .decisions import Decisions
 from .delivery_strands import DeliveryStrands
@@ -21,14 +21,12 @@ from .faults import Faults
 from .known_times import KnownTimes
 from .log import TrialLog
 from .loops import Loops
-from .operations import Operations
+from .operations import Operations, PromiseChecks
 from .outsiders import OutsideCalls
 from .part import Surroundings
 from .pauses import Pauses
-from .promise_checks import PromiseChecks
 from .scheduler import Scheduler
 from .script import Script
-from .sleepers import Sleepers
 from .stacks import CallSites, describe_places, distinct_places
 from .strand import Strand
 from .strand_waits import StrandWaits
@@ -141,16 +139,18 @@ class Simulation:
         errors = {s.name: s.error for s in self.strands if s.error is not None}
         names = dict.fromkeys((*log.call_counts, *sorted(begun), *errors))
         return Trial(
-            log.schedule,
+            planned=log.schedule,
             # A trial that repeats a known order has no result.
-            Verdict() if "redundant" in log.flags else Verdict(log.broken),
-            Schedule(log.applied),
-            tuple(log.points),
-            {name: StrandRecord(log.call_counts[name], results.get(name)) for name in names},
-            log.handlers,
-            tuple(log.notes),
-            frozenset(log.flags),
-            None if strategy is None else strategy.lesson(log.steps),
+            verdict=Verdict() if "redundant" in log.flags else Verdict(log.broken),
+            applied=Schedule(log.applied),
+            points=tuple(log.points),
+            strands={
+                name: StrandRecord(log.call_counts[name], results.get(name)) for name in names
+            },
+            handlers=log.handlers,
+            notes=tuple(log.notes),
+            flags=frozenset(log.flags),
+            lesson=None if strategy is None else strategy.lesson(log.steps),
             start_us=log.start_us,
             lines=tuple(log.lines),
             steps=tuple(log.steps),

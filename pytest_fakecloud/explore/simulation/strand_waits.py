@@ -12,9 +12,8 @@ from ...core.errors import Crash
 from ...core.signals import Signal
 from ...core.touches import READS_CLOCK
 from ..fakes.gate import Gate
-from .clock import TrialClock
+from .clock import Sleepers, TrialClock
 from .part import Part
-from .sleepers import Sleepers
 from .strand import Strand
 from .turns import Waiting, Wakeup
 

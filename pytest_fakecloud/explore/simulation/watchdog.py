@@ -40,7 +40,8 @@ class Watchdog:
             return
         starting = None if strand is None else strand.thread.starting
         frame = None if strand is None else sys._current_frames().get(strand.thread.ident)
-        woken = None if strand is None else _wakings_if_locked(strand, frame)
+        may_be_locked = strand is not None and _may_be_locked(strand, frame)
+        woken = wakings(_thread_with(strand.thread.ident)) if strand and may_be_locked else None
         seen = self._turns.count, frame and (id(frame), frame.f_lasti, woken)
         if seen != self._seen:
             self._seen, self._since = seen, monotonic()
@@ -138,13 +139,6 @@ _STATUS = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 """The state of a thread, and how many times it has waited, in its file ``status``."""
-
-
-def _wakings_if_locked(strand: Strand, frame: FrameType | None) -> int | None:
-    """Return ``wakings()`` of a strand that may wait for a lock, or None."""
-    if not _may_be_locked(strand, frame):
-        return None
-    return wakings(_thread_with(strand.thread.ident))
 
 
 def wakings(thread: threading.Thread | None) -> int | None:

@@ -1,14 +1,15 @@
-"""The options of ``explore()``."""
+"""The options of ``explore()``, and the subject of a search, which follows from them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
 from ...core.timers import Duration
 from ..values.disturbances import Kind
-from .programs import Functions
+from .programs import Functions, Program
+from .promises import Promises
 
 TRIALS = 1_000
 """Default budget: the number of trials of one ``explore()`` call."""
@@ -79,3 +80,21 @@ class ExploreOptions(TypedDict, total=False):
     horizon: Duration | None
     trust: bool
     allow: str | Iterable[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What all trials of a search have in common: the code, its promises, and the options.
+    ``disturbable_fakes`` are the names of the fakes whose calls can have disturbances.
+    """
+
+    programs: Sequence[Program]
+    promises: Promises
+    disturbable_fakes: frozenset[str]
+    kinds: frozenset[Kind]
+    patience_us: int
+    horizon_us: int | None = None
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """The drawn inputs that the programs run with, by name."""
+    setup: Callable[[], object] | None = None
+    """What the caller wants to be called before each trial."""

@@ -22,8 +22,8 @@ from ..simulation.part import Surroundings
 from ..simulation.pool import Threads
 from ..simulation.simulation import Simulation
 from ..simulation.strand import Strand
+from ..subject.options import Subject
 from ..subject.programs import check_has_run, current_observer
-from ..subject.subject import Subject
 from ..values.disturbances import SWITCHES
 from ..values.footprint import command_line
 from ..values.plan import Plan
