@@ -10,7 +10,7 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.explore.explore import playing
-from pytest_fakecloud.explore.simulation.event_loop import EventLoop
+from pytest_fakecloud.explore.simulation.loops import EventLoop
 from pytest_fakecloud.explore.simulation.simulation import Simulation
 from pytest_fakecloud.explore.simulation.turns import Wakeup
 from pytest_fakecloud.explore.subject.options import Options

@@ -273,11 +273,8 @@ class MemoryLink(Connection):
     # -- a thread aside
 
     def serve_aside(self, wake: Callable[[], None]) -> None:
-        """Serve the requests in a thread aside, until it waits or has handled them all. ``wake()`` wakes
-        an event loop that did not wait for the end.
-
-        The thread aside steps back before it waits for the turn of its task. At that turn, the event
-        loop resumes it again.
+        """Serve the requests in a thread aside, until it waits or has handled them all. ``wake()``
+        wakes an event loop that did not wait for the end.
         """
         if self._is_served or self.sock.is_closed:
             return
@@ -330,10 +327,7 @@ class Connections:
         return (mount for fake in self._fakes for mount in core_of(fake).mounts)
 
     def connect(self, client: socket.socket, address: Any) -> bool:
-        """Connect a client's socket; return False if no fake listens at the address without TLS.
-
-        Raises ``OSError`` if it is connected already.
-        """
+        """Connect a socket; return False without a fake there. Raises ``OSError`` if it is connected."""
         mount = self._mount_at(address) if client.family == socket.AF_INET else None
         if mount is None:
             return False

@@ -127,10 +127,7 @@ DELIVERIES_END_US = 30 * 86_400 * 1_000_000
 
 
 class Deliveries:
-    """The messages that the queues deliver in one trial, numbered in the order of their creation.
-
-    Most clouds have no queue, so the methods that every turn calls check that first.
-    """
+    """The messages that the queues deliver in one trial, numbered in the order of their creation."""
 
     def __init__(self, queues: Sequence[Queue], start_us: int) -> None:
         self._engines = [(queue, core_of(queue).engine) for queue in queues]

@@ -9,10 +9,7 @@ from ..values.limits import ASIDE_WAIT, CHECK, MOST_ASIDE_WAITS
 
 
 class Gate:
-    """A binary semaphore that works even while the locks of ``threading`` are replaced.
-
-    The replacement locks use it themselves to let other strands run while they wait.
-    """
+    """A binary semaphore that works even while the locks of ``threading`` are replaced."""
 
     __slots__ = ("_lock",)
 

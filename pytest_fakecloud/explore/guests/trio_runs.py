@@ -11,7 +11,7 @@ from typing import Any
 
 from ...core.errors import ContractError
 from ...process.replace import Patch
-from ..simulation.event_loop import AsyncLibrary
+from ..simulation.loops import AsyncLibrary
 from ..world.world import World
 
 _PATIENCE = 0.05

@@ -76,9 +76,7 @@ def _expired_lock(evidence: Evidence) -> Findings:
 
 
 def _ignores_data(evidence: Evidence, command: Access) -> bool:
-    """Return whether a command replaces data whatever they are: ``SET stock 3``. Not ``INCR stock``:
-    what is added is not lost, whoever else adds to it.
-    """
+    """Return whether a command replaces data whatever they are: ``SET stock 3``, not ``INCR stock``."""
     return command.name in commands.LOSES_UPDATES and evidence.is_blind(command)
 
 
@@ -136,16 +134,12 @@ def _by_write(evidence: Evidence, access: Access, is_second: bool) -> bool:
 
 
 def _arrives_twice(trial: Trial) -> bool:
-    """Return whether the network has repeated a call, as in ``ann.1 duplicate``: each INCR in the world
-    would be accused.
-    """
+    """Return whether the network has repeated a call (``ann.1 duplicate``), which accuses any INCR."""
     return any(d.kind == "duplicate" and d.point for d in trial.applied)
 
 
 def _lets_time_pass(trial: Trial) -> bool:
-    """Return whether a disturbance lets time pass, as ``ann.1 delay 60``: then a quota, a bucket or a
-    window may allow more.
-    """
+    """Return whether time may pass (``ann.1 delay 60``): then a quota or a window may allow more."""
     return trial.applied.moves_clock or bool(trial.applied.kinds & _MOVES_OF_TIME)
 
 
@@ -255,18 +249,14 @@ def _partial_update(evidence: Evidence) -> Findings:
 
 
 def _had_in_the_same_words(evidence: Evidence, effect: Access) -> bool:
-    """Return whether somebody has changed data with the words of an effect: bob's ``SADD done 7`` has
-    the effect of ann's.
-    """
+    """Return whether somebody had an effect in its words: bob's ``SADD done 7`` counts for ann's."""
     words = effect.text, effect.content
     changes = (access for access in evidence.accesses if access.changes)
     return any((access.text, access.content) == words for access in changes)
 
 
 def _is_started_again(evidence: Evidence) -> bool:
-    """Return whether the disturbed client is a worker, a delivery, or a consumer of the broker, which
-    does the rest later.
-    """
+    """Return whether a worker, a delivery or a consumer is disturbed, which does the rest later."""
     client = evidence.disturbed_actor
     return (
         client in evidence.workers
@@ -318,9 +308,7 @@ def _is_entry(access: Access) -> bool:
 
 
 def _comparing_units(accesses: Sequence[Access]) -> Iterator[object]:
-    """Yield the scripts that read what they set to a word, such as the status of an order: a script that
-    has run can recognise it.
-    """
+    """Yield the scripts that read what they set to a word, such as a status: they know if they ran."""
     reads: dict[object, list[Access]] = {}
     for access in accesses:
         if not access.is_write:

@@ -94,9 +94,7 @@ def find_cause(
 
 
 def _of_disturbance(trial: Trial, number: int, data: Touch | None) -> Cause:
-    """Return a disturbance of a trial as the cause, by its number from 1: ``ann.2 crash`` if the promise
-    holds without it, for example.
-    """
+    """Return a disturbance as the cause, such as ``ann.2 crash``, by its number from 1."""
     at = dict(enumerate(_positions(trial), 1))[number]
     lines = () if at is None else (trial.lines[at],)
     return Cause("disturbance", trial.applied[:number], data, lines)
@@ -104,10 +102,7 @@ def _of_disturbance(trial: Trial, number: int, data: Touch | None) -> Cause:
 
 @dataclass(frozen=True, slots=True)
 class _Conflict:
-    """Two calls whose order may have broken the promise, with the data that both access.
-
-    ``decisive`` was executed before ``after`` and, if ``before`` is not None, after ``before``.
-    """
+    """Two calls whose order may have broken the promise, perhaps beside a third, and their data."""
 
     decisive: Line
     after: Line
@@ -285,9 +280,7 @@ def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[_Conflict]:
 
 
 def _calls(trial: Trial) -> dict[int, Line]:
-    """Return the calls of a trial up to the step that broke the promise, by their positions among
-    its lines, without those of queues.
-    """
+    """Return the calls up to the step that broke the promise, without those of queues, by position."""
     lines = itertools.takewhile(lambda line: not line.breaks, trial.lines)
     return {
         at: line
@@ -297,9 +290,7 @@ def _calls(trial: Trial) -> dict[int, Line]:
 
 
 def _conflict(call: Line, other: Line) -> Touch | None:
-    """Return a call's access that conflicts with another call, or None: the write of n by INCR n, with
-    GET n.
-    """
+    """Return a call's access that conflicts with another call, as INCR n with GET n, or None."""
     pairs = itertools.product(call.data, other.data)
     return next((touch for touch, another in pairs if touch.conflicts(another)), None)
 
@@ -340,9 +331,7 @@ def _conflicts_between(
 def _conflicts_before(
     others: Sequence[Line], later: Sequence[Line], places: _Places
 ) -> Iterator[_Conflict]:
-    """Yield calls of another strand that conflict with a later call of the delayed strand: bob's GET n
-    before ann's SET n, for example, which is not between two calls of hers.
-    """
+    """Yield calls before a later one of the delayed strand: bob's GET n before ann's first SET n."""
     for late, early in itertools.product(later, reversed(others)):
         touch = _conflict(early, late)
         if touch is not None and _is_reversed(early, late, places):
@@ -370,18 +359,13 @@ def _usual_places(trial: Trial, undisturbed: Trial) -> _Places:
 
 
 def _is_reversed(early: Line, late: Line, places: _Places) -> bool:
-    """Return whether the undisturbed trial made two calls in the other order, as ann's SET n, and then
-    bob's INCR n.
-    """
+    """Return whether the undisturbed trial made two calls in the other order: SET n, then INCR n."""
     first, second = places.get(early), places.get(late)
     return first is not None and second is not None and first > second
 
 
 def _keyed(trial: Trial) -> Iterator[tuple[Line, list[_Key]]]:
-    """Yield the calls of a trial with the keys by which the same call is found in another trial.
-
-    A delivery can have another number in another trial, so it is also found by its calls alone.
-    """
+    """Yield each call with the keys that it may have in another trial, where deliveries differ."""
     for (strand, ordinal), line in calls_by_id(trial).items():
         assert line.call is not None
         if StrandName.of(strand).is_delivery:

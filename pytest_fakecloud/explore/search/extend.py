@@ -136,10 +136,7 @@ class _Level:
             self._waiting.setdefault(arm, deque()).append(_Extensions(extended, added))
 
     def next(self, likelihood: Callable[[Kind], float]) -> Schedule:
-        """Return the next schedule of the arm that was tried least, relative to its likelihood.
-
-        The trials that are extended alternate.
-        """
+        """Return the next schedule of the arm that was tried least, relative to its likelihood."""
 
         def cost(arm: _Arm) -> tuple[float, int]:
             kind, why = arm

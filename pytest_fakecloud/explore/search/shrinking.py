@@ -25,10 +25,7 @@ _Breaks: TypeAlias = Callable[[Schedule], Schedule | None]
 
 
 def smallest(player: Player, trial: Trial, undisturbed: Trial, known: Outcomes) -> Trial:
-    """Shrink a failing trial's schedule; return the trial of the smallest one found.
-
-    No part of its schedule breaks the promise, of those that are tried (``MOST_PARTS``).
-    """
+    """Shrink a failing trial's schedule; return the trial of the smallest one found."""
     trial, outcomes = replace(trial, planned=trial.applied), {**known}
 
     def breaks(schedule: Schedule) -> Schedule | None:

@@ -78,9 +78,8 @@ class Callers(Part):
     # -- calls
 
     def of(self, fake: Fake, request: Request) -> Caller:
-        """Return whose a call is that this thread handles, and how it is served.
-
-        Raises ``Crash`` in the thread of a strand of an earlier trial.
+        """Return whose a call is that this thread handles, and how it is served. Raises ``Crash`` in
+        the thread of a strand of an earlier trial.
         """
         if self._current_thread.is_checking_promise():
             return Caller("not explored")

@@ -88,9 +88,7 @@ class TrialLog:
         return line
 
     def apply(self, disturbances: Sequence[Disturbance], strand: str, words: str) -> None:
-        """Count disturbances as applied, and add their line to the story, unless a call's line shows
-        them: then ``words`` is empty.
-        """
+        """Count disturbances as applied, and add their line to the story, unless ``words`` is empty."""
         self.applied += disturbances
         if words:
             self.add_line(strand, words).disturbances = tuple(disturbances)

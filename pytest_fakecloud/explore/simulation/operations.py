@@ -18,10 +18,7 @@ from .strand import Strand
 
 
 class TrialHistory(History):
-    """The history of a trial, which notes if a check reads in which order operations began and ended.
-
-    Only then is that order a part of the result of the trial.
-    """
+    """The history of a trial, which notes if a check reads the order of operations or clients."""
 
     shows_order = False
 

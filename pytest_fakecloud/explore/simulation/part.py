@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..fakes.fakes import Fakes
 from .current_thread import CurrentThread
-from .event_loop import AsyncLibrary
 from .log import TrialLog
 from .pool import Threads
 from .script import Script
@@ -16,6 +15,7 @@ from .strands import Strands
 from .turns import Turns
 
 if TYPE_CHECKING:
+    from .loops import AsyncLibrary
     from .outsiders import Outsiders
 
 

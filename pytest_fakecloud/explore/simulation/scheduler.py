@@ -221,9 +221,7 @@ class Scheduler(Part):
 
 
 def _group_of(strand: Strand, now: int) -> str:
-    """Return ``last``, the state of a strand that has begun, or the role of a new strand; an empty
-    string if the strand cannot run.
-    """
+    """Return ``last``, the state of a strand that can run, or the role of a new one; else ``''``."""
     if not strand.can_run(now):
         return ""
     if strand.state == "new":

@@ -175,8 +175,7 @@ class Simulation:
             self.operations.begin_client(strand)
 
     def ended(self, strand: Strand) -> None:
-        """Note how a strand has ended. A crash ends its client, and a worker that failed starts again.
-
+        """Note how a strand has ended: a crash ends its client, and a worker that failed starts again.
         Raises an exception that ends the test.
         """
         error = strand.error

@@ -6,15 +6,17 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ...core.errors import Crash, is_crash
 from ..fakes.fakes import DueDelivery
 from ..values.names import StrandName
 from ..values.plan import SwitchKind
 from ..values.trial import Line
-from .event_loop import EventLoop
 from .turns import NOT_WAITING, Carrier, RequestThread, StrandThread, Waiting
+
+if TYPE_CHECKING:
+    from .loops import EventLoop
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
 CarrierT = TypeVar("CarrierT", bound=Carrier)

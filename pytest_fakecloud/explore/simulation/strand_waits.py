@@ -48,10 +48,7 @@ class StrandWaits(Part):
         *,
         for_thread: bool = False,
     ) -> None:
-        """Let other strands run until ``ready()`` is true, or until the given time.
-
-        ``for_thread``: the wait is for a lock, or for the end of a thread.
-        """
+        """Let others run until ``ready()`` or a time. ``for_thread``: for a lock or a thread's end."""
         if until_us is not None:
             self._log.touch([READS_CLOCK])
             # In another order, the time could pass while another strand can run.

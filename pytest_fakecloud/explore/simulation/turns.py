@@ -62,9 +62,6 @@ HOOK_ADVICE = (
 )
 
 
-# -- how a strand rests
-
-
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """The condition or the time that ends the wait of a strand."""
@@ -80,9 +77,6 @@ class Waiting:
 NOT_WAITING = Waiting()
 Rest: TypeAlias = SwitchKind | Waiting
 """How a strand gives up its turn: at a point from which it can go on at any time, or in a wait."""
-
-
-# -- what holds the code of a strand that rests
 
 
 @dataclass(slots=True)
@@ -146,15 +140,11 @@ class Wakeup(ABC):
 
 
 Carrier: TypeAlias = StrandThread | RequestThread | Wakeup
-
-
-# -- the hand-over
+"""Holds the code of a strand that rests."""
 
 
 class Turns:
-    """Passes the turn between strands, so that only one runs at a time, in the threads of a pool and
-    those that the code starts.
-    """
+    """Passes the turn between strands, in the threads of a pool and in those that the code starts."""
 
     _simulation: Simulation
     _context: contextvars.Context
@@ -222,9 +212,7 @@ class Turns:
     # -- resting
 
     def yield_turn(self, strand: Strand, rest: Rest) -> None:
-        """Let a strand rest, and others run; return at its next turn. Raises ``Crash`` at the end of
-        the trial.
-        """
+        """Let others run until a strand's next turn. Raises ``Crash`` at the end of the trial."""
         if strand.role == "task" and self.host() is not strand.host:
             self._rest_in_request(strand, rest)
         else:
@@ -287,9 +275,7 @@ class Turns:
     # -- taking and giving
 
     def _take_from(self, strand: Strand, rest: Rest | None = None) -> bool:
-        """Take the turn from a strand that has ended or begins to rest; return False if its thread does
-        not have it.
-        """
+        """Take the turn from a strand that rests or has ended; return False if its thread has none."""
         with self._lock:
             # Look first: as soon as the strand rests, another thread may give it the next turn.
             has_turn = self.current is not None and self.current.host is strand.host

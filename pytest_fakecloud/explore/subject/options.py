@@ -56,9 +56,7 @@ class Options:
     they have fired three times).
     """
     trust: bool = False
-    """Whether to examine the promise after the search: what it reads, and whether it notices lost
-    writes.
-    """
+    """Whether to examine the promise: what it reads, and whether it notices lost writes."""
     allow: str | Iterable[str] = ()
     """Anomalies that do no harm here, such as ``"early commit"`` or ``"early commit: jobs"``."""
 

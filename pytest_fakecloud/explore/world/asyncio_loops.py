@@ -19,12 +19,11 @@ from ...core.errors import ContractError, is_crash
 from ...core.libraries import is_library
 from ...process.replace import Patch
 from ..fakes.connections import Connections, MemoryLink
-from ..simulation.event_loop import AsyncLibrary, EventLoop
+from ..simulation.loops import AsyncLibrary, EventLoop, Loops
 from ..simulation.turns import Wakeup
 from .locks import is_of_a_fake
 
 if TYPE_CHECKING:
-    from ..simulation.loops import Loops
     from .world import World
 
 T = TypeVar("T")

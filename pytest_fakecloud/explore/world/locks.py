@@ -137,10 +137,7 @@ class _SharedReentrantLock(_SharedLock):
 
 
 def lock_patches(world: World) -> Iterator[Patch]:
-    """Yield the functions that create locks and queues, as owner, name and value.
-
-    The versions of ``threading`` and ``queue`` in Python create the locks that are replaced here.
-    """
+    """Yield what creates locks and queues. Those of ``threading`` in Python use the locks."""
     real_rlock, real_queue = threading.RLock, queue.SimpleQueue
 
     def is_explored(frame: FrameType) -> bool:

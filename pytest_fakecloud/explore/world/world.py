@@ -15,8 +15,8 @@ from ...kv.touches import key_of_touch
 from ...process.replace import Function
 from ..fakes.fakes import Fakes
 from ..simulation.current_thread import CurrentThread
-from ..simulation.event_loop import AsyncLibrary
 from ..simulation.log import TrialLog
+from ..simulation.loops import AsyncLibrary
 from ..simulation.operations import TrialHistory
 from ..simulation.part import Surroundings
 from ..simulation.pool import Threads
@@ -37,10 +37,7 @@ _MOST_REQUESTS = 1_000
 
 
 class World(Surroundings):
-    """A cloud while it is explored, with the simulation of the current trial.
-
-    What ``patches.explored()`` replaces in the process passes through it.
-    """
+    """A cloud while it is explored, with the simulation to which all that is replaced leads."""
 
     def __init__(self, cloud: BaseCloud, seed: int | str) -> None:
         self.cloud, self.fakes = cloud, Fakes(cloud)
