@@ -82,9 +82,8 @@ def test_the_only_order_of_several_strands_is_exhaustive(cloud: Cloud, redis: Re
 
 
 def test_answers_arrive_in_the_order_of_their_sockets() -> None:
-    world: Any = types.SimpleNamespace(
-        now_us=lambda: 0, connections=Connections([]), current_thread=CurrentThread()
-    )
+    fakes = types.SimpleNamespace(now_us=lambda: 0, connections=Connections([]))
+    world: Any = types.SimpleNamespace(fakes=fakes, current_thread=CurrentThread())
     loop = OwnLoop(world)
     pairs = [socket.socketpair() for _ in range(3)]
     try:

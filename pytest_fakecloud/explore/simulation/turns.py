@@ -25,7 +25,7 @@ What is always true:
    no turn when it rests, and passes none on.
 3. A strand rests before its turn is free, so that its own thread can choose it.
 4. A carrier that is resumed before it waits does not wait. So no turn is lost in between.
-5. After ``end()`` no strand gets the turn. All carriers are resumed, and their code gets ``Crash``.
+5. After ``end()`` no strand gets the turn. All threads go on, and their code gets ``Crash``.
 
 "Whose thread is this?" and "One turn, from strand to strand" in docs/contributing/map.md have examples.
 """
