@@ -55,7 +55,7 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             (line.strand, line.at_us, line.words if line.call is None else line.call.request_body)
             for line in trial.lines
         ]
-        points = [(point.strand, point.number) for point in trial.points]
+        points = [(reached.strand, reached.point) for reached in trial.points]
         results.append(
             (list(map(str, trial.applied)), calls, points, list(map(repr, trial.errors)))
         )

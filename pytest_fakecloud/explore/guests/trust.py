@@ -143,10 +143,10 @@ class Examination:
             for owner in (History, *{type(fake) for fake in fakes}):
                 read = self._noting(owner.__getattribute__, _read_attribute)
                 swap(exits, owner, "__getattribute__", read)
-            kinds = {type(keyspace) for keyspace in keyspaces.values()}
-            for kind, name in itertools.product(kinds, _KEY_READERS):
-                read = self._noting(getattr(kind, name), partial(_read_key, names))
-                swap(exits, kind, name, read)
+            classes = {type(keyspace) for keyspace in keyspaces.values()}
+            for owner, name in itertools.product(classes, _KEY_READERS):
+                read = self._noting(getattr(owner, name), partial(_read_key, names))
+                swap(exits, owner, name, read)
             self._thread = threading.get_ident()
             return self._world.awaited(check(history))
 

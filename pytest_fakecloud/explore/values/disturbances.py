@@ -74,7 +74,7 @@ class Disturbance(NamedTuple):
 
     @property
     def point_id(self) -> tuple[str, int]:
-        """The strand and the number of the point, as ``Point.id``."""
+        """The strand and the number of the point, as in ``ReachedPoint``."""
         return self.strand, self.point
 
     @property
