@@ -140,7 +140,7 @@ def playing(
     *,
     anomalies_break: bool = False,
 ) -> Iterator[Player]:
-    """Explore a cloud within the block; the player runs the programs under schedules.
+    """Explore a cloud within the block; the player plays schedules of the programs.
 
     With ``anomalies_break``, an anomaly breaks a trial if neither a check nor the code asserts anything.
     """
@@ -178,7 +178,7 @@ def _examining(trust: bool) -> Callable[[World], AbstractContextManager[Any]]:
 
 
 def _player_in(processes: int | Literal["auto"], *, trust: bool) -> MakePlayer:
-    """Return a function that makes what runs the plans of a search."""
+    """Return a function that makes the player of the plans of a search."""
     if type(processes) is int and processes == 1:
         return lambda player, tally, _: PlanPlayer(player, tally)
     with importing("processes="):

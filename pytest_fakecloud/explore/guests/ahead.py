@@ -64,7 +64,7 @@ def _cores() -> int:
 def player_in_processes(
     processes: int, player: Player, tally: Tally, undisturbed: Trial
 ) -> PlanPlayer:
-    """Return what runs plans in several processes or, if that is impossible, in this one."""
+    """Return what plays plans in several processes or, if that is impossible, in this one."""
     if processes > 1:
         tally.one_process_reason = _reason_for_one_process(undisturbed)
     return (

@@ -20,7 +20,7 @@ from .exploration import BrokenPromiseError
 
 
 def replay_only(player: Player, schedule: Schedule) -> Tally:
-    """Run one schedule; raise an error if it breaks the promise or cannot be applied."""
+    """Play one schedule; raise an error if it breaks the promise or cannot be applied."""
     __tracebackhide__ = True
     tally = Tally.of(player)
     tally.only_schedule = schedule

@@ -21,7 +21,7 @@ from .tally import Outcomes
 from .tuning import MOST_PARTS, MOST_REPLACEMENTS, NEAR_POINTS
 
 _Breaks: TypeAlias = Callable[[Schedule], Schedule | None]
-"""Runs a schedule; returns the disturbances that were applied, or None if the promise held."""
+"""Plays a schedule; returns the disturbances that were applied, or None if the promise held."""
 
 
 def smallest(player: Player, trial: Trial, undisturbed: Trial, known: Outcomes) -> Trial:

@@ -1,4 +1,4 @@
-"""The log of a running trial, which becomes the trial when it has ended."""
+"""The log of a trial that is played, which becomes the trial when it has ended."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Options:
     inputs: Mapping[str, Any] | None = None
     """The only drawn inputs to run with, as a failure prints them."""
     processes: int | Literal["auto"] = 1
-    """The number of processes that run schedules (Linux); ``"auto"`` is one for each core that
+    """The number of processes that play schedules (Linux); ``"auto"`` is one for each core that
     pytest-xdist leaves. The result does not depend on it, but what the code and the checks keep outside
     of the fakes stays in each process.
     """
