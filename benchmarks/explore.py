@@ -32,6 +32,7 @@ import redis.asyncio
 from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenPromiseError, Cloud
+from pytest_fakecloud.explore.fakes.fakes import Fakes
 from pytest_fakecloud.explore.judge.judge import Judge
 from pytest_fakecloud.explore.search.explorer import Explorer
 from pytest_fakecloud.explore.simulation.calls import Calls
@@ -40,7 +41,6 @@ from pytest_fakecloud.explore.simulation.scheduler import Scheduler
 from pytest_fakecloud.explore.simulation.simulation import Simulation
 from pytest_fakecloud.explore.simulation.turns import Turns
 from pytest_fakecloud.explore.world.patches import explored
-from pytest_fakecloud.explore.world.world import World
 from pytest_fakecloud.http.app import App
 from pytest_fakecloud.process import inprocess
 from pytest_fakecloud.process.shortcut import Shortcut
@@ -85,9 +85,9 @@ PARTS: dict[str, tuple[tuple[object, str], ...]] = {
     "points and disturbances of calls": ((Calls, "at_call"),),
     "accesses of steps": ((TrialLog, "touch"),),
     "choice of the next strand": ((Scheduler, "choose"),),
-    "turns of the threads": ((Turns, "run"), (Turns, "_wake"), (Turns, "yield_turn")),
+    "turns of the threads": ((Turns, "play"), (Turns, "yield_turn")),
     "start and end of a trial": ((Simulation, "__init__"), (Simulation, "play")),
-    "return to the baseline": ((World, "reset"),),
+    "return to the baseline": ((Fakes, "reset"),),
     "check of the promise": ((Judge, "_broken_promise"),),
     "search": ((Explorer, "search"),),
 }
@@ -231,8 +231,8 @@ def schedules_of_an_asynchronous_client() -> bool:
             return laps.milliseconds()
 
         with explored(cloud) as world, socket.socket() as client:
-            world.connections.connect(client, ("127.0.0.1", urlsplit(url).port))
-            link = world.connections.of(client)
+            world.fakes.connections.connect(client, ("127.0.0.1", urlsplit(url).port))
+            link = world.fakes.connections.of(client)
             assert link is not None
 
             def answer() -> None:
@@ -378,7 +378,7 @@ def back_to_the_baseline() -> bool:
         with explored(cloud) as world:
             for _ in range(200):
                 started = thread_time()  # exploration replaces the other clocks
-                world.reset()
+                world.fakes.reset()
                 spent.append(thread_time() - started)
     most = 1.0 * slowness(cost_of_the_library())
     return limit("milliseconds to return four fakes to the baseline", 1000 * median(spent), most)

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack
 from ..core.clock import asyncio_is_running
 from ..core.errors import ContractError, importing, shown
 from ..core.timers import duration_us
-from .find_failure import Division, MakeRunner, SearchResult, find_failure
+from .find_failure import Division, MakePlayer, SearchResult, find_failure
 from .judge.anomalies import Allowed
 from .judge.judge import Judge
 from .result.exploration import Exploration, Trust
 from .result.reproduce import raise_broken, replay_only
 from .search.coverage_checks import check_budget, check_covered
-from .search.explorer import PlanRunner
+from .search.explorer import PlanPlayer
 from .search.player import Player
 from .search.tally import budget_of, merged
 from .subject.assertions import may_assert
 from .subject.clients import functions_of_all, has_drawn_inputs
-from .subject.options import Checks, ExploreOptions, Options
+from .subject.options import Checks, ExploreOptions, Options, Subject
 from .subject.programs import (
     Functions,
     Program,
@@ -34,7 +34,6 @@ from .subject.programs import (
     schedule_to_replay,
 )
 from .subject.promises import Promises
-from .subject.subject import Subject
 from .undisturbed import check_undisturbed
 from .values.disturbances import KINDS
 from .world.patches import explored
@@ -74,7 +73,7 @@ def explore(
     programs = programs_of(run, options.workers)
     if options.setup is not None and not callable(options.setup):
         raise ContractError(f"setup={shown(options.setup)} is not a function")
-    make_runner = _runner_in(options.processes, trust=options.trust)
+    make_player = _player_in(options.processes, trust=options.trust)
     examining = _examining(options.trust)
     replayed = schedule_to_replay(options.schedule, programs)
     # With a seed, a search is the same each time, so it does not begin with what failed last time.
@@ -102,7 +101,7 @@ def explore(
             if searches and budget.remaining(used) <= 0:
                 break
             left = division.budget_of_next(budget, used)
-            searches.append(find_failure(next_player, left, seed, cache, make_runner))
+            searches.append(find_failure(next_player, left, seed, cache, make_player))
             if searches[-1].failing is not None:
                 _raise_failure(searches, division, player)
         # Reports are about the input of most calls, with the numbers of all searches.
@@ -141,7 +140,7 @@ def playing(
     *,
     anomalies_break: bool = False,
 ) -> Iterator[Player]:
-    """Explore a cloud within the block; the player runs the programs under schedules.
+    """Explore a cloud within the block; the player plays schedules of the programs.
 
     With ``anomalies_break``, an anomaly breaks a trial if neither a check nor the code asserts anything.
     """
@@ -178,12 +177,12 @@ def _examining(trust: bool) -> Callable[[World], AbstractContextManager[Any]]:
     return examining
 
 
-def _runner_in(processes: int | Literal["auto"], *, trust: bool) -> MakeRunner:
-    """Return a function that makes what runs the plans of a search."""
+def _player_in(processes: int | Literal["auto"], *, trust: bool) -> MakePlayer:
+    """Return a function that makes the player of the plans of a search."""
     if type(processes) is int and processes == 1:
-        return lambda player, tally, _: PlanRunner(player, tally)
+        return lambda player, tally, _: PlanPlayer(player, tally)
     with importing("processes="):
-        from .guests.ahead import number_of_processes, runner_in_processes
+        from .guests.ahead import number_of_processes, player_in_processes
     number = number_of_processes(processes)
     # With trust=, what trials write is noted in this process only.
-    return partial(runner_in_processes, 1 if trust else number)
+    return partial(player_in_processes, 1 if trust else number)

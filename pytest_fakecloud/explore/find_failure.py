@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..core.errors import ContractError
 from ..core.timers import monotonic
-from .search.explorer import Explorer, PlanRunner
+from .search.explorer import Explorer, PlanPlayer
 from .search.player import Player
 from .search.shrinking import smallest
 from .search.store import Store
@@ -18,7 +18,7 @@ from .values.plan import Plan
 from .values.schedule import Schedule
 from .values.trial import Trial
 
-MakeRunner: TypeAlias = Callable[[Player, Tally, Trial], PlanRunner]
+MakePlayer: TypeAlias = Callable[[Player, Tally, Trial], PlanPlayer]
 
 
 class SearchResult(NamedTuple):
@@ -48,7 +48,7 @@ class Division:
 
 
 def find_failure(
-    player: Player, budget: SearchBudget, seed: int | str, cache: Any, make_runner: MakeRunner
+    player: Player, budget: SearchBudget, seed: int | str, cache: Any, make_player: MakePlayer
 ) -> SearchResult:
     """Search for a schedule that breaks the promise, and shrink it.
 
@@ -69,9 +69,9 @@ def find_failure(
     tally.record(Plan(), check_repeats(player, undisturbed, "the second time"))
     _check_can_fail(player, undisturbed)
     store = Store.of(player.subject, cache)
-    with contextlib.closing(make_runner(player, tally, undisturbed)) as runner:
+    with contextlib.closing(make_player(player, tally, undisturbed)) as plan_player:
         began = monotonic()
-        explorer = Explorer(runner, undisturbed, budget, seed)
+        explorer = Explorer(plan_player, undisturbed, budget, seed)
         failing = _stored_failure(player, tally, store) or explorer.search()
         if failing is not None:
             failing = smallest(player, failing, undisturbed, tally.outcomes)

@@ -61,7 +61,7 @@ def check_repeats(player: Player, first: Trial, when: str) -> Trial:
     __tracebackhide__ = True
     second = player.play(Plan(has_details=True))
     # Without the process's time, arguments and answers contain wall-clock times.
-    has_content = player.world.process_time is not None
+    has_content = player.world.fakes.process_time is not None
     pairs = itertools.zip_longest(first.call_lines, second.call_lines)
     for number, (line, other) in enumerate(pairs, 1):
         if not (line and other and _content(line, has_content) == _content(other, has_content)):

@@ -12,6 +12,7 @@ from .table.exceptions import PUBLISHES
 if TYPE_CHECKING:
     from ..http.messages import Request
     from .fake import KVServer
+    from .table.synopsis import BoundLine
 
 KEY_OF_DB = "key of db"
 """The kind of touches of keys, without the number of the database."""
@@ -63,6 +64,23 @@ def touch_of_key(fake: str, database: int, key: bytes, writes: bool) -> Touch:
 def key_of_touch(touch: Touch) -> bytes:
     """Return the key that ``touch_of_key()`` named; a key that is not UTF-8 is not found again."""
     return touch.name.encode()
+
+
+def fields_of(name: str, bound: BoundLine) -> tuple[str, ...]:
+    """Return the fields, members or indexes that the arguments of a command name."""
+    fields = bound.with_role("field")
+    if name == "ARSET" and fields[0].isdecimal():
+        first = int(fields[0])
+        return tuple(map(str, range(first, first + len(bound.with_role("value")))))
+    return fields
+
+
+def has_field(value: Any, field: str) -> bool:
+    """Return whether the value of a key has a field, member or index."""
+    type_name = getattr(value, "type_name", "")
+    if type_name == "array":
+        return field.isdecimal() and int(field) in value.values
+    return type_name in ("hash", "set", "vectorset", "zset") and field.encode() in value
 
 
 def text_of(word: bytes) -> str:

@@ -18,8 +18,7 @@ import redis.asyncio as redis_asyncio
 
 from pytest_fakecloud import Cloud, History, KVServer
 from pytest_fakecloud.core.timers import monotonic
-from pytest_fakecloud.explore.fakes.connections import MemoryLink
-from pytest_fakecloud.explore.fakes.gate import Gate
+from pytest_fakecloud.explore.fakes.gate import Aside, Gate
 from pytest_fakecloud.explore.simulation.simulation import Simulation
 from pytest_fakecloud.explore.values.trial import Trial
 
@@ -31,16 +30,16 @@ Call = Callable[..., Awaitable[Any]]
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The waits that ended only because their time was over."""
-    resume = MemoryLink.resume_aside
+    resume = Aside.resume
     names: list[str] = []
 
-    def noted(link: MemoryLink, go: Callable[[], None]) -> None:
+    def noted(aside: Aside, go: Callable[[], None]) -> None:
         before = monotonic()
-        resume(link, go)
+        resume(aside, go)
         if monotonic() - before > 5:
             names.append("for a fake")
 
-    monkeypatch.setattr(MemoryLink, "resume_aside", noted)
+    monkeypatch.setattr(Aside, "resume", noted)
     return names
 
 
@@ -56,7 +55,7 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             (line.strand, line.at_us, line.words if line.call is None else line.call.request_body)
             for line in trial.lines
         ]
-        points = [(point.strand, point.number) for point in trial.points]
+        points = [(reached.strand, reached.point) for reached in trial.points]
         results.append(
             (list(map(str, trial.applied)), calls, points, list(map(repr, trial.errors)))
         )

@@ -20,7 +20,7 @@ import pytest
 import redis
 
 from pytest_fakecloud import Cloud, KVServer
-from pytest_fakecloud.explore.fakes.connections import Connections
+from pytest_fakecloud.explore.fakes.gate import Aside
 
 from .conftest import holds
 
@@ -303,24 +303,18 @@ def _compare(script: Script, address: Callable[[KVServer], tuple[str, int]]) -> 
     assert results[1] == results[0]
 
 
-def test_two_threads_may_wait_for_one_step_of_a_thread_aside(kv: KVServer) -> None:
-    connections = Connections([kv])
-    with socket.socket() as client:
-        connections.connect(client, _address(kv))
-        link = connections.of(client)
-        assert link is not None
-        both_wait = threading.Barrier(3)
-        threads = [
-            threading.Thread(target=link.resume_aside, args=(both_wait.wait,), daemon=True)
-            for _ in range(2)
-        ]
-        for thread in threads:
-            thread.start()
-        both_wait.wait(5)
-        link.step_back()
-        for thread in threads:
-            thread.join(5)
-        assert not any(thread.is_alive() for thread in threads)
+def test_two_threads_may_wait_for_one_step_of_a_thread_aside() -> None:
+    aside, both_wait = Aside(), threading.Barrier(3)
+    threads = [
+        threading.Thread(target=aside.resume, args=(both_wait.wait,), daemon=True) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    both_wait.wait(5)
+    aside.step_back()
+    for thread in threads:
+        thread.join(5)
+    assert not any(thread.is_alive() for thread in threads)
 
 
 def test_no_subscription_outlives_its_run(cloud: Cloud, kv: KVServer) -> None:

@@ -19,9 +19,9 @@ from upstash_redis.asyncio import Redis as AsyncRedis
 from pytest_fakecloud import Cloud, DeliveredRequest, History, KVServer, always, observed
 from pytest_fakecloud.explore.search.dpor import Branch, InterleavingTree, decided_switches
 from pytest_fakecloud.explore.simulation.simulation import Simulation
+from pytest_fakecloud.explore.subject.options import Subject
 from pytest_fakecloud.explore.subject.programs import Program
 from pytest_fakecloud.explore.subject.promises import Promises
-from pytest_fakecloud.explore.subject.subject import Subject
 from pytest_fakecloud.explore.values.disturbances import SWITCHES
 from pytest_fakecloud.explore.values.plan import Plan, SwitchKind
 from pytest_fakecloud.explore.values.trial import Step, Trial
@@ -128,18 +128,18 @@ def outcomes(
     with explored(cloud, programs) as world:
         subject = Subject(programs, Promises(None), fakes, kinds, PATIENCE_US)
         while strategy.next():
-            world.reset()
+            world.fakes.reset()
             memory.clear()
             simulation = Simulation(world, subject, Plan(strategy_factory=strategy))
             with world.simulating(simulation):
-                simulation.run()
+                simulation.play()
             trial = simulation.frozen()
             strategy.learn(trial)
             if "redundant" in trial.flags:
                 continue
             trials += 1
             if strategy.moves_time:
-                simulation.clock.move_to(world.now_us() + PATIENCE_US)
+                simulation.clock.move_to(world.fakes.now_us() + PATIENCE_US)
             results = simulation.operations.history.results
             state = tuple(sorted((k, str(v)) for k, v in kv.contents().items()))
             end = tuple(memory) if late else ()

@@ -428,7 +428,7 @@ def test_a_repeated_hold_lasts_for_its_whole_span(cloud: Cloud, has_ended: bool)
         return [str(record["id"]) for record in index.pending()]
 
     with explored(cloud) as world:
-        held = LastingEvents(world.clock, [index])
+        held = LastingEvents(world.fakes.clock, [index])
         held.hold(index)
         index.client().upsert([("a", [1.0, 0.0])])
         assert pending_after(40) == ["a"]
@@ -444,7 +444,7 @@ def test_a_repeated_hold_lasts_for_its_whole_span(cloud: Cloud, has_ended: bool)
 def test_signing_keys_that_the_application_rotates_are_kept(cloud: Cloud) -> None:
     queue = cloud.queue()
     with explored(cloud) as world:
-        rotated = LastingEvents(world.clock, [queue])
+        rotated = LastingEvents(world.fakes.clock, [queue])
         rotated.rotate(queue)
         with rotated.old_tokens():
             keys = queue.rotate_keys()
@@ -457,7 +457,7 @@ def test_tokens_of_every_service_return_after_their_rotation(cloud: Cloud) -> No
     before = [dict(fake.env) for fake in fakes]
     read_only = [getattr(fake, "read_only_token", None) for fake in fakes]
     with explored(cloud) as world:
-        rotated = LastingEvents(world.clock, fakes)
+        rotated = LastingEvents(world.fakes.clock, fakes)
         for fake in fakes * 2:
             rotated.rotate(fake)
         after = [dict(fake.env) for fake in fakes]

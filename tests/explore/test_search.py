@@ -17,7 +17,7 @@ from upstash_redis import Redis
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
 from pytest_fakecloud.explore.explore import playing
 from pytest_fakecloud.explore.fakes.connections import Connections
-from pytest_fakecloud.explore.search.explorer import Explorer, Phase, PlanRunner, Share
+from pytest_fakecloud.explore.search.explorer import Explorer, Phase, PlanPlayer, Share
 from pytest_fakecloud.explore.search.shrinking import minimal, smallest
 from pytest_fakecloud.explore.search.sources import NoPlan, Source
 from pytest_fakecloud.explore.search.store import key_of
@@ -82,9 +82,8 @@ def test_the_only_order_of_several_strands_is_exhaustive(cloud: Cloud, redis: Re
 
 
 def test_answers_arrive_in_the_order_of_their_sockets() -> None:
-    world: Any = types.SimpleNamespace(
-        now_us=lambda: 0, connections=Connections([]), current_thread=CurrentThread()
-    )
+    fakes = types.SimpleNamespace(now_us=lambda: 0, connections=Connections([]))
+    world: Any = types.SimpleNamespace(fakes=fakes, current_thread=CurrentThread())
     loop = OwnLoop(world)
     pairs = [socket.socketpair() for _ in range(3)]
     try:
@@ -354,8 +353,8 @@ def test_a_source_plays_until_it_or_the_budget_ends(
     with playing(cloud, programs_of(visit, ()), holds, Options()) as player:
         player, undisturbed = player.play_reference(Plan.first())
         tally = Tally.of(player)
-        explorer = Explorer(PlanRunner(player, tally), undisturbed, budget, seed=1)
-        assert explorer.run(Phase([Share(source)], budget)) is None
+        explorer = Explorer(PlanPlayer(player, tally), undisturbed, budget, seed=1)
+        assert explorer.play(Phase([Share(source)], budget)) is None
     assert (source.trials, tally.counts["drawn"], tally.tried) == (trials,) * 3
 
 
@@ -393,7 +392,7 @@ def test_a_failing_trial_is_not_played_again(
     with playing(cloud, programs_of(visit, ()), check, Options()) as player:
         player, undisturbed = player.play_reference(Plan.first())
         tally = Tally.of(player)
-        explorer = Explorer(PlanRunner(player, tally), undisturbed, budget, seed=1)
-        found = explorer.run(Phase([Share(source)], budget))
+        explorer = Explorer(PlanPlayer(player, tally), undisturbed, budget, seed=1)
+        found = explorer.play(Phase([Share(source)], budget))
     assert (found is not None, source.learned) == (failing, [learned])
     assert tally.counts == ({"extended": 1} if failing else {"extended": 1, "drawn": 1})

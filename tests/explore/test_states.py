@@ -16,7 +16,7 @@ from pytest_fakecloud.explore.fakes.fingerprint import Fingerprints
 from pytest_fakecloud.explore.search.extend import Frontier
 from pytest_fakecloud.explore.search.tally import Tally
 from pytest_fakecloud.explore.values.schedule import Schedule
-from pytest_fakecloud.explore.values.trial import Point, Trial
+from pytest_fakecloud.explore.values.trial import ReachedPoint, Trial
 
 from .conftest import holds
 
@@ -124,7 +124,8 @@ def test_the_restart_of_a_worker_that_changed_nothing_is_no_new_state(
 
 def trial(schedule: str, *states: int) -> Trial:
     points = (
-        Point("run", number, (("crash", ""),), state) for number, state in enumerate(states, 1)
+        ReachedPoint("run", number, (("crash", ""),), state)
+        for number, state in enumerate(states, 1)
     )
     disturbances = Schedule.parse(schedule)
     return Trial(disturbances, points=tuple(points), applied=disturbances)

@@ -21,8 +21,8 @@ from typing import Any
 from ...cloud.fake import core_of
 from ...http.hub import Mount
 from ...http.server import RESET_ON_CLOSE, Connection
-from ..values.limits import ASIDE_WAIT, CHECKS_OF_STREAM, MOST_ASIDE_WAITS
-from .gate import Gate, wait_really
+from ..values.limits import CHECKS_OF_STREAM
+from .gate import Aside, wait_really
 
 _CLIENT_PORTS = range(49_152, 65_536)
 _LOCAL = ("127.0.0.1", "localhost")
@@ -100,9 +100,7 @@ class MemoryLink(Connection):
         """How often the thread of a stream has looked for something to send."""
         self._gone: Callable[[], None] | None = None
         """Called when the client closes its side during a call that watches it."""
-        self._runs_aside = False
-        """Whether the thread aside goes on, so that the event loop waits for it."""
-        self._went_back = Gate()
+        self._aside = Aside()
 
     # -- the client's side
 
@@ -275,42 +273,23 @@ class MemoryLink(Connection):
     # -- a thread aside
 
     def serve_aside(self, wake: Callable[[], None]) -> None:
-        """Serve the requests in a thread aside, until it waits or has handled them all. ``wake()`` wakes
-        an event loop that did not wait for the end.
-
-        Either the thread of the event loop runs, which calls this, or the thread aside:
-        ``resume_aside()`` blocks the former until the latter calls ``step_back()``, before it waits for
-        the turn of its task. At that turn, the event loop calls ``resume_aside()`` again.
+        """Serve the requests in a thread aside, until it waits or has handled them all. ``wake()``
+        wakes an event loop that did not wait for the end.
         """
         if self._is_served or self.sock.is_closed:
             return
 
         def serve() -> None:
             me = threading.get_ident()
-            self._connections.aside[me] = self
+            self._connections.aside[me] = self._aside
             try:
                 self.serve()
             finally:
                 del self._connections.aside[me]
-                self.step_back()
+                self._aside.step_back()
                 wake()
 
-        self.resume_aside(lambda: self.mount.hub.workers.submit(serve, self.step_back))
-
-    def resume_aside(self, go: Callable[[], None]) -> None:
-        """Let the thread aside go on, until it waits again or has handled all requests."""
-        self._went_back.acquire(0)  # Forget the end of a wait in real time.
-        self._runs_aside = True
-        go()
-        for _ in range(MOST_ASIDE_WAITS):
-            # At the end of a trial, two threads may wait for one step of the thread aside.
-            if not self._runs_aside or self._went_back.acquire(ASIDE_WAIT):
-                break
-
-    def step_back(self) -> None:
-        """Called in the thread aside before it waits, and at its end: the event loop goes on."""
-        self._runs_aside = False
-        self._went_back.release()
+        self._aside.resume(lambda: self.mount.hub.workers.submit(serve, self._aside.step_back))
 
 
 class Connections:
@@ -322,8 +301,8 @@ class Connections:
         # Use no lock. A finalizer can send at any time, also in the middle of these methods, so they
         # only use operations that other code cannot interrupt.
         self.by_fileno: dict[int, MemoryLink] = {}
-        self.aside: dict[int, MemoryLink] = {}
-        """The connections whose requests threads aside handle, by the thread."""
+        self.aside: dict[int, Aside] = {}
+        """The threads aside that handle requests, by their identifiers."""
         self.ended: deque[MemoryLink] = deque()
         """The connections to close as soon as no thread handles their requests."""
         self.streams: dict[int, MemoryLink] = {}
@@ -348,10 +327,7 @@ class Connections:
         return (mount for fake in self._fakes for mount in core_of(fake).mounts)
 
     def connect(self, client: socket.socket, address: Any) -> bool:
-        """Connect a client's socket; return False if no fake listens at the address without TLS.
-
-        Raises ``OSError`` if it is connected already.
-        """
+        """Connect a socket; return False without a fake there. Raises ``OSError`` if it is connected."""
         mount = self._mount_at(address) if client.family == socket.AF_INET else None
         if mount is None:
             return False
@@ -408,8 +384,8 @@ class Connections:
         self.by_fileno.clear()
         self.sweep()
 
-    def aside_here(self) -> MemoryLink | None:
-        """Return the connection whose requests this thread handles, if it is a thread aside."""
+    def aside_here(self) -> Aside | None:
+        """Return this thread, if it is one aside."""
         return self.aside.get(threading.get_ident())
 
 

@@ -127,10 +127,7 @@ DELIVERIES_END_US = 30 * 86_400 * 1_000_000
 
 
 class Deliveries:
-    """The messages that the queues deliver in one trial, numbered in the order of their creation.
-
-    Most clouds have no queue, so the methods that every turn calls check that first.
-    """
+    """The messages that the queues deliver in one trial, numbered in the order of their creation."""
 
     def __init__(self, queues: Sequence[Queue], start_us: int) -> None:
         self._engines = [(queue, core_of(queue).engine) for queue in queues]
@@ -216,20 +213,20 @@ class Fakes:
         self.cloud = cloud
         self.clock = context_of(cloud).timekeeper
         self.now_us = self.clock.now_us
-        self.fakes = [fake for fake in cloud.fakes() if find(fake.fixture).in_process]
-        self.by_name = {fake.name: fake for fake in self.fakes}
+        self.members = [fake for fake in cloud.fakes() if find(fake.fixture).in_process]
+        self.by_name = {fake.name: fake for fake in self.members}
         self.keyspaces: dict[tuple[str, str], Any] = {
             (fake.name, f"{KEY_OF_DB}{keyspace.index}"): keyspace
-            for fake in self.fakes
+            for fake in self.members
             for keyspace in getattr(core_of(fake).engine, "databases", ())
         }
         """The databases of key-value engines, by the fake and the kind of accesses to their keys."""
-        engines = [core_of(fake).engine for fake in self.fakes]
+        engines = [core_of(fake).engine for fake in self.members]
         self._memories: list[Memory] = [
             engine.memory for engine in engines if hasattr(engine, "memory")
         ]
         """Those of the key-value engines, except for real servers."""
-        queues: list[Queue] = [fake for fake in self.fakes if fake.fixture == "queue"]  # type: ignore[misc]
+        queues: list[Queue] = [fake for fake in self.members if fake.fixture == "queue"]  # type: ignore[misc]
         self._queues = [queue for queue in queues if queue.delivery == "driven"]
         self._unused = {
             queue: _ended_messages(queue) for queue in queues if queue.delivery == "background"
@@ -238,8 +235,8 @@ class Fakes:
         of the messages that have ended before.
         """
         self.check_queues()
-        self.connections = Connections(self.fakes)
-        self.lasting_events = LastingEvents(self.clock, self.fakes)
+        self.connections = Connections(self.members)
+        self.lasting_events = LastingEvents(self.clock, self.members)
         self.deliveries = Deliveries(self._queues, self.clock.now_us())
         self.process_time: ProcessTime | None = None
         """What makes the process's time follow the clock, if it does."""
@@ -291,7 +288,7 @@ class Fakes:
         """End what the connections of earlier trials have begun, such as subscriptions. A client
         that a crash has ended keeps its connection until it is garbage-collected.
         """
-        for fake in self.fakes:
+        for fake in self.members:
             clients: Any = core_of(fake).app.clients
             for client in [*clients]:
                 if isinstance(client.connection, MemoryLink):

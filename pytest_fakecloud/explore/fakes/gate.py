@@ -5,14 +5,11 @@ from __future__ import annotations
 import _thread
 from collections.abc import Callable
 
-from ..values.limits import CHECK
+from ..values.limits import ASIDE_WAIT, CHECK, MOST_ASIDE_WAITS
 
 
 class Gate:
-    """A binary semaphore that works even while the locks of ``threading`` are replaced.
-
-    The replacement locks use it themselves to let other strands run while they wait.
-    """
+    """A binary semaphore that works even while the locks of ``threading`` are replaced."""
 
     __slots__ = ("_lock",)
 
@@ -29,6 +26,31 @@ class Gate:
     def acquire(self, timeout: float = -1) -> bool:
         """Wait for ``release()``; return False after ``timeout`` wall-clock seconds."""
         return self._lock.acquire(True, timeout)
+
+
+class Aside:
+    """A thread aside that handles a request, and the thread of the event loop that has sent it. One of
+    them waits while the other one runs, like a coroutine and what awaits it.
+    """
+
+    def __init__(self) -> None:
+        self._runs = False
+        self._went_back = Gate()
+
+    def resume(self, go: Callable[[], object]) -> None:
+        """Let the thread aside go on by ``go()``, and wait until it steps back."""
+        self._went_back.acquire(0)  # Forget the end of a wait in real time.
+        self._runs = True
+        go()
+        for _ in range(MOST_ASIDE_WAITS):
+            # At the end of a trial, two threads may wait for one step of the thread aside.
+            if not self._runs or self._went_back.acquire(ASIDE_WAIT):
+                break
+
+    def step_back(self) -> None:
+        """Let the event loop go on: called in the thread aside, before it waits and at its end."""
+        self._runs = False
+        self._went_back.release()
 
 
 def nap() -> None:

@@ -26,7 +26,7 @@ from multiprocessing.connection import Connection
 
 from ...core.errors import ContractError, shown
 from ..search.dpor import Branch, InterleavingTree
-from ..search.explorer import PlanRunner
+from ..search.explorer import PlanPlayer
 from ..search.player import Player
 from ..search.tally import Tally
 from ..values.plan import Plan
@@ -61,14 +61,14 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def runner_in_processes(
+def player_in_processes(
     processes: int, player: Player, tally: Tally, undisturbed: Trial
-) -> PlanRunner:
-    """Return what runs plans in several processes or, if that is impossible, in this one."""
+) -> PlanPlayer:
+    """Return what plays plans in several processes or, if that is impossible, in this one."""
     if processes > 1:
         tally.one_process_reason = _reason_for_one_process(undisturbed)
     return (
-        PlanRunner(player, tally)
+        PlanPlayer(player, tally)
         if processes == 1 or tally.one_process_reason
         else Ahead(player, tally, processes)
     )
@@ -89,7 +89,7 @@ def _reason_for_one_process(undisturbed: Trial) -> str:
     return ""
 
 
-class Ahead(PlanRunner):
+class Ahead(PlanPlayer):
     """Plays the trials of a search in its own process or, ahead of time, in other processes."""
 
     def __init__(self, player: Player, tally: Tally, processes: int) -> None:
@@ -201,7 +201,7 @@ class Ahead(PlanRunner):
         inherited = [self._offers, receiver, *self._processes]
         process = multiprocessing.get_context("fork").Process(
             target=_play_all,
-            args=(PlanRunner(self.player, self.tally), self._offers_end, sender, inherited),
+            args=(PlanPlayer(self.player, self.tally), self._offers_end, sender, inherited),
             daemon=True,
         )
         with warnings.catch_warnings():
@@ -213,7 +213,7 @@ class Ahead(PlanRunner):
 
 
 def _play_all(
-    runner: PlanRunner,
+    plan_player: PlanPlayer,
     offers: socket.socket,
     results: Connection,
     inherited: Iterable[socket.socket | Connection],
@@ -225,11 +225,11 @@ def _play_all(
     # The child shares the position in a captured file of the parent, which reports the trials.
     sys.stdout = sys.stderr = io.StringIO()
     # The threads and the sockets of its parent are missing.
-    runner.player.world.after_fork()
+    plan_player.player.world.after_fork()
     with contextlib.suppress(OSError):
         while offer := offers.recv(_MOST_BYTES):
             plan = pickle.loads(offer)
-            for played, trial in _played_for(runner, plan):
+            for played, trial in _played_for(plan_player, plan):
                 try:
                     results.send((played, trial, False))
                 except (TypeError, AttributeError, pickle.PicklingError):
@@ -238,10 +238,10 @@ def _play_all(
     os._exit(0)  # without the finalizers of the test session
 
 
-def _played_for(runner: PlanRunner, plan: Plan) -> Iterator[tuple[Plan, Outline | None]]:
+def _played_for(plan_player: PlanPlayer, plan: Plan) -> Iterator[tuple[Plan, Outline | None]]:
     """Play an offered plan or, for a branch, also some of those below it; yield what is played."""
     if not isinstance(plan.strategy_factory, Branch):
-        yield plan, _unremarkable(runner, plan)
+        yield plan, _unremarkable(plan_player, plan)
         return
     tree = InterleavingTree(plan.strategy_factory)
     for _ in range(_MOST_BELOW):
@@ -249,27 +249,27 @@ def _played_for(runner: PlanRunner, plan: Plan) -> Iterator[tuple[Plan, Outline 
         if branch is None:
             return
         below = replace(plan, strategy_factory=branch)
-        trial = _unremarkable(runner, below)
+        trial = _unremarkable(plan_player, below)
         yield below, trial
         if trial is None:
             return
         tree.learn(trial)
 
 
-def _unremarkable(runner: PlanRunner, plan: Plan) -> Outline | None:
+def _unremarkable(plan_player: PlanPlayer, plan: Plan) -> Outline | None:
     """Play a plan; return what the search learns from it, or None if it has to play it itself."""
-    before = _findings(runner)
+    before = _findings(plan_player)
     try:
-        trial = runner.play(plan)
+        trial = plan_player.play(plan)
     except BaseException:
         return None
-    if trial.broken is not None or _findings(runner) != before:
+    if trial.broken is not None or _findings(plan_player) != before:
         return None
     return Outline(**{each.name: getattr(trial, each.name) for each in fields(Outline)})
 
 
-def _findings(runner: PlanRunner) -> object:
+def _findings(plan_player: PlanPlayer) -> object:
     """Return a value that changes if a trial shows something that no trial has shown before."""
-    judge, promises = runner.player.judge, runner.player.subject.promises
-    anomalies, unused = len(runner.tally.anomalies), judge.allowed.unused()
+    judge, promises = plan_player.player.judge, plan_player.player.subject.promises
+    anomalies, unused = len(plan_player.tally.anomalies), judge.allowed.unused()
     return anomalies, unused, promises.reached(), promises.reads_order

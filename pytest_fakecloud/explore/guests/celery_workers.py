@@ -17,9 +17,7 @@ _ADVICE = (
 def celery_patches(
     refuses: Callable[[str, str, Callable[..., Any]], Callable[..., Any]],
 ) -> Iterator[Patch]:
-    """Yield the functions of Celery that ``refuses(name, advice, original)`` replaces by errors, as
-    owner, name and value.
-    """
+    """Yield the functions of Celery that ``refuses(name, advice, original)`` replaces."""
     celery = sys.modules.get("celery.worker")
     if celery is not None:
         owner = celery.WorkController

@@ -97,7 +97,9 @@ def _fail_each_call(
     player: Player, undisturbed: Trial, faults: Sequence[FailureName], status: int
 ) -> list[Failure]:
     points = [
-        point for point in undisturbed.points if any(kind in FAILURES for kind, _ in point.choices)
+        reached
+        for reached in undisturbed.points
+        if any(kind in FAILURES for kind, _ in reached.choices)
     ]
     if not points:
         names = ", ".join(sorted(player.subject.disturbable_fakes)) or "any fake"
@@ -108,13 +110,13 @@ def _fail_each_call(
     failures = []
     for fault in faults:
         detail = str(status) if fault == "respond" and status != 503 else ""
-        for number, point in enumerate(points, 1):
-            if fault not in [kind for kind, _ in point.choices]:
+        for number, reached in enumerate(points, 1):
+            if fault not in [kind for kind, _ in reached.choices]:
                 continue  # a fault of clusters, at another call
-            disturbance = Disturbance(point.strand, point.number, fault, detail)
+            disturbance = Disturbance(reached.strand, reached.point, fault, detail)
             trial = player.play(Plan(Schedule([disturbance])))
             calls = {(line.strand, line.point): line.call for line in reversed(trial.call_lines)}
-            call = calls.get(point.id)
+            call = calls.get(reached.point_id)
             if call is None or disturbance not in trial.applied:
                 raise ContractError(
                     f"{disturbance} was to fail, but a further trial did not make this call: each trial "

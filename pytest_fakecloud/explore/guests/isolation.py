@@ -160,14 +160,14 @@ def _read_log(operations: Sequence[Operation]) -> _Log:
         for number, operation in enumerate(operations, 1)
     ]
     log = _Log(transactions)
-    kinds: dict[str, str] = {}
+    verbs: dict[str, str] = {}
     for transaction in transactions:
-        for kind, key, value in transaction.steps:
-            if kind == "read":
+        for verb, key, value in transaction.steps:
+            if verb == "read":
                 if isinstance(value, list | tuple):
                     log.lists.add(key)
                 continue
-            if kinds.setdefault(key, kind) != kind:
+            if verbs.setdefault(key, verb) != verb:
                 raise ContractError(
                     f"isolated(): {key} is both a list and a register: use two keys"
                 )
@@ -177,8 +177,8 @@ def _read_log(operations: Sequence[Operation]) -> _Log:
                     "show whose value it returns: write values that differ, as transactions() does"
                 )
             log.writers[key, value] = transaction
-    log.lists.update(key for key, kind in kinds.items() if kind == "append")
-    log.lists.difference_update(key for key, kind in kinds.items() if kind == "write")
+    log.lists.update(key for key, verb in verbs.items() if verb == "append")
+    log.lists.difference_update(key for key, verb in verbs.items() if verb == "write")
     return log
 
 

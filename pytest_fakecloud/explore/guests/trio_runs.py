@@ -11,7 +11,7 @@ from typing import Any
 
 from ...core.errors import ContractError
 from ...process.replace import Patch
-from ..simulation.event_loop import AsyncLibrary
+from ..simulation.loops import AsyncLibrary
 from ..world.world import World
 
 _PATIENCE = 0.05
@@ -81,7 +81,7 @@ class _Clock:
     def __init__(self, world: World, trio: Any) -> None:
         self._world = world
         self._trio = trio
-        self._began_us = world.now_us()
+        self._began_us = world.fakes.now_us()
         self._was_patient = False
         self.scope = trio.CancelScope()
         """The scope of trio's run, which ends at an error."""
@@ -93,7 +93,7 @@ class _Clock:
 
     def current_time(self) -> float:
         # Measure times from the start: a float of the full time cannot tell microseconds apart.
-        return (self._world.now_us() - self._began_us) / 1e6
+        return (self._world.fakes.now_us() - self._began_us) / 1e6
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
         seconds = deadline - self.current_time()
@@ -107,7 +107,7 @@ class _Clock:
         self._was_patient = waiting > 1 and not self._was_patient
         if self._was_patient:
             return _PATIENCE
-        now_us, looks = self._world.now_us(), iter((False,))
+        now_us, looks = self._world.fakes.now_us(), iter((False,))
         limit = None if seconds == math.inf else seconds
         try:
             self._world.waits.wait_in_check(lambda: next(looks, True), limit)
@@ -116,4 +116,4 @@ class _Clock:
                 raise  # A task that is shielded goes on waiting.
             self.error = error
             self.scope.cancel()
-        return 0.0 if self._world.now_us() > now_us else min(seconds, _PATIENCE)
+        return 0.0 if self._world.fakes.now_us() > now_us else min(seconds, _PATIENCE)

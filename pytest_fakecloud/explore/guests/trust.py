@@ -64,7 +64,7 @@ def examining(world: World) -> Iterator[Examination]:
     """Watch the fakes within the block, in which the code is explored."""
     examination = Examination(world)
     with exiting() as exits:
-        for fake in world.fakes:
+        for fake in world.fakes.members:
             app: Any = core_of(fake).app
             exits.callback(app.chain.add(EXPLORATION, partial(examination.see_call, fake)))
             if fake.fixture == "kv_server":
@@ -136,17 +136,17 @@ class Examination:
             promises.at_end = checks
 
     def _recorded(self, check: Callable[[History], object], history: History) -> object:
-        fakes, keyspaces = self._world.fakes, self._world.keyspaces
+        fakes, keyspaces = self._world.fakes.members, self._world.fakes.keyspaces
         names = {id(keyspace): fake for (fake, _), keyspace in keyspaces.items()}
         with exiting() as exits:
             exits.callback(setattr, self, "_thread", 0)
             for owner in (History, *{type(fake) for fake in fakes}):
                 read = self._noting(owner.__getattribute__, _read_attribute)
                 swap(exits, owner, "__getattribute__", read)
-            kinds = {type(keyspace) for keyspace in keyspaces.values()}
-            for kind, name in itertools.product(kinds, _KEY_READERS):
-                read = self._noting(getattr(kind, name), partial(_read_key, names))
-                swap(exits, kind, name, read)
+            classes = {type(keyspace) for keyspace in keyspaces.values()}
+            for owner, name in itertools.product(classes, _KEY_READERS):
+                read = self._noting(getattr(owner, name), partial(_read_key, names))
+                swap(exits, owner, name, read)
             self._thread = threading.get_ident()
             return self._world.awaited(check(history))
 

@@ -9,12 +9,13 @@ from functools import partial
 from typing import NamedTuple
 
 from ...core.errors import ContractError, shown, unknown_name
-from ...kv.table import kinds
+from ...kv.table import kinds as commands
 from ..values.accesses import NUMBER, Access
 from ..values.disturbances import DELAYS, PAUSES, with_role
 from ..values.names import StrandName
 from ..values.trial import Anomaly, Trial
 from .evidence import Evidence, effects_of, lasts
+from .services import commits_records, subject_of
 
 _SECOND_TIME = with_role("repeat")
 """Kinds of disturbances after which code runs, or a request arrives, a second time."""
@@ -39,19 +40,29 @@ def _not_serializable(evidence: Evidence) -> Findings:
 
 
 def _foreign_release(evidence: Evidence) -> Findings:
-    """A client changes its lock unconditionally after another one has taken it."""
+    """A client changes its lock after another one has taken it, and ``_ignores_holder``: ann's lock
+    expires, bob acquires it, and ann deletes it.
+    """
     for acquisition, other, key, place in evidence.takeovers:
         for command in evidence.of_key(key, place):
             is_late = command.strand == acquisition.strand and command.changes
-            # XX only tells that somebody holds the lock.
-            if is_late and (evidence.is_blind(command) or "XX" in command.options):
+            if is_late and _ignores_holder(evidence, command):
                 yield key.name, _description(acquisition, other, command)
             if is_late or (command.strand == other.strand and command.is_write):
                 break
 
 
+def _ignores_holder(evidence: Evidence, command: Access) -> bool:
+    """Return whether a command changes a lock whoever holds it: ``DEL lock``, or ``SET lock ann XX``,
+    which only tells that somebody does. Not in a script that reads the lock first.
+    """
+    return evidence.is_blind(command) or "XX" in command.options
+
+
 def _expired_lock(evidence: Evidence) -> Findings:
-    """A client overwrites data unconditionally that the next holder of its lock accesses."""
+    """A client overwrites data that the next holder of its lock accesses, and ``_ignores_data``: ann
+    reads the stock, her lock expires, bob acquires it and reads the stock, and ann sets it.
+    """
     for acquisition, other, key, place in evidence.takeovers:
         peers = [command for command in evidence.commands if command.strand == other.strand]
         for command in evidence.commands[place + 1 :]:
@@ -59,28 +70,29 @@ def _expired_lock(evidence: Evidence) -> Findings:
                 command.strand == acquisition.strand and command.changes and key not in command.keys
             )
             is_shared = any(command.keys[0] in peer.keys and command.meets(peer) for peer in peers)
-            # What is added to data is not lost, whoever else adds to it.
-            is_overwriting = command.name in kinds.LOSES_UPDATES and evidence.is_blind(command)
-            if is_late and is_overwriting and is_shared:
+            if is_late and is_shared and _ignores_data(evidence, command):
                 yield key.name, _description(acquisition, other, command)
                 break
+
+
+def _ignores_data(evidence: Evidence, command: Access) -> bool:
+    """Return whether a command replaces data whatever they are: ``SET stock 3``, not ``INCR stock``."""
+    return command.name in commands.LOSES_UPDATES and evidence.is_blind(command)
 
 
 # -- an effect that happens twice ------------------------------------------------------------------
 
 
 def _repeated_effect(evidence: Evidence) -> Findings:
-    """An effect happens once more than without disturbances: by a second attempt, or as a relative write
-    although no time has passed.
+    """An effect happens once more than without disturbances, ``_by_attempt`` or ``_by_write``: a crash
+    after ``INCR sent`` lets the worker start again, and send once more.
 
-    Exceptions: a call that ``_arrives_twice``; an effect that its client has once, but later than usual;
-    one that ``counts_attempts``; and one of a client that ``_may_compensate``.
+    Exceptions: a call that ``_arrives_twice``, an effect that ``counts_attempts``, and one of a client
+    that ``_may_compensate``.
     """
     trial, usual = evidence.trial, evidence.undisturbed
     if not usual.effects or _arrives_twice(trial):
         return
-    is_again = bool(trial.applied.kinds & _SECOND_TIME)
-    is_delayed = _lets_time_pass(trial)
     counts: Counter[object] = Counter()
     own_counts: Counter[object] = Counter()
     for effect, access in effects_of(trial):
@@ -89,31 +101,51 @@ def _repeated_effect(evidence: Evidence) -> Findings:
         own_counts[own] += 1
         if not 0 < usual.effects[effect] == counts[effect] - 1:
             continue
-        # A client whose first attempt was refused something may get it here, or later than usual.
         is_second = own_counts[own] > max(1, usual.effects_by_actor[own])
-        is_later = access.at_us - trial.start_us > usual.last_us
-        is_attempt = is_again and (access.made_by.is_delivery or access.made_by.attempt > 1)
-        by_attempt = is_attempt and (is_second or access.actor not in usual.actors)
-        by_write = access.is_relative and not is_delayed and (is_second or not is_later)
-        if not (by_attempt or by_write) or evidence.counts_attempts(access):
-            continue
-        if not _may_compensate(evidence, access):
-            yield access.subject, f"{_description(access)} once too often"
+        if (
+            (_by_attempt(evidence, access, is_second) or _by_write(evidence, access, is_second))
+            and not evidence.counts_attempts(access)
+            and not _may_compensate(evidence, access)
+        ):
+            yield subject_of(access), f"{_description(access)} once too often"
+
+
+def _by_attempt(evidence: Evidence, access: Access, is_second: bool) -> bool:
+    """Return whether a second attempt has an effect: ``relay/2`` repeats what ``relay`` has done.
+
+    Exception: its client has the effect once here, because its first attempt was refused something.
+    """
+    is_again = bool(evidence.trial.applied.kinds & _SECOND_TIME)
+    is_attempt = is_again and (access.made_by.is_delivery or access.made_by.attempt > 1)
+    return is_attempt and (is_second or access.actor not in evidence.undisturbed.actors)
+
+
+def _by_write(evidence: Evidence, access: Access, is_second: bool) -> bool:
+    """Return whether a relative write has an effect: ann and bob have both read that nobody has sent the
+    mail, and both count it with ``INCR sent``.
+
+    Exceptions: a disturbance ``_lets_time_pass``, or the client has the effect once, but later than all
+    that happens without disturbances: bob was refused a lock, and has tried again.
+    """
+    is_later = access.at_us - evidence.trial.start_us > evidence.undisturbed.last_us
+    return (
+        access.is_relative and not _lets_time_pass(evidence.trial) and (is_second or not is_later)
+    )
 
 
 def _arrives_twice(trial: Trial) -> bool:
-    """Return whether the network has repeated a call: each INCR in the world would be accused."""
+    """Return whether the network has repeated a call (``ann.1 duplicate``), which accuses any INCR."""
     return any(d.kind == "duplicate" and d.point for d in trial.applied)
 
 
 def _lets_time_pass(trial: Trial) -> bool:
-    """Return whether a disturbance lets time pass: then a quota, a bucket or a window may allow more."""
+    """Return whether time may pass (``ann.1 delay 60``): then a quota or a window may allow more."""
     return trial.applied.moves_clock or bool(trial.applied.kinds & _MOVES_OF_TIME)
 
 
 def _may_compensate(evidence: Evidence, access: Access) -> bool:
     """Return whether a client does something else with a key than anybody without disturbances: it may
-    compensate for an earlier effect.
+    compensate for an earlier effect, as ``DECR sent`` does for ``INCR sent``.
     """
     return any(
         (other.strand, other.keys[0]) == (access.strand, access.keys[0])
@@ -126,21 +158,15 @@ def _may_compensate(evidence: Evidence, access: Access) -> bool:
 
 
 def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
-    """Work counts as done without its effect, because a handler has answered, a worker has gone on,
-    or a client has taken it.
-
-    Exceptions: the client has taken nothing, or a later worker can find the work, in a key or pending.
+    """Work counts as done without its effect: it ``_is_over`` although, for example, ``relay`` crashed
+    between ``LPOP jobs`` and ``INCR done``, or a handler answered 200 before it failed.
     """
     client = evidence.disturbed_actor
     if StrandName.of(client).is_delivery is not of_delivery or not evidence.lost_effects:
         return
-    usual_ends, ends = _ends(evidence.undisturbed_trial, client), _ends(evidence.trial, client)
-    if usual_ends and not ends:
-        return  # It has taken nothing that could be lost.
-    is_over = len(ends) >= len(usual_ends) > 0
-    if of_delivery or client in evidence.workers:
-        is_left = bool(evidence.left_keys or evidence.trial.effects.pending)
-        is_over = evidence.has_gone_on and (of_delivery or not is_left)
+    ends = _ends(evidence.trial, client)
+    if not _is_over(evidence, ends, of_delivery=of_delivery):
+        return
     takings = [end for end in ends if end.call is None]
     # A worker that starts again takes more, which it does not lose.
     stopped = {disturbance.strand for disturbance in evidence.trial.applied}
@@ -149,37 +175,57 @@ def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
     ending = (
         _description(*last_taking) or f"{client} {'was acknowledged' if of_delivery else 'went on'}"
     )
-    for effect in evidence.lost_effects if is_over else ():
+    for effect in evidence.lost_effects:
         yield (
-            last_taking[0].subject if last_taking else client,
+            subject_of(last_taking[0]) if last_taking else client,
             f"{ending}, and nobody ran {effect.summary}",
         )
 
 
+def _is_over(evidence: Evidence, ends: Sequence[Access], *, of_delivery: bool) -> bool:
+    """Return whether nobody does the work again: its handler has answered, its worker has gone on, or a
+    client has taken as much as without the disturbance.
+
+    Exceptions: the client has taken nothing that could be lost, as it crashed before ``LPOP jobs``; or
+    a later worker can find the work, in a key such as ``processing``, or pending in a stream.
+    """
+    client = evidence.disturbed_actor
+    usual_ends = _ends(evidence.undisturbed_trial, client)
+    if usual_ends and not ends:
+        return False
+    if not of_delivery and client not in evidence.workers:
+        return len(ends) >= len(usual_ends) > 0
+    can_be_found = bool(evidence.left_keys or evidence.trial.effects.pending)
+    return evidence.has_gone_on and (of_delivery or not can_be_found)
+
+
 def _ends(trial: Trial, client: str) -> list[Access]:
-    """Return the accesses by which a client and its restarts took work for good."""
+    """Return the accesses by which a client and its restarts took work for good: ``LPOP jobs``, XACK, or
+    a commit. Not in a script that notes elsewhere what it takes, which loses nothing.
+    """
     own_accesses = [access for access in trial.effects.accesses if access.actor == client]
-    # A script that notes elsewhere what it takes loses nothing.
     noted_units = {
         access.unit
         for access in own_accesses
-        if access.changes and access.name not in kinds.CONSUMES
+        if access.changes and access.name not in commands.CONSUMES
     }
     takings = [
         access
         for access in own_accesses
-        if access.name in kinds.CONSUMES and access.before[0] is not None
+        if access.name in commands.CONSUMES and access.before[0] is not None
     ]
-    commits = [access for access in own_accesses if access.commits_records]
+    commits = [access for access in own_accesses if commits_records(access)]
     commits = [access for access in commits if access.name == "commit"] or commits
     return [*commits, *(access for access in takings if access.unit not in noted_units)]
 
 
 def _partial_update(evidence: Evidence) -> Findings:
     """A client that was disturbed has one of two effects on a server, and nobody has the other: the one
-    ``_cannot_be_repaired``.
+    ``_cannot_be_repaired``. For example, the answer to ``DECR stock`` is lost, so there is no
+    ``RPUSH orders``.
 
-    Exceptions: a client that ``_is_started_again``, and an effect that somebody had with the same words.
+    Exceptions: a client that ``_is_started_again``, an access that is ``_recognised`` by its script, and
+    an effect that somebody ``_had_in_the_same_words``.
     """
     if not evidence.lost_effects or _is_started_again(evidence):
         return
@@ -189,23 +235,28 @@ def _partial_update(evidence: Evidence) -> Findings:
         for access in evidence.own_accesses
         if access not in recognised and _cannot_be_repaired(evidence, access)
     ]
-    changes = [access for access in evidence.accesses if access.changes]
     for lost_effect in evidence.lost_effects:
-        words = lost_effect.text, lost_effect.content
-        if any((access.text, access.content) == words for access in changes):
+        if _had_in_the_same_words(evidence, lost_effect):
             continue
         for half in halves:
             is_one_store = half.keys[0].fake == lost_effect.keys[0].fake
             if is_one_store and {*half.keys}.isdisjoint(lost_effect.keys):
                 yield (
-                    f"{half.subject}, {lost_effect.subject}",
+                    f"{subject_of(half)}, {subject_of(lost_effect)}",
                     f"{_description(half)}, and nobody ran {lost_effect.summary}",
                 )
                 break
 
 
+def _had_in_the_same_words(evidence: Evidence, effect: Access) -> bool:
+    """Return whether somebody had an effect in its words: bob's ``SADD done 7`` counts for ann's."""
+    words = effect.text, effect.content
+    changes = (access for access in evidence.accesses if access.changes)
+    return any((access.text, access.content) == words for access in changes)
+
+
 def _is_started_again(evidence: Evidence) -> bool:
-    """Return whether the disturbed client is a worker, a delivery, or a consumer of the broker."""
+    """Return whether a worker, a delivery or a consumer is disturbed, which does the rest later."""
     client = evidence.disturbed_actor
     return (
         client in evidence.workers
@@ -220,9 +271,10 @@ def _is_started_again(evidence: Evidence) -> bool:
 
 def _cannot_be_repaired(evidence: Evidence, access: Access) -> bool:
     """Return whether a second attempt cannot repair an effect that stays: a lock that is left, or a
-    relative write of a client that has not crashed, and so could have taken back what it added.
+    relative write, such as ``DECR stock``, of a client that has not crashed, and so could have taken
+    back what it added.
 
-    Exceptions: numbers that a counter gave out, and those that count attempts.
+    Exceptions: numbers that a counter gave out (``shapes_of_state``), and those that count attempts.
     """
     is_alive = evidence.loss is not None and evidence.loss.kind != "crash"
     return (
@@ -249,14 +301,14 @@ def _recognised(accesses: Sequence[Access]) -> set[Access]:
 
 def _is_entry(access: Access) -> bool:
     """Return whether a command notes something that was not there, such as an ID that has been used."""
-    is_creation = access.name in kinds.CREATES | kinds.IF_NEW and bool(access.creates)
-    return access.call is None and access.changes and (is_creation or access.name in kinds.APPENDS)
+    is_creation = access.name in commands.CREATES | commands.IF_NEW and bool(access.creates)
+    return (
+        access.call is None and access.changes and (is_creation or access.name in commands.APPENDS)
+    )
 
 
 def _comparing_units(accesses: Sequence[Access]) -> Iterator[object]:
-    """Yield the scripts that read what they set to a word, such as the status of an order: a script that
-    has run can recognise it.
-    """
+    """Yield the scripts that read what they set to a word, such as a status: they know if they ran."""
     reads: dict[object, list[Access]] = {}
     for access in accesses:
         if not access.is_write:

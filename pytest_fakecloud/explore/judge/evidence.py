@@ -9,16 +9,13 @@ from functools import cached_property
 from typing import Any
 
 from ...core.touches import Touch
-from ...kv.table import kinds
-from ..values.accesses import MESSAGES, Access
+from ...kv.table import kinds as commands
+from ..values.accesses import Access
 from ..values.disturbances import DELAYS, PAUSES, Disturbance, with_role
 from ..values.names import actor_of
 from ..values.trial import Trial
+from .services import OF_CONSUMERS, STORES, deletes_no_vector, subject_of
 
-_SENDS = MESSAGES | {"upsert", "upsert-data"}
-"""Routes of other services by which a client stores or sends something that stays."""
-OF_CONSUMERS = frozenset({"consume", "commit", "delete-consumer"})
-"""Routes by which a consumer says where it is."""
 _LOSSES = with_role("loss")
 """Kinds of disturbances that can keep a client from having an effect."""
 _LOSSES_OF_ALL = with_role("loss of all")
@@ -57,8 +54,8 @@ class Evidence:
 
     def is_blind(self, write: Access) -> bool:
         """Return whether a write has no condition, and its script does not read."""
-        is_conditional = write.name in kinds.IF_NEW | kinds.IF_EQUAL
-        is_guarded = is_conditional or bool(write.options & kinds.CONDITIONS)
+        is_conditional = write.name in commands.IF_NEW | commands.IF_EQUAL
+        is_guarded = is_conditional or bool(write.options & commands.CONDITIONS)
         return not is_guarded and write.unit not in self.reading
 
     @cached_property
@@ -122,7 +119,7 @@ class Evidence:
     def changes(self) -> Counter[object]:
         """How often something of each shape, and of each text, was changed."""
         changes = [
-            access for access in self.accesses if access.changes and not access.deletes_no_vector
+            access for access in self.accesses if access.changes and not deletes_no_vector(access)
         ]
         return Counter(aspect for change in changes for aspect in (change.shape, change.text))
 
@@ -206,8 +203,8 @@ class Evidence:
     def _later_commands(self) -> list[Access]:
         """The commands of other starts or attempts of the disturbed client."""
         disturbed = "" if self.loss is None else self.loss.strand
-        commands = [access for access in self.own_accesses if access.call is None]
-        return [command for command in commands if command.strand != disturbed]
+        own = (access for access in self.own_accesses if access.call is None)
+        return [command for command in own if command.strand != disturbed]
 
     def _is_decided_against(self, effect: Access) -> bool:
         """Return whether a later attempt could see what somebody else wrote in place of an effect."""
@@ -224,7 +221,7 @@ class Evidence:
         effective = (
             access
             for access in self.accesses
-            if access.changes or (access.name in kinds.REPEATABLE and not access.has_condition)
+            if access.changes or (access.name in commands.REPEATABLE and not access.has_condition)
         )
         counts = Counter(aspect for access in effective for aspect in (access.shape, access.text))
         usual_counts = self.undisturbed.changes
@@ -247,7 +244,7 @@ class Evidence:
         same = (
             access for access in later if (access.name, access.keys) == (effect.name, effect.keys)
         )
-        return effect.name in kinds.LOSES_UPDATES and any(
+        return effect.name in commands.LOSES_UPDATES and any(
             {*access.fields} >= {*effect.fields} for access in same
         )
 
@@ -277,7 +274,7 @@ class Evidence:
         first: dict[str, Access] = {}
         root, counted = access.actor, (access.name, access.keys, access.fields)
         for other in self.accesses:
-            takes_work = other.name in OF_CONSUMERS | kinds.CONSUMES | kinds.MOVES
+            takes_work = other.name in OF_CONSUMERS | commands.CONSUMES | commands.MOVES
             if other.changes and not takes_work and other.actor == root:
                 is_same = (other.name, other.keys, other.fields) == counted
                 if is_same or not _counts_one(other):
@@ -305,7 +302,7 @@ def _counts_one(access: Access) -> bool:
 def lasts(access: Access, trial: Trial) -> bool:
     """Return whether an effect remains at the end of a trial: something sent, or a key without TTL."""
     if access.call is not None:
-        return access.changes and access.name in _SENDS
+        return access.changes and access.name in STORES
     return access.changes and any(trial.effects.remaining.get(key, False) for key in access.keys)
 
 
@@ -334,7 +331,7 @@ def effects_of(trial: Trial) -> Iterator[tuple[object, Access]]:
             continue
         is_replaced = any(
             other.changes
-            and other.name in kinds.LOSES_UPDATES
+            and other.name in commands.LOSES_UPDATES
             and access.keys[0] in other.keys
             and access.meets(other)
             for other in (trial.effects.accesses[at + 1 :] if access.is_relative else ())
@@ -343,12 +340,12 @@ def effects_of(trial: Trial) -> Iterator[tuple[object, Access]]:
         if access.is_relative and not is_replaced and not is_id(access, trial.effects.accesses, at):
             yield access.text, access
         for created in (
-            access.creates if access.name in kinds.CREATES and not access.has_condition else ()
+            access.creates if access.name in commands.CREATES and not access.has_condition else ()
         ):
-            if (access.subject, created) not in names:
-                names.add((access.subject, created))
+            if (subject_of(access), created) not in names:
+                names.add((subject_of(access), created))
                 # A field or member with a plain name is another effect than one with another name.
-                is_named = access.name in kinds.FIELDS and _WORD.fullmatch(created)
+                is_named = access.name in commands.FIELDS and _WORD.fullmatch(created)
                 yield (access.shape, created) if is_named else access.shape, access
 
 

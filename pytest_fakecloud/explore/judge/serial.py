@@ -15,11 +15,12 @@ from typing import TypeAlias
 
 from ...core.errors import counted, cut
 from ...core.touches import Touch
-from ...kv.table import kinds
+from ...kv.table import kinds as commands
 from ...kv.touches import KEY_OF_DB
 from ..fakes.fingerprint import varied
 from ..values.disturbances import SWITCHES
 from ..values.trial import Trial
+from .services import sends_message
 
 _LONGEST = 120
 """Maximum number of characters of data in words."""
@@ -46,7 +47,7 @@ def idle_programs(trial: Trial, programs: frozenset[str]) -> frozenset[str]:
     busy = {
         access.made_by.program
         for access in trial.effects.accesses
-        if access.is_message
+        if sends_message(access)
         or (
             (access.changes or access.counts)
             and any(key[:3] in changed or key.fake in indexes for key in access.keys)
@@ -86,9 +87,9 @@ def _outcome(
     changes: Counter[tuple[str, ...]] = Counter()
     messages: Counter[str] = Counter()
     for access in trial.effects.accesses:
-        if access.is_message:
+        if sends_message(access):
             messages[varied(f"{access.text} {access.content}")] += 1
-        elif access.name in kinds.LOSES_UPDATES - kinds.DELETES_ANY and access.changes:
+        elif access.name in commands.LOSES_UPDATES - commands.DELETES_ANY and access.changes:
             # Two clients that overwrite the same data have both acted, although one is seen.
             changes.update(key[:3] for key in access.keys if trial.effects.remaining.get(key))
     for subject, number in changes.items():
@@ -109,7 +110,7 @@ def _invalidated(trial: Trial) -> set[tuple[str, str, str]]:
     writers: dict[Touch, set[str]] = {}
     for access in trial.effects.accesses:
         if access.call is None and access.is_write:
-            roles = deleters if access.name in kinds.DELETIONS else writers
+            roles = deleters if access.name in commands.DELETIONS else writers
             for key in access.keys:
                 roles.setdefault(key, set()).add(access.actor)
     return {

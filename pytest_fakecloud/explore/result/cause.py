@@ -8,7 +8,7 @@ For example, three calls break the promise that ``n`` counts two increments:
     3. ann: SET n 1  ``after``: ann overwrites bob's increment
 
 The promise holds in a trial in which bob's call is the last or the first, so the cause is: bob's
-INCR n came between ann's GET n and ann's SET n 1, on key n.
+INCR n came between ann's GET n and ann's SET n 1, on key n. The docstrings below mean these calls.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def find_cause(
 
 
 def _of_disturbance(trial: Trial, number: int, data: Touch | None) -> Cause:
-    """Return a disturbance of a trial as the cause, by its number from 1."""
+    """Return a disturbance as the cause, such as ``ann.2 crash``, by its number from 1."""
     at = dict(enumerate(_positions(trial), 1))[number]
     lines = () if at is None else (trial.lines[at],)
     return Cause("disturbance", trial.applied[:number], data, lines)
@@ -102,10 +102,7 @@ def _of_disturbance(trial: Trial, number: int, data: Touch | None) -> Cause:
 
 @dataclass(frozen=True, slots=True)
 class _Conflict:
-    """Two calls whose order may have broken the promise, with the data that both access.
-
-    ``decisive`` was executed before ``after`` and, if ``before`` is not None, after ``before``.
-    """
+    """Two calls whose order may have broken the promise, perhaps beside a third, and their data."""
 
     decisive: Line
     after: Line
@@ -120,8 +117,8 @@ class _Conflict:
 def _first_decisive(
     conflict: _Conflict, conflicts: Sequence[_Conflict], experiments: _Experiments
 ) -> _Conflict:
-    """Return the conflict of the first call that decides between the same two others. The whole strand
-    of the call ran earlier, and another of its calls may be all that matters.
+    """Return the conflict of the first call that decides between the same two others: if bob also calls
+    DECR n after his INCR n, both came between ann's calls, and one of them may be all that matters.
     """
     for other in reversed(conflicts):
         same = other.before is conflict.before and other.after is conflict.after
@@ -132,7 +129,7 @@ def _first_decisive(
 
 def _between(conflict: _Conflict, trial: Trial) -> _Conflict:
     """Return a conflict of two calls as one of three, if the first call reads what its strand writes
-    after the second one: then what it has read is no longer true.
+    after the second one: ann's GET n before bob's INCR n, as her SET n follows.
     """
     early, middle = conflict.decisive, conflict.after
     if conflict.before is not None or early.writes:
@@ -155,9 +152,9 @@ class _Experiments:
     play_and_read: Callable[[Schedule, Touch], tuple[Trial, object]]
 
     def holds_if_later(self, conflict: _Conflict) -> bool:
-        """Return whether the order of the two calls decides: the promise holds if the decisive one runs
-        after the other. If the schedule also lets time pass, the order alone must break the promise, or
-        be a lost update.
+        """Return whether the order of the two calls decides: the promise holds if bob's INCR n runs
+        after ann's SET n. If the schedule also lets time pass, the order alone must break the promise,
+        or be a lost update.
         """
         decisive_second = _switch(conflict.decisive, conflict.after)
         decisive_last = _switch(conflict.after, conflict.decisive)
@@ -174,8 +171,8 @@ class _Experiments:
         return self._holds([*disturbances, decisive_last], conflict.touch)
 
     def holds_if_earlier(self, conflict: _Conflict, *, alone: bool = False) -> bool:
-        """Return whether the promise holds if the decisive call runs before both others, after the
-        earlier calls of its strand. If ``alone``, the later ones run where they ran.
+        """Return whether the promise holds if bob's INCR n runs before ann's GET n, after the earlier
+        calls of his. If ``alone``, his later ones run where they ran.
         """
         if conflict.before is None or _switch(conflict.after, conflict.decisive) is None:
             return False
@@ -225,7 +222,7 @@ def _seen(trial: Trial) -> object:
 
 
 def _is_lost_update(conflict: _Conflict) -> bool:
-    """Return whether another strand wrote data between a strand's read and write of it."""
+    """Return whether another strand wrote data between a strand's read and write, as bob wrote n."""
     if conflict.before is None:
         return False
     writing = conflict.touch._replace(writes=True)
@@ -235,20 +232,20 @@ def _is_lost_update(conflict: _Conflict) -> bool:
 
 def _switch(first: Line, second: Line) -> Disturbance | None:
     """Return the disturbance that lets the strand of one call run before another call, or the client
-    that starts the strand later.
+    that starts the strand later: ``ann.2 switch bob`` lets bob run before ann's SET n.
     """
     step = second.step
     if step is None or step.strand != second.strand:
         return None
-    owners = (name for name in step.options if _is_part_of(first.strand, name))
-    other = first.strand if first.strand in step.options else next(owners, first.strand)
+    roots = (name for name in step.options if _is_part_of(first.strand, name))
+    other = first.strand if first.strand in step.options else next(roots, first.strand)
     return Disturbance(second.strand, step.point, "switch", other)
 
 
-def _is_part_of(strand: str, owner: str) -> bool:
-    """Return whether a strand is a task or a thread of another."""
+def _is_part_of(strand: str, root: str) -> bool:
+    """Return whether a strand is a task or a thread of another, as ``ann:add`` of ``ann``."""
     name = StrandName.of(strand)
-    return bool(name.part) and name.root == owner
+    return bool(name.part) and name.root == root
 
 
 def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[_Conflict]:
@@ -283,9 +280,7 @@ def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[_Conflict]:
 
 
 def _calls(trial: Trial) -> dict[int, Line]:
-    """Return the calls of a trial up to the step that broke the promise, by their positions among
-    its lines, without those of queues.
-    """
+    """Return the calls up to the step that broke the promise, without those of queues, by position."""
     lines = itertools.takewhile(lambda line: not line.breaks, trial.lines)
     return {
         at: line
@@ -295,7 +290,7 @@ def _calls(trial: Trial) -> dict[int, Line]:
 
 
 def _conflict(call: Line, other: Line) -> Touch | None:
-    """Return a call's access that conflicts with another call, or None."""
+    """Return a call's access that conflicts with another call, as INCR n with GET n, or None."""
     pairs = itertools.product(call.data, other.data)
     return next((touch for touch, another in pairs if touch.conflicts(another)), None)
 
@@ -321,7 +316,7 @@ def _delayed_strands(trial: Trial) -> Iterator[tuple[str, int]]:
 def _conflicts_between(
     earlier: Sequence[Line], others: Sequence[Line], later: Sequence[Line], places: _Places
 ) -> Iterator[_Conflict]:
-    """Yield calls of others between two of the delayed strand, as a write between a read and a write."""
+    """Yield calls of others between two of the delayed strand, as INCR n between GET n and SET n."""
     for late, middle in itertools.product(later, reversed(others)):
         if _conflict(middle, late) is None:
             continue
@@ -336,7 +331,7 @@ def _conflicts_between(
 def _conflicts_before(
     others: Sequence[Line], later: Sequence[Line], places: _Places
 ) -> Iterator[_Conflict]:
-    """Yield calls of another strand that conflict with a later call of the delayed strand."""
+    """Yield calls before a later one of the delayed strand: bob's GET n before ann's first SET n."""
     for late, early in itertools.product(later, reversed(others)):
         touch = _conflict(early, late)
         if touch is not None and _is_reversed(early, late, places):
@@ -364,16 +359,13 @@ def _usual_places(trial: Trial, undisturbed: Trial) -> _Places:
 
 
 def _is_reversed(early: Line, late: Line, places: _Places) -> bool:
-    """Return whether the undisturbed trial made two calls in the other order."""
+    """Return whether the undisturbed trial made two calls in the other order: SET n, then INCR n."""
     first, second = places.get(early), places.get(late)
     return first is not None and second is not None and first > second
 
 
 def _keyed(trial: Trial) -> Iterator[tuple[Line, list[_Key]]]:
-    """Yield the calls of a trial with the keys by which the same call is found in another trial.
-
-    A delivery can have another number in another trial, so it is also found by its calls alone.
-    """
+    """Yield each call with the keys that it may have in another trial, where deliveries differ."""
     for (strand, ordinal), line in calls_by_id(trial).items():
         assert line.call is not None
         if StrandName.of(strand).is_delivery:

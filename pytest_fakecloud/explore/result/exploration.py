@@ -101,7 +101,7 @@ class Exploration:
         covered = tally.coverage
         self._ranges = {name: calls for name, calls in covered.calls.items() if calls[1]}
         self.calls = {name: most for name, (_, most) in self._ranges.items()}
-        ids = dict.fromkeys(point.id for point in covered.points if point.choices)
+        ids = dict.fromkeys(reached.point_id for reached in covered.points if reached.choices)
         self.points = dict(Counter(strand for strand, _ in ids))
         self.kinds = dict(covered.kinds)
         missing = [kind for kind in kinds_to_name if kind not in covered.kinds]

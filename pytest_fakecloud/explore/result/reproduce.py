@@ -20,7 +20,7 @@ from .exploration import BrokenPromiseError
 
 
 def replay_only(player: Player, schedule: Schedule) -> Tally:
-    """Run one schedule; raise an error if it breaks the promise or cannot be applied."""
+    """Play one schedule; raise an error if it breaks the promise or cannot be applied."""
     __tracebackhide__ = True
     tally = Tally.of(player)
     tally.only_schedule = schedule
@@ -87,7 +87,7 @@ def _broken_schedule(
         return player.play(Plan(schedule, has_details=True))
 
     def play_and_read(schedule: Schedule, touch: Touch) -> tuple[Trial, object]:
-        return play(schedule), player.world.state_of(touch)
+        return play(schedule), player.world.fakes.state_of(touch)
 
     changes = find_changes(trial, undisturbed, play)
     cause = find_cause(trial, undisturbed, changes, play_and_read)

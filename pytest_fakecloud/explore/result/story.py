@@ -13,7 +13,7 @@ from ...core.errors import counted, cut
 from ...core.touches import Touch
 from ...kv.report.calls import SEVERAL, command_of
 from ...kv.report.lookups import gathered
-from ...kv.table import kinds
+from ...kv.table import kinds as commands
 from ...reporting.lookups import Lookups
 from ...reporting.sources import error_of, summarise
 from ..judge.anomalies import AnomalyError
@@ -30,7 +30,8 @@ _SHOWN = 3
 _NOT_WORTH_HIDING = 2
 """Number of calls that are shown too, rather than counted, if an entry has no others to hide."""
 _REFUSED = {
-    *kinds.IF_NEW, *kinds.IF_EQUAL, *kinds.REMOVALS, *kinds.DELETIONS, *kinds.EXPIRIES, "SADD",
+    *commands.IF_NEW, *commands.IF_EQUAL, *commands.REMOVALS, *commands.DELETIONS,
+    *commands.EXPIRIES, "SADD",
 }  # fmt: skip
 """Commands that answer 0 if they had no effect."""
 _LONG = 110
@@ -428,7 +429,7 @@ def _with_telling_answers(trial: Trial, undisturbed: Trial | None) -> Iterator[L
 
 def _is_refusal(command: str, answer: str) -> bool:
     """Return whether an answer says that a write had no effect."""
-    return (answer == "null" and command in kinds.CREATES) or (
+    return (answer == "null" and command in commands.CREATES) or (
         answer == "0" and command in _REFUSED
     )
 

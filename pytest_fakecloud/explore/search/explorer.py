@@ -64,7 +64,7 @@ class Phase(NamedTuple):
     until: Share | None = None
 
 
-class PlanRunner:
+class PlanPlayer:
     """Plays and records the plans of a search. A subclass may play some that will probably follow."""
 
     def __init__(self, player: Player, tally: Tally) -> None:
@@ -88,11 +88,11 @@ class Explorer:
     """Searches for a schedule that breaks the promise, within a budget."""
 
     def __init__(
-        self, runner: PlanRunner, undisturbed: Trial, budget: SearchBudget, seed: int | str
+        self, plan_player: PlanPlayer, undisturbed: Trial, budget: SearchBudget, seed: int | str
     ) -> None:
-        self._runner = runner
+        self._plan_player = plan_player
         self._undisturbed = undisturbed
-        self._tally = runner.tally
+        self._tally = plan_player.tally
         self._kinds = self._tally.kinds
         self._tally.interleavings.has_timers = "timers" in undisturbed.flags
         self._tally.seed = seed
@@ -104,7 +104,7 @@ class Explorer:
     def search(self) -> Trial | None:
         """Return the first trial that breaks the promise; None if no schedule did."""
         for phase in self._phases():
-            if (failing := self.run(phase)) is not None:
+            if (failing := self.play(phase)) is not None:
                 return failing
         return None
 
@@ -146,7 +146,7 @@ class Explorer:
         weight = part / (1 - part) * sum(share.weight for share in beside)
         yield Phase([Share(single, weight), *beside], self._budget)
 
-    def run(self, phase: Phase) -> Trial | None:
+    def play(self, phase: Phase) -> Trial | None:
         """Play the plans of a phase; return the first trial that breaks the promise."""
         until = phase.until
         while phase.budget.remaining(self._tally.tried) > 0:
@@ -155,24 +155,24 @@ class Explorer:
                 break
             share = min(shares, key=lambda share: share.rounds)
             share.asked += 1
-            self._runner.offer(share.source.upcoming())
+            self._plan_player.offer(share.source.upcoming())
             plan = share.source.next_plan()
             if isinstance(plan, NoPlan):
                 share.is_over = plan is NoPlan.LEFT
                 continue
-            trial = self._play(plan, share.source)
+            trial = self._play_plan(plan, share.source)
             if trial.broken is not None:
                 assert isinstance(trial, Trial)
                 return trial
         return None
 
-    def _play(self, plan: Plan, source: Source) -> Outline:
+    def _play_plan(self, plan: Plan, source: Source) -> Outline:
         """Play and count the plan of a source, and let the source learn from its trial."""
-        trial = self._runner.play(plan)
+        trial = self._plan_player.play(plan)
         second_plan = None if trial.broken is not None else source.second_plan(trial)
         if second_plan is not None:
             self._tally.counts["drawn"] += 1
-            trial = self._runner.play(second_plan)
+            trial = self._plan_player.play(second_plan)
         if "redundant" not in trial.flags:
             self._tally.counts[source.counter] += 1
         source.learn(trial)
@@ -218,5 +218,5 @@ class Explorer:
         self, *, late: bool, moves_time: bool = False, head_start: float = 0.0
     ) -> Share:
         tree = InterleavingTree(Branch(late=late, moves_time=moves_time))
-        promises = self._runner.player.subject.promises
+        promises = self._plan_player.player.subject.promises
         return Share(OrdersOfCalls(self._tally, promises, tree), head_start=head_start)

@@ -27,7 +27,7 @@ from ..values.disturbances import (
 )
 from ..values.names import StrandName
 from ..values.schedule import Schedule
-from ..values.trial import Outline, Point
+from ..values.trial import Outline, ReachedPoint
 from .tally import Tally
 from .tuning import CALLS_AFTER_SLOW_ANSWER, LIKELY_WEIGHT, MOST_DISTURBANCES, REPEATED_WEIGHT
 
@@ -62,10 +62,10 @@ class Frontier:
 
     def learn(self, trial: Outline) -> None:
         """Note the states of the latest trial, and keep what extends it."""
-        new = [point for point in trial.points if point.state not in self._seen]
+        new = [reached for reached in trial.points if reached.state not in self._seen]
         last = trial.last_disturbance
         if new:
-            self._seen.update(point.state for point in trial.points)
+            self._seen.update(reached.state for reached in trial.points)
             self._tally.states, self._tally.last_new_state = len(self._seen), self._tally.tried
         if last is None:
             return
@@ -91,9 +91,9 @@ class Frontier:
         return (self._discoveries[kind] + 1) / (self._trials[kind] + 2)
 
 
-def _extensions(points: Iterable[Point], last: Disturbance) -> Iterator[tuple[_Why, _Added]]:
-    for point in points:
-        for disturbance in point.disturbances():
+def _extensions(points: Iterable[ReachedPoint], last: Disturbance) -> Iterator[tuple[_Why, _Added]]:
+    for reached in points:
+        for disturbance in reached.disturbances():
             yield "repeated" if disturbance.kind == last.kind else "new", (disturbance,)
 
 
@@ -136,10 +136,7 @@ class _Level:
             self._waiting.setdefault(arm, deque()).append(_Extensions(extended, added))
 
     def next(self, likelihood: Callable[[Kind], float]) -> Schedule:
-        """Return the next schedule of the arm that was tried least, relative to its likelihood.
-
-        The trials that are extended alternate.
-        """
+        """Return the next schedule of the arm that was tried least, relative to its likelihood."""
 
         def cost(arm: _Arm) -> tuple[float, int]:
             kind, why = arm
@@ -166,7 +163,7 @@ def likely_disturbances(trial: Outline) -> Iterator[_Added]:
     last = trial.last_disturbance
     if last is None:
         return
-    ids = [point.id for point in trial.points]
+    ids = [reached.point_id for reached in trial.points]
     after = (
         trial.points[ids.index(last.point_id) + 1 :] if last.point_id in ids else trial.points[1:]
     )
@@ -177,7 +174,7 @@ def likely_disturbances(trial: Outline) -> Iterator[_Added]:
 
 
 def _further_delays(
-    trial: Outline, last: Disturbance, after: Iterable[Point]
+    trial: Outline, last: Disturbance, after: Iterable[ReachedPoint]
 ) -> Iterator[Disturbance]:
     """Delay a strand that woke up while the last disturbance delayed another one.
 
@@ -188,23 +185,23 @@ def _further_delays(
     if last.kind not in DELAYS:
         return
     if last.detail == DUE:
-        for point in after:
-            yield from (other for other in point.disturbances() if other.detail == last.strand)
+        for reached in after:
+            yield from (other for other in reached.disturbances() if other.detail == last.strand)
         return
     if "overlap" in trial.flags:
-        for point in after:
-            if point.strand != last.strand:
-                yield from (other for other in point.disturbances() if other.kind in DELAYS)
+        for reached in after:
+            if reached.strand != last.strand:
+                yield from (other for other in reached.disturbances() if other.kind in DELAYS)
     if last.kind == "slow":
-        own = (point for point in after if point.strand == last.strand)
-        for point in itertools.islice(own, CALLS_AFTER_SLOW_ANSWER):
-            yield from (other for other in point.disturbances() if other.kind == "delay")
+        own = (reached for reached in after if reached.strand == last.strand)
+        for reached in itertools.islice(own, CALLS_AFTER_SLOW_ANSWER):
+            yield from (other for other in reached.disturbances() if other.kind == "delay")
 
 
-def _ends_of_spans(last: Disturbance, after: Iterable[Point]) -> Iterator[Disturbance]:
+def _ends_of_spans(last: Disturbance, after: Iterable[ReachedPoint]) -> Iterator[Disturbance]:
     """Pause until a time that the last disturbance makes interesting."""
-    for point in after:
-        for other in point.disturbances():
+    for reached in after:
+        for other in reached.disturbances():
             # Code that truncates times to seconds fails only just before the end of a window. A
             # disturbance that ends in between affects only some of the calls.
             is_window = last.detail == EDGE and other.detail in WINDOWS
@@ -224,18 +221,18 @@ def _around_redeliveries(trial: Outline) -> Iterator[_Added]:
     if len(trial.applied) > 1 + has_late_start:
         return
     begins: dict[str, int] = {}
-    for point in trial.points:
-        if _is_redelivery(point.strand):
-            begins.setdefault(point.strand, point.at_us)
+    for reached in trial.points:
+        if _is_redelivery(reached.strand):
+            begins.setdefault(reached.strand, reached.at_us)
     lates = {name: [*_late_starts(trial, name, at_us)] for name, at_us in begins.items()}
-    for point in trial.points:
-        if point.strand in begins and point.number > 1:
-            for other in point.disturbances():
+    for reached in trial.points:
+        if reached.strand in begins and reached.point > 1:
+            for other in reached.disturbances():
                 if other.kind == "delay" and other.detail != DUE:
                     if has_late_start:
                         yield (other,)
                     else:
-                        yield from ((late, other) for late in lates[point.strand])
+                        yield from ((late, other) for late in lates[reached.strand])
     if not has_late_start:
         # A retry may go further if a client has not started yet.
         for late in itertools.chain(*lates.values()):
@@ -257,13 +254,13 @@ def _is_late_start(disturbance: Disturbance) -> bool:
 
 def _late_starts(trial: Outline, again: str, at_us: int) -> Iterator[Disturbance]:
     """Yield disturbances by which others begin their work while a message is delivered again."""
-    for point in trial.points:
-        name = StrandName.of(point.strand)
-        if point.number or name.program == StrandName.of(again).program or name.attempt > 1:
+    for reached in trial.points:
+        name = StrandName.of(reached.strand)
+        if reached.point or name.program == StrandName.of(again).program or name.attempt > 1:
             continue
-        for kind, detail in point.choices:
+        for kind, detail in reached.choices:
             if kind == "unreachable" and detail == "1":
-                yield Disturbance(point.strand, 0, kind, detail)
+                yield Disturbance(reached.strand, 0, kind, detail)
             elif kind == "delay" and detail != DUE:
-                seconds = math.ceil((at_us - point.at_us) / 1e6) + DELAY // 2
-                yield Disturbance(point.strand, 0, kind, str(seconds))
+                seconds = math.ceil((at_us - reached.at_us) / 1e6) + DELAY // 2
+                yield Disturbance(reached.strand, 0, kind, str(seconds))

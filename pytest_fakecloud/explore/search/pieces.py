@@ -12,8 +12,8 @@ from typing import Literal
 
 from ...core.errors import ContractError
 from ..judge.serial import differences, idle_programs, is_compared
+from ..subject.options import Subject
 from ..subject.promises import Promises
-from ..subject.subject import Subject
 from ..values.names import StrandName
 from ..values.plan import Plan, SwitchKind
 from ..values.trial import Step, Trial
@@ -23,9 +23,7 @@ from .capture import TrialCapture
 MOST_PIECES = 100
 """Maximum number of trials in one piece; code that has more orders is not judged."""
 Begin = Literal["start", "read"]
-"""From where on no other client, worker or delivery runs before one ends: from its start, or from the
-first data that it reads.
-"""
+"""From where on nothing else runs until a client ends: its start, or the first data that it reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +100,7 @@ class PiecePlayer:
         """
 
     def differences(self, trial: Trial) -> Sequence[tuple[str, str]]:
-        """Return what a trial leaves that no trial in one piece leaves, each with a description.
-
-        Plays trials in one piece until one leaves the same.
-        """
+        """Return what a trial leaves that no trial in one piece leaves, each with a description."""
         if not is_compared(trial):
             return ()
         idle = idle_programs(trial, self._programs)

@@ -8,7 +8,7 @@ from ...cloud.base import context_of
 from ..judge.evidence import Evidence
 from ..judge.judge import Judge
 from ..subject.clients import Inputs, with_inputs
-from ..subject.subject import Subject
+from ..subject.options import Subject
 from ..values.plan import Plan
 from ..values.trial import Trial
 from ..world.world import World

@@ -15,20 +15,17 @@ from typing import TypeAlias
 from ..values.disturbances import ONLY_TIMING, RANKS, SIMPLEST_FIRST, SWITCHES, Disturbance, Kind
 from ..values.plan import Plan
 from ..values.schedule import Schedule
-from ..values.trial import Point, Trial
+from ..values.trial import ReachedPoint, Trial
 from .player import Player
 from .tally import Outcomes
 from .tuning import MOST_PARTS, MOST_REPLACEMENTS, NEAR_POINTS
 
 _Breaks: TypeAlias = Callable[[Schedule], Schedule | None]
-"""Runs a schedule; returns the disturbances that were applied, or None if the promise held."""
+"""Plays a schedule; returns the disturbances that were applied, or None if the promise held."""
 
 
 def smallest(player: Player, trial: Trial, undisturbed: Trial, known: Outcomes) -> Trial:
-    """Shrink a failing trial's schedule; return the trial of the smallest one found.
-
-    No part of its schedule breaks the promise, of those that are tried (``MOST_PARTS``).
-    """
+    """Shrink a failing trial's schedule; return the trial of the smallest one found."""
     trial, outcomes = replace(trial, planned=trial.applied), {**known}
 
     def breaks(schedule: Schedule) -> Schedule | None:
@@ -119,22 +116,22 @@ def _plainer(disturbance: Disturbance, trial: Trial, undisturbed: Trial) -> Iter
         return
     points = _points_from(disturbance, trial)
     # A call that is rejected in the trial is a point of the undisturbed trial only.
-    known_points = {point.without_state for point in points}
+    known_points = {reached.without_state for reached in points}
     later = _points_from(disturbance, undisturbed)
-    points += [point for point in later if point.without_state not in known_points]
-    own_points = [point for point in points if point.strand == disturbance.strand]
-    other_points = [point for point in points if point.strand != disturbance.strand]
+    points += [reached for reached in later if reached.without_state not in known_points]
+    own_points = [reached for reached in points if reached.strand == disturbance.strand]
+    other_points = [reached for reached in points if reached.strand != disturbance.strand]
     near_points = own_points[:NEAR_POINTS] + other_points[:NEAR_POINTS]
     kinds = SIMPLEST_FIRST[: RANKS[disturbance.kind]]
-    for kind, point in itertools.product(
+    for kind, reached in itertools.product(
         [kind for kind in kinds if kind not in ONLY_TIMING], near_points
     ):
-        yield from (instead for instead in point.disturbances() if instead.kind == kind)
+        yield from (instead for instead in reached.disturbances() if instead.kind == kind)
 
 
-def _points_from(disturbance: Disturbance, trial: Trial) -> list[Point]:
+def _points_from(disturbance: Disturbance, trial: Trial) -> list[ReachedPoint]:
     """Return the points of a trial from that of a disturbance on."""
-    ids, point_id = [point.id for point in trial.points], disturbance.point_id
+    ids, point_id = [reached.point_id for reached in trial.points], disturbance.point_id
     return [*trial.points[ids.index(point_id) :]] if point_id in ids else []
 
 
@@ -143,7 +140,7 @@ def _single_switches(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:
     strands = {disturbance.strand for disturbance in trial.applied} | {
         disturbance.detail for disturbance in trial.applied if disturbance.kind in SWITCHES
     }
-    for point in undisturbed.points:
-        for disturbance in point.disturbances():
+    for reached in undisturbed.points:
+        for disturbance in reached.disturbances():
             if disturbance.kind == "switch" and {disturbance.strand, disturbance.detail} <= strands:
                 yield Schedule([disturbance])

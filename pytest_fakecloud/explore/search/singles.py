@@ -25,7 +25,7 @@ def singles(trial: Trial, chance: random.Random | None = None) -> tuple[_Schedul
     first at the first call that each line of the application makes, then at the second, and so on. With
     ``chance``, those that are equal in this respect are in random order, otherwise in the trial's.
     """
-    points = (point.disturbances() for point in trial.points)
+    points = (reached.disturbances() for reached in trial.points)
     disturbances = list(dict.fromkeys(itertools.chain(*points)))
     if chance is not None:
         chance.shuffle(disturbances)
@@ -41,7 +41,7 @@ def singles(trial: Trial, chance: random.Random | None = None) -> tuple[_Schedul
 
 def _likeness(trial: Trial) -> Callable[[Disturbance], bool]:
     """Return a function: whether a disturbance of a trial probably has the effect of another one."""
-    points = {point.id for point in trial.points}
+    points = {reached.point_id for reached in trial.points}
     touched: dict[tuple[str, int], Footprint] = {}
     strands: dict[str, Footprint] = {}
     for step in trial.steps:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...core.errors import ContractError
 from ..subject.clients import functions_of_all
-from ..subject.subject import Subject
+from ..subject.options import Subject
 from ..values.disturbances import Kind
 from ..values.schedule import Schedule
 

@@ -15,7 +15,7 @@ from ..subject.clients import Inputs
 from ..values.disturbances import Kind
 from ..values.plan import Plan
 from ..values.schedule import Schedule
-from ..values.trial import Anomaly, Outline, Point
+from ..values.trial import Anomaly, Outline, ReachedPoint
 from .player import Player
 from .tuning import LEAST_TRIALS_OF_INPUT
 
@@ -74,7 +74,7 @@ class Coverage:
 
     calls: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The least and the greatest number of calls in one trial, by the name of each strand."""
-    points: dict[Point, None] = field(default_factory=dict)
+    points: dict[ReachedPoint, None] = field(default_factory=dict)
     """The distinct points of all trials, some of them without possible disturbances."""
     draws_numbers: bool = False
     attempted: set[str] = field(default_factory=set)
@@ -89,7 +89,7 @@ class Coverage:
     def of(cls, trial: Outline) -> Coverage:
         return cls(
             {name: (strand.calls, strand.calls) for name, strand in trial.strands.items()},
-            {Point(*point.without_state): None for point in trial.points},
+            {ReachedPoint(*reached.without_state): None for reached in trial.points},
             "numbers" in trial.flags,
             {*trial.planned.kinds},
             Counter(disturbance.kind for disturbance in trial.applied),
@@ -113,7 +113,7 @@ class Coverage:
     @property
     def possible(self) -> set[str]:
         """The kinds of disturbances that were possible."""
-        kinds: set[str] = {kind for point in self.points for kind, _ in point.choices}
+        kinds: set[str] = {kind for reached in self.points for kind, _ in reached.choices}
         return kinds | {"numbers"} if self.draws_numbers else kinds
 
 

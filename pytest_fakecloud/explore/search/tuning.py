@@ -20,9 +20,7 @@ ORDERS_ALONE_SHARE = 0.25
 explores only that, so nothing was measured.
 """
 PHASE_2_SHARE = 0.8
-"""Maximum share of the budget for phase 2 (``Explorer``), the first of all sources. 0.4: 2,884, because
-the phase ends before.
-"""
+"""Maximum share of the budget for phase 2 (``Explorer``). 0.4: 2,884, as the phase ends before."""
 PHASE_2_SINGLES_WEIGHT = 1.5
 """Weight of the likely single disturbances, relative to all other sources of phase 2. 0.75:
 2,751, but one bug takes twice as many; 3: 2,977.
@@ -36,13 +34,9 @@ EXTENDING_HEAD_STARTS = (25, 5)
 (0, 0): 2,907; (50, 10): 3,075.
 """
 EXTENDED_AHEAD = 4
-"""Number of schedules that extend others, which are chosen together, so that several processes can play
-them. 1: 2,751.
-"""
+"""Number of extending schedules that are chosen together, for several processes. 1: 2,751."""
 SPARE_FOR_SINGLES = 1.25
-"""Factor for the number of the remaining single disturbances, so that others can follow in the budget.
-Not measured.
-"""
+"""Factor for the number of remaining singles, so that others can follow. Not measured."""
 LEAST_SINGLES_SHARE, MOST_SINGLES_SHARE = 0.3, 0.8
 """Limits of the share of single disturbances in phase 3. Not measured."""
 LEAST_TRIALS_OF_INPUT = 10

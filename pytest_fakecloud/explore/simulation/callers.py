@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -46,7 +46,7 @@ class Callers(Part):
     """Says for each call of a trial whose it is, from its thread and its connection."""
 
     outside_calls: OutsideCalls
-    _owners: dict[int, Strand] = field(default_factory=dict)
+    _by_port: dict[int, Strand] = field(default_factory=dict)
     """The strand that uses each connection, by the client's port."""
     _senders: dict[int, Row] = field(default_factory=dict)
     """The threads that send over each connection without being explored, by the client's port."""
@@ -59,7 +59,7 @@ class Callers(Part):
 
     def note_sender(self, strand: Strand, port: int) -> None:
         """Note that the thread of a strand sends over a connection."""
-        self._owners[port] = strand
+        self._by_port[port] = strand
         if self._senders.get(port) == "carried":
             del self._senders[port]
 
@@ -67,20 +67,19 @@ class Callers(Part):
         """Note that this thread, which is not explored or uses a connection of its own, sends there."""
         row = self.outside_calls.note_thread()
         if strand is not None:
-            self._owners[port] = strand
+            self._by_port[port] = strand
         if self._senders.get(port, "carried") == "carried":
             self._senders[port] = row
 
-    def owner(self, port: int) -> Strand | None:
+    def at_port(self, port: int) -> Strand | None:
         """Return the strand that uses a connection."""
-        return self._owners.get(port)
+        return self._by_port.get(port)
 
     # -- calls
 
     def of(self, fake: Fake, request: Request) -> Caller:
-        """Return whose a call is that this thread handles, and how it is served.
-
-        Raises ``Crash`` in the thread of a strand of an earlier trial.
+        """Return whose a call is that this thread handles, and how it is served. Raises ``Crash`` in
+        the thread of a strand of an earlier trial.
         """
         if self._current_thread.is_checking_promise():
             return Caller("not explored")
@@ -92,35 +91,34 @@ class Callers(Part):
         strand, is_own_thread = self._strand_of(request)
         if strand is None:
             return Caller("ended" if self._turns.has_ended else "not explored")
-        # A thread of a pool makes the call for the strand, which does not wait for that in its turn.
-        is_beside = "carried" in rows and not is_own_thread and not strand.thread.real_waits
         if _is_silent(fake, request):
-            way: Way = "silent"
-        elif "outsider" in rows or is_beside:
-            way = "outside"
-        elif is_own_thread and strand in self._awaited:
+            return Caller("silent", strand, is_own_thread)
+        if _is_outside(strand, rows, is_own_thread):
+            return Caller("outside", strand, is_own_thread)
+        if is_own_thread and strand in self._awaited:
             return Caller("awaited", strand, is_own_thread, self._awaited[strand])
-        else:
-            # Another thread may make this call for a waiting strand, or for one that has another call
-            # in progress.
-            is_second = not is_own_thread and self.is_served(strand)
-            has_turn = strand.state == "running" and not is_second
-            way = "in turn" if has_turn else "without turn"
-        return Caller(way, strand, is_own_thread)
+        has_turn = strand.state == "running" and not self._is_second(strand, is_own_thread)
+        return Caller("in turn" if has_turn else "without turn", strand, is_own_thread)
+
+    def _is_second(self, strand: Strand, is_own_thread: bool) -> bool:
+        """Return whether another call of a strand is in progress: ann awaits a BLPOP, for example, and a
+        thread that works for her makes a call beside it.
+        """
+        return not is_own_thread and self.is_served(strand)
 
     def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
         """Return the strand that makes a call, and whether its own thread handles the call.
 
-        A fake's thread handles the call of the strand that owns the connection or, if that is unknown,
+        A fake's thread handles the call of the strand that uses the connection or, if that is unknown,
         of the one for which it works.
         """
         strand = self._current_thread.registered_strand()
         if strand is not None:
             return strand, True
         if request.client is not None:
-            owner = self._owners.get(request.client[1])
-            if owner is not None and owner.state != "ended":
-                return owner, False
+            user = self._by_port.get(request.client[1])
+            if user is not None and user.state != "ended":
+                return user, False
         return self._current_thread.working_for(), False
 
     def of_rejected(self, request: Request) -> Strand | None:
@@ -163,6 +161,15 @@ class Callers(Part):
         """Return the strand whose command this thread executes, in a call or by itself."""
         thread = self._current_thread
         return None if thread.has_ended() else self.served_here() or thread.registered_strand()
+
+
+def _is_outside(strand: Strand, rows: Sequence[Row], is_own_thread: bool) -> bool:
+    """Return whether a thread that is not explored makes a call, and the strand does not wait for it in
+    its turn: ann has called ``pool.submit(redis.get, "k")`` and goes on, for example. If she waits for a
+    running TestClient, a thread of its pool makes the call in her turn.
+    """
+    is_beside = "carried" in rows and not is_own_thread and not strand.thread.real_waits
+    return "outsider" in rows or is_beside
 
 
 def _is_silent(fake: Fake, request: Request) -> bool:

@@ -26,7 +26,6 @@ from .part import Part
 from .pauses import Pauses
 from .stacks import CallSite, CallSites, call_site_of, carried_call_site, describe_places
 from .strand import Strand
-from .strand_waits import StrandWaits
 from .workers import Workers
 
 MOST_POINTS = 2_000
@@ -47,7 +46,6 @@ class Calls(Part):
     callers: Callers
     pauses: Pauses
     decisions: Decisions
-    strand_waits: StrandWaits
     faults: Faults
     workers: Workers
     _running: tuple[Access, Any, Sequence[bytes], list[str]] | None = None
@@ -82,7 +80,7 @@ class Calls(Part):
                 self._log.silent_calls.append(request.call)
             return proceed()
         if caller.way == "outside":
-            self.callers.outside_calls.admit(strand, self._world.now_us())
+            self.callers.outside_calls.admit(strand, self._fakes.now_us())
             return self._serve_without_turn(strand, fake, request, proceed)
         with self.callers.serving(strand):
             if caller.way == "awaited":
@@ -97,11 +95,11 @@ class Calls(Part):
         """Serve a call between the points before and after it, at which other strands may run."""
         point = self._next_point(strand)
         for rest in self._approach(strand, point, fake, request):
-            self.strand_waits.yield_turn(strand, rest)
+            self._turns.yield_turn(strand, rest)
         response = self._serve(strand, point, fake, request, proceed)
         if self._script.is_late or self._script.schedule.at(strand.scheduled_name, point):
             for rest in self._receive(strand, point):
-                self.strand_waits.yield_turn(strand, rest)
+                self._turns.yield_turn(strand, rest)
         return response
 
     def _serve_without_turn(
@@ -120,11 +118,11 @@ class Calls(Part):
         self._turns.check_alive(strand)
         point = self._next_point(strand)
         for rest in self._approach(strand, point, fake, None):
-            await self.strand_waits.yield_turn_async(strand, rest)
+            await self._turns.yield_turn_async(strand, rest)
         with self.callers.awaiting(strand, point):
             response = exchange()  # comes to ``at_call()`` in this thread
         for rest in self._receive(strand, point):
-            await self.strand_waits.yield_turn_async(strand, rest)
+            await self._turns.yield_turn_async(strand, rest)
         return response
 
     def _next_point(self, strand: Strand) -> int:
@@ -141,7 +139,7 @@ class Calls(Part):
 
     def _approach(self, strand: Strand, point: int, fake: Fake, request: Request | None) -> _Rests:
         """Process the point before a call; yield wherever the strand must give up its turn."""
-        may_wait = not self._world.clock.is_moving
+        may_wait = not self._fakes.clock.is_moving
         self._note_disturbances(strand, fake, request, may_wait=may_wait)
         if not may_wait:
             return
@@ -170,7 +168,7 @@ class Calls(Part):
 
     def _receive(self, strand: Strand, point: int) -> _Rests:
         """Process the point before the code receives an answer; yield like ``_approach()``."""
-        if self._world.clock.is_moving or strand.state == "ended":
+        if self._fakes.clock.is_moving or strand.state == "ended":
             return
         if disturbances := self._script.schedule.at(strand.scheduled_name, point):
             yield from self._apply_pauses(strand, disturbances, SLOW_ANSWERS)
@@ -202,7 +200,7 @@ class Calls(Part):
         strand = self.callers.executing()
         if strand is None or not line.keys:
             return
-        name, now = strand.scheduled_name, self._world.now_us()
+        name, now = strand.scheduled_name, self._fakes.now_us()
         unit = strand.line if session.in_script else object()
         before = tuple(map(session.db.find, line.key_names))
         access = Access(
@@ -222,7 +220,7 @@ class Calls(Part):
     def at_gap(self) -> None:
         """Let other strands run between two commands of a pipeline, as at a call."""
         strand = self.callers.executing()
-        if strand is None or self._world.clock.is_moving:
+        if strand is None or self._fakes.clock.is_moving:
             return
         if strand.role == "task" and self._current_thread.is_explored():
             return
@@ -231,14 +229,14 @@ class Calls(Part):
             self.pauses.note_point(strand)
         disturbances = self._script.schedule.at(strand.scheduled_name, point)
         for rest in self._apply_pauses(strand, disturbances, PAUSES):
-            self.strand_waits.yield_turn(strand, rest)
-        self.strand_waits.yield_turn(strand, "switch")
+            self._turns.yield_turn(strand, rest)
+        self._turns.yield_turn(strand, "switch")
 
     def _serve(
         self, strand: Strand, point: int, fake: Fake, request: Request, proceed: Proceed
     ) -> AnyResponse:
         """Apply the disturbances of a call, add the call to the story, and return its outcome."""
-        now = self._world.now_us()
+        now = self._fakes.now_us()
         self.workers.note_call(strand, fake, request)
         if fake.fixture != "kv_server":  # which reports its commands
             self.known_times.note_data(times_in(request.body))

@@ -1,20 +1,22 @@
-"""The moves of the clock in a trial, and the times to which it moves."""
+"""The moves of the clock in a trial, the times to which it moves, and whom it wakes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from ...core.errors import ContractError
 from ..fakes.fakes import DueDelivery
+from ..fakes.gate import wait_really
 from ..values.disturbances import CLOCK
 from ..values.footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
+from ..values.limits import CHECKS_OF_SLEEPERS
 from ..values.trial import Step
 from .known_times import MOST_TIMERS, KnownTimes
 from .part import Part
 from .pauses import Pauses
-from .sleepers import Sleepers
 from .stacks import describe_places
 from .strand import Strand
 
@@ -51,6 +53,50 @@ class _NextTimes(NamedTuple):
         return min((at for at in self if at is not None and at > after_us), default=None)
 
 
+class _Sleeper(NamedTuple):
+    until_us: int
+    strand: Strand
+    """The strand that waits for the sleeping code."""
+    wake: Callable[[], object]
+
+
+@dataclass(eq=False)
+class Sleepers(Part):
+    """Sleeps of threads and tasks that are not explored, such as those of an application. They end when
+    the clock has moved far enough, one after the other.
+    """
+
+    _sleepers: list[_Sleeper] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self._sleepers)
+
+    def add(self, until_us: int, strand: Strand, wake: Callable[[], object]) -> None:
+        self._sleepers.append(_Sleeper(until_us, strand, wake))
+
+    def times(self) -> list[int]:
+        return [sleeper.until_us for sleeper in self._sleepers]
+
+    def wake(self, now_us: int) -> None:
+        """Wake the sleepers whose time has come, one after the other, in the order of the strands."""
+        due = [s for s in self._sleepers if s.until_us <= now_us]
+        for sleeper in sorted(due, key=lambda s: (s.until_us, self._strands.index(s.strand))):
+            self._sleepers.remove(sleeper)
+            sleeper.wake()
+            wait_really(partial(self._has_gone_on, sleeper.strand), CHECKS_OF_SLEEPERS)
+
+    def _has_gone_on(self, strand: Strand) -> bool:
+        """Return whether the code that works for a strand sleeps again, or has let the strand go on."""
+        sleeps_again = any(other.strand is strand for other in self._sleepers)
+        ready = strand.waiting.ready
+        return self._turns.has_ended or sleeps_again or ready is None or ready()
+
+    def end(self) -> None:
+        """Wake all sleepers, because the trial has ended."""
+        while self._sleepers:
+            self._sleepers.pop().wake()
+
+
 @dataclass(eq=False)
 class TrialClock(Part):
     """Moves the fake time of a trial: by a choice, if no strand can run, or in a sleep during a turn."""
@@ -73,21 +119,21 @@ class TrialClock(Part):
             return frozenset()
         waits = [strand.waiting.wake_us for strand in self._strands if strand.state == "waiting"]
         wakes = [wake_us for wake_us in waits if wake_us is not None]
-        return frozenset(self.known_times.upcoming(self._world.now_us(), MOST_MOVES) + wakes)
+        return frozenset(self.known_times.upcoming(self._fakes.now_us(), MOST_MOVES) + wakes)
 
     def possible_move(self, options: Sequence[Option]) -> ClockMove | None:
         """Return the move to the next time before the strands and deliveries that can run; None if
         nothing is due, if the patience of one of them is less, or if schedules of queues may not fire.
         If none can run, the move is one to order with others only if the trial goes on then.
         """
-        now = self._world.now_us()
+        now = self._fakes.now_us()
         goes_on = bool(options) or self._times_to_go_on(now).earliest(now) is not None
         at_us = self.next_us()
         if at_us is None or not goes_on:
             return None
         if not options:
             return ClockMove(at_us) if self._script.moves_time else None
-        is_firing = at_us == self._world.deliveries.next_firing_us()
+        is_firing = at_us == self._fakes.deliveries.next_firing_us()
         if is_firing and self._next_firing(is_awaited=False) is None:
             return None
         span_us = at_us - now
@@ -103,7 +149,7 @@ class TrialClock(Part):
 
     def move(self, move: ClockMove, options: Sequence[Option]) -> None:
         """Move the clock as a step of its own, which a search can order relative to other steps."""
-        now = self._world.now_us()
+        now = self._fakes.now_us()
         for option in options:
             if isinstance(option, Strand):
                 option.slow_down(move.at_us - now)
@@ -120,7 +166,7 @@ class TrialClock(Part):
 
     def foresee(self) -> None:
         """Record clock moves that were due after the end: a later trial may make them earlier."""
-        now = self._world.now_us()
+        now = self._fakes.now_us()
         if self.chosen_moves >= MOST_MOVES:
             return
         for at_us in self.known_times.upcoming(now, MOST_MOVES - self.chosen_moves):
@@ -129,13 +175,13 @@ class TrialClock(Part):
             touched = Footprint([MOVES_CLOCK, *self.known_times.ends_until(at_us)])
             if self._script.subject.promises.at_step:
                 touched.add(CHECKS_PROMISE)
-            _, timers = self._world.clock.planned(MOST_TIMERS)
+            _, timers = self._fakes.clock.planned(MOST_TIMERS)
             touched.is_everything = any(t.lane == "state" and t.due_us <= at_us for t in timers)
             self._log.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self.barrier))
 
     def pass_time(self) -> bool:
         """Move the clock to the next time at which the trial goes on; return False if there is none."""
-        now = self._world.now_us()
+        now = self._fakes.now_us()
         target = self._times_to_go_on(now).earliest(now)
         if target is None:
             return False
@@ -152,7 +198,7 @@ class TrialClock(Part):
 
     def next_us(self) -> int | None:
         """Return the time of the next wake-up, delivery, timer or end of a TTL, or None."""
-        now = self._world.now_us()
+        now = self._fakes.now_us()
         times = self._next_times(now).earliest(now), *self.known_times.upcoming(now, 1)
         return min((at for at in times if at is not None), default=None)
 
@@ -162,14 +208,14 @@ class TrialClock(Part):
         """
         times = self._next_times(now)
         if times.wake_up is None and times.firing is None:
-            self._world.deliveries.end_queue_schedules()
+            self._fakes.deliveries.end_queue_schedules()
         return times
 
     def _next_times(self, now: int) -> _NextTimes:
         """Return the next times without the ends of TTLs, because no strand waits for them."""
         wake_up = self._next_wake_up(now)
         # A message that is due but cannot begin waits for something else, such as a paused queue.
-        delivery = self._world.deliveries.next_us(after_us=now)
+        delivery = self._fakes.deliveries.next_us(after_us=now)
         return _NextTimes(wake_up, delivery, self._next_firing(is_awaited=wake_up is not None))
 
     def _next_wake_up(self, now: int) -> int | None:
@@ -194,7 +240,7 @@ class TrialClock(Part):
         waits and none can run (``is_awaited``), before the horizon, or without one ``FIRINGS`` times.
         Retries do not count, because messages that are never handled would let schedules fire for hours.
         """
-        at_us, horizon_us = self._world.deliveries.next_firing_us(), self._script.subject.horizon_us
+        at_us, horizon_us = self._fakes.deliveries.next_firing_us(), self._script.subject.horizon_us
         if at_us is None or is_awaited:
             return at_us
         if horizon_us is None:
@@ -203,13 +249,13 @@ class TrialClock(Part):
 
     def _move_to_next(self, at_us: int) -> bool:
         """Like ``move_to()``, to one of the next times; count it if a schedule fires then."""
-        if at_us == self._world.deliveries.next_firing_us():
+        if at_us == self._fakes.deliveries.next_firing_us():
             self._firings += 1
         return self.move_to(at_us)
 
     def move_to(self, instant_us: int) -> bool:
         """Move the clock, fire the engines' own timers on the way, and return whether any fired."""
-        target = max(instant_us, self._world.now_us())
-        fired = bool(self._world.clock.fire(lambda: target, ("state",)))
-        self.sleepers.wake(self._world.now_us())
+        target = max(instant_us, self._fakes.now_us())
+        fired = bool(self._fakes.clock.fire(lambda: target, ("state",)))
+        self.sleepers.wake(self._fakes.now_us())
         return fired

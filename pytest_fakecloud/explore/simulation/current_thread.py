@@ -9,9 +9,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from .pool import is_of_a_strand
-from .strand import Strand
 
 if TYPE_CHECKING:
+    from .strand import Strand
     from .strands import Strands
     from .turns import Turns
 
@@ -31,7 +31,7 @@ Row: TypeAlias = Literal[
     "carried",  # its context names the strand for which it works, as in the pool of an application
     "fake",  # it is one of the fakes
     "check",  # it runs a check or ``setup=``, between trials
-    "other",  # such as the owner, while it plays a trial
+    "other",  # such as the player's, while a trial is played
 ]
 """A row of "Whose thread is this?" in docs/contributing/map.md, which says what each thread does."""
 
@@ -39,9 +39,9 @@ Row: TypeAlias = Literal[
 class CurrentThread:
     """The thread that asks: ``whose()`` it is, and for which strand of the trial it works, if for any.
 
-    A promise that is checked after every step runs in the *owner*, which also plays the trials, or in
-    the thread of a strand that has just given up its turn or ended; no thread is explored then. Between
-    trials, no thread is explored either.
+    A promise that is checked after every step runs in the *player's* thread, which plays the trials, or
+    in that of a strand that has just given up its turn or ended; no thread is explored then, nor between
+    trials.
 
     ``registered_strand()``, and what calls it, register the current task of an event loop as a strand.
     All else only asks.
@@ -56,8 +56,8 @@ class CurrentThread:
         self._turns = turns
         self._strands = strands
         self._outsiders = outsiders
-        self._owner = threading.get_ident()
-        self._of_checks = {self._owner}
+        self._of_player = threading.get_ident()
+        self._of_checks = {self._of_player}
         """The threads of the checks and of ``setup=``, by their identifiers."""
         self._of_promise: int | None = None
         """The thread that checks a promise after a step, by its identifier."""
@@ -139,8 +139,8 @@ class CurrentThread:
         """Return the strand whose random numbers this thread draws, on whatever thread or loop the
         strand's code runs; None outside of explored code.
         """
-        is_owner = threading.get_ident() == self._owner
-        is_outside = is_owner or self.is_checking_promise() or self.has_ended()
+        is_player = threading.get_ident() == self._of_player
+        is_outside = is_player or self.is_checking_promise() or self.has_ended()
         return None if is_outside else self.working_for()
 
     # -- promises, checks and setup=
@@ -160,10 +160,10 @@ class CurrentThread:
 
     def is_own(self) -> bool:
         """Return whether this thread has the fake time, and its clients sockets in memory: it is the
-        owner or explored, or runs a promise or a check.
+        player's or explored, or runs a promise or a check.
         """
-        is_owner = threading.get_ident() == self._owner
-        return is_owner or self.host() is not None or self.is_in_promise() or self.is_of_check()
+        is_player = threading.get_ident() == self._of_player
+        return is_player or self.host() is not None or self.is_in_promise() or self.is_of_check()
 
     @contextlib.contextmanager
     def checking_promise(self) -> Iterator[None]:
@@ -193,5 +193,5 @@ class CurrentThread:
 
     def creates_explored_locks(self) -> bool:
         """Return whether the locks that this thread creates are for explored code."""
-        is_setup = self._is_setting_up and threading.get_ident() == self._owner
+        is_setup = self._is_setting_up and threading.get_ident() == self._of_player
         return is_setup or self.cooperating() is not None

@@ -98,7 +98,7 @@ class Decisions(Part):
 
     def _apply(self, switch: Disturbance, chosen: Option) -> None:
         if isinstance(chosen, ClockMove):
-            span = seconds(chosen.at_us - self._world.now_us())
+            span = seconds(chosen.at_us - self._fakes.now_us())
             self._log.apply([switch], "clock", f"moves by {span}")
             return
         is_start = switch.kind == "switch" and not switch.point
@@ -114,7 +114,7 @@ class Decisions(Part):
             return
         last = self._log.steps[-1]
         last.disabled = set(last.options) - {last.strand, *options}
-        if last.strand != CLOCK and any(at > self._world.now_us() for at in before - self._times):
+        if last.strand != CLOCK and any(at > self._fakes.now_us() for at in before - self._times):
             last.disabled.add(CLOCK)
 
     def _begin_step(self, option: Option, options: Sequence[str]) -> None:

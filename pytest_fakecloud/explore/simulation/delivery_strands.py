@@ -55,7 +55,7 @@ class DeliveryStrands(Part):
         body = due.timer.begin(due.timer.due_us)
         if body is None:
             return None
-        deadline_us = self._world.now_us() + max(0, due.message.timeout_us - 1000)
+        deadline_us = self._fakes.now_us() + max(0, due.message.timeout_us - 1000)
         pause = PauseState(deadline_us=deadline_us)
         strand = self._strands.add(Strand(due.scheduled_name, "delivery", body, due, pause=pause))
         self._strands.created_by[due.scheduled_name] = len(self._log.steps) - 1
@@ -75,10 +75,10 @@ class DeliveryStrands(Part):
                 losses[0] = "unheard"  # The first attempt reaches the destination.
             self._losses[due.message.public_id] = losses
 
-    async def perform(
+    async def deliver(
         self, exchange: Exchange, proceed: Deliver, route: DestinationRoute | None
     ) -> Outcome:
-        """Perform a delivery, or lose it if the schedule says so."""
+        """Make a delivery, or lose it if the schedule says so."""
         losses = self._losses.get(exchange.delivery.message_id)
         loss = losses.pop(0) if losses else None
         if loss == "unreachable":

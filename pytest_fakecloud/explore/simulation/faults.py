@@ -69,7 +69,7 @@ class Faults(Part):
         """Return the partition that keeps a strand's calls from a fake now, if there is one."""
         key = strand.root.name, fake.name
         until_us, disturbance = self._partitions.get(key, (0, None))
-        return disturbance if until_us > self._world.now_us() else None
+        return disturbance if until_us > self._fakes.now_us() else None
 
     def apply(
         self, disturbances: Sequence[Disturbance], strand: Strand, fake: Fake, request: Request
@@ -83,7 +83,7 @@ class Faults(Part):
             if disturbance.kind in FAULTS:
                 fault, text = disturbance, ""
             else:
-                event = _Event(self._world, self._partitions, strand, disturbance, fake, request)
+                event = _Event(self._fakes, self._partitions, strand, disturbance, fake, request)
                 gaps = HAPPEN[disturbance.kind](event)
                 if gaps is None:
                     continue

@@ -1,4 +1,4 @@
-"""The log of a running trial, which becomes the trial when it has ended."""
+"""The log of a trial that is played, which becomes the trial when it has ended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..values.accesses import Access
 from ..values.disturbances import DELAYS, DUE, KINDS, RANDOM, Disturbance, Kind
 from ..values.footprint import CHECKS_PROMISE
 from ..values.schedule import Schedule
-from ..values.trial import Choices, Flag, Handler, Line, Point, Step
+from ..values.trial import Choices, Flag, Handler, Line, ReachedPoint, Step
 from .current_thread import CurrentThread
 from .script import Script
 
@@ -37,7 +37,7 @@ class TrialLog:
     applied: list[Disturbance] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
-    points: list[Point] = field(default_factory=list)
+    points: list[ReachedPoint] = field(default_factory=list)
     accesses: list[Access] = field(default_factory=list)
     silent_calls: list[Call] = field(default_factory=list)
     call_counts: Counter[str] = field(default_factory=Counter)
@@ -74,12 +74,12 @@ class TrialLog:
     def touch_lock(self, name: str) -> None:
         self.touch([Touch("", "lock", name, True)])
 
-    def add_point(self, strand: str, number: int, choices: Choices, switch_kind: str = "") -> None:
+    def add_point(self, strand: str, point: int, choices: Choices, switch_kind: str = "") -> None:
         """Record a point, and the fingerprint of the state in which the trial reaches it."""
         script = self._script
         state = self.fingerprints.take(strand, switch_kind) if script.plan.notes_points else 0
         choices = _allowed(choices, script.subject.kinds)
-        self.points.append(Point(strand, number, choices, state, self._fakes.now_us()))
+        self.points.append(ReachedPoint(strand, point, choices, state, self._fakes.now_us()))
 
     def add_line(self, strand: str, words: str = "", call: Call | None = None) -> Line:
         step = self.steps[-1] if self.steps else None
@@ -88,9 +88,7 @@ class TrialLog:
         return line
 
     def apply(self, disturbances: Sequence[Disturbance], strand: str, words: str) -> None:
-        """Count disturbances as applied, and add their line to the story, unless a call's line shows
-        them: then ``words`` is empty.
-        """
+        """Count disturbances as applied, and add their line to the story, unless ``words`` is empty."""
         self.applied += disturbances
         if words:
             self.add_line(strand, words).disturbances = tuple(disturbances)

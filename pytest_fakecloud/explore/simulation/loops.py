@@ -1,14 +1,95 @@
-"""Event loops of strands: a loop that waits lets other strands run, and its tasks are strands."""
+"""Event loops of explored code, and the libraries that they are of, such as asyncio. A loop that waits
+lets other strands run, and its tasks are strands.
+"""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
+from ...core.clock import in_thread
 from ...core.touches import READS_CLOCK
+from ...process.replace import Patch
 from ..values.limits import OTHER_SERVERS
-from .event_loop import EventLoop
 from .part import Part
-from .strand import Waiting
+from .strand import Strand
+from .turns import Waiting, Wakeup
+
+T = TypeVar("T")
+
+
+class EventLoop(ABC):
+    """An event loop that runs in the thread of a strand, on fake time, and whose tasks are strands.
+
+    It calls ``Loops`` when it starts, creates a task, idles, meets an unhandled error, and ends.
+    """
+
+    strand: Strand | None = None
+    """The strand in whose thread it runs, once it has started there."""
+
+    @abstractmethod
+    def current_task(self) -> object | None:
+        """Return the task that runs now, or None between two tasks."""
+
+    @abstractmethod
+    def pending_tasks(self) -> Iterable[object]:
+        """Return the tasks that have not ended."""
+
+    @abstractmethod
+    def function_of(self, task: Any) -> str:
+        """Return the name of a task's function, or an empty string."""
+
+    @abstractmethod
+    def new_wakeup(self) -> Wakeup:
+        """Return what the current task can await."""
+
+    @abstractmethod
+    def has_events(self, seconds: float = 0.0) -> bool:
+        """Return whether something for which a task waits has happened, within some real seconds."""
+
+    @abstractmethod
+    def has_strangers(self) -> bool:
+        """Return whether a task waits for a socket of the system, which does not lead to a fake."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Let the loop look for events, if it is not explored. Called in any thread."""
+
+
+class AsyncLibrary(ABC):
+    """A library with event loops. ``World.async_libraries`` has one object for each library."""
+
+    def run(self, coroutine: Any) -> Any:
+        """Return the result of a coroutine of a client, a delivery or a check, which runs in a new loop
+        on fake time. Only the first of ``World.async_libraries`` has to do this.
+        """
+        raise NotImplementedError
+
+    async def sleep(self, seconds: float) -> bool:
+        """Sleep in fake time in a loop that is not explored; return False in other loops."""
+        return False
+
+    @abstractmethod
+    def patches(self) -> Iterator[Patch]:
+        """Yield the functions of the library that are replaced, as owner, name and value."""
+
+    @abstractmethod
+    def is_running(self) -> bool:
+        """Return whether this thread runs an event loop of the library, explored or not."""
+
+    @abstractmethod
+    def current_task(self) -> object | None:
+        """Return the current task of the running loop, or None between two tasks."""
+
+    def own_loop(self) -> EventLoop | None:
+        """Return the running loop if it is one of explored code or of a check."""
+        return None
+
+    async def in_thread(self, function: Callable[[], T]) -> T:
+        """Run a function in a thread, for a loop that is not explored and that it would block."""
+        return await in_thread(function)
 
 
 class Loops(Part):
@@ -54,18 +135,17 @@ class Loops(Part):
         ):
             return False
         self._turns.check_alive(host)
-        if self._world.clock.is_moving:
+        if self._fakes.clock.is_moving:
             return True
         if loop.has_strangers() and loop.has_events(OTHER_SERVERS):
             return True
         wake_us = None
         if timeout is not None:
-            wake_us = self._world.now_us() + math.ceil(timeout * 1e6)
+            wake_us = self._fakes.now_us() + math.ceil(timeout * 1e6)
             self._log.touch([READS_CLOCK])
         # A switch names this place in the loop by the last point of its main task.
         host.points = 0 if host.main_task is None else host.main_task.points
         self._turns.yield_turn_of_loop(host, Waiting(loop.has_events, wake_us, is_of_loop=True))
-        self._turns.check_alive(host)
         return True
 
     def add_task(self, task: object, is_inner: bool) -> None:

@@ -1,4 +1,4 @@
-"""The operations and the outcomes of a trial, which checks find in its history."""
+"""The operations and the outcomes of a trial, and the promises that check them after every step."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from ...core.errors import broken_by_check
 from ...core.touches import ALL, Touch
+from ..values.schedule import Schedule, add_schedule
 from ..values.trial import History, Operation
 from .part import Part
 from .strand import Strand
 
 
 class TrialHistory(History):
-    """The history of a trial, which notes if a check reads in which order operations began and ended.
-
-    Only then is that order a part of the result of the trial.
-    """
+    """The history of a trial, which notes if a check reads the order of operations or clients."""
 
     shows_order = False
 
@@ -41,7 +40,7 @@ class Operations(Part):
 
     def __post_init__(self) -> None:
         self.history = TrialHistory(
-            self._world.cloud,
+            self._fakes.cloud,
             str(self._script.schedule),
             self._observed,
             self._clients,
@@ -114,3 +113,29 @@ class Operations(Part):
         in_order = {name: outcomes[name] for name in names}
         outcomes.clear()
         outcomes.update(in_order)
+
+
+@dataclass(eq=False)
+class PromiseChecks(Part):
+    """Checks the promises after a step, while no strand runs."""
+
+    operations: Operations
+
+    def check(self) -> None:
+        """Call each promise, and record the error of one that is broken."""
+        if not self._script.subject.promises.at_step or self._log.broken is not None:
+            return
+        # The clients of a promise have the old tokens, as those of the code do.
+        with self._current_thread.checking_promise(), self._fakes.lasting_events.old_tokens():
+            for promise in self._script.subject.promises.at_step:
+                try:
+                    promise(self.operations.history)
+                except BaseException as error:
+                    broken = broken_by_check(error, is_disturbed=bool(self._log.applied))
+                    if broken is not None:
+                        self._log.broken = broken
+                        self._log.add_line("the promise", "breaks here").breaks = True
+                        return
+                    add_schedule(error, "during", Schedule(self._log.applied))
+                    # End the trial here, because the explored code could catch the exception.
+                    self._turns.fail_trial(error)

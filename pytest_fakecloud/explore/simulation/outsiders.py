@@ -166,9 +166,8 @@ class OutsideCalls(Part):
     """The strands for which the calls are made."""
 
     def note_thread(self) -> Row:
-        """Return whose thread this is, and note the use of one from before.
-
-        Raises ``Crash`` in the thread of a strand of an earlier trial.
+        """Return whose thread this is, and note the use of one from before. Raises ``Crash`` in the
+        thread of a strand of an earlier trial.
         """
         (row, _), thread = self._current_thread.whose(), threading.current_thread()
         if row == "outsider":

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..fakes.fakes import Fakes
 from .current_thread import CurrentThread
-from .event_loop import AsyncLibrary
 from .log import TrialLog
 from .pool import Threads
 from .script import Script
@@ -16,12 +15,14 @@ from .strands import Strands
 from .turns import Turns
 
 if TYPE_CHECKING:
+    from .loops import AsyncLibrary
     from .outsiders import Outsiders
 
 
-class Surroundings(Fakes):
-    """All that a simulation needs of the world, which outlives it: the fakes, and these."""
+class Surroundings(ABC):
+    """All that a simulation needs of the world, which outlives it."""
 
+    fakes: Fakes
     threads: Threads
     """Threads for strands."""
     outsiders: Outsiders
@@ -41,6 +42,7 @@ class Part:
     """A part of a simulation, with those that all later parts may call, in this order."""
 
     _world: Surroundings
+    _fakes: Fakes
     _script: Script
     _strands: Strands
     _turns: Turns

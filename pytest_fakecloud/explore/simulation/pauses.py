@@ -50,7 +50,7 @@ class Pauses(Part):
         until_us = self._end_us(disturbance)
         if until_us is None:
             return False
-        now, is_for_all = self._world.now_us(), disturbance.kind not in DELAYS
+        now, is_for_all = self._fakes.now_us(), disturbance.kind not in DELAYS
         span_us = until_us - now
         paused = [strand]
         if is_for_all:
@@ -71,7 +71,7 @@ class Pauses(Part):
         words = KINDS[disturbance.kind].words.format(seconds(span_us))
         if is_for_all:
             self.all_until_us = until_us
-            due_us = self._world.deliveries.next_us()
+            due_us = self._fakes.deliveries.next_us()
             if len(paused) > 1 or (due_us is not None and due_us < until_us):
                 words += ", and the others wait"
         self._log.apply([disturbance], strand.scheduled_name, words)
@@ -88,12 +88,12 @@ class Pauses(Part):
             for disturbance in self._script.schedule.at(strand.scheduled_name, 0):
                 if disturbance.kind in PAUSES and (end_us := self._end_us(disturbance)) is not None:
                     strand.start_at(end_us)
-                    words = f"starts {seconds(end_us - self._world.now_us())} later"
+                    words = f"starts {seconds(end_us - self._fakes.now_us())} later"
                     self._log.apply([disturbance], strand.scheduled_name, words)
 
     def _end_us(self, disturbance: Disturbance) -> int | None:
         """Return the time at which a pause that begins now ends, or None without such a time."""
-        now = self._world.now_us()
+        now = self._fakes.now_us()
         if disturbance.detail == DUE:
             return self.known_times.next_in_data(now)
         if disturbance.kind in DELAYS:
@@ -113,7 +113,7 @@ class Pauses(Part):
 
     def may_pause(self, strand: Strand, span_us: int) -> bool:
         """Return whether a strand may be slower by a span, within its deadline or the patience."""
-        now = self._world.now_us()
+        now = self._fakes.now_us()
         return now + span_us <= self._latest_us(strand, now)
 
     def _latest_us(self, strand: Strand, now: int) -> int:
@@ -125,8 +125,8 @@ class Pauses(Part):
 
     def note_point(self, strand: Strand, choices: Choices = ()) -> None:
         """Record the disturbances that are possible at a point: these, and pauses until times."""
-        if not self._world.clock.is_moving:
-            now = self._world.now_us()
+        if not self._fakes.clock.is_moving:
+            now = self._fakes.now_us()
             due_us, latest_us = (self.known_times.next_in_data(now), self._latest_us(strand, now))
             choices += _pauses(
                 bisect_right(self.known_times.upcoming(now, JUMPS), latest_us),

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 from ...core.threads import DaemonThread
 from ..fakes.gate import Gate
 from ..values.limits import END_OF_STUCK_THREAD, END_OF_THREADS
-from .strand import Strand
 
 if TYPE_CHECKING:
+    from .strand import Strand
     from .turns import Turns
 
 ABANDONED = "abandoned "

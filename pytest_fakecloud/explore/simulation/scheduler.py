@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from ...core.errors import ContractError
 from ..fakes.gate import wait_really
 from ..values.limits import CHECKS_OF_BLOCKED, CHECKS_OF_WAITING
-from .clock import MOST_MOVES, MOST_STEPS, ClockMove, Option, TrialClock
+from .clock import MOST_MOVES, MOST_STEPS, ClockMove, Option, Sleepers, TrialClock
 from .decisions import Decisions
 from .delivery_strands import DeliveryStrands
+from .operations import PromiseChecks
 from .outsiders import OutsideCalls
 from .part import Part
 from .pauses import Pauses
-from .promise_checks import PromiseChecks
-from .sleepers import Sleepers
 from .stacks import application_frame, describe_places, describe_stuck
 from .strand import Strand
 from .workers import Workers
@@ -97,16 +96,16 @@ class Scheduler(Part):
     def _runnable_or_restarted(self) -> list[Option]:
         """Return what can run now, in the default order; if nothing can, restart a worker for that."""
         options = self._runnable()
-        if not options and (worker := self.workers.to_restart(self._world.now_us())) is not None:
+        if not options and (worker := self.workers.to_restart(self._fakes.now_us())) is not None:
             options.append(self.workers.restart(worker))
         return options
 
     def _has_options(self) -> bool:
-        return bool(self._runnable()) or self.workers.to_restart(self._world.now_us()) is not None
+        return bool(self._runnable()) or self.workers.to_restart(self._fakes.now_us()) is not None
 
     def _runnable(self) -> list[Option]:
         """Return the strands and deliveries that can run, in the default order."""
-        now = self._world.now_us()
+        now = self._fakes.now_us()
         groups: defaultdict[str, list[Strand]] = defaultdict(list)
         for strand in self._strands:
             if group := _group_of(strand, now):
@@ -118,7 +117,7 @@ class Scheduler(Part):
         strands.sort(key=lambda s: s.root is not self._continuing_root)
         options: list[Option] = [*strands, *groups["client"]]
         if self.pauses.all_until_us <= now:
-            options += self._world.deliveries.due(now)
+            options += self._fakes.deliveries.due(now)
         workers, last = groups["worker"], groups["last"]
         if workers and (options or last or self.workers.may_begin(now)):
             # A paused worker lets other workers start before it continues.
@@ -222,9 +221,7 @@ class Scheduler(Part):
 
 
 def _group_of(strand: Strand, now: int) -> str:
-    """Return ``last``, the state of a strand that has begun, or the role of a new strand; an empty
-    string if the strand cannot run.
-    """
+    """Return ``last``, the state of a strand that can run, or the role of a new one; else ``''``."""
     if not strand.can_run(now):
         return ""
     if strand.state == "new":

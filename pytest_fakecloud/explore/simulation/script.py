@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..subject.subject import Subject
+from ..subject.options import Subject
 from ..values.plan import Plan
 
 

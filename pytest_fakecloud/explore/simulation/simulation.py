@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...core.errors import Crash, broken_promise, ends_the_test
+from ..subject.options import Subject
 from ..subject.programs import check_has_run
-from ..subject.subject import Subject
 from ..values.disturbances import CLOCK
 from ..values.plan import Plan, Redundant
 from ..values.schedule import Schedule
 from ..values.trial import CloudState, Effects, StrandRecord, Trial, Verdict, Wording
 from .callers import Callers
 from .calls import Calls
-from .clock import TrialClock
+from .clock import Sleepers, TrialClock
 from .current_thread import CurrentThread
 from .decisions import Decisions
 from .delivery_strands import DeliveryStrands
@@ -21,19 +21,18 @@ from .faults import Faults
 from .known_times import KnownTimes
 from .log import TrialLog
 from .loops import Loops
-from .operations import Operations
+from .operations import Operations, PromiseChecks
 from .outsiders import OutsideCalls
 from .part import Surroundings
 from .pauses import Pauses
-from .promise_checks import PromiseChecks
 from .scheduler import Scheduler
 from .script import Script
-from .sleepers import Sleepers
 from .stacks import CallSites, describe_places, distinct_places
 from .strand import Strand
 from .strand_waits import StrandWaits
 from .strands import Strands
 from .turns import MOST_CRASHES, Turns
+from .watchdog import Watchdog
 from .workers import MOST_STARTS, Workers
 
 
@@ -46,15 +45,15 @@ class Simulation:
     """
 
     def __init__(self, world: Surroundings, subject: Subject, plan: Plan) -> None:
-        self._world = world
+        self._world, self._fakes = world, world.fakes
         self.script = script = Script(subject, plan)
         self.strands = strands = Strands(subject.programs)
-        self.turns = turns = Turns(world.threads, strands)
+        self.turns = turns = Turns(world, strands)
         self.current_thread = current = CurrentThread(turns, strands, world.outsiders)
-        self.log = log = TrialLog(world, script, current)
+        self.log = log = TrialLog(world.fakes, script, current)
         self.call_sites = CallSites(world, are_noted=plan.has_details)
-        self.known_times = KnownTimes(world)
-        shared = world, script, strands, turns, current, log
+        self.known_times = KnownTimes(world.fakes)
+        shared = world, world.fakes, script, strands, turns, current, log
         self.operations = Operations(*shared)
         self.outside_calls = OutsideCalls(*shared)
         self.callers = Callers(*shared, outside_calls=self.outside_calls)
@@ -73,7 +72,6 @@ class Simulation:
             callers=self.callers,
             pauses=self._pauses,
             decisions=self._decisions,
-            strand_waits=self.strand_waits,
             faults=Faults(*shared),
             workers=self._workers,
         )
@@ -91,18 +89,18 @@ class Simulation:
             workers=self._workers,
         )
 
-    def run(self) -> None:
+    def play(self) -> None:
         """Run all strands to their end, and check the promises that apply to every step."""
         try:
             self._pauses.delay_starts()
-            self.turns.run(self)
+            self.turns.play(self, Watchdog(self))
         except Redundant:
             self.log.flags.add("redundant")
         finally:
             self._sleepers.end()
             self._close_connections(lambda s: s.crashed or s.host.crashed or s.root.crashed)
-        self._world.lasting_events.end()
-        self._world.deliveries.resume_queue_schedules()
+        self._fakes.lasting_events.end()
+        self._fakes.deliveries.resume_queue_schedules()
         if "redundant" not in self.log.flags:
             self._end()
         self.calls.note_changes()
@@ -120,10 +118,10 @@ class Simulation:
 
     def _close_connections(self, concerned: Callable[[Strand], bool]) -> None:
         """Close the connections of strands that have ended, as if their clients had died."""
-        connections = self._world.connections
+        connections = self._fakes.connections
         for link in [*connections.by_fileno.values()]:
-            owner = self.callers.owner(link.port)
-            if owner is not None and concerned(owner):
+            strand = self.callers.at_port(link.port)
+            if strand is not None and concerned(strand):
                 link.end()
         connections.sweep()
 
@@ -141,28 +139,30 @@ class Simulation:
         errors = {s.name: s.error for s in self.strands if s.error is not None}
         names = dict.fromkeys((*log.call_counts, *sorted(begun), *errors))
         return Trial(
-            log.schedule,
+            planned=log.schedule,
             # A trial that repeats a known order has no result.
-            Verdict() if "redundant" in log.flags else Verdict(log.broken),
-            Schedule(log.applied),
-            tuple(log.points),
-            {name: StrandRecord(log.call_counts[name], results.get(name)) for name in names},
-            log.handlers,
-            tuple(log.notes),
-            frozenset(log.flags),
-            None if strategy is None else strategy.lesson(log.steps),
+            verdict=Verdict() if "redundant" in log.flags else Verdict(log.broken),
+            applied=Schedule(log.applied),
+            points=tuple(log.points),
+            strands={
+                name: StrandRecord(log.call_counts[name], results.get(name)) for name in names
+            },
+            handlers=log.handlers,
+            notes=tuple(log.notes),
+            flags=frozenset(log.flags),
+            lesson=None if strategy is None else strategy.lesson(log.steps),
             start_us=log.start_us,
             lines=tuple(log.lines),
             steps=tuple(log.steps),
             errors=errors,
             effects=effects or Effects(),
             state=state,
-            wording=Wording(self._world.deliveries.names(), log.silent_calls, log.idle_restarts),
+            wording=Wording(self._fakes.deliveries.names(), log.silent_calls, log.idle_restarts),
         )
 
     # -- the start and the end of a strand
 
-    def perform(self, strand: Strand) -> object:
+    def run_code(self, strand: Strand) -> object:
         """Run a strand's code, and return what it returns or, for a coroutine, awaits."""
         result = self._world.awaited(strand.body())
         if strand.role != "delivery":
@@ -175,8 +175,7 @@ class Simulation:
             self.operations.begin_client(strand)
 
     def ended(self, strand: Strand) -> None:
-        """Note how a strand has ended. A crash ends its client, and a worker that failed starts again.
-
+        """Note how a strand has ended: a crash ends its client, and a worker that failed starts again.
         Raises an exception that ends the test.
         """
         error = strand.error
@@ -184,7 +183,7 @@ class Simulation:
             raise outcome
         if strand.crashed:
             strand.crash()
-            self._close_connections(lambda owner: owner.root is strand.root)
+            self._close_connections(lambda other: other.root is strand.root)
         self.operations.store(strand)
         if strand.due is not None:
             self.delivery_strands.report(strand.scheduled_name, strand.due)

@@ -6,36 +6,21 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ...core.errors import Crash, is_crash
 from ..fakes.fakes import DueDelivery
 from ..values.names import StrandName
 from ..values.plan import SwitchKind
 from ..values.trial import Line
-from .carriers import Carrier, RequestThread, StrandThread
-from .event_loop import EventLoop
+from .turns import NOT_WAITING, Carrier, RequestThread, StrandThread, Waiting
+
+if TYPE_CHECKING:
+    from .loops import EventLoop
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
 CarrierT = TypeVar("CarrierT", bound=Carrier)
 State = Literal["new", "running", "blocked", "parked", "waiting", "ended"]
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """The condition or the time that ends the wait of a strand."""
-
-    ready: Callable[[], bool] | None = None
-    wake_us: int | None = None
-    is_for_thread: bool = False
-    """Whether it waits for a lock, or for the end of a thread."""
-    is_of_loop: bool = False
-    """Whether the event loop of the thread has nothing to do, so that its tasks can have the turn."""
-
-
-NOT_WAITING = Waiting()
-Rest: TypeAlias = SwitchKind | Waiting
-"""How a strand gives up its turn: at a point from which it can go on at any time, or in a wait."""
 
 
 @dataclass(slots=True)
@@ -291,10 +276,12 @@ class Strand:
         return not self._is_held() and self._state in ("parked", "waiting")
 
     def _is_held(self) -> bool:
-        """Return whether an event loop that does not wait keeps the strand from its turn: that of its
-        thread, unless the strand blocks it.
+        """Return whether an event loop keeps the strand from its turn, because another of its tasks
+        runs: a task that awaits ``redis.get("k")`` goes on when all tasks of the loop wait. One that
+        calls ``time.sleep(1)`` blocks the loop, and is not held.
         """
-        return self.carrier is not self.thread and not self.host.has_idle_loop()
+        lets_loop_run = self.carrier is not self.thread
+        return lets_loop_run and not self.host.has_idle_loop()
 
     def has_idle_loop(self) -> bool:
         """Return whether the event loop of the thread waits, so that its tasks can have the turn."""

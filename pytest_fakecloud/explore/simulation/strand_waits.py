@@ -12,17 +12,15 @@ from ...core.errors import Crash
 from ...core.signals import Signal
 from ...core.touches import READS_CLOCK
 from ..fakes.gate import Gate
-from .carriers import RequestThread
-from .clock import TrialClock
-from .event_loop import Wakeup
+from .clock import Sleepers, TrialClock
 from .part import Part
-from .sleepers import Sleepers
-from .strand import Rest, Strand, Waiting
+from .strand import Strand
+from .turns import Waiting, Wakeup
 
 
 @dataclass(eq=False)
 class StrandWaits(Part):
-    """Lets a strand wait: for its turn, a condition or a time. Then other strands run."""
+    """Lets a strand wait for a condition or a time. Then other strands run."""
 
     sleepers: Sleepers
     clock: TrialClock
@@ -33,14 +31,14 @@ class StrandWaits(Part):
         if strand is None:
             return self._sleep_elsewhere(seconds)
         self._turns.check_alive(strand)
-        if self._world.clock.is_moving or seconds <= 0:
+        if self._fakes.clock.is_moving or seconds <= 0:
             return True
         self.yield_until(strand, None, self._after(seconds))
         return True
 
     def _after(self, seconds: float) -> int:
         """Return the time after some seconds, in microseconds."""
-        return self._world.now_us() + math.ceil(seconds * 1e6)
+        return self._fakes.now_us() + math.ceil(seconds * 1e6)
 
     def yield_until(
         self,
@@ -50,16 +48,13 @@ class StrandWaits(Part):
         *,
         for_thread: bool = False,
     ) -> None:
-        """Let other strands run until ``ready()`` is true, or until the given time.
-
-        ``for_thread``: the wait is for a lock, or for the end of a thread.
-        """
+        """Let others run until ``ready()`` or a time. ``for_thread``: for a lock or a thread's end."""
         if until_us is not None:
             self._log.touch([READS_CLOCK])
             # In another order, the time could pass while another strand can run.
             if len(self._strands) > 1:
                 self._log.flags.add("timers")
-        self.yield_turn(strand, Waiting(ready, until_us, for_thread))
+        self._turns.yield_turn(strand, Waiting(ready, until_us, for_thread))
 
     def yield_in_command(
         self, strand: Strand, signal: Signal, poll: Callable[[], object], until_us: int
@@ -75,7 +70,7 @@ class StrandWaits(Part):
                 result = poll()
             return result is not None or signal.closed
 
-        if not ready() and self._world.now_us() < until_us:
+        if not ready() and self._fakes.now_us() < until_us:
             line = strand.line
             try:
                 self.yield_until(strand, ready, until_us)
@@ -83,7 +78,7 @@ class StrandWaits(Part):
                 if self._current_thread.registered_strand() is strand:
                     raise
             if ready() and line is not None and result is not None:
-                self._log.postpone(line, self._world.now_us())
+                self._log.postpone(line, self._fakes.now_us())
         return result
 
     def _sleep_elsewhere(self, seconds: float) -> bool:
@@ -137,43 +132,9 @@ class StrandWaits(Part):
         """Let time pass for a strand that waits for this thread in its turn; return False for one that
         lets other strands run, whose sleep must wait for them.
         """
-        if self._world.clock.is_moving or seconds <= 0:
+        if self._fakes.clock.is_moving or seconds <= 0:
             return True
         if self._turns.current is not strand and not strand.thread.real_waits:
             return False
         self.clock.move_to(self._after(seconds))
         return True
-
-    def yield_turn(self, strand: Strand, rest: Rest) -> None:
-        """Let a strand rest, and others run; return at its next turn.
-
-        The thread passes the turn on, also that of an event loop if the code of a task blocks it. But a
-        thread of a fake that handles the request of a task only waits: the loop goes on, and chooses the
-        next strand when it is idle.
-        """
-        if strand.role == "task" and self._current_thread.registered_strand() is not strand:
-            self._rest_in_request(strand, rest)
-        else:
-            self._turns.yield_turn(strand, rest)
-        self._turns.check_alive(strand)
-
-    def _rest_in_request(self, strand: Strand, rest: Rest) -> None:
-        with strand.carried_by(RequestThread(self._world.connections.aside_here())) as thread:
-            self._turns.rest(strand, rest)
-            self._turns.check_alive(strand)
-            thread.wait(lambda: strand.state == "ended" or self._turns.has_ended)
-        if strand.state == "ended":
-            raise Crash
-
-    async def yield_turn_async(self, strand: Strand, rest: Rest) -> None:
-        """Like ``yield_turn()``, for a task whose event loop must not be blocked."""
-        loop = strand.host.loop
-        assert loop is not None
-        with strand.carried_by(loop.new_wakeup()) as wakeup:
-            self._turns.rest(strand, rest)
-            try:
-                await wakeup
-            finally:
-                if strand.state != "ended":
-                    strand.go_on()
-        self._turns.check_alive(strand)

@@ -6,13 +6,15 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..subject.programs import Program
 from ..values.names import StrandName
-from .carriers import StrandThread
-from .event_loop import EventLoop
 from .strand import Strand
+from .turns import StrandThread
+
+if TYPE_CHECKING:
+    from .loops import EventLoop
 
 _UNKNOWN = -1
 """The identifier of a thread of the code that has not begun."""

@@ -1,4 +1,34 @@
-"""Turns of the strands, which run one at a time."""
+"""The turn: which strand runs, and how it is given up and taken. This module is the whole protocol.
+
+A strand gives up its turn by *resting*, at a point or in a wait (``Rest``). From then on a ``Carrier``
+holds its code, and ``resume()`` lets it go on. There are four ways to rest, by where the code runs:
+
+* In a thread, by ``yield_turn()``. The thread chooses the next strand, gives it the turn, and waits at
+  its gate (``StrandThread``). A task that blocks its event loop rests like this, and so does a strand
+  whose request a thread of a fake handles: that thread waits in its place.
+* In the request of a task, also by ``yield_turn()``. The thread of a fake that handles the request (a
+  ``RequestThread``) waits, and the event loop goes on. The turn stays with the loop.
+* In a task that awaits its ``Wakeup``, by ``yield_turn_async()``. The turn stays with the loop, too.
+* In an event loop whose tasks all rest, by ``yield_turn_of_loop()``: its thread rests like any other. It
+  goes on when the loop or one of the tasks has the turn, and resumes the carrier of that task.
+
+A thread that is not explored, such as an *outsider*, which began before the exploration, never has the
+turn. ``Calls`` serves its requests at once, and the strand that waits for it keeps its turn
+(``Strand.waits_for_real()``) or waits for a condition (``Waiting``).
+
+What is always true:
+
+1. At most one strand has the turn, ``Turns.current``. None has it only while the next one is chosen,
+   and after the end. The thread that has taken the turn, under the lock, chooses the next strand.
+2. Explored code runs only in the turn of its strand, or of its event loop. The exception is a *blocked*
+   strand, from which the turn was taken (``block()``): its code may go on at any time, finds that it has
+   no turn when it rests, and passes none on.
+3. A strand rests before its turn is free, so that its own thread can choose it.
+4. A carrier that is resumed before it waits does not wait. So no turn is lost in between.
+5. After ``end()`` no strand gets the turn. All threads go on, and their code gets ``Crash``.
+
+"Whose thread is this?" and "One turn, from strand to strand" in docs/contributing/map.md have examples.
+"""
 
 from __future__ import annotations
 
@@ -6,40 +36,122 @@ import contextlib
 import contextvars
 import itertools
 import threading
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NoReturn
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from ...core.errors import ContractError, Crash
 from ...core.timers import monotonic
-from ..fakes.gate import Gate
-from ..values.limits import CHECK, END_OF_THREADS, WATCH
+from ..fakes.gate import Aside, Gate
+from ..values.limits import CHECK, END_OF_THREADS, TURN_CHECK, WATCH
+from ..values.plan import SwitchKind
 from .current_thread import carried_strand
-from .pool import Threads
-from .strand import Rest, Strand, Waiting
-from .watchdog import HOOK_ADVICE, Watchdog
 
 if TYPE_CHECKING:
+    from .part import Surroundings
     from .simulation import Simulation
+    from .strand import Strand
+    from .watchdog import Watchdog
 
 MOST_CRASHES = 20
 """Number of times that code may catch its crash before its thread is abandoned."""
+HOOK_ADVICE = (
+    "look at the functions that were passed to threading.settrace() and threading.setprofile(), and at "
+    "tools that wrap threading.Thread"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The condition or the time that ends the wait of a strand."""
+
+    ready: Callable[[], bool] | None = None
+    wake_us: int | None = None
+    is_for_thread: bool = False
+    """Whether it waits for a lock, or for the end of a thread."""
+    is_of_loop: bool = False
+    """Whether the event loop of the thread has nothing to do, so that its tasks can have the turn."""
+
+
+NOT_WAITING = Waiting()
+Rest: TypeAlias = SwitchKind | Waiting
+"""How a strand gives up its turn: at a point from which it can go on at any time, or in a wait."""
+
+
+@dataclass(slots=True)
+class StrandThread:
+    """The thread of a strand. It carries a task of its event loop if that blocks the loop."""
+
+    ident: int = 0
+    """Its identifier; 0 without a thread."""
+    starting: threading.Thread | None = None
+    """The thread itself, until the code of the strand begins there."""
+    gate: Gate = field(default_factory=Gate)
+    real_waits: int = 0
+    """Number of waits for threads of the fakes or other processes that are in progress."""
+
+    def begin(self) -> None:
+        """Note that the code of the strand begins in the current thread."""
+        self.ident, self.starting = threading.get_ident(), None
+
+    def resume(self) -> None:
+        self.gate.release()
+
+
+@dataclass(slots=True)
+class RequestThread:
+    """A thread of a fake that handles the request of a task, and waits for the turn of the task.
+
+    If it is a thread ``aside``, it lets the event loop go on before it waits, which blocks again while
+    this thread has the turn.
+    """
+
+    aside: Aside | None
+    _gate: Gate = field(default_factory=Gate)
+
+    def wait(self, is_over: Callable[[], bool]) -> None:
+        """Wait for ``resume()``, or until ``is_over()``."""
+        if self.aside is not None:
+            self.aside.step_back()
+        while not (is_over() or self._gate.acquire(TURN_CHECK)):
+            pass
+
+    def resume(self) -> None:
+        if self.aside is None:
+            self._gate.release()
+        else:
+            self.aside.resume(self._gate.release)
+
+
+class Wakeup(ABC):
+    """What a task awaits, without blocking its event loop: its turn, or the end of its sleep."""
+
+    @abstractmethod
+    def __await__(self) -> Generator[Any, None, None]: ...
+
+    @abstractmethod
+    def resume(self) -> None:
+        """Let the task go on, if it still waits. Called in the thread of its event loop."""
+
+    @abstractmethod
+    def wake_elsewhere(self, is_over: Callable[[], bool]) -> None:
+        """Let the task go on, called in another thread; cancel it if ``is_over()`` by then."""
+
+
+Carrier: TypeAlias = StrandThread | RequestThread | Wakeup
+"""Holds the code of a strand that rests."""
 
 
 class Turns:
-    """Passes the turn between strands, so that only one runs at a time.
-
-    ``current`` is the strand that has the turn. A thread that gives it up (``yield_turn()``) chooses the
-    next strand, gives it the turn, and waits for its own. While a strand is chosen, none has the turn.
-    The turn is also taken from a strand whose code is blocked (``step_over()``). When that code goes on,
-    its thread finds that it does not have the turn, and waits for it. So two threads may want to take
-    the turn, and ``_lock`` lets one of them.
-    """
+    """Passes the turn between strands, in the threads of a pool and in those that the code starts."""
 
     _simulation: Simulation
     _context: contextvars.Context
 
-    def __init__(self, threads: Threads, strands: list[Strand]) -> None:
-        self._threads = threads
+    def __init__(self, world: Surroundings, strands: list[Strand]) -> None:
+        self._threads = world.threads
+        self._connections = world.fakes.connections
         self._strands = strands
         self._finished = Gate()
         self._lock = threading.Lock()
@@ -53,14 +165,13 @@ class Turns:
         """Number of threads that run a strand."""
         self._rests = itertools.count(1)
 
-    def run(self, simulation: Simulation) -> None:
+    def play(self, simulation: Simulation, watchdog: Watchdog) -> None:
         """Run the strands until the trial ends. Raises ``ContractError``, ``Redundant``, and exceptions
         that end the test, such as Ctrl-C and that of ``pytest.skip()``.
         """
         self._simulation = simulation
         self._context = contextvars.copy_context()
         self._pass_on()
-        watchdog = Watchdog(simulation)
         try:
             while not self._finished.acquire(timeout=WATCH):
                 watchdog.look()
@@ -98,44 +209,78 @@ class Turns:
         """Return the strand of the current thread, or None if the thread is not explored."""
         return self.by_thread.get(threading.get_ident())
 
-    # -- the turn
+    # -- resting
 
     def yield_turn(self, strand: Strand, rest: Rest) -> None:
-        """Let a strand rest, and the next one run; return when the thread has the turn again. Raises
-        ``Crash`` at the end of the trial.
+        """Let others run until a strand's next turn. Raises ``Crash`` at the end of the trial."""
+        if strand.role == "task" and self.host() is not strand.host:
+            self._rest_in_request(strand, rest)
+        else:
+            self._rest_in_thread(strand, rest)
+        self.check_alive(strand)
+
+    async def yield_turn_async(self, strand: Strand, rest: Rest) -> None:
+        """Like ``yield_turn()``, for a task whose event loop must not be blocked."""
+        loop = strand.host.loop
+        assert loop is not None
+        with strand.carried_by(loop.new_wakeup()) as wakeup:
+            self._begin_rest(strand, rest)
+            try:
+                await wakeup
+            finally:
+                if strand.state != "ended":
+                    strand.go_on()
+        self.check_alive(strand)
+
+    def yield_turn_of_loop(self, host: Strand, waiting: Waiting) -> None:
+        """Like ``yield_turn()``, while the event loop of this thread has nothing to do. One of its tasks
+        may get the turn: it waits for a future or, in a fake's thread, at its gate.
         """
+        self._rest_in_thread(host, waiting)
+        task = self.current
+        if task is not None and task is not host:
+            self._resume(task)
+            task.carrier.resume()
+        self.check_alive(host)
+
+    def _rest_in_thread(self, strand: Strand, rest: Rest) -> None:
         if self._take_from(strand, rest):
             self._pass_on()
         if not self.has_ended:
             strand.thread.gate.acquire()
         self._resume(strand)
 
-    def yield_turn_of_loop(self, host: Strand, waiting: Waiting) -> None:
-        """Like ``yield_turn()``, while the event loop of this thread has nothing to do. One of its tasks
-        may get the turn: it waits for a future or, in a fake's thread, at its gate.
-        """
-        self.yield_turn(host, waiting)
-        task = self.current
-        if task is not None and task is not host:
-            self._resume(task)
-            task.carrier.resume()
+    def _rest_in_request(self, strand: Strand, rest: Rest) -> None:
+        with strand.carried_by(RequestThread(self._connections.aside_here())) as thread:
+            self._begin_rest(strand, rest)
+            self.check_alive(strand)
+            thread.wait(lambda: strand.state == "ended" or self.has_ended)
+        if strand.state == "ended":
+            raise Crash
 
-    def rest(self, strand: Strand, rest: Rest) -> None:
-        """Let a strand rest. Who has the turn does not change: it may be that of its event loop."""
+    def _begin_rest(self, strand: Strand, rest: Rest) -> None:
+        """Change the state of a strand that rests. The turn may stay with its event loop."""
+        number = next(self._rests)
         if isinstance(rest, Waiting):
-            strand.wait(rest, next(self._rests))
+            strand.wait(rest, number)
         else:
-            strand.park(rest, next(self._rests))
+            strand.park(rest, number)
+
+    def _resume(self, strand: Strand) -> None:
+        """Change the state of a strand that has the turn."""
+        if self.has_ended:
+            self.raise_crash(strand)
+        strand.resume()
+
+    # -- taking and giving
 
     def _take_from(self, strand: Strand, rest: Rest | None = None) -> bool:
-        """Take the turn from a strand that has ended or begins to rest; return False if its thread does
-        not have it.
-        """
+        """Take the turn from a strand that rests or has ended; return False if its thread has none."""
         with self._lock:
             # Look first: as soon as the strand rests, another thread may give it the next turn.
             has_turn = self.current is not None and self.current.host is strand.host
             if rest is not None:
-                self.rest(strand, rest)
+                self._begin_rest(strand, rest)
             if has_turn:
                 self.current = None
             return has_turn
@@ -175,10 +320,21 @@ class Turns:
                 self._live -= 1
             self.end(error)
 
-    def _resume(self, strand: Strand) -> None:
-        if self.has_ended:
-            self.raise_crash(strand)
-        strand.resume()
+    def end(self, error: BaseException | None) -> None:
+        with self._lock:
+            if self.has_ended:
+                return
+            self.has_ended = True
+            self.failure = error
+            self.current = None
+        for strand in self._live_strands():
+            strand.release()
+        self._finished.release()
+
+    def fail_trial(self, error: BaseException) -> NoReturn:
+        """End the trial and the calling strand with an error."""
+        self.end(error)
+        raise Crash
 
     # -- a strand that does not go on
 
@@ -282,7 +438,7 @@ class Turns:
             context.run(carried_strand.set, strand)
             try:
                 context.run(self._simulation.begins, strand)
-                strand.result = context.run(self._simulation.perform, strand)
+                strand.result = context.run(self._simulation.run_code, strand)
             except ContractError as error:
                 self.end(error)
             except BaseException as error:
@@ -310,19 +466,3 @@ class Turns:
             self._simulation.ended(strand)
         except BaseException as error:
             self.end(error)
-
-    def end(self, error: BaseException | None) -> None:
-        with self._lock:
-            if self.has_ended:
-                return
-            self.has_ended = True
-            self.failure = error
-            self.current = None
-        for strand in self._live_strands():
-            strand.release()
-        self._finished.release()
-
-    def fail_trial(self, error: BaseException) -> NoReturn:
-        """End the trial and the calling strand with an error."""
-        self.end(error)
-        raise Crash

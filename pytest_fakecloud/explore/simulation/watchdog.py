@@ -17,14 +17,10 @@ from ...core.timers import monotonic
 from ..values.limits import BLOCKED_AFTER, LOST_AFTER, REAL_WAIT, STUCK_AFTER
 from .stacks import application_frame, describe_places
 from .strand import Strand
+from .turns import HOOK_ADVICE
 
 if TYPE_CHECKING:
     from .simulation import Simulation
-
-HOOK_ADVICE = (
-    "look at the functions that were passed to threading.settrace() and threading.setprofile(), and at "
-    "tools that wrap threading.Thread"
-)
 
 
 class Watchdog:
@@ -37,31 +33,24 @@ class Watchdog:
         self._since = monotonic()
 
     def look(self) -> None:
+        """Step in if the strand that has the turn has not moved since an earlier look, for too long."""
         strand = self._turns.current
-        starting = None if strand is None else strand.thread.starting
-        if strand is not None and starting is not None and not starting.is_alive():
-            # Look again: the thread may have begun its code since, and have ended.
-            if strand.thread.starting is starting:
-                self._turns.skip_lost(strand)
+        if strand is not None and _has_lost_thread(strand):
+            self._turns.skip_lost(strand)
             return
-        thread = 0 if strand is None else strand.thread.ident
-        frame = None if strand is None else sys._current_frames().get(thread)
+        starting = None if strand is None else strand.thread.starting
+        frame = None if strand is None else sys._current_frames().get(strand.thread.ident)
         may_be_locked = strand is not None and _may_be_locked(strand, frame)
-        woken = wakings(_thread_with(thread)) if may_be_locked else None
-        place = None if frame is None else (id(frame), frame.f_lasti, woken)
-        seen = self._turns.count, place
+        woken = wakings(_thread_with(strand.thread.ident)) if strand and may_be_locked else None
+        seen = self._turns.count, frame and (id(frame), frame.f_lasti, woken)
         if seen != self._seen:
             self._seen, self._since = seen, monotonic()
             return
         seconds = monotonic() - self._since
-        if strand is None:
+        if strand is None or starting is not None:
             if seconds > LOST_AFTER:
-                text = "no strand of explore() runs: please report this as a bug"
-                self._turns.end(ContractError(text))
-        elif starting is not None:
-            if seconds > LOST_AFTER:
-                self._turns.end(ContractError(_describe_delay(strand.name, starting)))
-        elif woken is not None and not (strand.thread.real_waits and seconds < REAL_WAIT):
+                self._turns.end(ContractError(_describe_delay(strand, starting)))
+        elif woken is not None and not _may_wait_for_real(strand, seconds):
             self._help(strand, seconds)
 
     def _help(self, blocked: Strand, seconds: float) -> None:
@@ -82,17 +71,31 @@ class Watchdog:
             self._turns.step_over(blocked)
 
 
-def _describe_delay(name: str, thread: threading.Thread) -> str:
+def _describe_delay(strand: Strand | None, thread: threading.Thread | None) -> str:
     """Return an error text for a thread that is alive, but does not begin the code of its strand."""
+    if strand is None or thread is None:
+        return "no strand of explore() runs: please report this as a bug"
     text = (
-        f"the thread of {name} has not begun its code after {LOST_AFTER:g} seconds: {HOOK_ADVICE}"
+        f"the thread of {strand.name} has not begun its code after {LOST_AFTER:g} seconds: "
+        f"{HOOK_ADVICE}"
     )
     return f"{text}\n{place_of(thread.ident or 0)}".rstrip()
 
 
+def _has_lost_thread(strand: Strand) -> bool:
+    """Return whether the thread of a strand has ended before the code of the strand began: for example,
+    a function that was passed to ``threading.settrace()`` has raised an exception.
+    """
+    starting = strand.thread.starting
+    has_ended = starting is not None and not starting.is_alive()
+    # Look again: the thread may have begun the code since, and have ended.
+    return has_ended and strand.thread.starting is starting
+
+
 def _may_be_locked(strand: Strand, frame: FrameType | None) -> bool:
-    """Return whether a strand may wait for a lock: in a line of the application, in a lock of the
-    standard library, or in a library's own daemon thread, which may wait for it in any function.
+    """Return whether a strand may wait for a lock: in a line of the application, such as
+    ``with lock:`` for a lock of the system, in a lock of the standard library (``queue.get()``), or in
+    a library's own daemon thread, which may wait for it in any function.
     """
     if frame is None:
         return False
@@ -100,6 +103,13 @@ def _may_be_locked(strand: Strand, frame: FrameType | None) -> bool:
     if not is_library(name) or Path(name).name in ("threading.py", "queue.py"):
         return True
     return strand.is_daemon and application_frame(frame) is None
+
+
+def _may_wait_for_real(strand: Strand, seconds: float) -> bool:
+    """Return whether a strand may still wait for something outside of the trial, such as for the answer
+    of another process, or in ``thread.start()`` for a thread that begins.
+    """
+    return strand.thread.real_waits > 0 and seconds < REAL_WAIT
 
 
 _SLEEPS = {"x86_64": (35, 230), "aarch64": (101, 115)}

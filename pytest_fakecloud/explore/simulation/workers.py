@@ -39,7 +39,7 @@ class Workers(Part):
 
     def may_begin(self, now: int) -> bool:
         # Start workers only if no delivery or sleep is pending, so that they have work to do.
-        if self._world.deliveries.next_us(after_us=now) is not None:
+        if self._fakes.deliveries.next_us(after_us=now) is not None:
             return False
         return not any(
             strand.state == "waiting"
@@ -111,7 +111,7 @@ class Workers(Part):
         if failed:
             # Double the pause before each restart, as process managers do.
             pause_us = 1_000_000 * min(2 ** (before - 1), 30)
-            new_start.start_at(self._world.now_us() + pause_us)
+            new_start.start_at(self._fakes.now_us() + pause_us)
         else:
             self._log.idle_restarts.add(name)
         return new_start

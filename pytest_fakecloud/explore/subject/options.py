@@ -1,14 +1,15 @@
-"""The options of ``explore()``."""
+"""The options of ``explore()``, and the subject of a search, which follows from them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
 from ...core.timers import Duration
 from ..values.disturbances import Kind
-from .programs import Functions
+from .programs import Functions, Program
+from .promises import Promises
 
 TRIALS = 1_000
 """Default budget: the number of trials of one ``explore()`` call."""
@@ -42,7 +43,7 @@ class Options:
     inputs: Mapping[str, Any] | None = None
     """The only drawn inputs to run with, as a failure prints them."""
     processes: int | Literal["auto"] = 1
-    """The number of processes that run schedules (Linux); ``"auto"`` is one for each core that
+    """The number of processes that play schedules (Linux); ``"auto"`` is one for each core that
     pytest-xdist leaves. The result does not depend on it, but what the code and the checks keep outside
     of the fakes stays in each process.
     """
@@ -55,9 +56,7 @@ class Options:
     they have fired three times).
     """
     trust: bool = False
-    """Whether to examine the promise after the search: what it reads, and whether it notices lost
-    writes.
-    """
+    """Whether to examine the promise: what it reads, and whether it notices lost writes."""
     allow: str | Iterable[str] = ()
     """Anomalies that do no harm here, such as ``"early commit"`` or ``"early commit: jobs"``."""
 
@@ -79,3 +78,21 @@ class ExploreOptions(TypedDict, total=False):
     horizon: Duration | None
     trust: bool
     allow: str | Iterable[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What all trials of a search have in common: the code, its promises, and the options.
+    ``disturbable_fakes`` are the names of the fakes whose calls can have disturbances.
+    """
+
+    programs: Sequence[Program]
+    promises: Promises
+    disturbable_fakes: frozenset[str]
+    kinds: frozenset[Kind]
+    patience_us: int
+    horizon_us: int | None = None
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """The drawn inputs that the programs run with, by name."""
+    setup: Callable[[], object] | None = None
+    """What the caller wants to be called before each trial."""

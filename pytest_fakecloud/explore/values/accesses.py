@@ -5,22 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
-from ...core.bodies import parsed
 from ...core.calls import Call
 from ...core.touches import Touch
 from ...kv.report.wording import command_text
-from ...kv.table import kinds
+from ...kv.table import kinds as commands
 from ...kv.table.synopsis import BoundLine
-from ...queue.rest.app import PUBLISHING
+from ...kv.touches import fields_of, has_field
 from ...reporting.lookups import Lookups
 from ...reporting.sources import summarise
 from .names import StrandName
 
-MESSAGES = frozenset({*PUBLISHING, "produce"})
-"""Routes of other services by which a client sends a message."""
-_SETS_VALUES = kinds.CREATES & kinds.LOSES_UPDATES
+_SETS_VALUES = commands.CREATES & commands.LOSES_UPDATES
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _VARIABLE = re.compile(r"[0-9a-f]{8}[0-9a-f-]*|\d+")
 """Numbers and IDs, which can differ between two trials of the same code."""
@@ -80,21 +76,14 @@ class Access:
         if self.call is not None:
             return self.is_write and self.call.reached
         has_key = self.before.count(None) < len(self.before)
-        return self.has_changed or (self.name in kinds.EXPIRIES and has_key)
-
-    @property
-    def deletes_no_vector(self) -> bool:
-        """Whether a call that deletes vectors finds none of them."""
-        if self.call is None or (self.name, self.call.service) != ("delete", "vector"):
-            return False
-        answer: Any = parsed(self.call.response_body)
-        result = answer.get("result") if isinstance(answer, dict) else None
-        return not (isinstance(result, dict) and result.get("deleted"))
+        return self.has_changed or (self.name in commands.EXPIRIES and has_key)
 
     @property
     def counts(self) -> bool:
         """Whether it sets a number that is there already: two clients may have computed the same."""
-        is_overwriting = self.name in kinds.LOSES_UPDATES and not self.options & kinds.CONDITIONS
+        is_overwriting = (
+            self.name in commands.LOSES_UPDATES and not self.options & commands.CONDITIONS
+        )
         values = self.bound.with_role("value") if is_overwriting and not self.changes else ()
         return any(map(NUMBER.fullmatch, values))
 
@@ -103,27 +92,19 @@ class Access:
         """The values that it sets, if it only sets values."""
         return self.bound.with_role("value") if self.name in _SETS_VALUES else ()
 
-    def _has(self, field: str) -> bool:
-        """Return whether the first key had a field or member before the command."""
-        old_value: Any = self.before[0]
-        if getattr(old_value, "type_name", "") == "array":
-            return field.isdecimal() and int(field) in old_value.values
-        is_known = getattr(old_value, "type_name", "") in ("hash", "set", "vectorset", "zset")
-        return is_known and field.encode() in old_value
-
     @cached_property
     def creates(self) -> tuple[str, ...]:
         """The fields or members that the first key did not have, or else the key if it is new."""
-        if self.name in kinds.FIELDS:
-            return tuple(field for field in self.fields if not self._has(field))
+        if self.name in commands.FIELDS:
+            return tuple(field for field in self.fields if not has_field(self.before[0], field))
         return () if self.before[0] is not None else (self.keys[0].name,)
 
     @property
     def has_condition(self) -> bool:
         """Whether a command only sets keys of which none exists."""
-        if self.name in kinds.FIELDS:
+        if self.name in commands.FIELDS:
             return False
-        return self.name in kinds.IF_NEW or (self.name in _SETS_VALUES and "NX" in self.options)
+        return self.name in commands.IF_NEW or (self.name in _SETS_VALUES and "NX" in self.options)
 
     @property
     def acquires(self) -> bool:
@@ -131,29 +112,9 @@ class Access:
         return self.has_condition and self.changes and len(self.keys) == 1
 
     @property
-    def commits_records(self) -> bool:
-        """Whether a call of a consumer commits records: by itself, or those that it receives. The answer
-        that shows them may be lost.
-        """
-        if self.call is None or not self.call.reached:
-            return False
-        if self.name != "consume":
-            return self.name == "commit"
-        setting = self.call.request_headers.get("Kafka-Enable-Auto-Commit", "true")
-        has_records = parsed(self.call.response_body) != []
-        return has_records and setting.strip().lower() != "false"
-
-    @property
-    def is_message(self) -> bool:
-        """Whether a call sends a message that nobody recognises as a duplicate."""
-        if self.call is None or not self.changes or self.name not in MESSAGES:
-            return False
-        return not any("deduplication" in name.lower() for name in self.call.request_headers)
-
-    @property
     def is_relative(self) -> bool:
         """Whether a second run of the command or call has a second effect."""
-        return self.changes and (self.call is not None or self.name in kinds.CHANGES_AGAIN)
+        return self.changes and (self.call is not None or self.name in commands.CHANGES_AGAIN)
 
     @property
     def summary(self) -> str:
@@ -163,21 +124,10 @@ class Access:
         summary = summarise(self.call, Lookups())
         return self.text if summary is None else summary.what
 
-    @property
-    def subject(self) -> str:
-        """The key, or the destination, group, topic, vectors or fake that a call is about."""
-        if self.call is None:
-            return self.keys[0].name
-        facts = [
-            self.call.facts.get(name) for name in ("destination", "group", "topic", "ids", "prefix")
-        ]
-        named: Any = next(filter(None, facts), self.keys[0].fake)
-        return named if isinstance(named, str) else ", ".join(map(str, named))
-
     @cached_property
     def shape(self) -> tuple[str, str, str]:
         """The fake, the command or route, and what it is about, without numbers and IDs."""
-        about = self.subject if self.call is None else self.text
+        about = self.keys[0].name if self.call is None else self.text
         return self.keys[0].fake, self.name, _VARIABLE.sub("#", about)
 
     def meets(self, other: Access) -> bool:
@@ -193,10 +143,4 @@ class Access:
     @cached_property
     def fields(self) -> tuple[str, ...]:
         """The fields, members or indexes that a command accesses, if its words name them."""
-        if self.name not in kinds.FIELDS:
-            return ()
-        fields = self.bound.with_role("field")
-        if self.name == "ARSET" and fields[0].isdecimal():
-            first = int(fields[0])
-            return tuple(map(str, range(first, first + len(self.bound.with_role("value")))))
-        return fields
+        return fields_of(self.name, self.bound) if self.name in commands.FIELDS else ()

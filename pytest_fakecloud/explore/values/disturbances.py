@@ -14,9 +14,7 @@ Kind: TypeAlias = Literal[
     "lose_response", "failover", "cluster_down", "duplicate",
     "slow", "late", "wake", "crash_after_response", "fail", "unreachable", "numbers",
 ]  # fmt: skip
-"""Kinds of disturbances, which ``KINDS`` describes. Faults have the same names as in ``faults``
-and on the fakes.
-"""
+"""Kinds of disturbances, which ``KINDS`` describes. Faults have the same names as on the fakes."""
 CLOCK = "@clock"
 """The name of a move of the clock in lists of strands. No client can have this name."""
 RANDOM = "@random"
@@ -76,7 +74,7 @@ class Disturbance(NamedTuple):
 
     @property
     def point_id(self) -> tuple[str, int]:
-        """The strand and the number of the point, as ``Point.id``."""
+        """The strand and the number of the point, as in ``ReachedPoint``."""
         return self.strand, self.point
 
     @property

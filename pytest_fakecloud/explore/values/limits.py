@@ -39,9 +39,7 @@ CHECKS_OF_SLEEPERS = 500
 CHECKS_OF_STREAM = 500
 """Number of checks for which a client waits for the thread of a stream."""
 ASIDE_WAIT, MOST_ASIDE_WAITS = 0.01, 1_000
-"""Seconds of a wait for a thread aside, which normally needs less than a millisecond, and the number of
-these waits.
-"""
+"""Seconds of a wait for a thread aside, which normally takes less than 0.001, and their number."""
 OTHER_SERVERS = 0.005
 """Seconds for which an event loop waits for other servers to answer."""
 EARLIER_THREADS = 1.0

@@ -46,9 +46,7 @@ class Strategy(Protocol):
         ...
 
     def lesson(self, steps: Sequence[Step]) -> Any:
-        """Return what a search learns from all steps of the trial, also of one that ``Redundant`` ended.
-        Processes pickle it.
-        """
+        """Return what a search learns from the steps, also of a redundant trial. Processes pickle it."""
         ...
 
 

@@ -21,33 +21,31 @@ Choices: TypeAlias = tuple[tuple[Kind, str], ...]
 """The disturbances that are possible at a point, each as its kind and its detail."""
 
 
-class Point(NamedTuple):
-    """A point in a trial, such as a call, and the disturbances that are possible there.
+class ReachedPoint(NamedTuple):
+    """A point that a trial has reached, such as a call, with the disturbances that are possible there.
 
     ``state`` is the fingerprint of the state in which the trial reaches it, if the trial records the
     possible disturbances, and ``at_us`` the time.
     """
 
     strand: str
-    number: int
+    point: int
     choices: Choices
     state: int = 0
     at_us: int = 0
 
     @property
-    def id(self) -> tuple[str, int]:
-        """The strand and the number, by which a schedule names the point."""
-        return self.strand, self.number
+    def point_id(self) -> tuple[str, int]:
+        """The strand and the number of the point, by which a schedule names it."""
+        return self.strand, self.point
 
     @property
     def without_state(self) -> tuple[str, int, Choices]:
         """The point without what differs from trial to trial."""
-        return self.strand, self.number, self.choices
+        return self.strand, self.point, self.choices
 
     def disturbances(self) -> list[Disturbance]:
-        return [
-            Disturbance(self.strand, self.number, kind, detail) for kind, detail in self.choices
-        ]
+        return [Disturbance(self.strand, self.point, kind, detail) for kind, detail in self.choices]
 
 
 @dataclass(slots=True, eq=False)
@@ -246,7 +244,7 @@ class Outline:
     """The disturbances that were applied, also faults of calls that a partition cuts off, and each
     decision of a strategy that is not the default, as a switch. It alone repeats the trial.
     """
-    points: tuple[Point, ...] = ()
+    points: tuple[ReachedPoint, ...] = ()
     strands: Mapping[str, StrandRecord] = field(default_factory=dict)
     handlers: Mapping[Handler, bool] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

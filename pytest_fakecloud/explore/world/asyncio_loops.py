@@ -19,11 +19,11 @@ from ...core.errors import ContractError, is_crash
 from ...core.libraries import is_library
 from ...process.replace import Patch
 from ..fakes.connections import Connections, MemoryLink
-from ..simulation.event_loop import AsyncLibrary, EventLoop, Wakeup
+from ..simulation.loops import AsyncLibrary, EventLoop, Loops
+from ..simulation.turns import Wakeup
 from .locks import is_of_a_fake
 
 if TYPE_CHECKING:
-    from ..simulation.loops import Loops
     from .world import World
 
 T = TypeVar("T")
@@ -203,14 +203,14 @@ class OwnLoop(asyncio.SelectorEventLoop, EventLoop):
         self._in_threads: set[asyncio.Future[Any]] = set()
         """The calls that threads of executors have not ended."""
         # Measure times from the start: a float of the full time cannot tell microseconds apart.
-        self._began_us = world.now_us()
-        self.selector = _Selector(world.connections)
+        self._began_us = world.fakes.now_us()
+        self.selector = _Selector(world.fakes.connections)
         self.selector.loop = self
         super().__init__(self.selector)
         self.set_exception_handler(self._handle)
 
     def time(self) -> float:
-        return (self._world.now_us() - self._began_us) / 1e6
+        return (self._world.fakes.now_us() - self._began_us) / 1e6
 
     def idle(self, timeout: float | None) -> bool:
         """Called when the loop has nothing to run; return False if nothing else can run."""

@@ -70,7 +70,7 @@ def _listen(listeners: Registry[Any], listener: Callable[..., object], exits: Ex
 def _see_rejection(world: World, fake: Fake, request: Request, error: ServiceError) -> None:
     simulation = world.simulation
     if error.status == 401 and simulation is not None:
-        with world.lasting_events.old_tokens(), contextlib.suppress(ServiceError):
+        with world.fakes.lasting_events.old_tokens(), contextlib.suppress(ServiceError):
             core_of(fake).app.authenticate(request)
             request.call.faults = ({"kind": "rotate_token", "description": "rotate_token"},)
         simulation.calls.rejected(request)
@@ -157,4 +157,4 @@ class _ExploredDeliveries(DeliveryInterceptor, FaultDecisions):
         if simulation is None:
             return await proceed(exchange)
         route = route_to(self._queue.destinations, exchange.delivery.url)
-        return await simulation.delivery_strands.perform(exchange, proceed, route)
+        return await simulation.delivery_strands.deliver(exchange, proceed, route)

@@ -59,9 +59,9 @@ class _SharedLock:
             if not blocking or timeout < 0:
                 return bool(self._real.acquire(blocking, timeout))  # raises ValueError
             # A real wait lasts longer than its timeout. Code such as `as_completed()` relies on this.
-            until = self._world.now_us() + math.floor(timeout * 1e6) + 1
+            until = self._world.fakes.now_us() + math.floor(timeout * 1e6) + 1
         while not (acquired := self._real.acquire(False)):
-            if not blocking or (until is not None and self._world.now_us() >= until):
+            if not blocking or (until is not None and self._world.fakes.now_us() >= until):
                 break
             simulation.strand_waits.yield_until(strand, self._is_free, until, for_thread=True)
         simulation.log.touch_lock(self.name)
@@ -123,10 +123,10 @@ class _LockOfCheck(_SharedLock):
 
 
 class _SharedReentrantLock(_SharedLock):
-    """Like ``_SharedLock``, for a lock that its owner can acquire again."""
+    """Like ``_SharedLock``, for a lock that its holder can acquire again."""
 
     def _is_free(self) -> bool:
-        # The strand that the owner's thread asks for is another one, for which the lock is not free.
+        # The strand that the holder's thread asks for is another one, for which the lock is not free.
         return not self._real._is_owned() and super()._is_free()
 
     def _acquire_restore(self, state: Any) -> None:
@@ -137,10 +137,7 @@ class _SharedReentrantLock(_SharedLock):
 
 
 def lock_patches(world: World) -> Iterator[Patch]:
-    """Yield the functions that create locks and queues, as owner, name and value.
-
-    The versions of ``threading`` and ``queue`` in Python create the locks that are replaced here.
-    """
+    """Yield what creates locks and queues. Those of ``threading`` in Python use the locks."""
     real_rlock, real_queue = threading.RLock, queue.SimpleQueue
 
     def is_explored(frame: FrameType) -> bool:
@@ -176,7 +173,7 @@ def lock_patches(world: World) -> Iterator[Patch]:
         """Return the time with which ``threading`` and ``queue`` measure their time-outs."""
         if world.current_thread.cooperating() is None and not world.current_thread.is_of_check():
             return _monotonic()
-        return world.elapsed_us() / 1e6
+        return world.fakes.elapsed_us() / 1e6
 
     yield threading, "Lock", lock
     yield threading, "_allocate_lock", lock

@@ -84,11 +84,11 @@ def explored(
     with exiting() as exits:
         _stop_time(world, exits)
         _steer_process(world, exits, process_time)
-        for fake in world.fakes:
+        for fake in world.fakes.members:
             watch(world, fake, exits)
-        world.set_baseline()
+        world.fakes.set_baseline()
         exits.callback(world.randomness.restore)
-        exits.callback(world.reset)
+        exits.callback(world.fakes.reset)
         _stop_garbage_collection(exits)
         # Each of thousands of trials would search the stacks of all strands at each call.
         swap(exits, context_of(cloud).recorder.shared, "find_stack", None)
@@ -96,7 +96,7 @@ def explored(
         swap(exits, importlib.metadata, "version", functools.cache(importlib.metadata.version))
         functions = _let_time_follow(world, exits, clocks=process_time is not False)
         exits.callback(world.request_pool.shutdown, wait=False)
-        exits.callback(world.connections.close)
+        exits.callback(world.fakes.connections.close)
         for owner, name, value in (
             *socket_patches(world),
             *(patch for library in world.async_libraries for patch in library.patches()),
@@ -119,7 +119,7 @@ def explored(
 
 
 def _stop_time(world: World, exits: Exits) -> None:
-    clock = world.clock
+    clock = world.fakes.clock
     if clock.mode == "running":
         exits.callback(clock.resume)
     clock.freeze()
@@ -131,11 +131,11 @@ def _steer_process(world: World, exits: Exits, follows_clock: bool | None) -> No
     """Make the process's time follow the clock, unless the caller or the system forbids it."""
     if follows_clock is None:
         follows_clock = importlib.util.find_spec("time_machine") is not None
-    if follows_clock and not world.clock.anchored:
-        world.process_time = ProcessTime(world.clock)
-        world.process_time.on_read = world.note_clock_read
-        exits.callback(world.process_time.stop)
-        world.process_time.start()
+    if follows_clock and not world.fakes.clock.anchored:
+        world.fakes.process_time = ProcessTime(world.fakes.clock)
+        world.fakes.process_time.on_read = world.note_clock_read
+        exits.callback(world.fakes.process_time.stop)
+        world.fakes.process_time.start()
 
 
 def _let_time_follow(world: World, exits: Exits, *, clocks: bool) -> dict[int, Function]:
@@ -179,7 +179,7 @@ class _ExploredTime:
             return clock.read()
         if use == "noted":
             world.note_clock_read()
-        elapsed_us = world.elapsed_us()
+        elapsed_us = world.fakes.elapsed_us()
         return clock.started + (elapsed_us / 1e6 if clock.per_second == 1 else elapsed_us * 1000)
 
 
@@ -267,7 +267,7 @@ def _guest_patches(world: World) -> Iterator[Patch]:
     with if_installed("explore.guests.polling"):
         from ..guests.polling import polling_patches
 
-        yield from polling_patches(world.connections, world.waits.wait_until)
+        yield from polling_patches(world.fakes.connections, world.waits.wait_until)
     with if_installed("explore.guests.celery_workers"):
         from ..guests.celery_workers import celery_patches
 

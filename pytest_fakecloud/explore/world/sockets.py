@@ -62,7 +62,7 @@ class Sockets:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._connections = world.connections
+        self._connections = world.fakes.connections
 
     def connect(self, original: _Method, sock: socket.socket, address: Any, /) -> Any:
         if self._world.current_thread.is_own() and self._connections.connect(sock, address):

@@ -94,8 +94,8 @@ def thread_patches(world: World) -> Iterator[Patch]:
             return
         until = None
         if timeout is not None:
-            until = world.now_us() + math.ceil(max(0.0, timeout) * 1e6)
-        while child.state != "ended" and (until is None or world.now_us() < until):
+            until = world.fakes.now_us() + math.ceil(max(0.0, timeout) * 1e6)
+        while child.state != "ended" and (until is None or world.fakes.now_us() < until):
             simulation.strand_waits.yield_until(
                 strand, lambda: child.state == "ended", until, for_thread=True
             )

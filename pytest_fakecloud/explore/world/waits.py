@@ -13,8 +13,8 @@ from ...core.signals import Signal
 from ...core.timers import monotonic, to_datetime
 from ..fakes.fakes import DELIVERIES_END_US
 from ..fakes.gate import wait_really
-from ..simulation.event_loop import Wakeup
 from ..simulation.pool import ABANDONED
+from ..simulation.turns import Wakeup
 from ..values.limits import EARLIER_THREADS
 
 if TYPE_CHECKING:
@@ -63,18 +63,18 @@ class ThreadWaits:
             return False
         is_limited = seconds is not None
         span_us = DELIVERIES_END_US if seconds is None else math.ceil(seconds * 1e6)
-        until_us = world.now_us() + span_us
+        until_us = world.fakes.now_us() + span_us
         with self._moving:
-            if world.clock.is_moving:
+            if world.fakes.clock.is_moving:
                 return is_limited  # A handler of a delivery, during which the time stands still.
             while not is_over():
-                now, due = world.now_us(), world.clock.next_due_us()
+                now, due = world.fakes.now_us(), world.fakes.clock.next_due_us()
                 if due is None and not is_limited:
                     return False
                 if now >= until_us:
                     return is_limited
                 target = until_us if due is None else min(until_us, max(due, now + 1))
-                world.clock.move_to(to_datetime(target))
+                world.fakes.clock.move_to(to_datetime(target))
         return True
 
     def wait_until(self, is_over: Callable[[], bool], timeout: float | None) -> None:
@@ -83,7 +83,7 @@ class ThreadWaits:
         simulation = None if strand is None else world.simulation
         if timeout != 0 and not is_over():
             if simulation is not None and strand is not None:
-                until = None if timeout is None else world.now_us() + math.ceil(timeout * 1e6)
+                until = None if timeout is None else world.fakes.now_us() + math.ceil(timeout * 1e6)
                 simulation.strand_waits.yield_until(strand, is_over, until)
             elif not self.wait_in_check(is_over, timeout):
                 end = math.inf if timeout is None else monotonic() + timeout
@@ -103,12 +103,13 @@ class ThreadWaits:
         """Wait until ``poll()`` returns something other than None, for a blocking command of a fake."""
         world, thread, simulation = self._world, self._world.current_thread, self._world.simulation
         strand = None if simulation is None else simulation.callers.served_here()
-        if simulation is not None and strand is not None and not world.clock.is_moving:
+        if simulation is not None and strand is not None and not world.fakes.clock.is_moving:
             return simulation.strand_waits.yield_in_command(strand, signal, poll, until_us)
-        stream = world.connections.streams.get(threading.get_ident())
+        stream = world.fakes.connections.streams.get(threading.get_ident())
         if stream is not None:
             return stream.look(
-                poll, lambda: signal.closed or world.now_us() >= until_us or thread.has_ended()
+                poll,
+                lambda: signal.closed or world.fakes.now_us() >= until_us or thread.has_ended(),
             )
         result: object = None
 
@@ -117,11 +118,11 @@ class ThreadWaits:
             result = poll()
             return result is not None
 
-        link = world.connections.aside_here()
-        if link is not None:
-            link.step_back()
+        aside = world.fakes.connections.aside_here()
+        if aside is not None:
+            aside.step_back()
         elif world.simulation is None:
-            self.wait_in_check(is_over, max(0, until_us - world.now_us()) / 1e6)
+            self.wait_in_check(is_over, max(0, until_us - world.fakes.now_us()) / 1e6)
         return real(signal, poll, until_us) if result is None else result
 
     def patience_with_threads(self, timeout: float) -> float:

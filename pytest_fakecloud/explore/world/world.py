@@ -13,16 +13,17 @@ from ...cloud.base import BaseCloud
 from ...core.touches import READS_CLOCK, Touch
 from ...kv.touches import key_of_touch
 from ...process.replace import Function
+from ..fakes.fakes import Fakes
 from ..simulation.current_thread import CurrentThread
-from ..simulation.event_loop import AsyncLibrary
 from ..simulation.log import TrialLog
+from ..simulation.loops import AsyncLibrary
 from ..simulation.operations import TrialHistory
 from ..simulation.part import Surroundings
 from ..simulation.pool import Threads
 from ..simulation.simulation import Simulation
 from ..simulation.strand import Strand
+from ..subject.options import Subject
 from ..subject.programs import check_has_run, current_observer
-from ..subject.subject import Subject
 from ..values.disturbances import SWITCHES
 from ..values.footprint import command_line
 from ..values.plan import Plan
@@ -36,13 +37,10 @@ _MOST_REQUESTS = 1_000
 
 
 class World(Surroundings):
-    """A cloud while it is explored, with the simulation of the current trial.
-
-    What ``patches.explored()`` replaces in the process passes through it.
-    """
+    """A cloud while it is explored, with the simulation to which all that is replaced leads."""
 
     def __init__(self, cloud: BaseCloud, seed: int | str) -> None:
-        super().__init__(cloud)
+        self.cloud, self.fakes = cloud, Fakes(cloud)
         self.randomness = Randomness(seed, lambda: self.current_thread.drawing_for())
         self.simulation: Simulation | None = None
         self._between_trials = self.current_thread = CurrentThread()
@@ -60,11 +58,11 @@ class World(Surroundings):
         """Let clients reach the copies of the fakes in a forked process, which lacks the threads."""
         self.request_pool = ThreadPoolExecutor(_MOST_REQUESTS, "fakecloud-explore")
         self.threads.after_fork()
-        self.connections.after_fork()
+        self.fakes.connections.after_fork()
 
     def play(self, subject: Subject, plan: Plan) -> tuple[Trial, TrialHistory]:
         """Play one trial from the baseline of the fakes; return it, with its history for checks."""
-        self.reset()
+        self.fakes.reset()
         self.randomness.begin(plan.schedule.series)
         if subject.setup is not None:
             with self.current_thread.setting_up():
@@ -72,7 +70,7 @@ class World(Surroundings):
             self.randomness.mark()
         simulation = Simulation(self, subject, plan)
         with self.simulating(simulation):
-            simulation.run()
+            simulation.play()
         log, history = simulation.log, simulation.operations.history
         if "redundant" in log.flags:
             return simulation.frozen(), history
@@ -95,7 +93,7 @@ class World(Surroundings):
         finally:
             self.simulation, self.current_thread = None, self._between_trials
             current_observer.reset(token)
-        self.check_queues()
+        self.fakes.check_queues()
 
     def _effects(self, log: TrialLog) -> Effects:
         """Return what a trial has done to the data of the fakes, before a check changes them."""
@@ -106,7 +104,7 @@ class World(Surroundings):
         pending: set[Touch] = set()
         for access in log.accesses:
             for key in access.keys:
-                keyspace, name = self.keyspaces.get((key.fake, key.kind)), key_of_touch(key)
+                keyspace, name = self.fakes.keyspaces.get((key.fake, key.kind)), key_of_touch(key)
                 if keyspace is not None and name in keyspace.values:
                     remaining[key] = name not in keyspace.expires
                     groups: dict[Any, Any] = getattr(keyspace.values[name], "groups", {})

@@ -79,10 +79,7 @@ class Drawing:
 
 
 class _ListedChoices:
-    """Choices from a list; those before a value are simpler.
-
-    ``shrink()`` returns a simpler value that breaks the promise, or the value itself.
-    """
+    """Choices from a list; those before a value are simpler."""
 
     def __init__(self, values: Sequence[Any]) -> None:
         self._values = values
