@@ -1,5 +1,4 @@
 // Spans of time in rows, on a linear axis with labels. Times are in microseconds.
-//
 // The report's page contains this module inline, and the console loads it.
 import {el, lasted, span, visible} from "./elements.js";
 

@@ -45,7 +45,7 @@ class FakePage {
     this.shape = shape;
     redraw(this.nav, this.tabs.map(({name, title, counted}) => {
       const many = this.counts[counted], open = name === "dead-letters" ? this.counts["open-dead-letters"] : many;
-      return el("a", {href: link(["fake", this.fake.name, name]), "data-key": name, "aria-current": name === this.current ? "page" : null}, title, many ? el("span", {class: name === "dead-letters" && open ? "many bad" : "many"}, open === many ? number(many) : `${number(open)} of ${number(many)}`) : null);
+      return el("a", {href: link(["fake", this.fake.name, name]), "data-key": name, "aria-current": name === this.current ? "page" : null}, title, many ? el("span", {class: name === "dead-letters" && open ? "many bad" : "many", title: open === many ? null : "open ones of all: the message of the others was delivered since"}, open === many ? number(many) : `${number(open)} of ${number(many)}`) : null);
     }));
     showCurrent(this.nav);
   }

@@ -25,7 +25,8 @@ function partial(result, search) {
   const text = [...result.children].map((part) => part.textContent).join(" ");
   return search.split(/\s+/).filter((word) => !new RegExp(`(?<![\\p{L}\\d])${literally(word)}(?![\\p{L}\\d])`, "iu").test(text)).length;
 }
-const callElement = (row, search) => resultElement(link(["activity", row.number], {search}), row.text.what, [row.text.answer, ...row.text.lines, row.text.note, row.request?.line, row.request?.body, row.response?.body], search, hasFailed(row) && "bad");
+// The bodies of a call are shown only if its text has not all words.
+const callElement = (row, search) => resultElement(link(["activity", row.number], {search}), row.text.what, [row.text.answer, ...search.toLowerCase().split(/\s+/).every((word) => row.text.what.toLowerCase().includes(word)) ? [] : [...row.text.lines, row.text.note, row.request?.line, row.request?.body, row.response?.body]], search, hasFailed(row) && "bad");
 function resultElement(href, name, about, search, kind = "", text = name) {
   // What the name or another part says already is left out.
   const plain = (one) => one.replace(/[^\p{L}\d]+/gu, " ").trim(), said = new Set(), isNew = (one) => !said.has(one) && !(one.length > 3 && plain(text).includes(one)) && said.add(one);
