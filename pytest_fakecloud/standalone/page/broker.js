@@ -46,7 +46,7 @@ const topics = {
 };
 
 const records = {
-  list: "records", noun: "record", about: (one) => [null, `${one.topic}-${one.partition}@${one.offset}`], hasItem: true, itemFilters: ["topic"], needs: "topic", key: (one) => one.id, columns: ["record", "time", "key", "value"], fields: ["id", "at", "key", "value"],
+  list: "records", noun: "record", about: (one) => [null, `${one.topic}-${one.partition}@${one.offset}`], hasItem: true, itemFilters: ["topic"], needs: "topic", key: (one) => one.id, columns: ["partition-offset", "time", "key", "value"], fields: ["id", "at", "key", "value"],
   filters: [{name: "topic", label: "topic", options: topicsOf}, {name: "partition", label: "partition", note: "partition", type: "number"}, {name: "offset", label: "from offset", note: "from offset", type: "number"}, {name: "at", label: "from time", note: "from time, 2026-01-01T00:00Z"}],
   tools: (fake, page) => {
     const forms = el("div", {class: "forms"}, produce(fake), consume(fake));
