@@ -14,6 +14,7 @@ import pytest
 import redis
 import requests
 from upstash_redis import Redis
+from upstash_vector.types import MetadataUpdateMode
 from upstash_workflow.flask import Serve
 
 from pytest_fakecloud import Cloud, KVServer, always, at_most_one, eventually, nothing_lost, once
@@ -581,6 +582,54 @@ def test_of_a_namespace_only_the_vectors_that_a_query_returned_were_read(cloud: 
     result = report(cloud, fail)
     assert read(result) == ["upsert tea"]
     assert len(result.marks.touched) == 3
+
+
+@pytest.mark.parametrize(
+    "selected",
+    [
+        {"ids": ["clock#1", "none"]}, {"prefix": "clock"}, {"filter": "device = 'clock'"},
+        {"filter": "edition = 2"},
+    ],
+)  # fmt: skip
+def test_a_deletion_of_vectors_wrote_only_those_that_it_removed(
+    cloud: Cloud, selected: dict[str, Any]
+) -> None:
+    client = cloud.vector_index(dimension=1).client()
+    for name, device in (("radio#1", "radio"), ("clock#1", "clock")):
+        client.upsert([(name, [1.0], {"device": device, "edition": 1})])
+    client.update(
+        id="clock#1", metadata={"edition": 2}, metadata_update_mode=MetadataUpdateMode.PATCH
+    )
+    client.delete(**selected)
+
+    def read_the_other() -> None:
+        assert client.fetch(["radio#1"]) == []
+
+    def read_the_deleted() -> None:
+        assert client.fetch(["clock#1"]) != [None]
+
+    assert read(report(cloud, read_the_other)) == [
+        'upsert radio#1 (metadata device="radio", edition=1)'
+    ]
+    assert read(report(cloud, read_the_deleted))[-1].startswith("delete ")
+
+
+@pytest.mark.parametrize("selected", [{"prefix": "clock"}, {"filter": "edition = 1"}])
+def test_a_deletion_of_unknown_vectors_may_have_removed_any(
+    cloud: Cloud, selected: dict[str, Any]
+) -> None:
+    index = cloud.vector_index(dimension=1)
+    index.load([{"id": "clock#1", "vector": [1.0], "metadata": {"edition": 1}}])
+    client = index.client()
+    client.upsert([("radio#1", [1.0], {"edition": 2})])
+    client.delete(**selected)
+
+    def fail() -> None:
+        assert client.range("", 10).vectors == []
+
+    result = report(cloud, fail)
+    assert len(result.marks.touched) == 4
+    assert not result.marks.unsuccessful
 
 
 def test_data_that_nothing_wrote_before_it_was_read(
