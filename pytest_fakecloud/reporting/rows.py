@@ -240,6 +240,7 @@ class _Builder:
             trace=trace_parent(masked.request_headers.get(TRACEPARENT)),
             status=call.status, outcome=call.outcome,
             ok=is_streamed or has_full_answer(call), faults=faults,
+            expects_error=call.number in self._lookups.expected_errors,
             where=_place_of(self._places.get(call.number, ())),
             library=_library_of(self._stacks.get(call.number), call.service),
             ended=faults_end(call) if any(fault.kind == "call" for fault in faults) else 0,

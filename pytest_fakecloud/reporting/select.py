@@ -18,8 +18,8 @@ LAST = 10
 """Number of rows at the end of a longer run that are always listed."""
 _MARKED = 60
 """Maximum number of touched rows, and of linked ones, of a longer run: the newest."""
-_UNSUCCESSFUL = 100
-"""Maximum number of unsuccessful rows of a longer run: the newest. A test may never stop asking."""
+_REFUSED = 100
+"""Maximum number of refused rows of a longer run: the newest. A test may never stop asking."""
 
 
 def concerning(
@@ -85,8 +85,8 @@ def selected(
     else:
         # Without a touched row, nothing tells the rows apart that were successful.
         listed.update(numbers[-LAST:] if marks.touched else numbers[-MOST_ROWS:])
-        for with_mark in (marks.touched, marks.linked, marks.unsuccessful):
-            most = _UNSUCCESSFUL if with_mark is marks.unsuccessful else _MARKED
+        for with_mark in (marks.touched, marks.linked, marks.refused):
+            most = _REFUSED if with_mark is marks.refused else _MARKED
             listed.update([number for number in numbers if number in with_mark][-most:])
     return frozenset(_with_surrounding(rows, listed))
 

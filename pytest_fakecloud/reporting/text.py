@@ -78,7 +78,7 @@ def _addresses(report: Report) -> Iterator[str]:
             host_before = host
 
 
-_GUTTER = {"unsuccessful": "! ", "touched": "> ", "linked": "- "}
+_GUTTER = {"refused": "! ", "touched": "> ", "linked": "- "}
 """The beginning of a line by the marks of its row, of which the first of these wins."""
 _OF_LINES = "> ", "- ", "  ", "", "! "
 """That of a line of several calls: the first of theirs in this order."""
@@ -222,7 +222,7 @@ class _Writer:
         if not (before.is_short and block.is_short and len(before.lines) == len(block.lines) == 1):
             return None
         calls = [*before.calls, *block.calls]
-        # That of unsuccessful calls is directly before each of these, unless all of them are.
+        # That of refused calls is directly before each of these, unless all of them are.
         gutter = min((own for own, _ in calls), key=_OF_LINES.index)
         texts = [own + text if own == "! " != gutter else text for own, text in calls]
         line = f"{gutter}{before.lead}{'; '.join(texts)}"

@@ -507,8 +507,8 @@ def test_the_last_effective_write_was_read(cloud: Cloud, kv: KVServer, client: R
 
     result = report(cloud, fail)
     assert read(result) == ['SET a "value of a"']
-    unsuccessful = [row.operation for row in result.rows if row.number in result.marks.unsuccessful]
-    assert unsuccessful == ["LPUSH", "SET", "APPEND"]
+    refused = [row.operation for row in result.rows if row.number in result.marks.refused]
+    assert refused == ["LPUSH", "SET", "APPEND"]
 
 
 def test_a_deletion_and_a_flush_were_read(cloud: Cloud, kv: KVServer, client: Redis) -> None:
@@ -629,7 +629,7 @@ def test_a_deletion_of_unknown_vectors_may_have_removed_any(
 
     result = report(cloud, fail)
     assert len(result.marks.touched) == 4
-    assert not result.marks.unsuccessful
+    assert not result.marks.refused
 
 
 def test_data_that_nothing_wrote_before_it_was_read(
@@ -736,7 +736,7 @@ def test_the_handler_around_a_helper_in_a_loop(
         assert kv.value("a") == "1"
 
     result = report(cloud, fail)
-    [failed] = [row for row in result.rows if row.number in result.marks.unsuccessful and row.where]
+    [failed] = [row for row in result.rows if row.number in result.marks.refused and row.where]
     assert failed.where is not None
     handlers = [
         handler_at(place.file, place.line) for place in (failed.where, *failed.where.callers)
@@ -779,9 +779,9 @@ def test_a_write_that_did_nothing_stands_before_the_rows(
         assert kv.value("a") == "2"
 
     result = report(cloud, fail)
-    (write,) = [row for row in result.rows if row.number == result.marks.unsuccessful_write]
+    (write,) = [row for row in result.rows if row.number == result.marks.refused_write]
     assert write.operation == line.split()[0]
-    assert write.number in result.marks.unsuccessful
+    assert write.number in result.marks.refused
     if line == "EXEC":
         watched = result.findings[0].values["watched"]
         (change,) = [row for row in result.rows if row.number == watched["number"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from ...core.bodies import parsed
@@ -46,10 +47,11 @@ def of_call(call: MaskedCall, lookups: Lookups) -> Iterator[DataAccess]:
         deleted = answer.get("deleted") if isinstance(answer, dict) else None
         if removed is None and succeeded and isinstance(deleted, int) and deleted < len(record_ids):
             succeeded = None  # The answer does not say which records existed.
-        for record_id in record_ids or removed or [""]:
-            did = succeeded if removed is None or record_id in removed else False
-            value = DELETED if call.route == "delete" and did else None
-            yield DataAccess(subject, True, record_id, did, value=value)
+        for record_id in removed or record_ids or [""]:
+            value = DELETED if call.route == "delete" and succeeded else None
+            yield DataAccess(subject, True, record_id, succeeded, value=value)
+        for record_id in record_ids if removed else ():
+            yield replace(DataAccess.named(NAMESPACE, subject.name, call.fake), part=record_id)
     else:
         hits = list(_hits(call.route, answer))
         for hit in hits:
