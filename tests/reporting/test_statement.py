@@ -451,6 +451,40 @@ def test_deliveries_to_an_application_whose_view_changes_what_is_compared(
     assert message.id in names(cloud, fail)
 
 
+def counting_app(client: Any) -> Any:
+    app, sent = flask.Flask("shop"), list[object]()
+
+    @app.post("/mail")
+    def mail() -> str:
+        client.message.publish_json(url="https://log.example.com", body=1)
+        sent.append(1)
+        return ""
+
+    @app.get("/sent")
+    def count() -> list[int]:
+        return [len(sent)]
+
+    return app
+
+
+def test_calls_in_deliveries_to_a_view_are_not_those_of_a_request_to_another_view(
+    cloud: Cloud,
+) -> None:
+    queue = cloud.queue()
+    queue.destinations.call("https://log.example.com", lambda request: None)
+
+    def fail() -> None:
+        app = counting_app(queue.client())
+        queue.destinations.wsgi("https://shop.example.com", app)
+        queue.publish("https://shop.example.com/mail")
+        queue.run_until_idle()
+        assert app.test_client().get("/sent").get_json() == [7]
+
+    found = statement(cloud, fail)
+    assert (found.kind, found.by) == ("changed", ("mail",))
+    assert [sought.subject.name for sought in found.sought] == [queue.messages()[0].id]
+
+
 # -- statements that read nothing ------------------------------------------------------------------
 
 
