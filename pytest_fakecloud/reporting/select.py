@@ -30,7 +30,8 @@ def concerning(
     findings: Iterable[Finding],
 ) -> list[Finding]:
     """Return the findings about the data that a statement read, about the rows that are connected with
-    it and what these accessed, and about the whole test. Those that a touched row decided come first.
+    it and what these accessed, and about the whole test. Those that a row decided which it read come
+    first, and then those of other touched rows.
     """
     connected = marks.touched | marks.linked
     by_number = {row.number: row for row in rows}
@@ -53,8 +54,12 @@ def concerning(
             or not connected.isdisjoint(finding.row_numbers)
         )
 
-    def order(finding: Finding) -> tuple[bool, bool]:
-        return marks.touched.isdisjoint(finding.row_numbers[:1]), not finding.is_hidden
+    read_rows = marks.writers.union(read_data.row_numbers)
+
+    def order(finding: Finding) -> tuple[bool, bool, bool]:
+        decisive = finding.row_numbers[:1]
+        is_other = read_rows.isdisjoint(decisive)
+        return is_other, marks.touched.isdisjoint(decisive), not finding.is_hidden
 
     return sorted(filter(concerns, findings), key=order)
 
