@@ -150,6 +150,9 @@ def _changed(node: ast.AST, methods: Set[str]) -> str:
 
 
 def _name(node: ast.expr) -> str:
+    """Return the name of an object or of its item: ``rung`` of ``self.rung[building]``."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
     return getattr(node, "attr", "") or getattr(node, "id", "")
 
 

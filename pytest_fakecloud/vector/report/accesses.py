@@ -44,9 +44,6 @@ def of_call(call: MaskedCall, lookups: Lookups) -> Iterator[DataAccess]:
             yield DataAccess(subject, True, part, succeeded, value=_metadata(call.route, item))
     elif call.route in REMOVALS:
         removed, record_ids = lookups.of(VectorLookups).removed.get(call.number), ids_of(body)
-        deleted = answer.get("deleted") if isinstance(answer, dict) else None
-        if removed is None and succeeded and isinstance(deleted, int) and deleted < len(record_ids):
-            succeeded = None  # The answer does not say which records existed.
         for record_id in removed or record_ids or [""]:
             value = DELETED if call.route == "delete" and succeeded else None
             yield DataAccess(subject, True, record_id, succeeded, value=value)
