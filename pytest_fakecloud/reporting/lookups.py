@@ -13,6 +13,7 @@ from ..core.recorder import SharedRecords
 from .contract import functions_of
 from .errors import contained
 from .mask import Mask
+from .masked import MaskedCall
 from .model import ReplacedValue
 
 LONG_NAME = 16
@@ -40,7 +41,7 @@ class ServiceLookups:
     """The short forms of the ids that fakes made, which applications may store."""
     names: Mapping[str, str] = field(default_factory=dict)
     """The short forms of other long names, such as those of consumers."""
-    grouped_calls: Mapping[int, Sequence[Call]] = field(default_factory=dict)
+    grouped_calls: Mapping[int, Sequence[MaskedCall]] = field(default_factory=dict)
     """The calls in the row of another one, by that one's number, such as those of a transaction."""
     without_row: Set[int] = frozenset()
     """The numbers of these calls."""

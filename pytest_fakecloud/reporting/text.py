@@ -221,7 +221,9 @@ class _Writer:
         return blocks
 
     def _shared(self, before: _Block, block: _Block) -> _Block | None:
-        """Return calls with the same lead in one line; None if they need lines of their own."""
+        """Return calls with the same lead in one line, such as ``GET a <-- "1"; ! DEL b <-- 0``; None if
+        they need lines of their own.
+        """
         if not (before.is_short and block.is_short and len(before.lines) == len(block.lines) == 1):
             return None
         calls = [*before.calls, *block.calls]
