@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import partial
 from inspect import getattr_static
-from types import CellType, CodeType, FunctionType, MethodType
+from types import CellType, CodeType, FrameType, FunctionType, MethodType
+from typing import Any
 
 from .libraries import is_library
 from .statements import FUNCTIONS, expressions_of, tree_of
@@ -63,6 +64,31 @@ def with_inner(code: CodeType) -> Iterator[CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from with_inner(constant)
+
+
+def codes_called(frame: FrameType, expressions: Iterable[ast.AST]) -> frozenset[CodeType]:
+    """Return the code of the functions and methods of no library that expressions call."""
+    codes: set[CodeType] = set()
+    names = {**frame.f_globals, **frame.f_locals}
+    for node in expressions:
+        if (
+            isinstance(node, ast.Call)
+            and (function := _function_named(node.func, names)) is not None
+        ):
+            codes.update(with_inner(function.__code__))
+    return frozenset(codes)
+
+
+def _function_named(node: ast.expr, names: Mapping[str, Any]) -> FunctionType | None:
+    value: Any = None
+    if isinstance(node, ast.Name):
+        value = names.get(node.id)
+    elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        # Look attributes up without calling the application's properties.
+        owner = names.get(node.value.id)
+        value = None if owner is None else getattr_static(type(owner), node.attr, None)
+    is_application = isinstance(value, FunctionType) and not is_library(value.__code__.co_filename)
+    return value if is_application else None
 
 
 # -- changes ---------------------------------------------------------------------------------------
@@ -150,6 +176,9 @@ def _changed(node: ast.AST, methods: Set[str]) -> str:
 
 
 def _name(node: ast.expr) -> str:
+    """Return the name of an object or of its item: ``rung`` of ``self.rung[building]``."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
     return getattr(node, "attr", "") or getattr(node, "id", "")
 
 

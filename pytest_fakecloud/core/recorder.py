@@ -133,6 +133,8 @@ class SharedRecords:
         """What ``find_stack`` returned for each call."""
         self.scripts: dict[int, list[ScriptCommand]] = {}
         """The commands that the scripts of each call executed, by the call's number."""
+        self.removed: dict[int, list[str]] = {}
+        """The ids of the records that each deletion removed, by the call's number."""
         self.from_console: dict[int, int] = {}
         """The calls that the console sent, by their numbers, each with the number of the call that it
         sent again, or 0.
@@ -145,7 +147,7 @@ class SharedRecords:
     @property
     def of_calls(self) -> tuple[dict[int, Any], ...]:
         """What is recorded of calls beside them, by their numbers."""
-        return self.sites, self.stacks, self.scripts, self.from_console
+        return self.sites, self.stacks, self.scripts, self.removed, self.from_console
 
     @property
     def actions(self) -> list[Action]:
@@ -535,6 +537,7 @@ class Recorder:
             self.shared.sites.update(other.shared.sites)
             self.shared.stacks.update(other.shared.stacks)
             self.shared.scripts.update(other.shared.scripts)
+            self.shared.removed.update(other.shared.removed)
             last = self.entries[-1].number if self.entries else 0
             self.shared.numbers = itertools.count(last + 1)
 

@@ -125,8 +125,8 @@ def _callers(rows: Iterable[ReportRow]) -> dict[Place, set[Place]]:
 
 def _code_of(row: ReportRow, callers: Mapping[Place, set[Place]], report: Report) -> Iterator[str]:
     """Yield the line of the application that made a call, and if several lines called its function, the
-    one that did; of an unsuccessful call also the line that catches an error of it. Lines of the test's
-    function are left out.
+    one that did; of a call that was refused or found nothing also the line that catches an error of it.
+    Lines of the test's function are left out.
     """
     if row.where is None or row.rules.is_of_test or row.library:
         return
@@ -134,7 +134,7 @@ def _code_of(row: ReportRow, callers: Mapping[Place, set[Place]], report: Report
     if len(callers[places[0]]) > 1:
         places += [replace(place, callers=()) for place in row.where.callers[:1]]
     texts = [code_at(place) for place in places if not _is_of_test(place, report)]
-    if row.number in report.marks.unsuccessful:
+    if row.number in report.marks.refused or any(own.succeeded is False for own in row.accesses):
         around = [*places, *row.where.callers]
         handlers = (handler_text(place) for place in around if not _is_of_test(place, report))
         texts += [text for text in handlers if text][:1]

@@ -18,9 +18,16 @@ def calls_from(group: CodeGroup, test: ObservedTest) -> tuple[int, ...]:
     # Other statements may call the same functions, so the lines of the group itself come first.
     numbers = {number for number, stack in places.items() if any(map(group.spans_have, stack))}
     if not numbers:
-        numbers = {number for number, stack in places.items() if any(map(group.has, stack))}
+        # What a delivery made is not of the statement, also if a function that it calls received it.
+        numbers = {number for number, stack in places.items()
+                   if any(map(group.has, stack)) and not _is_in_delivery(number, test)}  # fmt: skip
     caused = (row.number for row in test.rows if row.parent in numbers)
     return tuple(sorted(numbers.union(caused)))
+
+
+def _is_in_delivery(number: JournalNumber, test: ObservedTest) -> bool:
+    parent = test.by_number.get(test.by_number[number].parent)
+    return parent is not None and parent.rules.is_sent
 
 
 def read_by_rows(numbers: tuple[int, ...], test: ObservedTest) -> ReadByRows:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
-from inspect import getattr_static
 from traceback import walk_tb
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from ..core.errors import chain_of
 from ..core.frames import CodePlace, is_own, stack_of
-from ..core.functions import assignment_of, changes_any, statements_changing, with_inner
+from ..core.functions import assignment_of, changes_any, codes_called, statements_changing
 from ..core.libraries import is_library
 from ..core.recorder import Look
 from ..core.statements import FUNCTIONS, Span, expressions_of, span_of, statements_around, tree_of
@@ -113,7 +112,9 @@ def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> Fail
     groups: list[CodeGroup] = []
     names = set[str]()
     for level in _levels(statement, function, file):
-        called = set[CodeType]().union(*(_called(frame, expressions_of(n)) for n in level.values()))
+        called = set[CodeType]().union(
+            *(codes_called(frame, expressions_of(n)) for n in level.values())
+        )
         groups.append(CodeGroup(tuple(level), frozenset(called - inner)))
         names.update(*map(_names_and_attributes, level.values()))
     repeats = any(isinstance(node, _REPEATING) for node in ast.walk(statement))
@@ -172,25 +173,3 @@ def changing(
         elif changes_any(code, statement.names, codes, also_called=code in handlers):
             functions.add(code)
     return CodeGroup(tuple(spans), frozenset(functions))
-
-
-def _called(frame: FrameType, expressions: Iterable[ast.AST]) -> frozenset[CodeType]:
-    """Return the code of the functions and methods of no library that expressions call."""
-    codes: set[CodeType] = set()
-    names = {**frame.f_globals, **frame.f_locals}
-    for node in expressions:
-        if isinstance(node, ast.Call) and (function := _function(node.func, names)) is not None:
-            codes.update(with_inner(function.__code__))
-    return frozenset(codes)
-
-
-def _function(node: ast.expr, names: Mapping[str, Any]) -> FunctionType | None:
-    value: Any = None
-    if isinstance(node, ast.Name):
-        value = names.get(node.id)
-    elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        # Look attributes up without calling the application's properties.
-        owner = names.get(node.value.id)
-        value = None if owner is None else getattr_static(type(owner), node.attr, None)
-    is_application = isinstance(value, FunctionType) and not is_library(value.__code__.co_filename)
-    return value if is_application else None

@@ -13,6 +13,7 @@ from ..core.recorder import SharedRecords
 from .contract import functions_of
 from .errors import contained
 from .mask import Mask
+from .masked import MaskedCall
 from .model import ReplacedValue
 
 LONG_NAME = 16
@@ -40,10 +41,12 @@ class ServiceLookups:
     """The short forms of the ids that fakes made, which applications may store."""
     names: Mapping[str, str] = field(default_factory=dict)
     """The short forms of other long names, such as those of consumers."""
-    grouped_calls: Mapping[int, Sequence[Call]] = field(default_factory=dict)
+    grouped_calls: Mapping[int, Sequence[MaskedCall]] = field(default_factory=dict)
     """The calls in the row of another one, by that one's number, such as those of a transaction."""
     without_row: Set[int] = frozenset()
     """The numbers of these calls."""
+    expected_errors: Set[int] = frozenset()
+    """The numbers of the calls whose error their client expects, and answers itself."""
     details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What an entry does not say about an ID in it, for words and the console: of a message, the step of
     a workflow run whose result it has.
@@ -115,6 +118,7 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], errors: list[str]) ->
         names=_merged(lookups.names for lookups in contributed),
         grouped_calls=_merged(lookups.grouped_calls for lookups in contributed),
         without_row=frozenset().union(*(lookups.without_row for lookups in contributed)),
+        expected_errors=frozenset().union(*(lookups.expected_errors for lookups in contributed)),
         details=_merged(lookups.details for lookups in contributed), exchanges=exchanges,
         services={type(lookups): lookups for lookups in contributed}, mask=mask,
     )  # fmt: skip

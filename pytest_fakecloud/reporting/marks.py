@@ -21,29 +21,32 @@ def marks_of_rows(
     lines_of_test: Mapping[int, Hashable],
 ) -> Marks:
     """Return the marks of rows for what the failing statement read; without it, only of those that were
-    unsuccessful. ``lines_of_test`` are the lines of the test that called the application's functions
+    refused. ``lines_of_test`` are the lines of the test that called the application's functions
     which made a row, by its number.
     """
-    unsuccessful = frozenset(_unsuccessful(rows, accesses))
+    refused = frozenset(_refused(rows, accesses))
     if read_data is None:
-        return Marks(unsuccessful=unsuccessful)
+        return Marks(refused=refused)
     touched = {ordered.row.number for ordered in accesses if read_data.covers(ordered.access)}
     touched.update(read_data.row_numbers)
     linked = _Links(rows, accesses, lines_of_test).linked_with(touched)
     touched = _with_events(touched, rows)
     return Marks(
         touched=frozenset(touched), linked=frozenset(_with_events(linked, rows) - touched),
-        unsuccessful=unsuccessful, writers=frozenset(_writers(accesses, read_data)),
-        unsuccessful_write=_unsuccessful_write(accesses, read_data),
+        refused=refused, writers=frozenset(_writers(accesses, read_data)),
+        refused_write=_refused_write(accesses, read_data),
     )  # fmt: skip
 
 
-def _unsuccessful(rows: Iterable[ReportRow], accesses: Iterable[OrderedAccess]) -> Iterator[int]:
-    """Yield the numbers of the rows that failed, to which a fault was applied, or of which an access did
-    not succeed: row 10, and a read that found nothing.
+def _refused(rows: Iterable[ReportRow], accesses: Iterable[OrderedAccess]) -> Iterator[int]:
+    """Yield the numbers of the rows that failed, to which a fault was applied, or of which a write did
+    not succeed: row 10. That a read found nothing is an answer, as is an error that the client expects.
     """
-    yield from (row.number for row in rows if not row.ok or row.faults)
-    yield from (ordered.row.number for ordered in accesses if ordered.access.succeeded is False)
+    refused = {row.number: row for row in rows if not row.ok or row.faults}
+    for _, row, access in accesses:
+        if access.failed or (access.writes and access.succeeded is False):
+            refused[row.number] = row
+    yield from (row.number for row in refused.values() if row.faults or not row.expects_error)
 
 
 def _with_events(numbers: set[int], rows: Iterable[ReportRow]) -> set[int]:
@@ -81,8 +84,8 @@ def _writes_read_value(ordered: OrderedAccess, read_data: ReadData) -> bool:
     )
 
 
-def _unsuccessful_write(accesses: Iterable[OrderedAccess], read_data: ReadData) -> JournalNumber:
-    """Return the last unsuccessful write of what a statement read, unless an effective one followed: 10.
+def _refused_write(accesses: Iterable[OrderedAccess], read_data: ReadData) -> JournalNumber:
+    """Return the last refused write of what a statement read, unless an effective one followed: 10.
     If row 11 had set ``stock`` before the read, this would be 0.
     """
     last: dict[tuple[ReportSubject, str], int] = {}

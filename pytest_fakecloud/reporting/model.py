@@ -254,6 +254,8 @@ class ReportRow:
     """How a call ended, as in `Call`; ``answered`` also of a request that has a response."""
     ok: bool = True
     """Whether the answer is complete and no error."""
+    expects_error: bool = False
+    """Whether its client expects this error, as that for a script which it sends only then."""
     faults: tuple[AppliedFault, ...] = ()
     took_us: int | None = None
     """The duration on the cloud's clock; None until it has ended."""
@@ -363,6 +365,8 @@ class DataAccess:
     """Whether this is neither a read nor a write. Others of the same row can be (see `named()`)."""
     value: object = field(default=None, compare=False)
     """What a write left there: a string, an object of JSON, or `DELETED`; None if it is not known."""
+    failed: bool = False
+    """Whether it is by a command with an error, of which a call can have several."""
     expires_us: int | None = None
     """When this value expires; None if it does not."""
 
@@ -414,13 +418,14 @@ class Sought:
         return self.has(access.subject) and (not self.part or access.part in ("", self.part))
 
 
-Mark: TypeAlias = Literal["touched", "linked", "unsuccessful"]
+Mark: TypeAlias = Literal["touched", "linked", "refused"]
 """What a row has to do with a failure.
 
 ``touched``: it accessed what the failing statement read. ``linked``: it is connected with such a row, by
 an id, such as that of a message, by the request, delivery or line of the test that made both, or by data
-that both accessed (`SubjectKind`). ``unsuccessful``: it failed, a fault was applied to it, it changed
-nothing, or it found nothing.
+that both accessed (`SubjectKind`). ``refused``: it failed, a fault was applied to it, or it should have
+changed something and did not. That nothing was found is a plain answer, as is an error that its client
+expects.
 """
 
 
@@ -430,10 +435,10 @@ class Marks:
 
     touched: frozenset[int] = frozenset()
     linked: frozenset[int] = frozenset()
-    unsuccessful: frozenset[int] = frozenset()
+    refused: frozenset[int] = frozenset()
     writers: frozenset[int] = frozenset()
     """The rows that wrote the values which the failing statement read."""
-    unsuccessful_write: JournalNumber = 0
+    refused_write: JournalNumber = 0
     """The last write of what it read that did nothing, if no effective one followed; 0 without one."""
 
     def of(self, number: int) -> tuple[Mark, ...]:

@@ -142,7 +142,7 @@ class LastAccess(ReadData):
             what = "No statement failed"
         elif self.place is None:
             what = "What the failing statement read is unknown"
-        return f"{what}; the marks are those of the last call"
+        return f"{what}; > marks what the last call accessed"
 
 
 _UNWRITTEN: dict[UnwrittenKind, str] = {

@@ -117,10 +117,14 @@ def _changed(
     """
     codes = {code for places in test.places.values() for code, _ in places}
     group = changing(statement, codes, handled)
+    # A view of an application that the statement uses may change what another view returns.
+    used = frozenset[CodeType]().union(*(own.codes for own in statement.groups))
+    views = used & codes & handled.keys()
+    functions = group.codes | views
     # Deliveries to a handler filled the list, and not what the handler read for them.
-    delivered = sorted({number for code in group.codes for number in handled.get(code, ())})
+    delivered = sorted({number for code in functions for number in handled.get(code, ())})
     read = read_by_rows(tuple(delivered) or calls_from(group, test), test)
-    by = tuple(sorted({code.co_name for code in group.codes}))
+    by = tuple(sorted({code.co_name for code in functions}))
     return ChangedByFunctions(
         sought=read.sought, place=statement.place, row_numbers=read.row_numbers, until=read.until,
         is_read=read.is_read, earlier=read.earlier, by=by,

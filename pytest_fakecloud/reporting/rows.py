@@ -240,6 +240,7 @@ class _Builder:
             trace=trace_parent(masked.request_headers.get(TRACEPARENT)),
             status=call.status, outcome=call.outcome,
             ok=is_streamed or has_full_answer(call), faults=faults,
+            expects_error=call.number in self._lookups.expected_errors,
             where=_place_of(self._places.get(call.number, ())),
             library=_library_of(self._stacks.get(call.number), call.service),
             ended=faults_end(call) if any(fault.kind == "call" for fault in faults) else 0,
@@ -389,7 +390,8 @@ def _served_rows(
 ) -> list[ReportRow]:
     """Return the rows of the requests that failed, or during which something happened. The consequences
     of one are only known if it ran alone: without a request that overlaps, except of a fault's function,
-    and without a delivery in the background.
+    and without a delivery in the background. Of requests 1 to 5 and 3 to 8, a call 4 can be in either,
+    so both have rows that have not ended (0).
     """
     background = [began(event) for event in events_in(entries) if event.data.get("alone") is False]
     with_faults = [row for row in entry_rows if row.rules.is_received and row.ended]
@@ -419,7 +421,9 @@ def _served_rows(
 
 
 def _is_during(request: ServedRequest, other: ServedRequest, calls: Iterable[ReportRow]) -> bool:
-    """Return whether a fault's function made one of two overlapping requests during the other."""
+    """Return whether a fault's function made one of two overlapping requests during the other: of
+    requests 1 to 9 and 4 to 6, if a call 3 whose function ended at 7 is between their beginnings.
+    """
     outer, inner = (request, other) if request.began < other.began else (other, request)
     around = [call for call in calls if outer.began < call.began < inner.began]
     return any(0 < inner.ended <= call.ended for call in around)

@@ -4,21 +4,18 @@ test's runner sent: the rows that returned or wrote them.
 
 from __future__ import annotations
 
-import json
-import re
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
+from ..core.json_values import decoded_value, node_of, nodes_in, parts_of
 from .contract import ExchangedValues
 from .errors import contained
 from .model import JournalNumber, OrderedAccess, Sought
 from .observed import ObservedTest
 
 _COMMON = frozenset({None, (bool, True), (bool, False), 0, 1, "", "OK", (list,), (dict,)})
-"""Values, as `_nodes()` adds them, that calls return whatever data they are about."""
-_TRAILING_COMMA = re.compile(r",(?=\s*[\]}])")
+"""Values, as `node_of()` adds them, that calls return whatever data they are about."""
 
 
 class ComparedData(NamedTuple):
@@ -44,7 +41,7 @@ def compared_data(read: Iterable[object], test: ObservedTest) -> Iterator[Compar
         named_data = list(_with_name(item, test.accesses)) if isinstance(item, str) and item else []
         yield from named_data
         if not named_data:
-            values.append(_parsed(item))
+            values.append(decoded_value(item))
     if values and test.accesses:
         yield from _RowValues(test).data_of(values)
 
@@ -79,15 +76,15 @@ class _RowValues:
         """Yield the data of the rows that had values, or parts of a value that no row had: of
         ``[{"id": 7}]``, if no row had this list and none its item, that of the last row that had 7.
         """
-        returned, written = self._last_with(_nodes_in(values))
+        returned, written = self._last_with(nodes_in(values))
         waiting = deque(values)
         while waiting:
             value = waiting.popleft()
-            node = _nodes(value, [])
+            node = node_of(value)
             if exchange := returned.get(node) or written.get(node):
                 yield from self._data_of(*exchange)
             else:
-                waiting += _parts_of(value)
+                waiting += parts_of(value)
 
     def _last_with(self, nodes: set[Hashable]) -> tuple[_Exchanges, _Exchanges]:
         """Return the last row that returned each of these values, and the last that wrote it. Of common
@@ -105,8 +102,8 @@ class _RowValues:
             wanted = nodes if row.number == self._last else rare
             for exchange in exchanges:
                 found = row.number, exchange
-                returned.update(dict.fromkeys(wanted & _nodes_in(exchange.returned), found))
-                written.update(dict.fromkeys(rare & _nodes_in(exchange.sent), found))
+                returned.update(dict.fromkeys(wanted & nodes_in(exchange.returned), found))
+                written.update(dict.fromkeys(rare & nodes_in(exchange.sent), found))
         return returned, written
 
     def _data_of(self, number: int, exchange: ExchangedValues) -> Iterator[ComparedData]:
@@ -115,46 +112,3 @@ class _RowValues:
         for access in [access for access in accesses if not access.writes] or accesses:
             part = access.part if access.subject.kind.has_value else ""
             yield ComparedData(Sought(access.subject, part), until, number)
-
-
-def _parsed(value: object) -> object:
-    """Return the value of a string with JSON, also as Vitest and Jest print it; another value itself."""
-    for text in (value, _TRAILING_COMMA.sub("", value)) if isinstance(value, str) else ():
-        with suppress(ValueError, RecursionError):
-            return json.loads(text)
-    return value
-
-
-def _parts_of(value: object) -> Iterator[object]:
-    """Yield the items of a list, or the values of an object of JSON."""
-    parts = list(value.values()) if isinstance(value, dict) else value
-    yield from map(_parsed, parts) if isinstance(parts, list) else ()
-
-
-def _nodes_in(values: Iterable[object]) -> set[Hashable]:
-    """Return values, and all values inside them, as `_nodes()` adds them."""
-    nodes: list[Hashable] = []
-    with suppress(RecursionError):
-        for value in values:
-            _nodes(value, nodes)
-    return set(nodes)
-
-
-def _nodes(value: object, nodes: list[Hashable]) -> Hashable:
-    """Return a value in a form that is equal for equal values, a number and its digits among them, and
-    add it and all values inside it to ``nodes``.
-    """
-    if isinstance(value, str):
-        with suppress(ValueError, RecursionError):
-            value = json.loads(value)
-    node: Hashable
-    if isinstance(value, dict):
-        node = (dict, *sorted((str(name), _nodes(item, nodes)) for name, item in value.items()))
-    elif isinstance(value, list | tuple):
-        node = (list, *(_nodes(item, nodes) for item in value))
-    elif isinstance(value, bool):
-        node = (bool, value)
-    else:
-        node = value if isinstance(value, int | float | None) else str(value)
-    nodes.append(node)
-    return node

@@ -18,8 +18,8 @@ LAST = 10
 """Number of rows at the end of a longer run that are always listed."""
 _MARKED = 60
 """Maximum number of touched rows, and of linked ones, of a longer run: the newest."""
-_UNSUCCESSFUL = 100
-"""Maximum number of unsuccessful rows of a longer run: the newest. A test may never stop asking."""
+_REFUSED = 100
+"""Maximum number of refused rows of a longer run: the newest. A test may never stop asking."""
 
 
 def concerning(
@@ -30,7 +30,8 @@ def concerning(
     findings: Iterable[Finding],
 ) -> list[Finding]:
     """Return the findings about the data that a statement read, about the rows that are connected with
-    it and what these accessed, and about the whole test. Those that a touched row decided come first.
+    it and what these accessed, and about the whole test. Those that a row decided which it read come
+    first, and then those of other touched rows.
     """
     connected = marks.touched | marks.linked
     by_number = {row.number: row for row in rows}
@@ -53,8 +54,12 @@ def concerning(
             or not connected.isdisjoint(finding.row_numbers)
         )
 
-    def order(finding: Finding) -> tuple[bool, bool]:
-        return marks.touched.isdisjoint(finding.row_numbers[:1]), not finding.is_hidden
+    read_rows = marks.writers.union(read_data.row_numbers)
+
+    def order(finding: Finding) -> tuple[bool, bool, bool]:
+        decisive = finding.row_numbers[:1]
+        is_other = read_rows.isdisjoint(decisive)
+        return is_other, marks.touched.isdisjoint(decisive), not finding.is_hidden
 
     return sorted(filter(concerns, findings), key=order)
 
@@ -85,8 +90,8 @@ def selected(
     else:
         # Without a touched row, nothing tells the rows apart that were successful.
         listed.update(numbers[-LAST:] if marks.touched else numbers[-MOST_ROWS:])
-        for with_mark in (marks.touched, marks.linked, marks.unsuccessful):
-            most = _UNSUCCESSFUL if with_mark is marks.unsuccessful else _MARKED
+        for with_mark in (marks.touched, marks.linked, marks.refused):
+            most = _REFUSED if with_mark is marks.refused else _MARKED
             listed.update([number for number in numbers if number in with_mark][-most:])
     return frozenset(_with_surrounding(rows, listed))
 

@@ -14,6 +14,7 @@ from ..core.timers import clock_time
 from .contents import GroupContent, contents_of, explanation_of, finding_numbers
 from .folding import RowGroup
 from .model import Finding, ReportRow
+from .read_data import LastAccess
 from .report import Report, report_of
 from .wording import read_data_text, sentence, violation, writes_in_short
 
@@ -78,11 +79,11 @@ def _addresses(report: Report) -> Iterator[str]:
             host_before = host
 
 
-_GUTTER = {"unsuccessful": "! ", "touched": "> ", "linked": "- "}
+_GUTTER = {"refused": "! ", "touched": "> ", "linked": "- "}
 """The beginning of a line by the marks of its row, of which the first of these wins."""
 _OF_LINES = "> ", "- ", "  ", "", "! "
 """That of a line of several calls: the first of theirs in this order."""
-_LEGEND = "> touched what was read, - linked, ! failed or did nothing, <== value read"
+_LEGEND = "> touched what {}, - linked, ! failed or did nothing, <== value read"
 _LONGEST_CODE = 600
 """Maximum length of the lines of code below a row, in characters. Only a table in code is longer."""
 
@@ -165,8 +166,10 @@ class _Writer:
     def _end(self, link: str) -> Iterator[TextLine]:
         """Yield what is equal in most reports: the meaning of the marks, the clock and the addresses."""
         report, width = self._report, self._width
+        is_last = isinstance(report.read_data, LastAccess)
         if self._has_gutter:
-            yield from map(TextLine, _wrapped(_LEGEND, "  ", width))
+            sought = "the last call accessed" if is_last else "was read"
+            yield from map(TextLine, _wrapped(_LEGEND.format(sought), "  ", width))
         mode, now = report.clock, clock_time(report.now_us)
         clock = f"frozen at {now}" if mode == "frozen" else f"{mode}, {now} at the end"
         seed = f"seed {report.seed!r}"
@@ -218,11 +221,13 @@ class _Writer:
         return blocks
 
     def _shared(self, before: _Block, block: _Block) -> _Block | None:
-        """Return calls with the same lead in one line; None if they need lines of their own."""
+        """Return calls with the same lead in one line, such as ``GET a <-- "1"; ! DEL b <-- 0``; None if
+        they need lines of their own.
+        """
         if not (before.is_short and block.is_short and len(before.lines) == len(block.lines) == 1):
             return None
         calls = [*before.calls, *block.calls]
-        # That of unsuccessful calls is directly before each of these, unless all of them are.
+        # That of refused calls is directly before each of these, unless all of them are.
         gutter = min((own for own, _ in calls), key=_OF_LINES.index)
         texts = [own + text if own == "! " != gutter else text for own, text in calls]
         line = f"{gutter}{before.lead}{'; '.join(texts)}"

@@ -98,7 +98,7 @@ def writes_in_short(report: Report, *, with_code: bool = False) -> list[str]:
     marks, lookups = report.marks, report.lookups
     rows = {row.number: row for row in report.rows}
     written = [row for row in report.rows if row.number in marks.writers]
-    unsuccessful = rows.get(marks.unsuccessful_write)
+    refused = rows.get(marks.refused_write)
     texts = []
     if written:
         parent = rows.get(written[-1].parent)
@@ -109,10 +109,10 @@ def writes_in_short(report: Report, *, with_code: bool = False) -> list[str]:
             within = f" in {shortened(words.what, 100)}"
         most = 160 if with_code else 80  # The row has the whole, and seldom decides alone.
         texts.append(f"last written by {_in_short(written[-1], lookups, within, with_code, most)}")
-    if unsuccessful is not None and not report.findings:
-        did = "did nothing" if unsuccessful.ok else "failed"
-        text = _in_short(unsuccessful, lookups, "", with_code, 160)
-        is_later = bool(written) and unsuccessful.number > written[-1].number
+    if refused is not None and not report.findings:
+        did = "did nothing" if refused.ok else "failed"
+        text = _in_short(refused, lookups, "", with_code, 160)
+        is_later = bool(written) and refused.number > written[-1].number
         texts.append(f"a{' later' * is_later} write {did}: {text}")
     return texts
 

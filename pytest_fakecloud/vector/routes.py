@@ -178,14 +178,15 @@ class VectorApp(App):
         namespace = namespace_of(request)
         match selectors:
             case ["ids"]:
-                deleted = self.engine.delete(namespace, fields.ids())
+                removed = self.engine.delete(namespace, fields.ids())
             case ["prefix"]:
-                deleted = self.engine.delete_prefix(namespace, fields.required_text("prefix"))
+                removed = self.engine.delete_prefix(namespace, fields.required_text("prefix"))
             case ["filter"]:
-                deleted = self.engine.delete_matching(namespace, fields.required_text("filter"))
+                removed = self.engine.delete_matching(namespace, fields.required_text("filter"))
             case _:
                 raise errors.bad_request(errors.DELETE_WHAT)
-        return {"deleted": deleted}
+        self.recorder.shared.removed[request.call.number] = removed
+        return {"deleted": len(removed)}
 
     def reset(self, request: Request) -> object:
         """Empty the namespace or, with ``?all``, every namespace."""

@@ -415,6 +415,7 @@ def _real_and_fake(cloud: Cloud, target: Target, facts: Mapping[str, Any]) -> tu
     elif target.service == "queue":
         fake = cloud.queue(delivery="driven")
     else:
+        assert target.service == "broker", f"no fake is compared with {target.service}"
         fake = cloud.broker(topics=dict(facts))
         return real, replace(target, url=fake.url, token=f"{fake.username}:{fake.password}")
     return real, Target(target.service, fake.url, fake.token)

@@ -122,7 +122,7 @@ def test_a_key_that_was_not_declared_is_touched(cloud: Cloud, kv: KVServer, clie
     client.eval(TAKE, keys=["buyers"], args=["tea", "ada"])
     report = failed(cloud, kv, "stock:tea")
     assert {last_row(report)} == report.marks.writers < report.marks.touched
-    assert not report.marks.unsuccessful
+    assert not report.marks.refused
     assert lines(report)[-1] == [
         'executed GET stock:tea <-- "1"', "SET stock:tea 0 <-- OK", "SADD buyers ada <-- 1"
     ]  # fmt: skip
@@ -150,7 +150,7 @@ def test_a_script_is_refused_if_a_write_of_it_was(
     client.set("a", "text")
     client.eval(script)
     report = failed(cloud, kv, "a")
-    assert (last_row(report) in report.marks.unsuccessful) is is_refused
+    assert (last_row(report) in report.marks.refused) is is_refused
 
 
 def test_a_ttl_that_a_script_removed(cloud: Cloud, kv: KVServer, client: Redis) -> None:

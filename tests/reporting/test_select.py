@@ -32,14 +32,12 @@ def test_a_longer_run_has_the_three_kinds_and_the_last_rows() -> None:
 
 
 def test_a_longer_run_without_touched_rows_has_more_of_the_last_ones() -> None:
-    assert selected(run(100), Marks(unsuccessful=frozenset({9}))) == numbers(
-        9, of=100, last=MOST_ROWS
-    )
+    assert selected(run(100), Marks(refused=frozenset({9}))) == numbers(9, of=100, last=MOST_ROWS)
 
 
-def test_unsuccessful_rows_are_all_listed_and_of_the_other_kinds_the_newest() -> None:
+def test_refused_rows_are_all_listed_and_of_the_other_kinds_the_newest() -> None:
     every = frozenset(range(51, 151))
-    assert selected(run(400), Marks(frozenset({60}), unsuccessful=every)) == numbers(*every, of=400)
+    assert selected(run(400), Marks(frozenset({60}), refused=every)) == numbers(*every, of=400)
     kept = numbers(*range(91, 151), of=400)
     assert selected(run(400), Marks(every)) == kept
     assert selected(run(400), Marks(frozenset({400}), every)) == kept
@@ -47,7 +45,7 @@ def test_unsuccessful_rows_are_all_listed_and_of_the_other_kinds_the_newest() ->
 
 def test_a_test_that_never_stops_does_not_fill_the_terminal() -> None:
     every = frozenset(range(1, 1_001))
-    assert len(selected(run(1_000), Marks(frozenset({1}), unsuccessful=every))) == 101
+    assert len(selected(run(1_000), Marks(frozenset({1}), refused=every))) == 101
 
 
 def test_the_evidence_of_findings_is_listed() -> None:

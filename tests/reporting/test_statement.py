@@ -14,6 +14,7 @@ import pytest
 import redis
 import requests
 from upstash_redis import Redis
+from upstash_vector.types import MetadataUpdateMode
 from upstash_workflow.flask import Serve
 
 from pytest_fakecloud import Cloud, KVServer, always, at_most_one, eventually, nothing_lost, once
@@ -318,11 +319,15 @@ class Inbox:
         self.client = client
         self.received: list[object] = []
         self.others: list[object] = []
+        self.of_kinds = {"all": {"new": self.received}}
         self.as_lambda = lambda request: self.received.append(request.json())
         self.pair = (lambda request: self.received.append(1), lambda request: self.others.append(1))
 
     def as_method(self, request: DeliveredRequest) -> None:
         self.received.append(request.json())
+
+    def by_kind(self, request: DeliveredRequest) -> None:
+        self.of_kinds["all"]["new"].append(request.json())
 
     async def as_coroutine(self, request: DeliveredRequest) -> None:
         self.received.append(request.json())
@@ -358,6 +363,7 @@ def decorated(handler: Callable[[DeliveredRequest], None]) -> Callable[[Delivere
         (lambda inbox: inbox.as_lambda, "<lambda>"),
         (lambda inbox: inbox.as_method, "as_method"),
         (lambda inbox: inbox.as_coroutine, "as_coroutine"),
+        (lambda inbox: inbox.by_kind, "by_kind"),
         (lambda inbox: inbox.through_another, "through_another"),
         (lambda inbox: inbox.with_a_call, "with_a_call"),
         (lambda inbox: inbox, "__call__"),
@@ -366,8 +372,8 @@ def decorated(handler: Callable[[DeliveredRequest], None]) -> Callable[[Delivere
         (lambda inbox: inbox.of_others, ""),
         (lambda inbox: inbox.pair[0], ""),
     ],
-    ids=["lambda", "method", "coroutine", "through another", "with a call", "object", "partial",
-         "decorated", "of others", "two lambdas in one line"],
+    ids=["lambda", "method", "coroutine", "by kind", "through another", "with a call", "object",
+         "partial", "decorated", "of others", "two lambdas in one line"],
 )  # fmt: skip
 def test_deliveries_to_a_handler_that_changes_what_is_compared(
     cloud: Cloud, client: Redis, handler_of: Callable[[Inbox], Any], by: str
@@ -385,7 +391,10 @@ def test_deliveries_to_a_handler_that_changes_what_is_compared(
     def fail() -> None:
         assert inbox.received == [0, 1]
 
-    result = report(cloud, fail)
+    def fail_with_kinds() -> None:
+        assert inbox.of_kinds["all"]["new"] == [0, 1]
+
+    result = report(cloud, fail_with_kinds if by == "by_kind" else fail)
     assert result.read_data is not None
     if not by:
         assert result.read_data.kind == "last_call"
@@ -450,6 +459,40 @@ def test_deliveries_to_an_application_whose_view_changes_what_is_compared(
     assert message.id in names(cloud, fail)
 
 
+def counting_app(client: Any) -> Any:
+    app, sent = flask.Flask("shop"), list[object]()
+
+    @app.post("/mail")
+    def mail() -> str:
+        client.message.publish_json(url="https://log.example.com", body=1)
+        sent.append(1)
+        return ""
+
+    @app.get("/sent")
+    def count() -> list[int]:
+        return [len(sent)]
+
+    return app
+
+
+def test_calls_in_deliveries_to_a_view_are_not_those_of_a_request_to_another_view(
+    cloud: Cloud,
+) -> None:
+    queue = cloud.queue()
+    queue.destinations.call("https://log.example.com", lambda request: None)
+
+    def fail() -> None:
+        app = counting_app(queue.client())
+        queue.destinations.wsgi("https://shop.example.com", app)
+        queue.publish("https://shop.example.com/mail")
+        queue.run_until_idle()
+        assert app.test_client().get("/sent").get_json() == [7]
+
+    found = statement(cloud, fail)
+    assert (found.kind, found.by) == ("changed", ("mail",))
+    assert [sought.subject.name for sought in found.sought] == [queue.messages()[0].id]
+
+
 # -- statements that read nothing ------------------------------------------------------------------
 
 
@@ -506,8 +549,8 @@ def test_the_last_effective_write_was_read(cloud: Cloud, kv: KVServer, client: R
 
     result = report(cloud, fail)
     assert read(result) == ['SET a "value of a"']
-    unsuccessful = [row.operation for row in result.rows if row.number in result.marks.unsuccessful]
-    assert unsuccessful == ["LPUSH", "SET", "APPEND"]
+    refused = [row.operation for row in result.rows if row.number in result.marks.refused]
+    assert refused == ["LPUSH", "SET", "APPEND"]
 
 
 def test_a_deletion_and_a_flush_were_read(cloud: Cloud, kv: KVServer, client: Redis) -> None:
@@ -581,6 +624,37 @@ def test_of_a_namespace_only_the_vectors_that_a_query_returned_were_read(cloud: 
     result = report(cloud, fail)
     assert read(result) == ["upsert tea"]
     assert len(result.marks.touched) == 3
+
+
+@pytest.mark.parametrize(
+    "selected",
+    [
+        {"ids": ["clock#1", "none"]}, {"prefix": "clock"}, {"filter": "device = 'clock'"},
+        {"filter": "edition = 2"},
+    ],
+)  # fmt: skip
+def test_a_deletion_of_vectors_wrote_only_those_that_it_removed(
+    cloud: Cloud, selected: dict[str, Any]
+) -> None:
+    index = cloud.vector_index(dimension=1)
+    index.load([{"id": "clock#2", "vector": [1.0], "metadata": {"device": "clock", "edition": 2}}])
+    client = index.client()
+    for name, device in (("radio#1", "radio"), ("clock#1", "clock")):
+        client.upsert([(name, [1.0], {"device": device, "edition": 1})])
+    client.update(
+        id="clock#1", metadata={"edition": 2}, metadata_update_mode=MetadataUpdateMode.PATCH
+    )
+    client.delete(**selected)
+
+    def read_the_other() -> None:
+        assert client.fetch(["radio#1"]) == []
+
+    def read_the_deleted() -> None:
+        assert client.fetch(["clock#1"]) != [None]
+
+    last_write = read(report(cloud, read_the_other))[-1]
+    assert last_write == 'upsert radio#1 (metadata device="radio", edition=1)'
+    assert read(report(cloud, read_the_deleted))[-1].startswith("delete ")
 
 
 def test_data_that_nothing_wrote_before_it_was_read(
@@ -687,7 +761,7 @@ def test_the_handler_around_a_helper_in_a_loop(
         assert kv.value("a") == "1"
 
     result = report(cloud, fail)
-    [failed] = [row for row in result.rows if row.number in result.marks.unsuccessful and row.where]
+    [failed] = [row for row in result.rows if row.number in result.marks.refused and row.where]
     assert failed.where is not None
     handlers = [
         handler_at(place.file, place.line) for place in (failed.where, *failed.where.callers)
@@ -730,9 +804,9 @@ def test_a_write_that_did_nothing_stands_before_the_rows(
         assert kv.value("a") == "2"
 
     result = report(cloud, fail)
-    (write,) = [row for row in result.rows if row.number == result.marks.unsuccessful_write]
+    (write,) = [row for row in result.rows if row.number == result.marks.refused_write]
     assert write.operation == line.split()[0]
-    assert write.number in result.marks.unsuccessful
+    assert write.number in result.marks.refused
     if line == "EXEC":
         watched = result.findings[0].values["watched"]
         (change,) = [row for row in result.rows if row.number == watched["number"]]

@@ -15,6 +15,7 @@ from ...kv.report.calls import SEVERAL, command_of
 from ...kv.report.lookups import gathered
 from ...kv.table import kinds as commands
 from ...reporting.lookups import Lookups
+from ...reporting.masked import MaskedCall
 from ...reporting.sources import error_of, summarise
 from ..judge.anomalies import AnomalyError
 from ..values.disturbances import PAUSES, Disturbance, with_role
@@ -117,10 +118,10 @@ def call_text(call: Call, lookups: Lookups) -> str:
 def lookups_of_trial(trial: Trial) -> Lookups:
     lines = (*trial.lines, *trial.verdict.lines)
     calls = [*trial.wording.silent_calls, *(line.call for line in lines if line.call is not None)]
-    return Lookups(
-        ids=trial.wording.ids,
-        grouped_calls=gathered(sorted(calls, key=lambda call: call.number))[0],
-    )
+    groups, _ = gathered(sorted(calls, key=lambda call: call.number))
+    # A story shows raw calls, as `summarise()` says.
+    grouped = {number: list(map(MaskedCall, group)) for number, group in groups.items()}
+    return Lookups(ids=trial.wording.ids, grouped_calls=grouped)
 
 
 def _lines_of_check(trial: Trial) -> list[Line]:

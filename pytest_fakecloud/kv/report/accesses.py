@@ -27,7 +27,7 @@ from .calls import (
     result_of,
     word_of,
 )
-from .effects import did_something
+from .effects import CLAIMS, did_something
 from .lookups import executed_by
 
 KEY = SubjectKind("key", has_value=True, links_accesses=True)
@@ -42,8 +42,7 @@ _RETURNS_VALUE = (kinds.TAKES | kinds.MOVES) - {"SMOVE"} | {
 def of_call(call: MaskedCall, lookups: Lookups) -> Iterator[DataAccess]:
     for command in () if hides_words(call) else executed_by(call, lookups):
         for access in of_command(call.fake, command.words, command.answer):
-            valued = _with_value(access, command.words, call)
-            yield _in_script(valued) if command.in_script else valued
+            yield _with_value(access, command.words, call)
     if command_of(call) == "EXEC" and has_full_answer(call) and result_of(call) is None:
         for step in lookups.grouped_calls.get(call.number, ()):
             for name, *arguments in lines_of(step):
@@ -80,12 +79,6 @@ def _with_value(access: DataAccess, words: list[str], call: Call) -> DataAccess:
     return replace(access, value=stored.get(access.part), expires_us=expires_us)
 
 
-def _in_script(access: DataAccess) -> DataAccess:
-    """Return an access by a script, whose call did something even if it read what does not exist."""
-    is_missing = access.succeeded is False and not access.writes
-    return replace(access, succeeded=None) if is_missing else access
-
-
 def commands(call: MaskedCall, lookups: Lookups) -> Iterator[ExchangedValues]:
     """Yield the arguments of each command of a call with its result, and what it accessed."""
     for words, answer in () if hides_words(call) else commands_of(call, lookups):
@@ -98,13 +91,15 @@ def of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess]
     if spec is None or "@connection" in spec.categories:
         return
     result = answer.get("result") if isinstance(answer, dict) else None
+    error = str(answer.get("error", "")) if isinstance(answer, dict) else ""
     succeeded: bool | None = None
     if isinstance(answer, dict):
-        succeeded = False if "error" in answer else did_something(spec, words, result)
+        succeeded = not error and did_something(spec, words, result)
     # ARSET names only the first of the indexes that it writes.
     parts = spec.fields_of(words) if spec.group != "array" else ()
     is_set_get = spec.name == "SET" and "GET" in map(str.upper, words[3:])
     returns_value = spec.name in _RETURNS_VALUE or is_set_get
+    took_nothing = succeeded is False and not error and (returns_value or spec.name in CLAIMS)
     if spec.changes_any_key:
         yield DataAccess(ReportSubject.all_of(KEY, fake), True, "", succeeded)
     for index, (key, key_spec) in enumerate(spec.keys_of(words)):
@@ -114,11 +109,15 @@ def of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess]
         subject = ReportSubject(KEY, key, fake)
         if writes and spec.name in kinds.SCRIPTS:
             # The answer of a script does not say whether it wrote.
-            yield DataAccess(subject, False, "", succeeded)
-            yield DataAccess(subject, True, "", None)
-            continue
-        for part in parts or [""]:
-            yield DataAccess(subject, writes, part, succeeded, returns)
+            yield DataAccess(subject, False, "", succeeded, failed=bool(error))
+            yield DataAccess(subject, True, "", False if error.startswith("NOSCRIPT") else None)
+        elif took_nothing and writes:
+            # It has only read that there is nothing to take, and leaves the key to move it to as it was.
+            if returns or spec.name in CLAIMS:
+                yield DataAccess(subject, False, "", False)
+        else:
+            for part in parts or [""]:
+                yield DataAccess(subject, writes, part, succeeded, returns, failed=bool(error))
     if spec.name == "SEARCH.QUERY" and isinstance(result, list):
         for hit in result:
             yield DataAccess(ReportSubject(KEY, str(hit[0]), fake), False)

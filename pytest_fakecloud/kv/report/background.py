@@ -80,7 +80,7 @@ def background(
     calls = [call for call in calls_in(entries) if call.fake == fake.name]
     commands = [
         (call.number, tuple(words), answer.get("result") if isinstance(answer, dict) else None)
-        for call in calls for words, answer, _ in executed_by(call, lookups)
+        for call in calls for words, answer in executed_by(call, lookups)
     ]  # fmt: skip
     facts: defaultdict[int, tuple[dict[Line, int], dict[Line, int]]] = defaultdict(lambda: ({}, {}))
     for number, line, total in _totals(fake, commands):

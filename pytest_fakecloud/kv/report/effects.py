@@ -10,7 +10,7 @@ from ..table.registry import CommandSpec
 
 _REMOVES = (kinds.ONLY_DELETES | kinds.TAKES | kinds.MOVES) - {"XGROUP DELCONSUMER"}
 """Commands that reply with a number of removed elements, or with what they removed."""
-_DELIVERS_ENTRIES = {"XAUTOCLAIM", "XCLAIM", "XREADGROUP"}
+CLAIMS = {"XAUTOCLAIM", "XCLAIM", "XREADGROUP"}
 """Commands that make entries of streams those of a consumer, and return them."""
 _COUNTS_CHANGES = kinds.IF_NEW | kinds.EXPIRIES | {
     "COPY", "LINSERT", "LPUSHX", "MOVE", "PERSIST", "PFADD", "RENAMENX", "RPUSHX", "SADD", "XACK",
@@ -24,7 +24,7 @@ def did_something(spec: CommandSpec, words: Sequence[str], result: Any) -> bool 
     """Return False if a condition of a command, such as NX, was not met, or if there was nothing to
     read, to change or to remove; None if the result does not say it.
     """
-    if spec.name in _DELIVERS_ENTRIES and isinstance(result, list | dict):
+    if spec.name in CLAIMS and isinstance(result, list | dict):
         return _has_entries(spec, result)
     if spec.name in _REMOVES:
         removed = result if isinstance(result, list) else [result or None]

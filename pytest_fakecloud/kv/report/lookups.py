@@ -37,10 +37,14 @@ def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> KVLookups
     """Return the calls on connections that are one row, the scripts, and what these executed."""
     calls = calls_in(entries, "kv")
     groups, without_row = gathered(calls)
+    sent = {
+        hash_of(source)[:8]: (source, call.number) for call in calls for source in _scripts_of(call)
+    }
     return KVLookups(
         grouped_calls={number: list(map(mask.call, group)) for number, group in groups.items()},
         without_row=without_row,
-        scripts={hash_of(source)[:8]: source for call in calls for source in _scripts_of(call)},
+        expected_errors={call.number for call in calls if _sends_script_after(call, sent)},
+        scripts={sha: source for sha, (source, _) in sent.items()},
         executed={
             number: [_masked(command, mask) for command in commands]
             for number, commands in records_of(cloud).scripts.items()
@@ -57,12 +61,18 @@ def _scripts_of(call: Call) -> Iterator[str]:
         yield from {"EVAL": arguments[:1], "SCRIPT": arguments[1:2]}.get(name.upper(), ())
 
 
+def _sends_script_after(call: Call, sent: Mapping[str, tuple[str, int]]) -> bool:
+    """Return whether the server did not know the script of a call, and the client sent it then."""
+    if b"NOSCRIPT" not in call.response_body[:40] or not command_of(call).startswith("EVALSHA"):
+        return False
+    return sent.get(lines_of(call)[0][1][:8].lower(), ("", 0))[1] > call.number
+
+
 class ExecutedCommand(NamedTuple):
     """A command with its name in capitals and its reply, as `commands_of()` yields them."""
 
     words: list[str]
     answer: Any
-    in_script: bool
 
 
 def executed_by(call: Call, lookups: Lookups) -> Iterator[ExecutedCommand]:
@@ -72,9 +82,9 @@ def executed_by(call: Call, lookups: Lookups) -> Iterator[ExecutedCommand]:
     in_scripts = lookups.of(KVLookups).executed.get(call.number)
     for words, answer in commands_of(call, lookups):
         if in_scripts is None or words[0] not in kinds.RUNS_SCRIPT:
-            yield ExecutedCommand(words, answer, in_script=False)
+            yield ExecutedCommand(words, answer)
     for _, (name, *arguments), answer in in_scripts or ():
-        yield ExecutedCommand([name.upper(), *arguments], answer, in_script=True)
+        yield ExecutedCommand([name.upper(), *arguments], answer)
 
 
 # -- calls that are one row ------------------------------------------------------------------------

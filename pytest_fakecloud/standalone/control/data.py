@@ -539,8 +539,8 @@ def _names_delivery(delivery: ReportRow, row: ReportRow) -> bool:
 def _in_neutral_words(row: shapes.RowData) -> shapes.RowData:
     """Return a row that says without a name of Python why a delivery got no response."""
     if row["rules"]["is_sent"] and row["status"] is None and (error := row["data"].get("error")):
-        words = data_module(row["service"]).failure_words(error)
-        if words is not None:
+        failure_words = getattr(data_module(row["service"]), "failure_words", None)
+        if failure_words is not None and (words := failure_words(error)) is not None:
             row["text"] = {**row["text"], "answer": words}
     return row
 

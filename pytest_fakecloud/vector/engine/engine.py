@@ -281,20 +281,21 @@ class VectorEngine:
             self._put(namespace, space, [old._replace(**parts)])
             return True
 
-    def delete(self, namespace: str, ids: Sequence[str]) -> int:
+    def delete(self, namespace: str, ids: Sequence[str]) -> list[str]:
+        """Remove the records with these ids; return the ids of those that existed."""
         with self._lock:
-            return sum(map(self._find(namespace).delete, ids))
+            return list(filter(self._find(namespace).delete, ids))
 
-    def delete_prefix(self, namespace: str, prefix: str) -> int:
+    def delete_prefix(self, namespace: str, prefix: str) -> list[str]:
         with self._lock:
             return self.delete(namespace, self._find(namespace).ids(prefix))
 
-    def delete_matching(self, namespace: str, filter: str) -> int:
-        """Remove the records whose newest metadata matches a filter; return their number.
+    def delete_matching(self, namespace: str, condition: str) -> list[str]:
+        """Remove the records whose newest metadata matches a filter; return their ids.
 
         Raises ``VectorError`` 400 for an invalid filter, and for an empty one.
         """
-        predicate = self.filter(filter)
+        predicate = self.filter(condition)
         if predicate is None:
             raise errors.bad_request(
                 "The filter to delete by is empty. To remove everything, use reset."

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from ...core.bodies import parsed
-from ...core.calls import Arguments, Call
+from ...core.calls import Arguments
 from ...reporting.calls import changed_items, has_full_answer, success_of
 from ...reporting.lookups import Lookups
 from ...reporting.masked import MaskedAction, MaskedCall, MaskedEvent
@@ -14,12 +15,12 @@ from ...reporting.model import DELETED, DataAccess, ReportSubject, Sought, Subje
 from .. import QUERIES, UPSERTS
 from ..fake import VectorIndex
 from ..inspect.data import namespace_in
+from .lookups import REMOVALS, VectorLookups, ids_of, namespace_of
 
 NAMESPACE = SubjectKind(
     "namespace", has_value=True, parts_have_ids=True, unnamed="the default namespace"
 )
 
-READS = (*QUERIES, "fetch", "range", "info", "list-namespaces")
 _NOTHING = ({"deleted": 0}, {"updated": 0})
 """Answers to writes that changed no record."""
 
@@ -41,14 +42,13 @@ def of_call(call: MaskedCall, lookups: Lookups) -> Iterator[DataAccess]:
         for item in body if isinstance(body, list) else [body]:
             part = str(item.get("id", "")) if isinstance(item, dict) else ""
             yield DataAccess(subject, True, part, succeeded, value=_metadata(call.route, item))
-    elif call.route in ("delete", "reset", "delete-namespace", "rename-namespace"):
-        record_ids = _ids(body)
-        deleted = answer.get("deleted") if isinstance(answer, dict) else None
-        if succeeded and isinstance(deleted, int) and 0 < deleted < len(set(record_ids)):
-            succeeded = None  # The answer does not say which records existed.
-        for record_id in record_ids or [""]:
+    elif call.route in REMOVALS:
+        removed, record_ids = lookups.of(VectorLookups).removed.get(call.number), ids_of(body)
+        for record_id in removed or record_ids or [""]:
             value = DELETED if call.route == "delete" and succeeded else None
             yield DataAccess(subject, True, record_id, succeeded, value=value)
+        for record_id in record_ids if removed else ():
+            yield replace(DataAccess.named(NAMESPACE, subject.name, call.fake), part=record_id)
     else:
         hits = list(_hits(call.route, answer))
         for hit in hits:
@@ -65,12 +65,6 @@ def _metadata(route: str, item: Any) -> dict[str, Any] | None:
     return None if item.get("metadataUpdateMode") == "PATCH" else item.get("metadata") or {}
 
 
-def _ids(body: Any) -> list[str]:
-    value = body.get("ids", body.get("id", [])) if isinstance(body, dict) else body
-    values = value if isinstance(value, list) else [value] if value is not None else []
-    return [str(item) for item in values if not isinstance(item, dict | list)]
-
-
 def _hits(route: str, answer: Any) -> Iterator[dict[str, Any]]:
     """Yield the records in the answer to a read."""
     records = answer
@@ -80,11 +74,6 @@ def _hits(route: str, answer: Any) -> Iterator[dict[str, Any]]:
         for hit in record if isinstance(record, list) else [record]:
             if isinstance(hit, dict):
                 yield hit
-
-
-def namespace_of(call: Call) -> str:
-    """Return the name of a request's namespace; empty for the default one."""
-    return str(call.facts.get("namespace") or "")
 
 
 def of_event(event: MaskedEvent, lookups: Lookups) -> Iterator[DataAccess]:

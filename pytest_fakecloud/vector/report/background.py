@@ -14,8 +14,8 @@ from ...reporting.lookups import Background, Lookups
 from .. import QUERIES
 from ..fake import VectorIndex
 from ..model import IndexKind, VectorHit
-from .accesses import READS, namespace_of
 from .findings import hits_among, query_of
+from .lookups import READS, namespace_of
 
 _MOST = 2_000
 """Maximum number of vectors of a namespace whose lengths are computed, and that are ranked again."""

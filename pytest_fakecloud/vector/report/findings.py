@@ -25,11 +25,10 @@ from ..fields import VectorFields
 from ..filter import why_not
 from ..model import VectorHit, VectorQuery, VectorRecord
 from ..settings import VectorConfig
-from .accesses import NAMESPACE, READS, namespace_of
+from .accesses import NAMESPACE
+from .lookups import READS, REMOVALS, namespace_of
 
 _WRITES = (*UPSERTS, "update")
-_REMOVALS = ("delete", "reset", "delete-namespace", "rename-namespace")
-"""Routes after which records are no longer in their namespace."""
 _MOST_REASONS = 3
 """Maximum number of reasons that a finding gives for rejected records."""
 _MOST_REPEATED = 50
@@ -87,7 +86,7 @@ def _written_after(
     for call in _calls(test, fake):
         if call.number <= query.call.number:
             continue
-        if call.route in _REMOVALS:
+        if call.route in REMOVALS:
             return None
         if call.route in _WRITES and namespace_of(call) == namespace:
             written.update(str(item.get("id")) for item in items_of(call.request_body))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...reporting import contract
-from . import accesses, background, findings, wording
+from . import accesses, background, findings, lookups, wording
 
 _SPANS = contract.SpanNames(
     "db", "upstash.vector", [("db.operation.name", "route"), ("db.namespace", "namespace")]
@@ -17,6 +17,7 @@ FUNCTIONS = contract.ReportFunctions(
         summary=wording.summary_of_action, accesses=accesses.of_action
     ),
     sought=accesses.sought,
+    lookups=lookups.lookups,
     background=background.background,
     findings=findings.FINDINGS,
     unfinished=findings.unfinished,

@@ -14,8 +14,8 @@ from ...reporting.masked import MaskedAction, MaskedCall
 from ...reporting.model import Sentences, Summary, Values
 from .. import QUERIES, UPSERTS
 from ..model import VectorHit
-from .accesses import namespace_of
 from .background import VectorBackground, length_of
+from .lookups import namespace_of
 
 _EQUAL = 1e-3
 """Difference of lengths below which vectors count as normalised alike."""

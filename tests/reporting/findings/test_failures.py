@@ -191,27 +191,29 @@ def test_a_finding_concerns_a_message_of_the_compared_deliveries(cloud: Cloud) -
     assert kinds(cloud, fail) == ["unlikely_duration"]
 
 
-def test_findings_that_a_touched_row_decided_come_first() -> None:
+def test_findings_that_a_read_row_decided_come_first_and_then_those_of_touched_ones() -> None:
     subjects = {name: ReportSubject(KEY, name, "kv") for name in "abcd"}
-    rows = [ReportRow(number, 0, "call", "client", "kv", "") for number in (3, 4)]
+    rows = [ReportRow(number, 0, "call", "client", "kv", "") for number in (3, 4, 2)]
     rows += [ReportRow(number, 0, "request", "client", "app", "POST /x") for number in (10, 20)]
     rows += [ReportRow(21, 0, "call", "client", "kv", "", parent=20)]
-    marks = Marks(touched=frozenset({3}), linked=frozenset({4, 10}))
+    marks = Marks(touched=frozenset({2, 3}), linked=frozenset({4, 10}))
     accesses = [OrderedAccess(4, rows[1], DataAccess(subjects["c"], True)),
-                OrderedAccess(21, rows[4], DataAccess(subjects["d"], False))]  # fmt: skip
+                OrderedAccess(21, rows[5], DataAccess(subjects["d"], False))]  # fmt: skip
 
     def finding(kind: str, row: int, *names: str) -> Finding:
         return Finding(kind, "kv", (row,), tuple(subjects[name] for name in names))
 
     findings: list[Any] = [
         finding("of a", 9, "a"), finding("of b", 8, "b"), finding("of a touched row", 3, "b"),
+        finding("of a read row", 2, "b"),
         finding("of a linked row", 4, "b"), finding("of c", 7, "c"),
         finding("read by a request to the same address", 6, "d"), Finding("of all"),
     ]  # fmt: skip
-    statement = LookedAt(sought=(Sought(subjects["a"]),), looks=("value",))
+    statement = LookedAt(sought=(Sought(subjects["a"]),), looks=("value",), row_numbers=(2,))
     shown = concerning(statement, marks, rows, accesses, findings)
     assert [item.kind for item in shown] == [
-        "of a touched row", "of a", "of a linked row", "of c", "read by a request to the same address",
+        "of a read row", "of a touched row", "of a", "of a linked row", "of c",
+        "read by a request to the same address",
         "of all",
     ]  # fmt: skip
 

@@ -10,6 +10,7 @@ import pytest
 from pytest_fakecloud import Cloud, Response
 from pytest_fakecloud.reporting.failed_statement import UnequalValues
 from pytest_fakecloud.vector.report import findings as vector
+from pytest_fakecloud.vector.report import lookups
 
 from .cases import Scene, check, found, kinds
 
@@ -204,7 +205,7 @@ def test_the_findings_of_queries_know_every_write(cloud: Cloud) -> None:
     index = cloud.vector_index(dimension=2)
     httpx.post(index.url + "/info", headers=index.headers)
     app: Any = index._app
-    assert app.writes == {*vector._WRITES, *vector._REMOVALS}
+    assert app.writes == {*vector._WRITES, *lookups.REMOVALS}
 
 
 RECORDS = [
