@@ -374,7 +374,9 @@ def fakecloud_session(_fakecloud_run: Run, fakecloud_session_settings: dict[str,
     Its fakes keep their address and credentials and return to their baseline before each test.
     ``load()`` the data that all tests start from, then call ``set_baseline()``.
     """
-    return _fakecloud_run.open_session_cloud(fakecloud_session_settings).cloud
+    from .pytest_run.opening import open_session_cloud
+
+    return open_session_cloud(_fakecloud_run, fakecloud_session_settings).cloud
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:
@@ -395,24 +397,21 @@ def fakecloud(
     ``fakecloud.clock.advance("24h")`` moves the clock of all fakes of the test.
     ``fakecloud.kv_server(name="second")`` starts another fake.
     """
+    from .pytest_run.opening import open_cloud
+
     # Both fixtures with settings are arguments, although a scope uses one of them: tests can be
     # parametrized with them, and settings of the session without an effect cause a warning.
     try:
-        yield _fakecloud_run.open_cloud(fakecloud_settings, fakecloud_session_settings)
+        yield open_cloud(_fakecloud_run, fakecloud_settings, fakecloud_session_settings)
     finally:
         _fakecloud_run.close_cloud()
 
 
 def _fake(cloud: Cloud, fixture: str) -> Any:
     """Return the fake of a fixture in a cloud."""
-    from .cloud.base import fixture_fake
-    from .core.errors import ContractError
-    from .pytest_run.options import misuse
+    from .pytest_run.opening import start_fake
 
-    try:
-        return fixture_fake(cloud, fixture)
-    except ContractError as error:
-        raise misuse(str(error)) from None
+    return start_fake(cloud, fixture)
 
 
 @pytest.fixture(scope=_scope)

@@ -21,6 +21,7 @@ from .acl import tester
 from .algorithms.glob import matcher
 from .engine.engine import KVEngine
 from .engine.replication import Node
+from .engine.sentinel import MASTER_NAME, Sentinel
 from .errors import CommandError
 from .faults import KVFaults, nodes_of
 from .interruptions import Between, Place
@@ -38,6 +39,7 @@ from .reply import (
     value_of_type,
     word,
 )
+from .resp.port import PortHandler, SentinelHandler, tell_free_ports
 from .routes import KVApp, read_only_token
 from .scripting.records import record_command
 from .settings import KVConfig
@@ -176,7 +178,6 @@ class KVServer(Fake):
 
     def _open_port(self, engine: KVEngine, port: int | None, node: Node | None = None) -> Mount:
         """Serve the Redis protocol at a port, for one node if there are several."""
-        from .resp.port import PortHandler, tell_free_ports
 
         def add_mount(mount: Mount) -> None:
             self._add_mount(mount)
@@ -195,9 +196,6 @@ class KVServer(Fake):
         )
 
     def _open_sentinel(self, engine: KVEngine) -> Mount:
-        from .engine.sentinel import MASTER_NAME, Sentinel
-        from .resp.port import SentinelHandler
-
         name, topology = self._config.sentinel, engine.topology
         assert topology is not None
         own = KVEngine(self._timekeeper, self._context.ids, KVConfig(dialect="redis"))

@@ -72,7 +72,7 @@ class _BeforeFirstTest:
     @pytest.fixture(scope="session", autouse=True)
     @staticmethod
     def _fakecloud_early(fakecloud_session: Cloud, fakecloud_settings: object) -> None:
-        """Request the session's cloud for every test, so that ``Run.open_session_cloud()`` calls
+        """Request the session's cloud for every test, so that ``open_session_cloud()`` calls
         ``with_settings()`` before the first one, even if it requests no fake. Also request the settings
         of tests, so that ``Run.begin_call()`` checks them for each test.
         """

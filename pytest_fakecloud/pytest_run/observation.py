@@ -15,11 +15,11 @@ from ..cloud.cloud import Cloud
 from ..core.exits import Exits
 from ..core.libraries import add_test
 from ..core.timers import monotonic
+from ..process.stacks import Stacks
 from .options import RunOptions
 
 if TYPE_CHECKING:
     from ..process.applications import Listener, ServedRequest
-    from ..process.stacks import Stacks
     from .cloud_owner import CloudOwner
 
 try:
@@ -45,8 +45,6 @@ class Observation:
         self._has_call_sites = options.wants_call_sites(item)
         self._stacks: Stacks | None = None
         if self._has_call_sites or self._has_report:
-            from ..process.stacks import Stacks
-
             self._stacks = Stacks()
             self._stacks.watch_sockets(test_exits)
         self._listener: Listener | None = None

@@ -55,7 +55,7 @@ def check(run: Run, item: pytest.Item) -> None:
     with report_hook_failure(
         "the check for strict-mode violations could not be made", failed.append
     ):
-        clouds, kinds = run.clouds_to_report(), run.settings_of_test(item).strict
+        clouds, kinds = _clouds_to_report(run), run.settings_of_test(item).strict
         for cloud in clouds:
             if texts := undelivered(cloud, kinds):
                 warned += _masked(cloud, texts)
@@ -74,6 +74,21 @@ def check(run: Run, item: pytest.Item) -> None:
         warn(item, text)
 
 
+def _clouds_to_report(run: Run) -> list[Cloud]:
+    """Return the cloud that the test has requested, and the other open ones, if they were used: an
+    application may call fakes that no test requests.
+    """
+    requested = run.test.requested_cloud
+    clouds = [] if requested is None else [requested]
+    for owner in run.owners.values():
+        cloud = owner.cloud
+        if cloud is requested:
+            continue
+        if context_of(cloud).recorder.entries or cloud.violations():
+            clouds.append(cloud)
+    return clouds
+
+
 def _masked(cloud: Cloud, texts: list[str]) -> list[str]:
     """Return texts without the credentials of a cloud."""
     from ..reporting.mask import Mask
@@ -87,7 +102,7 @@ def explain(run: Run, item: pytest.Item, error: Exception) -> None:
     """
     violations: list[Violation] = []
     with report_hook_failure("the exceptions of callbacks could not be read", partial(warn, item)):
-        violations = _failing_violations(run.clouds_to_report(), run.settings_of_test(item).strict)
+        violations = _failing_violations(_clouds_to_report(run), run.settings_of_test(item).strict)
     ending = _ending(violations)
     if ending is not None:
         raise ending
@@ -209,7 +224,7 @@ def report_on(
     """
     # Catch all exceptions, e.g. of a lost server: one raised here would abort the run.
     with report_hook_failure(NO_REPORT, lambda line: report.sections.append((_SECTION, line))):
-        clouds = run.clouds_to_report()
+        clouds = _clouds_to_report(run)
         # Each cloud has its own clock, so the run's cloud gets a separate page next to the test's.
         names = [item.nodeid, f"{item.nodeid} (session)"]
         named = list(zip(clouds, names, strict=False))

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pytest
 
-from ..core.errors import ContractError
 from ..core.exits import Exits, call_all
 from .ini import value_of
 from .wide_fixtures import WideFixture
@@ -86,12 +85,14 @@ class Run:
     The hooks call for each test ``begin_test()``, ``prepare_clouds()`` after the set-up,
     ``begin_call()``, ``end_call()``, ``end_teardown()`` and ``end_test()``, and around each fixture of a
     wide scope ``wide_fixture()``.
-    The plugin's fixtures call ``open_cloud()``, ``close_cloud()`` and ``open_session_cloud()``.
+    The plugin's fixtures open clouds by the functions of ``opening``, and call ``close_cloud()``.
     """
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.test = TestState()
+        self._no_test = TestState()
+        """The state between tests."""
+        self.test = self._no_test
         self.exits = Exits()
         """What ends with the run. The clouds that are still open end first."""
         # The test ends before the variables of the early fakes, which its own may have replaced.
@@ -105,7 +106,7 @@ class Run:
         """The owners of the open clouds, that of the fixtures first."""
         self._wide_fixtures: list[WideFixture] = []
         """The running fixtures of wide scopes, the innermost last."""
-        self._has_warned = False
+        self.has_warned = False
         """Whether a test has warned of settings of the session without an effect."""
 
     # -- settings --------------------------------------------------------------------------------
@@ -142,38 +143,6 @@ class Run:
             return self.options.node_of_scope(item)
         return owner.node
 
-    def open_cloud(self, settings: Any, session_settings: Any) -> Cloud:
-        """Return the cloud of the fixture ``fakecloud``, given what the fixtures with settings return.
-        With ``fakecloud_scope = session``, it is that of the session.
-        """
-        from .checks import check_returned_settings, warn_of_session_settings
-        from .cloud_owner import CloudOwner
-        from .options import SETTINGS, misuse
-
-        item = self.test.item
-        assert item is not None, "fixtures of fakes are for tests"
-        if settings != {}:
-            check_returned_settings(SETTINGS, settings, self.scope)
-        if self.scope == "session":
-            owner = self.open_session_cloud(session_settings)
-        else:
-            if session_settings and not self._has_warned:
-                self._has_warned = True
-                warn_of_session_settings(item)
-            node = self.options.node_of_scope(item)
-            try:
-                owner = CloudOwner(self.exits, self.options, node, settings, item.nodeid)
-            except ContractError as error:
-                raise misuse(str(error)) from None
-            # That of a parameter before has ended, and is not forgotten yet.
-            self.owners.pop("fakecloud", None)
-            self.owners = {"fakecloud": owner, **self.owners}
-        # pytest does not name the fixture as requested yet.
-        self.test.requested_cloud = owner.cloud
-        self.prepare_clouds(item)
-        self.set_variables(item)
-        return owner.cloud
-
     def close_cloud(self) -> None:
         """Close the cloud of the fixture ``fakecloud`` at the end of its scope, unless it lasts for the
         session.
@@ -181,36 +150,6 @@ class Run:
         owner = self.owners.get("fakecloud")
         if owner is not None:
             owner.close()
-
-    def open_session_cloud(self, settings: Any) -> CloudOwner:
-        """Return the owner of the session's cloud, given what the fixture with its settings returns. The
-        first use opens the cloud. That of early fakes is open, and is replaced if there are settings.
-        """
-        from .checks import check_returned_settings
-        from .cloud_owner import CloudOwner
-        from .options import SESSION_SETTINGS, misuse
-
-        item = self.test.item
-        assert item is not None, "fixtures of fakes are for tests"
-        check_returned_settings(SESSION_SETTINGS, settings, self.scope)
-        if (opened := self.owners.get("fakecloud_session")) is not None:
-            return opened
-        owner = self.owners.get("fakecloud_early")
-        try:
-            if owner is None:
-                owner = CloudOwner(self.exits, self.options, None, settings, item.nodeid)
-            elif settings:
-                from .early import with_settings
-
-                owner = with_settings(self, owner, settings, item.nodeid)
-        except ContractError as error:
-            raise misuse(str(error)) from None
-        self.owners.pop("fakecloud_early", None)
-        self.owners["fakecloud_session"] = owner
-        # After the session's fixtures, which may use the cloud.
-        item.session.addfinalizer(owner.close)
-        self.prepare_clouds(item)
-        return owner
 
     def settings_of_test(self, item: pytest.Item) -> PerTestConfig:
         """Return ``strict`` and ``env`` of the current test, with the markers that it has so far."""
@@ -256,22 +195,6 @@ class Run:
             set_variables(cloud, test.exits)
 
     # -- for the outcome of a test ---------------------------------------------------------------
-
-    def clouds_to_report(self) -> list[Cloud]:
-        """Return the cloud that the test has requested, and the other open ones, if they were used: an
-        application may call fakes that no test requests.
-        """
-        from ..cloud.base import context_of
-
-        requested = self.test.requested_cloud
-        clouds = [] if requested is None else [requested]
-        for owner in self.owners.values():
-            cloud = owner.cloud
-            if cloud is requested:
-                continue
-            if context_of(cloud).recorder.entries or cloud.violations():
-                clouds.append(cloud)
-        return clouds
 
     def hints(self, cloud: Cloud, item: pytest.Item) -> list[str]:
         """Return the hints about a cloud that several tests share."""
@@ -352,7 +275,7 @@ class Run:
         self.test.exits.close()
         self.owners = {by: owner for by, owner in self.owners.items() if not owner.has_ended}
         # Last, because the next test repeats what an interruption has left undone.
-        self.test = TestState()
+        self.test = self._no_test
 
     def _restore_early_variables(self) -> None:
         if self.early_variables is not None:

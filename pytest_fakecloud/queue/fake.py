@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from os import urandom
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
@@ -17,7 +17,7 @@ from ..cloud.fake import Snapshot, secrets_of
 from ..core.calls import Call
 from ..core.errors import ContractError, brief, counted, did_you_mean, listed, shown
 from ..core.field_types import MESSAGE_ID
-from ..core.ids import BASE58, new_token
+from ..core.ids import BASE58, Ids, new_token
 from ..core.journal import Results, expect, results_of
 from ..core.matching import Query
 from ..core.timers import Duration, weakly
@@ -268,6 +268,9 @@ class Queue(QueueActions, Fake):
     def snapshot(self) -> Snapshot:
         """Return the current data and the state of the destinations."""
         return Snapshot(self.fixture, (self._engine.snapshot(), self.destinations._saved()))
+
+    def _first_snapshot(self) -> Callable[[], Snapshot]:
+        return partial(_first_snapshot, self._engine)
 
     def _forget_expectations(self) -> None:
         for route in self.destinations.routes():
@@ -624,3 +627,12 @@ def _conditions(where: Mapping[str, Any], **first: object) -> dict[str, object]:
 def finished_deliveries(queue: Queue) -> Iterable[FinishedDelivery]:
     """Return the most recent deliveries of a queue, for reports and replays."""
     return queue._reports.finished
+
+
+def _first_snapshot(engine: Engine) -> Snapshot:
+    """Return the data of a new queue, without destinations."""
+    new = engine.twin(engine.clock, Ids(0))
+    try:
+        return Snapshot(Queue.fixture, (new.snapshot(), Destinations()._saved()))
+    finally:
+        new.close()
