@@ -90,9 +90,7 @@ class Run:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self._no_test = TestState()
-        """The state between tests."""
-        self.test = self._no_test
+        self.test = TestState()
         self.exits = Exits()
         """What ends with the run. The clouds that are still open end first."""
         # The test ends before the variables of the early fakes, which its own may have replaced.
@@ -275,7 +273,7 @@ class Run:
         self.test.exits.close()
         self.owners = {by: owner for by, owner in self.owners.items() if not owner.has_ended}
         # Last, because the next test repeats what an interruption has left undone.
-        self.test = self._no_test
+        self.test = TestState()
 
     def _restore_early_variables(self) -> None:
         if self.early_variables is not None:
