@@ -16,7 +16,8 @@ export class Pane {
     const related = new Map((one.row.subjects ?? []).map((subject) => [subject, this.trace.rows.filter((other) => hasSubject(other.row, subject)).length]));
     const effects = this.trace.rows.filter((other) => other.row.cause === this.trace.number);
     // New rows change only the links of this one: a reader may have scrolled the pane, and its forms show answers.
-    const shape = JSON.stringify(one.row), linked = JSON.stringify([effects.length, [...related.values()]]);
+    const {row} = one, before = one.index ? this.trace.rows[one.index - 1].row.at_us : row.at_us, gap = gapText(before, row.at_us), wait = before > row.at_us ? gap : gap && `${gap} since the row before`;
+    const shape = JSON.stringify([row, wait, this.trace.options.loading?.()]), linked = JSON.stringify([effects.length, [...related.values()]]);
     if (shape === this.filled) {
       if (linked === this.linked || [this.links, this.waterfall].some((place) => place.contains(document.activeElement))) return;
       this.linked = linked;
@@ -30,7 +31,6 @@ export class Pane {
     // Text that was typed and not sent stays while the row does.
     if (this.filledFor === this.trace.number && this.element.querySelector("form[data-typed=yes]")) return;
     Object.assign(this, {filledFor: this.trace.number, filled: shape, linked, links: el("div", {}, this.linksElement(one, effects, related)), waterfall: el("div", {}, waterfallElement(one, this.trace))});
-    const {row} = one, before = one.index ? this.trace.rows[one.index - 1].row.at_us : row.at_us, gap = gapText(before, row.at_us), wait = before > row.at_us ? gap : gap && `${gap} since the row before`;
     this.element.replaceChildren(el("div", {class: "trace-pane-body"},
       el("div", {class: "trace-pane-head"},
         // A long text scrolls, which the keyboard must reach.

@@ -30,8 +30,8 @@ export class Trace {
     addEventListener("scroll", () => { this.watch(); this.draw(); }, {passive: true, signal});
     addEventListener("hashchange", () => this.follow(), {signal});
     addEventListener("keydown", (event) => this.pressed(event), {signal});
-    this.sizes = new ResizeObserver(() => { if (this.list.clientWidth !== this.width) this.measure(); });
-    this.sizes.observe(this.list);
+    this.sizes = new ResizeObserver(() => { this.root.style.setProperty("--trace-top", `${this.top.offsetHeight}px`); if (this.list.clientWidth !== this.width) this.measure(); });
+    for (const part of [this.list, this.top]) this.sizes.observe(part);
   }
   // Whether lanes are drawn, and the row from which arrow keys go on: the selected one, or the last one that was closed.
   get laned() { return !this.options.newest || this.wanted.lanes && this.hasRoom; }
@@ -271,7 +271,6 @@ export class Trace {
     this.timed = !this.narrow || width >= TIMED_LEAST;
     const room = width - SIDES - (this.timed ? this.time : 0) - (this.narrow ? 0 : this.across), advance = this.probe.getBoundingClientRect().width / 20 || 7.6, layout = [this.narrow, this.timed, this.laned, room, advance].join(" ");
     this.fillHeads();
-    this.root.style.setProperty("--trace-top", `${this.top.offsetHeight}px`);
     [this.version, this.items, this.places] = [this.version + 1, [], new Map()];
     let y = 0, at = null;
     for (const [index, one] of this.shown.entries()) {
@@ -309,12 +308,11 @@ export class Trace {
   draw() {
     const top = this.list.getBoundingClientRect().top, from = -top - AHEAD, to = -top + innerHeight + AHEAD;
     const kept = new Set();
-    for (let index = firstBelow(this.items, from); index < this.items.length && this.items[index].top < to; index++) {
-      const item = this.items[index];
-      kept.add(item.key);
-      this.drawItem(item);
-    }
+    for (let index = firstBelow(this.items, from); index < this.items.length && this.items[index].top < to; index++) { kept.add(this.items[index].key); this.drawItem(this.items[index]); }
     for (const [key, element] of this.drawn) if (!kept.has(key)) { element.remove(); this.drawn.delete(key); }
+    // Whoever listens to the page, or copies from it, has the rows in their order.
+    let last = null;
+    for (const key of kept) { const element = this.drawn.get(key); if (element.previousElementSibling !== last) { if (last) last.after(element); else this.list.prepend(element); } last = element; }
     const active = this.drawn.get(this.active)?.id;
     if (active) this.list.setAttribute("aria-activedescendant", active); else this.list.removeAttribute("aria-activedescendant");
   }

@@ -740,7 +740,7 @@ def test_removals_by_age_are_among_what_is_due(lists: Lists) -> None:
     deleted.delete()
     offsets, removal = ask(lists.app, "GET", "/due?kind=removal")[1]["due"]
     assert (offsets["list"], offsets["item"]) == ("groups", "billing")
-    assert offsets["what"] == "removal of the offsets of the group billing by their age"
+    assert offsets["what"] == "removal of the empty group billing by its age"
     assert (removal["list"], removal["item"], removal["at"][:10]) == (
         "dead-letters", kept.id, "2026-01-08",
     )  # fmt: skip

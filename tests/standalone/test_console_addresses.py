@@ -26,14 +26,14 @@ def test_the_address_of_a_row_that_is_not_kept_shows_no_other_row(
     at(page, "activity", ".trace-row")
     page.locator(".trace-row", has_text="SET a 1").click()
     page.locator(".trace-pane h3", has_text="SET a 1").wait_for()
-    at(page, "activity/99999", "text=Row #99999 is not kept.")
+    at(page, "activity/99999", "text=There is no row #99999")
     page.locator(".trace-pane").wait_for(state="hidden")
     # Of a row that was dropped, it says which row is the next.
     first = server.ask("GET", "/journal?limit=1")[1][0]["number"]
-    at(page, f"activity/{first - 1}", f"text=Row #{first - 1} is not kept.")
+    at(page, f"activity/{first - 1}", f"text=There is no row #{first - 1}")
     page.click(f"a:text-is('#{first}')")
     page.locator(".trace-pane h3").wait_for()
-    assert page.locator("text=is not kept").count() == 0
+    assert page.locator("text=There is no row").count() == 0
 
 
 def test_a_row_is_shown_while_the_rows_around_it_are_loading(page: Any, server: Server) -> None:
@@ -56,7 +56,7 @@ def test_a_row_is_shown_while_the_rows_around_it_are_loading(page: Any, server: 
                 route.continue_()
     page.locator(".trace-pane h3", has_text="SET k 0").wait_for()
     assert "1" in seen
-    assert page.locator("text=is not kept").count() == 0
+    assert page.locator("text=There is no row").count() == 0
 
 
 def test_an_item_that_is_opened_by_its_address_is_in_the_list(page: Any, server: Server) -> None:

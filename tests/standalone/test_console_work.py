@@ -784,7 +784,7 @@ def test_violations_of_one_cause_are_one_card_with_its_times(page: Any, server: 
     # Each number says what it counts. That of the navigation counts each cause once.
     summary = page.locator("#view .page section > p", has_text="dead letters of queue").first
     summary.wait_for()
-    words = r"2 problems: 2 causes of (\d+) violations with (\d+) dead letters of queue"
+    words = r"2 problems: 2 violations, (\d+) times \((\d+) dead letters of queue\)"
     violations, letters = map(int, re.fullmatch(words, summary.inner_text()).groups())
     assert violations == sum(many)
     problems = page.locator("#nav .many.bad").first
@@ -840,7 +840,7 @@ def test_one_search_finds_what_all_fakes_hold(page: Any, server: Server) -> None
     page.locator("#view h2", has_text="runs").wait_for()
     assert titles.all_inner_texts() == [
         "kv_server · keys", "vector_index · vectors · films", "broker · records · orders",
-        "queue · messages", "queue · runs", "Recorded calls",
+        "queue · messages", "queue · workflow runs", "Recorded calls",
     ]  # fmt: skip
     hits = page.eval_on_selector_all("#view li a", "(all) => all.map((one) => one.hash)")
     assert len(hits) == 10

@@ -72,7 +72,15 @@ def rows(server: Server) -> list[Any]:
     for code in (200, 503):
         url = f"https://app.example/{code}"
         server.ask("POST", "/fakes/queue/destinations", {"url": url, "answer": code})
-        sent(server, "queue", f"/v2/publish/{url}", "hello", Upstash_Retries="0", X_Trace="7")
+        sent(
+            server,
+            "queue",
+            f"/v2/publish/{url}",
+            "hello",
+            Upstash_Retries="0",
+            Upstash_Failure_Callback="https://app.example/200",
+            X_Trace="7",
+        )
     server.ask("POST", "/fakes/queue/requests", {"method": "GET", "target": "/v2/messages/none"})
     published = {"destination": "https://app.example/200", "body": "hello"}
     sent(server, "queue", "/v2/batch", [published])
@@ -84,7 +92,7 @@ def rows(server: Server) -> list[Any]:
     def attempts() -> list[Any]:
         return [row for row in server.ask("GET", "/journal")[1] if row["kind"] == "attempt"]
 
-    wait_until(lambda: len(attempts()) == 4)
+    wait_until(lambda: len(attempts()) == 5)
     return [row for row in server.ask("GET", "/journal")[1] if row["operation"] not in UNTESTABLE]
 
 

@@ -50,10 +50,7 @@ def planned(fake: Broker) -> dict[Timer, PlannedEvent]:
     with engine.state, engine.state.lock:
         return {
             timer: PlannedEvent(
-                "removal",
-                "groups",
-                name,
-                f"removal of the offsets of the group {name} by their age",
+                "removal", "groups", name, f"removal of the empty group {name} by its age"
             )
             for name, group in engine.state.groups.items()
             if (timer := group.timers.get("offset retention")) is not None

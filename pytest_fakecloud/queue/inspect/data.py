@@ -1112,7 +1112,7 @@ def _compared(engine: Any, run: Any, other: Any) -> list[ComparedPart]:
     then, now = sorted((run, other), key=lambda either: either.number)
     records = run_record(engine, then), run_record(engine, now)
     inputs = _shown_input(engine, then), _shown_input(engine, now)
-    return list(compared(*records, inputs, list(now.message_ids)))
+    return list(compared(*records, inputs, list(now.message_ids), is_over=not now.live))
 
 
 def _shown_input(engine: Any, run: Any) -> str:

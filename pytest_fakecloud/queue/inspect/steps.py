@@ -143,11 +143,17 @@ class ComparedPart(TypedDict):
 
 
 def compared(
-    then: Mapping[str, Any], now: Mapping[str, Any], inputs: tuple[str, str], own: Sequence[str]
+    then: Mapping[str, Any],
+    now: Mapping[str, Any],
+    inputs: tuple[str, str],
+    own: Sequence[str],
+    *,
+    is_over: bool,
 ) -> Iterator[ComparedPart]:
     """Yield the parts of two runs from their records; ``own`` are the messages of the later one.
 
-    The results that a rerun has taken over are not among its messages.
+    The results that a rerun has taken over are not among its messages. A step that the later run may
+    still reach, because it is not over, makes no difference.
     """
     old, new = (_parts_of(record, input) for record, input in zip((then, now), inputs, strict=True))
     for key, (name, _, _) in {**old, **new}.items():
@@ -160,7 +166,7 @@ def compared(
             "taken": "goes on here" if message and message in own[:1] else taken,
             "then": None if before is None else before[2],
             "now": None if after is None else after[2],
-            "differs": before is None or after is None or before[2] != after[2],
+            "differs": is_over if after is None else before is None or before[2] != after[2],
         }
 
 

@@ -125,6 +125,13 @@ _MESSAGES: tuple[tuple[str, Advice], ...] = (
             "--vector kind=dense, sparse or hybrid."
         ),
     ),
+    (
+        "topic .* not found",
+        Advice(
+            "Publish to a URL with http:// or https://, or to the name of a URL group: the queue has "
+            "none of this name."
+        ),
+    ),
 )
 """Errors of services without codes, by the beginning of their message."""
 _STATUSES: Mapping[int, Advice] = {

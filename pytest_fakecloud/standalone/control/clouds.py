@@ -288,7 +288,7 @@ def described_changes(
     for change in changes:
         kind = "removed" if change.after is None else "changed"
         kind = "added" if change.before is None else kind
-        kind = "expired" if _has_expired(fakes.get(change.fake), change) else kind
+        kind = "expired" if has_expired(fakes.get(change.fake), change) else kind
         counts = sums.setdefault(change.fake, {"added": 0, "changed": 0, "removed": 0})
         counts[kind] = counts.get(kind, 0) + 1
     # Most removed items have expired.
@@ -382,7 +382,7 @@ def number_of_first(events: Iterable[Event]) -> int:
 _MOST_IN_EVENT = 100
 
 
-def _has_expired(fake: Fake | None, change: StateChange) -> bool:
+def has_expired(fake: Fake | None, change: StateChange) -> bool:
     """Return whether an item is gone from the data of now because its TTL has ended."""
     if fake is None or change.before is None or change.after is not None:
         return False
@@ -396,7 +396,7 @@ def _has_expired(fake: Fake | None, change: StateChange) -> bool:
 def _with_added(fake: Fake | None, change: StateChange) -> shapes.ItemChange:
     """Return a change with what was added to the data of a fake, whose data of now is after it."""
     shown = shown_change(change)
-    if _has_expired(fake, change):
+    if has_expired(fake, change):
         shown["expired"] = True
     added = getattr(data_module(fake.fixture), "added", None) if fake else None
     if added is not None and change.after is not None:

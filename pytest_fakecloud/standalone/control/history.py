@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -373,6 +373,18 @@ class HistoryRoutes(Part):
             ],
         }
 
+    def statuses(self, message_ids: Collection[str]) -> dict[str, int | None]:
+        """Return the status of the last attempt to deliver these messages and their callbacks to each
+        URL.
+        """
+        return {
+            entry.data["url"]: entry.data["status"]
+            for entry in self._cloud.journal.entries
+            if isinstance(entry, Event)
+            and entry.kind == "attempt"
+            and not {entry.data["message_id"], entry.data["about"]}.isdisjoint(message_ids)
+        }
+
     def _requests(self) -> dict[int, Hashable]:
         """Return what was sent in each call, and whether by the console, by the number of its entry."""
         from_console = records_of(self._cloud).from_console
@@ -449,6 +461,9 @@ class _Past:
         with self._known() as rewinder:
             changes: list[StateChange] = rewinder.changes(number)
             return changes
+
+    def statuses(self, message_ids: list[str]) -> Mapping[str, int | None]:
+        return self._routes.statuses(message_ids)
 
     @contextmanager
     def _known(self) -> Iterator[Any]:

@@ -28,6 +28,7 @@ from .clouds import (
     changed_by_restore,
     clock_view,
     described_changes,
+    has_expired,
     kept_now,
     record_restore,
     states_of,
@@ -202,13 +203,27 @@ class MoveRoutes(Part):
         """
         move, now = self._move_to_undo(), states_of(self._cloud)
         before, own = move.before.states, self._own(move, now)
+
+        def written(stays: bool) -> shapes.Changes:
+            return described_changes(
+                move.after,
+                now,
+                lambda change: self._is_written(change) and own.has(change) is not stays,
+            )
+
         return {
             **described_changes(before, now),
             "clock": move.before.at,
             "own": described_changes(before, now, own.has),
-            "later": described_changes(move.after, now, lambda change: not own.has(change)),
-            "lost": described_changes(move.after, now, own.has),
+            "later": written(stays=True),
+            "lost": written(stays=False),
         }
+
+    def _is_written(self, change: StateChange) -> bool:
+        """Return whether a change after the move was made by somebody: what has expired since is back
+        when the clock is.
+        """
+        return not has_expired(fake_named(self._cloud, change.fake), change)
 
     def _own(self, move: _UndoableMove, now: States) -> _Own:
         """Return what the undo of a move puts back if what was written since stays.
@@ -223,7 +238,11 @@ class MoveRoutes(Part):
             if before is None or after is None or last is None:
                 whole.add(fake.name)
                 continue
-            later = {(change.section, change.item) for change in changes_of(fake.name, after, last)}
+            later = {
+                (change.section, change.item)
+                for change in changes_of(fake.name, after, last)
+                if self._is_written(change)
+            }
             own = [
                 change
                 for change in changes_of(fake.name, before, last)
@@ -255,7 +274,7 @@ class MoveRoutes(Part):
         # First the clock: what the data plans is due after its time.
         with contract(409):
             context_of(self._cloud).timekeeper.rewind(at, move.mode)
-        moment = f"just before the clock moved from {at}"
+        moment = f"just before the clock moved from {to_datetime(at_us):%Y-%m-%d %H:%M:%S} UTC"
         changed = changed_by_restore(now, states, own.has)
         what = "what the move of the clock changed" if is_own else ""
         record = RecordOnce(partial(record_restore, fakes, what, moment, changed))

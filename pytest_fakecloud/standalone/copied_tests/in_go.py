@@ -85,12 +85,12 @@ _DELIVERED = Template("""\
 	}
 	ask(t, env, "POST", "/call", map[string]any{"object": $fake, "name": "run_until_idle"}, nil)
 	ask(t, env, "POST", "/call", map[string]any{"object": $fake, "name": "attempts"}, &attempts)
-	delivered := map[string]bool{}
+	answers := map[string]int{}
 	for _, attempt := range attempts.Value {
-		delivered[attempt.URL] = delivered[attempt.URL] || attempt.Status == 200
+		answers[attempt.URL] = attempt.Status
 	}
-	for _, url := range []string{$urls} {
-		if !delivered[url] {
+	for url, status := range map[string]int{$answers} {
+		if answers[url] != status {
 			t.Error(url, attempts)
 		}
 	}
@@ -108,8 +108,8 @@ def written(test: AnyTest) -> str | None:
         authorize = f"request.SetBasicAuth(env[{token}], env[{password[0]}])"
     delivered = ""
     if around.urls:
-        urls = ", ".join(map(quoted, around.urls))
-        delivered = _DELIVERED.substitute(fake=quoted(around.fake.name), urls=urls)
+        answers = ", ".join(f"{quoted(url)}: {status}" for url, status in around.urls.items())
+        delivered = _DELIVERED.substitute(fake=quoted(around.fake.name), answers=answers)
     return _TEST.substitute(
         name="".join(word.capitalize() for word in around.name.split("_")),
         now=quoted(around.now),
@@ -154,8 +154,8 @@ def _prepared(around: Surroundings) -> Iterator[str]:
         status, body = around.fault
         args = f"[]any{{{status}, {quoted(body)}}}"
         yield _post(f"{path}/faults", f'"kind": "respond", "args": {args}, "times": 1')
-    for url in around.urls:
-        yield _post(f"{path}/destinations", f'"url": {quoted(url)}, "answer": 200')
+    for url, status in around.urls.items():
+        yield _post(f"{path}/destinations", f'"url": {quoted(url)}, "answer": {status}')
     if around.subscribers:
         url, token, *_ = map(quoted, variables(around.fake))
         # Each reader of the stream of a channel is a subscriber.

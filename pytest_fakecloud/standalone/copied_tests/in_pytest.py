@@ -77,8 +77,8 @@ def _request(test: RequestTest, fake: str) -> Iterator[str]:
         yield f"assert {_sent(request, fake)}.json() == {python(expected.value)}"
     if test.around.urls:
         yield f"{fake}.run_until_idle()"
-        yield f"delivered = {{attempt.url for attempt in {fake}.attempts() if attempt.status == 200}}"
-        yield f"assert delivered >= {{{', '.join(map(python, test.around.urls))}}}"
+        yield f"answers = {{attempt.url: attempt.status for attempt in {fake}.attempts()}}"
+        yield f"assert answers == {python(dict(test.around.urls))}"
     yield from _ended(test.around)
 
 
@@ -97,6 +97,7 @@ def _sent(request: HttpRequest, fake: str) -> str:
 def _delivery(test: DeliveryTest, fake: str) -> Iterator[str]:
     status, url = test.around.status, python(test.url)
     answer = "ConnectionRefusedError()" if status is None else str(status)
+    yield "# This stands for your application, to which destinations.forward() delivers."
     yield f"{fake}.destinations.respond({url}, {answer})"
     yield (
         f"{fake}.client().message.publish(url={url}, body={python(test.request.body)}, "
@@ -116,8 +117,8 @@ def _prepared(around: Surroundings, fake: str) -> Iterator[str]:
     if around.fault is not None:
         status, body = around.fault
         yield f"{fake}.faults.respond({status}, {python(body)}, times=1)"
-    for url in around.urls:
-        yield f"{fake}.destinations.respond({python(url)}, 200)"
+    for url, status in around.urls.items():
+        yield f"{fake}.destinations.respond({python(url)}, {status})"
     if around.subscribers:
         # Each reader of the stream of a channel is a subscriber.
         target = "/subscribe/" + quote(around.channel, safe="")

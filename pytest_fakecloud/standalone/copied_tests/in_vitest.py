@@ -100,6 +100,7 @@ def _command(words: Sequence[str]) -> str:
 def _delivery(test: DeliveryTest) -> Iterator[str]:
     around, name = test.around, quoted(test.around.fake.name)
     yield from _move(around)
+    yield "// This stands for your application, to which a destination can forward."
     yield _destination(
         around, test.url, '"refuse"' if around.status is None else str(around.status)
     )
@@ -132,12 +133,12 @@ def _request(test: RequestTest) -> tuple[list[str], list[str]]:
         value = javascript(expected.value)
         lines.append(f"expect(await (await {_fetch(request, fake)}).json()).toEqual({value});")
     if around.urls:
-        name, urls = quoted(fake.name), javascript(around.urls)
+        name, answers = quoted(fake.name), javascript(dict(around.urls))
         lines += [
             f'await call({name}, "run_until_idle");',
             f'const attempts = await call({name}, "attempts");',
-            "expect(attempts.filter(({ status }) => status === 200).map(({ url }) => url))"
-            f".toEqual(expect.arrayContaining({urls}));",
+            "expect(Object.fromEntries(attempts.map(({ url, status }) => [url, status])))"
+            f".toEqual({answers});",
         ]
     return imports, [*lines, *_ended(around)]
 
@@ -217,8 +218,8 @@ def _prepared(around: Surroundings) -> Iterator[str]:
     if around.fault is not None:
         name, args = quoted(around.fake.name), javascript(around.fault)
         yield f'await faults.inject({name}, "respond", {{ args: {args}, times: 1 }});'
-    for url in around.urls:
-        yield _destination(around, url, "200")
+    for url, status in around.urls.items():
+        yield _destination(around, url, str(status))
     if around.subscribers:
         # Each reader of the stream of a channel is a subscriber.
         target = f"/subscribe/{quote(around.channel, safe='')}"

@@ -84,7 +84,8 @@ class Surroundings:
     """What is there beside the data when a call is made again, and the status of its answer.
 
     ``fault`` has the status and the body with which an injected fault answers, ``urls`` are where
-    messages go, and ``channel`` is that of a message which ``subscribers`` clients receive.
+    messages go, with the status that each answered last, and ``channel`` is that of a message which
+    ``subscribers`` clients receive.
     """
 
     name: str
@@ -94,7 +95,7 @@ class Surroundings:
     fault: tuple[int, str] | None = None
     channel: str = ""
     subscribers: int = 0
-    urls: list[str] = field(default_factory=list)
+    urls: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -135,11 +136,17 @@ AnyTest: TypeAlias = CommandsTest | RequestTest | DeliveryTest
 
 
 class Past(Protocol):
-    """Reads the data of fakes at an entry of the journal; raises ``NoTest`` for unknown data."""
+    """Reads the data of fakes at an entry of the journal; raises ``NoTest`` for unknown data.
+
+    ``statuses()`` returns the status of the last attempt to deliver the messages with these ids, and
+    their callbacks, to each URL, None without an answer.
+    """
 
     def items_before(self, number: int, section: str, items: list[str]) -> Mapping[str, Any]: ...
 
     def changes(self, number: int) -> list[StateChange]: ...
+
+    def statuses(self, message_ids: list[str]) -> Mapping[str, int | None]: ...
 
 
 def fake_of(row: Row) -> str:
@@ -153,7 +160,7 @@ def plan(exchange: RecordedExchange, past: Past) -> AnyTest:
     row = exchange.row
     if reason := exchange.why_no_test():
         raise NoTest(reason)
-    around = exchange.around()
+    around = exchange.around(past)
     if exchange.is_delivery:
         published = exchange.publish_request()
         assert published is not None
@@ -317,7 +324,7 @@ class RecordedExchange:
 
     # -- what the test needs ---------------------------------------------------------------------
 
-    def around(self) -> Surroundings:
+    def around(self, past: Past) -> Surroundings:
         row = self.row
         at = f"{to_datetime(row['at_us']):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
         name = re.sub(r"\W+", "_", row["operation"].lower(), flags=re.ASCII).strip("_") or "call"
@@ -332,8 +339,19 @@ class RecordedExchange:
             fault=self._fault(),
             channel=channel,
             subscribers=subscribers,
-            urls=self.destinations() if row["status"] < 300 else [],
+            urls=self._answered(past) if row["status"] < 300 else {},
         )
+
+    def _answered(self, past: Past) -> Mapping[str, int]:
+        """Return the status that each URL answered last; 200 for one that may still be asked."""
+        statuses = past.statuses(self.named("message"))
+        answers: dict[str, int] = {}
+        for url in dict.fromkeys([*self.destinations(), *statuses]):
+            status = statuses.get(url, 200)
+            if status is None:
+                raise NoTest(f"No test of this call: the delivery to {url} got no answer.")
+            answers[url] = status
+        return answers
 
     def _fault(self) -> tuple[int, str] | None:
         """Return what the injected fault answered: an error reply has the code ERR on a connection."""

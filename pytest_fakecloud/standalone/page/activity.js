@@ -131,7 +131,7 @@ export class ActivityPage {
   }
   missingElement({number, next, first}) {
     const kept = (row) => el("a", {href: link(["activity", row.number])}, `#${row.number}`), last = entries.list.at(-1);
-    return el("p", {class: "banner", role: "status"}, `Row #${number} is not kept. `, first && last ? ["Rows ", kept(first), " to ", kept(last), " are. ", next && next.number > first.number ? ["The next one is ", kept(next), ". "] : "", el("a", {href: link(["activity"])}, "Show all rows")] : "No row is known.");
+    return el("p", {class: "banner", role: "status"}, `There is no row #${number}, or it was dropped. `, first && last ? ["Not each number is that of a row. The first one is ", kept(first), ", the last one ", kept(last), ". ", next && next.number > first.number ? ["The next one is ", kept(next), ". "] : "", el("a", {href: link(["activity"])}, "Show all rows")] : "No row is known.");
   }
   hold(paused) { this.paused = paused ? entries.list : null; this.pause.setAttribute("aria-pressed", String(paused)); this.draw(); }
 
@@ -150,7 +150,7 @@ export class ActivityPage {
   // The calls that the filters and the selected span leave, so that a finer span can be selected within it.
   drawChart() {
     if (this.chart.hidden && this.trace.rows.length > FEW) return;
-    const calls = [...this.trace.matches ?? []].map(({row}) => row).filter(({rules}) => !rules.is_inside).map((row) => ({at: row.at_us, kind: HAS_STATUS.failed(row) ? "failed" : "ok"}));
+    const calls = [...this.trace.matches ?? []].map(({row}) => row).filter(({rules}) => !rules.is_inside).map((row) => ({at: row.at_us, kind: row.done && hasFailed(row) && !isExpected(row) ? "failed" : "ok"}));
     redraw(this.chart, columnsElement("calls", calls, {noun: "call", isClock: true, pixels: room(), onselect: (from, to) => this.between([from, to])}));
   }
 

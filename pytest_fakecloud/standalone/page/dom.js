@@ -180,8 +180,7 @@ export function opened(label, attributes, ...content) {
 
 // -- forms --
 let made = 0;
-// A field is {name, label, note, value, kind, options, wide, needed, list}; `work` receives the values. `overwrites` returns a
-// question if it would overwrite something else than what the form shows, `confirms` the answer that goes on. `edits` is false if nothing is lost with the values,
+// A field is {name, label, note, value, kind, options, wide, needed, list}; `work` receives the values. `overwrites` returns a question if it would overwrite something else than what the form shows, `confirms` the answer that goes on. `edits` is false if nothing is lost with the values,
 // `copied` if the page offers the copies of the change elsewhere.
 export function form(title, button, fields, work, {open = true, overwrites, confirms = (values, of) => `Overwrite ${of}`, edits = true, copied = true, undo} = {}) {
   const inputs = {}, out = el("div", {class: "out"});

@@ -32,15 +32,14 @@ const undone = ({sums, changes, ...rest}) => ({...rest, sums: Object.fromEntries
 const sinceOf = (row, {items, ...part} = {}) => `/journal/${row}/since${query({...part, items: items && JSON.stringify(items)})}`;
 const preview = (label, note, found) => el("div", {id: "question", class: "preview"}, el("p", {}, el("b", {}, `${label}?`), note, found.changes.some(({section}) => section === "messages") ? " What destinations have received stays with them." : null), changesSection(undone(found), ["now", "restored"]));
 
-// The question before a change by the rows from `row` to `last` is undone, if the data has changed since: it shows all that is taken back.
-// Of a restore of all data, what was written since can stay: the answers of the question are then `keep` and `other`.
+// The question before a change by the rows from `row` to `last` is undone, if the data has changed since: it shows all that is taken back. Of a restore of all data, what was written since can stay: the answers of the question are then `keep` and `other`.
 async function changedSince(row, last, part, isWhole) {
   // A restore and a recorded change have a row for each fake. Not each number is that of a row.
   while (isOfConsole(entries.known.get(last + 1))) last++;
   const rows = (await ask("GET", `/journal?after=${last}&limit=4`)).map(({number: row_}) => row_), later = rows.length ? await ask("GET", sinceOf(Math.min(...rows), {...part, unknown: "ok"})) : {};
   if (!later.count && !later.why_unknown) return {};
   const own = isWhole && later.count ? await ask("GET", sinceOf(row, {own: "yes"})) : {}, why = own.why_not_own;
-  if (!own.count) return {question: preview("Undo", later.count ? ` The data has changed since, and that is taken back too${why ? `: ${why}` : ""}.` : ` What has changed since is taken back too. Which changes these are is not known apart. ${later.why_unknown}`, await ask("GET", sinceOf(row, part)))};
+  if (!own.count) return {question: preview("Undo", later.count ? ` The data has changed since, and that is taken back too${why ? `: ${why}` : ""}.` : " What has changed since is taken back too.", await ask("GET", sinceOf(row, part)))};
   return keeping("Undo the restore", " The data has changed since.", "restore", own, later);
 }
 // The question before a change is undone, and its answers: what was written `later` can stay, the undo then takes back its `own` changes only. What is `lost` goes anyway.
@@ -49,18 +48,18 @@ export function keeping(label, note, what, own, later, lost = {}) {
   question.firstChild.after(...part("Written since.", ` If you keep it, it stays as it is now, and does not go back to what it was before the ${what}.`, later), ...part("Written since, and taken back anyway,", " because only all data of these fakes can be put back.", lost), el("p", {}, el("b", {}, `Changed by the ${what}.`)));
   return later.count ? {question, keep: "Keep what was written since", other: "Take back everything"} : {question};
 }
-// A notice with a button that undoes a change: by `inverse`, which returns {question, run}, or null if it does not apply any more, or by
-// a restore to just before the row, of all data or of what `part` names. What has changed since is overwritten after a question only.
+async function undo(row, part, {last = row, inverse, isWhole} = {}) {
+  const {question, keep, other, run} = await inverse?.() ?? await changedSince(row, last, part, isWhole);
+  const answer = !question || await confirmed(question, keep ?? (part.items ? `Undo the change of ${short(part.items[0], 40)}` : "Undo the change"), {other});
+  if (!answer) return;
+  await (run ? run() : ask("POST", `/journal/${row}/restore`, keep && answer === true ? {own: true} : part));
+  say("Undone.", "good");
+  document.dispatchEvent(new Event("changed"));
+}
+// A notice with a button that undoes a change: by `inverse`, which returns {question, run}, or null if it does not apply any more, or by a restore to just before the row, of all data or of what `part` names. What has changed since is overwritten after a question only.
 function sayWithUndo(text, row, part, {last = row, inverse, isWhole} = {}) {
   if (!row) { say(text, "good"); return; }
-  say([text, el("button", {type: "button", class: "quiet", onclick: () => attempt(async () => {
-    const {question, keep, other, run} = await inverse?.() ?? await changedSince(row, last, part, isWhole);
-    const answer = !question || await confirmed(question, keep ?? (part.items ? `Undo the change of ${short(part.items[0], 40)}` : "Undo the change"), {other});
-    if (!answer) return;
-    await (run ? run() : ask("POST", `/journal/${row}/restore`, keep && answer === true ? {own: true} : part));
-    say("Undone.", "good");
-    document.dispatchEvent(new Event("changed"));
-  })}, "Undo"), el("a", {href: link(["activity", row]), title: "The row of the change, which says what can undo it later"}, `#${row}`)].flat(), "good");
+  say([text, el("button", {type: "button", class: "quiet", onclick: () => attempt(() => undo(row, part, {last, inverse, isWhole}))}, "Undo"), el("a", {href: link(["activity", row]), title: "The row of the change, which says what can undo it later"}, `#${row}`)].flat(), "good");
   sessionStorage.setItem("undo", JSON.stringify({text: [text].flat().map((one) => one.textContent ?? one).join(""), row, part, last, isWhole}));
 }
 // After a reload, the notice is there again, if the server still knows the row. The inverse of the change is lost with the page.
@@ -118,7 +117,7 @@ export function changesElement(row) {
   const place = el("div", {class: "row-changes"}, soft("…")); ask("GET", `/journal/${row.number}/changes`).then(({changes, note, undo, why_no_undo: why}) => {
     const [first] = changes ?? [];
     place.replaceChildren(...[el("h4", {}, "Data before and after"), changes === null ? soft(note, " After the next call, the data is known again.") : changes.length > 20 ? fold(count(changes.length, "changed item"), changesTable(changes, addressOf)) : changes.length ? changesTable(changes, addressOf) : null, why ? soft(why) : null,
-      undo ? el("div", {class: "tools"}, el("span", {class: "soft"}, "Undo:"), changes.length === 1 && !isOfConsole(row) ? undoFields(row, first) : null,
+      undo ? el("div", {class: "tools"}, el("span", {class: "soft"}, "Undo:"), row.operation === "restored" && isOfConsole(row) ? el("button", {type: "button", onclick: () => attempt(() => undo(row.number, {fake: row.fake}, {isWhole: true}))}, "Undo this restore…") : null, changes.length === 1 && !isOfConsole(row) ? undoFields(row, first) : null,
         restoreBefore(row.number, `Restore ${changes.length === 1 ? short(first.item, 24) : count(changes.length, "item")} to before this…`, changes.length === 1 ? short(first.item, 60) : `All ${changes.length} items`, {fake: row.fake, ...undo})) : null,
       el("div", {class: "tools"}, el("span", {class: "soft"}, "Back to just before this:"),
         changes === null ? null : restoreBefore(row.number, `Restore ${row.fake}…`, row.fake, {fake: row.fake}), restoreBefore(row.number, changes === null ? "Restore the other fakes…" : "Restore all fakes…", "All fakes", {}))].filter(Boolean));
@@ -158,8 +157,7 @@ const againButton = (fake, key, {number}) => number ? act("Bring it back", `Brin
   const part = {fake: fake.name, section: "keys", items: [key]}, {row} = await ask("POST", `/journal/${number}/restore`, {...part, after: true});
   sayWithUndo(`${short(key, 60)} is back, without its TTL.`, row, part);
 }) : "";
-// The newest versions first, each with the value before it, and a button that gives the item this version again. A run of equal
-// increments is one line until it is opened, from the value before the first to that after the last.
+// The newest versions first, each with the value before it, and a button that gives the item this version again. A run of equal increments is one line until it is opened, from the value before the first to that after the last.
 function versionsTable(fake, section, item, versions, changesOf, repeats, isPutBack) {
   const {unfolded, part} = opened, name = short(item, 60), items = {fake: fake.name, section, items: [item]};
   const all = versions.map((version, index) => { const before = versions[index - 1]?.fields ?? null, next = versions[index + 1]; return {...version, index, at: version.expired ?? version.at, before, next: next?.number, expires: next?.expired}; }).reverse();

@@ -223,7 +223,7 @@ const pending = {
     const consumers = async () => (await item(fake, "keys", one.id.split(" ")[0])).groups.find((each) => each.name === one.group)?.consumers.map((each) => each.name) ?? [];
     let hasMade = false;
     return [title(one.entry), facts({stream: el("a", {href: link(["fake", fake.name, "keys", {raw: one.id.split(" ")[0]}])}, shownName(key)), group: shownName(group), consumer: shownName(one.consumer), delivered: moment(one.delivered), deliveries: number(one.deliveries)}),
-      tools(act("Acknowledge", `Acknowledge ${entry}`, async () => { await acknowledge(fake, [one.id]); discard(".detail"); location.hash = page.address(); undo(change.row, "Acknowledged."); })),
+      tools(act("Acknowledge", `Acknowledge ${entry}`, async () => { await acknowledge(fake, [one.id]); discard(".detail"); location.hash = page.address(); undo(change.row, `Acknowledged ${entry}.`); })),
       form("Claim", "Claim", [{name: "consumer", label: "for the consumer", needed: true, list: consumers}],
         async ({consumer}) => { hasMade = !(await consumers()).includes(consumer); const claimed = await run(fake, "XCLAIM", key, group, consumer, 0, entry); document.activeElement.blur(); return done(claimed.length ? `Claimed for ${consumer}.` : "The stream no longer has this entry, so it is not pending any more."); }, {undo}),
       head("Fields"), one.fields ? code(JSON.stringify(one.fields, null, 2), "fields") : soft("The stream no longer has this entry: it was deleted or trimmed.")];

@@ -8,7 +8,7 @@ import {entries, journal, likeOf} from "./journal.js";
 import {errorsElement, isInjected, lettersLinks, openFailures, siteOf} from "./problems.js";
 
 // So many kinds of the last calls, and so many events and kinds of errors, that all parts are on the first screen.
-const MOST = 5, FEW = 3, LAST = 200;
+const MOST = 5, FEW = 3, LAST = 5000;
 const NOUNS = {keys: "key", vectors: "vector", topics: "topic", groups: "group", messages: "message", runs: "run", schedules: "schedule"};
 const shortened = (text) => withoutSchemes(text).replace(/\b(\w{8})\w{16,}(\w{4})\b/g, "$1…$2");
 const isoOfRow = (row) => new Date(row.at_us / 1000).toISOString();
@@ -16,6 +16,12 @@ const isoOfRow = (row) => new Date(row.at_us / 1000).toISOString();
 // Until the older rows are read, the rows that are known are neither all nor those that failed.
 const loading = () => el("span", {class: "soft", role: "status"}, "Loading…");
 
+// The newest rows, those that are alike together. So many are looked at that calls which an application repeats leave room for others.
+function lastKinds() {
+  const kinds = new Map();
+  for (let at = entries.list.length - 1; at >= 0 && kinds.size < MOST && entries.list.length - at < LAST; at--) { const row = entries.list[at], kind = likeOf(row); if (!kinds.has(kind)) kinds.set(kind, []); kinds.get(kind).push(row); }
+  return [...kinds.values()];
+}
 export class OverviewPage {
   constructor(state) {
     Object.assign(this, {state, body: el("div", {class: "overview"})});
@@ -24,7 +30,7 @@ export class OverviewPage {
   async refresh() {
     const {fakes} = this.state(), [due, problems, env, ...lists] = await Promise.all([ask("GET", "/due?fold=yes"), ask("GET", "/problems"), this.env ?? ask("GET", "/env"), ...fakes.map((fake) => ask("GET", path(fake, "/lists")).catch(() => ({})))]);
     this.env = env;
-    const last = [...Map.groupBy(entries.list.slice(-LAST).reverse(), likeOf).values()].slice(0, MOST), failed = openFailures(problems), shape = JSON.stringify([fakes, due, lists, problems.causes, problems.dead_letters, last, failed.length, entries.list.length, journal.older]);
+    const last = lastKinds(), failed = openFailures(problems), shape = JSON.stringify([fakes, due, lists, problems.causes, problems.dead_letters, last, failed.length, entries.list.length, journal.older]);
     if (shape === this.shape) return;
     this.shape = shape;
     redraw(this.body, el("div", {}, this.running(fakes, lists), this.failed(failed, problems)), el("div", {}, this.due(due), this.last(last)));

@@ -13,7 +13,7 @@ export function openFailures({causes, settled, dismissed}) {
   return entries.list.filter((row) => row.done && hasFailed(row) && !apart.has(row.number));
 }
 export const siteOf = ({facts: {url, method, path}}) => url ?? [method, path].filter(Boolean).join(" ");
-export const lettersLinks = (letters) => [...Map.groupBy(letters, ({fake}) => fake)].map(([fake, some]) => el("a", {href: link(["fake", fake, "dead-letters", ...some.length === 1 ? [some[0].id] : []])}, `${count(some.length, "dead letter")} of ${fake}`));
+export const lettersLinks = (letters, noun = "dead letter") => [...Map.groupBy(letters, ({fake}) => fake)].map(([fake, some]) => el("a", {href: link(["fake", fake, "dead-letters", ...some.length === 1 ? [some[0].id] : []])}, `${count(some.length, noun)} of ${fake}`));
 // The first groups are those of the newest rows. What was only tried in the console comes after them, expected errors come last. Overview shows `few`.
 export const isInjected = (row) => row.faults.length > 0, isTried = (group) => group.every(({actor}) => actor === "console");
 // What failed in a group of rows: the address of its deliveries, the call if all are the same, or the command.
@@ -23,7 +23,7 @@ function nameOf(group) {
   return last.rules.is_received && group.every((row) => row.text.what === last.text.what) ? short(last.text.what, 60) : last.operation;
 }
 export function errorsElement(rows, letters, few) {
-  const most = few ?? 50, groups = [...Map.groupBy(rows, (row) => JSON.stringify([row.fake, row.kind, row.operation, codeOf(row), row.advice, isInjected(row)])).values()].sort((one, other) => isExpected(one[0]) - isExpected(other[0]) || isInjected(one[0]) - isInjected(other[0]) || isTried(one) - isTried(other) || other.at(-1).number - one.at(-1).number);
+  const most = few ?? 50, groups = [...Map.groupBy(rows, (row) => JSON.stringify([row.fake, row.kind, row.operation, codeOf(row), row.advice, isInjected(row), row.actor === "console"])).values()].sort((one, other) => isExpected(one[0]) - isExpected(other[0]) || isInjected(one[0]) - isInjected(other[0]) || isTried(one) - isTried(other) || other.at(-1).number - one.at(-1).number);
   return el("div", {}, table("errors", few ? ["what failed", "answer", "last"] : ["what failed", "answer", "times", "last", "advice", ""], groups.slice(0, most), (group) => {
     const last = group.at(-1), caused = letters.filter(({message_id: id}) => group.some(({subjects}) => subjects.some(({name}) => name === id)));
     const what = [el("a", {href: link(["activity", last.number], {fake: last.fake, problems: "yes"})}, `${last.fake} · ${nameOf(group)}${isTried(group) ? ", from here" : ""}`), few && group.length > 1 ? ` ${number(group.length)} times` : null, caused.length ? el("div", {}, lettersLinks(caused)) : null];
@@ -33,14 +33,13 @@ export function errorsElement(rows, letters, few) {
 }
 const APPEAR = "What a test in strict mode would report appears here, such as a delivery to an address that nothing answers.";
 export const problemsPage = () => Object.assign(new LivePage("/problems", (found) => {
-  const {causes, dead_letters: letters, settled, dismissed} = found, failures = openFailures(found), expected = failures.filter(isExpected).length, injected = failures.filter(isInjected).length, failed = entries.list.filter((row) => row.done && hasFailed(row) && !isExpected(row) && !isInjected(row));
-  const many = causes.flatMap(({violations}) => violations).length, ofFailed = (numbers) => failed.filter(({number: row}) => numbers.includes(row)).length, to = (text, status) => el("a", {href: link(["activity"], {status})}, text);
+  const {causes, dead_letters: letters} = found, failures = openFailures(found), expected = failures.filter(isExpected).length, injected = failures.filter(isInjected).length, open = failures.length - expected - injected, failed = entries.list.filter((row) => row.done && hasFailed(row) && !isExpected(row) && !isInjected(row)).length, many = causes.flatMap(({violations}) => violations).length, to = (text, status) => el("a", {href: link(["activity"], {status})}, text);
   // The number of problems is that of the navigation: a cause, with all that it brought about, is one. A call that failed may be meant to.
   const caused = causes.flatMap((cause) => cause.dead_letters), others = letters.filter((one) => !caused.some(({fake, id}) => fake === one.fake && id === one.id)), problems = causes.length + others.length;
-  const counted = [many ? [`${count(causes.length, "cause")} of ${count(many, "violation")}`, caused.length ? [" with ", lettersLinks(caused)] : ""] : null, ...lettersLinks(others)].filter(Boolean), parts = [[causes.flatMap(({rows}) => rows), "of the violations"], [settled, "of messages that were delivered since"], [dismissed, "dismissed"]].map(([numbers, what]) => [ofFailed(numbers), what]).filter(([some]) => some).map(([some, what]) => `${number(some)} ${what}`);
-  const besides = [failed.length ? [to(count(failed.length, "failed call"), "failed"), parts.length ? `, ${parts.join(", ")}` : "", journal.older ? " so far: older ones are being loaded" : ""] : null, injected ? to(`${count(injected, "failure")} by injected faults`, "fault") : null, expected ? to(`${count(expected, "error")} that clients expect`, "expected") : null].filter(Boolean);
+  const counted = [many ? [`${count(causes.length, "violation")}${many > causes.length ? `, ${number(many)} times` : ""}`, caused.length ? [" (", lettersLinks(caused), ")"] : ""] : null, ...lettersLinks(others, caused.length ? "other dead letter" : undefined)].filter(Boolean);
+  const besides = [failed ? [open === failed ? to(count(open, "failed call"), "failed") : [`${count(open, "failed call")} (`, to(`${number(failed)} in Activity`, "failed"), ", with those of violations, those that were dismissed, and those of messages that were delivered since)"], journal.older ? " so far: older ones are being loaded" : ""] : null, injected ? to(`${count(injected, "failure")} by injected faults`, "fault") : null, expected ? to(`${count(expected, "error")} that clients expect`, "expected") : null].filter(Boolean);
   const listed = (parts) => parts.flatMap((part, at) => at ? [" · ", part] : part);
-  return [problems ? el("p", {}, el("b", {}, count(problems, "problem")), ": ", listed(counted)) : null, besides.length ? el("p", {class: problems ? "soft" : ""}, problems ? "Not counted as problems: " : "", listed(besides)) : null, causes.length ? causes.map(violation) : failures.length ? soft(`No violations. ${APPEAR}`) : empty("No violations.", APPEAR), failures.length ? [causes.length ? el("h2", {}, "Failed calls") : null, errorsElement(failures, letters)] : null];
+  return [problems ? el("p", {}, el("b", {}, count(problems, "problem")), ": ", listed(counted)) : null, besides.length ? el("p", {class: problems ? "soft" : ""}, problems ? "Besides: " : "", listed(besides)) : null, causes.length ? causes.map(violation) : failures.length ? soft(`No violations. ${APPEAR}`) : empty("No violations.", APPEAR), failures.length ? [causes.length ? el("h2", {}, "Failed calls") : null, errorsElement(failures, letters)] : null];
 }, pageHead("Problems")), {version: () => [entries.list.length, journal.older]});
 
 function violation({violations: all, advice, unanswered, is_answered: isAnswered, rows, dead_letters: letters}) {

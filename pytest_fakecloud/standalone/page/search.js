@@ -81,7 +81,7 @@ export class SearchPage {
     if (turn !== this.turn) return;
     this.drawn = words;
     const callGroup = (title, values, rows) => groupElement(title, link(["activity"], {search: words, ...values}), rows.length, rows.slice(0, RANKED).map((row) => callElement(row, words)), words);
-    const groups = [...found.map((hit) => groupElement([hit.fake.name, hit.name.replaceAll("-", " "), ...Object.values(hit.part)].filter(Boolean).join(" · "), link(["fake", hit.fake.name, hit.name], {search: words, ...hit.part}), hit.page.matching, hit.page.items.map((one) => hitElement(hit, one, words)), words)),
+    const groups = [...found.map((hit) => groupElement([hit.fake.name, hit.name === "runs" ? "workflow runs" : hit.name.replaceAll("-", " "), ...Object.values(hit.part)].filter(Boolean).join(" · "), link(["fake", hit.fake.name, hit.name], {search: words, ...hit.part}), hit.page.matching, hit.page.items.map((one) => hitElement(hit, one, words)), words)),
       groupElement("Violations", "#/problems", violations.length, violations.map(({kind, text}) => resultElement("#/problems", kind, text, words, "bad")), words),
       callGroup("Failed calls", {status: "failed"}, failed), callGroup(failed.length ? "Other calls" : "Recorded calls", failed.length ? {status: "ok"} : {}, others)].filter(({rank}) => rank !== undefined).sort((one, other) => one.rank - other.rank);
     redraw(this.found, groups.map(({parts}) => parts),

@@ -14,8 +14,7 @@ const goBefore = ({what, at: to}, now) => micros(to) - 1 > micros(now) ? act("Ju
 const DUE_KINDS = {delivery: "delivery", callback: "callback", wait: "retry", sleep: "end of a sleep or wait", schedule: "schedule", expiry: "expiry of a key", removal: "removal by age", other: "timer of a fake"};
 const WIDE = "(min-width: 1081px)", WITHIN = {"": "all", "1h": "next hour", "1d": "next day"};
 const shownDue = ({count: many, kind, what}) => many > 1 || kind === "expiry" ? what : unbroken(short(withoutSchemes(what), 120));
-// The next events that are due, and all of them as columns over time: beside the list, or above it where there is no room. `values` are
-// those of the address: a span or `within`, one `kind` or those that are left out, and the time of the last of the expiries that are `open`.
+// The next events that are due, and all of them as columns over time: beside the list, or above it where there is no room. `values` are those of the address: a span or `within`, one `kind` or those that are left out, and the time of the last of the expiries that are `open`.
 export function timePage() {
   const planned = el("span", {class: "soft", role: "status"}), chosen = el("span"), moment = el("span");
   const select = (values, how = {}) => go(link(["time"], {...page.values, ...values}), how), span = (from, to) => ({from, to, within: "", open: ""});

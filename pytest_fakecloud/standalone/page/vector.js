@@ -83,7 +83,7 @@ async ({id, by, what, metadata, namespace}, inputs) => {
 const remove = (fake, ids, page) => sendWell(fake, "POST", "/delete" + inside(namespaceOf(page)), {ids});
 const vectors = {
   list: "vectors", noun: "vector", hasItem: true, itemFilters: ["namespace"], key: (one) => one.id, columns: ["id", "metadata, data"], fields: ["id"],
-  filters: [{name: "namespace", label: "namespace", options: known}, {name: "filter", label: "list only with metadata", note: "list only price < 10"}],
+  filters: [{name: "namespace", label: "namespace", options: known}, {name: "filter", label: "list where", note: "price < 10"}],
   tools: (fake, page) => el("div", {class: "forms"}, query(fake, page), upsert(fake, page)),
   row: (one) => [one.id, [one.metadata, one.data].filter(Boolean).join(" · ")],
   always: {points: "all"}, unsent: {by: "", what: "", most: "", where: ""}, below: (found, page) => { askAgain(page); return plot(found, page); }, section: (page) => sectionOf(namespaceOf(page)), name: (one) => one.id, bulk: [{text: "Delete", isRisky: true, work: remove, undone: "Deleted", note: "The notice that follows can undo it."}],
