@@ -208,7 +208,17 @@ def test_services_have_the_names_that_people_know(page: Any, server: Server) -> 
     at(page, "overview", ".overview section")
     entries = [page.inner_text(f"#nav a[data-key='fake/{name}']").strip() for name in shown]
     assert entries == list(shown)
+    # The strip of pages unfolds until one is chosen.
+    entry = """document.querySelector("#nav [data-key='fake/queue']")"""
+    in_sight = f"{entry}.getBoundingClientRect().right <= innerWidth"
+    holds(page, f"!({in_sight})")
+    page.check("#all-pages")
+    holds(page, in_sight)
+    page.click("#nav a[data-key='fake/queue']")
+    page.locator("h1:has-text('QStash')").wait_for(state="attached")
+    assert not page.is_checked("#all-pages")
     page.set_viewport_size({"width": 1280, "height": 720})
+    assert not page.is_visible("#all-pages")
     at(page, "fake/queue", "h1:has-text('QStash')")
     tops = page.eval_on_selector_all(".subtabs a", "(all) => all.map((one) => one.offsetTop)")
     assert (len(tops), len(set(tops))) == (11, 1)

@@ -57,7 +57,7 @@ async function show() {
   // A notice ends with its page, but for one that offers to undo, and one that says why this page is shown.
   if (place !== null && pageOf(location.hash) !== pageOf(address) && !document.querySelector("#notice button:not([aria-label=Dismiss])")) { dismiss(); say(""); }
   address = location.hash;
-  $("clock-more").setAttribute("aria-expanded", "false");
+  $("clock-more").setAttribute("aria-expanded", "false"); $("all-pages").checked = false;
   const route = read(), [first, second] = route.parts;
   if (!first || own(RENAMED, first)) { history.replaceState(null, "", link([first ? RENAMED[first] : "overview", ...route.parts.slice(1)], route.query)); return show(); }
   const fake = first === "fake" && state.fakes.find((one) => one.name === second);
