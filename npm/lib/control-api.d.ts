@@ -456,6 +456,11 @@ export interface NextEvent {
   what: string
 }
 
+/** The fake whose data is restored; by default all. */
+export interface OfFake {
+  fake?: string
+}
+
 /** A dead letter whose message was not delivered since; `run_id` is that of its workflow run. */
 export interface OpenLetterData {
   fake: string
@@ -868,7 +873,7 @@ export interface Control {
   (method: "GET", path: `/fakes/${string}/lists/${string}` | `/fakes/${string}/lists/${string}?${string}`): Promise<Json>
   /** Retry a dead letter. */
   (method: "POST", path: `/fakes/${string}/dead-letters/${string}`, body?: Record<string, Json>): Promise<MessageView>
-  /** Return what changed since a snapshot, up to now or up to the snapshot `?until=`. */
+  /** Return what changed since a snapshot, up to now or up to the snapshot `?until=`, in all */
   (method: "GET", path: `/snapshots/${string}/changes` | `/snapshots/${string}/changes?${string}`): Promise<Changes>
   /** Return a first call to a fake: its bare request, and programs of the official clients. */
   (method: "GET", path: `/fakes/${string}/first-call`): Promise<FirstCallData>
@@ -920,8 +925,8 @@ export interface Control {
   (method: "POST", path: "/clock/undo", body?: UndoOptions): Promise<UndoneMove>
   /** Remove violations, `{"texts": [their texts]}`, and return the others. */
   (method: "POST", path: "/violations/dismiss", body?: Dismissed): Promise<ViolationData[]>
-  /** Restore a snapshot. */
-  (method: "POST", path: `/snapshots/${string}`, body?: Record<string, Json>): Promise<RestoredSnapshot>
+  /** Restore a snapshot, or of it the data of one fake (`fake`). */
+  (method: "POST", path: `/snapshots/${string}`, body?: OfFake): Promise<RestoredSnapshot>
   /** Delete a snapshot. */
   (method: "DELETE", path: `/snapshots/${string}`): Promise<SnapshotData>
   /** Return one fake: its address, credentials and environment variables. */

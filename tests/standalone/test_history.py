@@ -824,6 +824,20 @@ def test_the_undo_of_a_move_names_what_goes_anyway(server: Server) -> None:
     assert len(server.ask("GET", "/fakes/queue/lists/messages")[1]["items"]) == 1
 
 
+def test_a_snapshot_is_restored_for_one_fake(server: Server) -> None:
+    server.ask("POST", "/snapshots", {"id": "before"})
+    kv(server, "SET", "a", "1")
+    server.call("broker", "produce", "orders", "mail")
+    _, found = server.ask("GET", "/snapshots/before/changes?fake=kv_server")
+    assert list(found["sums"]) == ["kv_server"]
+    _, restored = server.ask("POST", "/snapshots/before", {"fake": "kv_server"})
+    assert server.call("kv_server", "value", "a") is None
+    assert len(server.call("broker", "records", "orders")) == 1
+    server.ask("POST", f"/journal/{restored['row']}/restore", {"fake": "kv_server"})
+    assert server.call("kv_server", "value", "a") == "1"
+    assert server.ask("POST", "/snapshots/before", {"fake": "none"})[0] == 404
+
+
 def test_dead_letters_that_are_too_old_are_not_promised(server: Server) -> None:
     send(server, "queue", "/v2/publish/http://127.0.0.1:9/x", **{"Upstash-Retries": "0"})
     wait_until(lambda: server.call("queue", "dead_letters"))

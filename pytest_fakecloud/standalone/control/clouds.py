@@ -167,18 +167,25 @@ class CloudRoutes(Part):
         return name
 
     def restore_snapshot(self, request: Request) -> shapes.RestoredSnapshot:
-        """Restore a snapshot.
+        """Restore a snapshot, or of it the data of one fake (``fake``).
 
         ``row`` is the number of the first row that records the restore, of which each fake that changed
         has one. It is 0 if no data differed.
         """
         name = self._known(request.segment("id"))
-        kept = self._snapshots[name]
-        changed = changed_by_restore(states_of(self._cloud), kept.states)
-        row = record_restore(
-            self._cloud.fakes(), "", f"the snapshot {name}", changed, snapshot=name
+        kept, only = self._snapshots[name], fields(request).get("fake")
+        asked = list(self._cloud.fakes()) if only is None else [fake_named(self._cloud, only)]
+        fakes = [fake for fake in asked if fake.name in kept.saved.data]
+        if not fakes and only is not None:
+            raise Refused(422, f"the snapshot {name} has no data of {only}")
+        now = states_of(self._cloud)
+        changed = changed_by_restore(
+            {fake.name: now.get(fake.name) for fake in fakes},
+            {fake.name: kept.states.get(fake.name) for fake in fakes},
         )
-        self._cloud.restore(kept.saved)
+        row = record_restore(fakes, "", f"the snapshot {name}", changed, snapshot=name)
+        for fake in fakes:
+            fake.restore(kept.saved.data[fake.name])
         return {**self._described(name), "row": row}
 
     def drop_snapshot(self, request: Request) -> shapes.SnapshotData:
@@ -189,7 +196,8 @@ class CloudRoutes(Part):
         return dropped
 
     def get_changes(self, request: Request) -> shapes.Changes:
-        """Return what changed since a snapshot, up to now or up to the snapshot ``?until=``.
+        """Return what changed since a snapshot, up to now or up to the snapshot ``?until=``, in all
+        fakes or in ``?fake=``.
 
         ``?as_restored=yes`` leaves out keys that expire at once when the snapshot is restored, and dead
         letters that are too old by now: ``not_restored`` has their number.
@@ -199,6 +207,8 @@ class CloudRoutes(Part):
         if until:
             return described_changes(before, self._snapshots[self._known(until)].states)
         now = states_of(self._cloud)
+        if only := request.query("fake"):
+            before, now = ({only: states.get(only)} for states in (before, now))
         restored = as_restored(self._cloud, before) if is_restore(request) else before
         changes = described_changes(restored, now, now=self._cloud.fakes())
         return {**changes, "not_restored": not_restored(before, restored, now)}

@@ -814,6 +814,12 @@ class SnapshotOptions(TypedDict, total=False):
     id: str | int
 
 
+class OfFake(TypedDict, total=False):
+    """The fake whose data is restored; by default all."""
+
+    fake: str
+
+
 class FailedTest(TypedDict):
     """The name of a test that has failed, and its error as the test's runner shows it.
 
@@ -878,6 +884,7 @@ BODIES: Mapping[str, Any] = {
     "set_destination": NewDestination,
     "dismiss": Dismissed,
     "take_snapshot": SnapshotOptions,
+    "restore_snapshot": OfFake,
     "new_cloud": CloudOptions,
     "keep_cloud": FailedTest,
     "call": Use,
@@ -973,6 +980,7 @@ _QUERIES = {
     "item": {**PAGING, "absent": "ok: return the reason instead of a 404 for an unknown item"},
     "changes": {
         "until": "the later snapshot; by default the current data",
+        "fake": "the name of the fake; by default all fakes",
         "as_restored": "yes: without the keys that expire at once",
     },
     "due": {

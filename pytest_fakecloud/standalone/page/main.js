@@ -213,7 +213,7 @@ async function begin() {
 $("skip").addEventListener("click", () => $("view").focus());
 $("keys-button").addEventListener("click", showShortcuts);
 $("reset").addEventListener("click", async () => {
-  if (!await confirmed("Reset all fakes to their baseline? Faults and Activity are cleared for good; the notice that follows can bring the data back.", "Reset", {isRisky: true})) return;
+  if (!await confirmed("Reset all fakes to their baseline, the data with which the server began? Faults and Activity are cleared for good; the notice that follows can bring the data back.", "Reset", {isRisky: true})) return;
   await attempt(async () => { const {row} = await ask("POST", "/reset", {record: true}); entries.clear(); await catchUp(); await refresh(); (await import("./history.js")).undoOf()(row, "All fakes are reset."); });
 });
 clockButtons();

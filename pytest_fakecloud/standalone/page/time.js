@@ -2,7 +2,7 @@
 import {LivePage, about, act, attempt, both, choice, confirmed, copies, count, day, done, el, empty, form, go, isoOf, json, link, micros, move, number, own, pageHead, redraw, removal, room, saveButton, short, soft, table, time, tools, unbroken, withoutSchemes} from "./dom.js";
 import {ask, askText, query} from "./api.js";
 import {changesSection, recorded, restoreButton, undoable} from "./history.js";
-import {lasted} from "./elements.js";
+import {fold, lasted} from "./elements.js";
 import {columnsElement} from "./columns.js";
 import {linksOf, moved, undoButton} from "./moves.js";
 import {entries} from "./journal.js";
@@ -86,7 +86,7 @@ export function snapshotsPage(state) {
     if (known !== (known = restored())) again().catch(() => {});
     const ids = found.map(({id}) => [id, id]);
     fill(since, ids, (found.at(-2) ?? found.at(-1))?.id); fill(until, [["", "now"], ...ids], "");
-    return [found.length ? [table("snapshots", ["snapshot", "taken at", "", ""], found, (one) => [one.id, both(one.at), restoreButton("Restore…", `Restore “${one.id}”`, at(one.id, "/changes"), () => ask("POST", at(one.id), {}), `“${one.id}”`), removal("Delete…", `Delete “${one.id}”`, () => ask("DELETE", at(one.id)), {question: `Delete the snapshot “${one.id}”? It cannot be brought back.`})]), compare] : empty("No snapshots yet.", "Take one above before you change much data."), soft("A snapshot saves the data of all fakes in the server's memory. Restoring it does not change clock, faults or activity. Without one, each row of Activity goes back to just before it, too."), stateFile(state())];
+    return [found.length ? [table("snapshots", ["snapshot", "taken at", "", ""], found, (one) => [one.id, both(one.at), [restoreButton("Restore…", `Restore “${one.id}”`, at(one.id, "/changes"), () => ask("POST", at(one.id), {}), `“${one.id}”`), fold("Only one fake", tools(state().fakes.map(({name: fake}) => restoreButton(`${fake}…`, `${fake}: restore “${one.id}”`, at(one.id, `/changes${query({fake})}`), () => ask("POST", at(one.id), {fake}), `${fake} of “${one.id}”`))))], removal("Delete…", `Delete “${one.id}”`, () => ask("DELETE", at(one.id)), {question: `Delete the snapshot “${one.id}”? It cannot be brought back.`})]), compare] : empty("No snapshots yet.", "Take one above before you change much data."), soft("A snapshot saves the data of all fakes in the server's memory. Restoring it does not change clock, faults or activity. Without one, each row of Activity goes back to just before it, too."), stateFile(state())];
   // The comparison that the address names is made after a reload.
   }, pageHead("Snapshots", take)), {version: () => [state().kept, restored()], go: async ({query: {since: from, until: to = ""}}) => {
     await page.refresh();
