@@ -827,6 +827,23 @@ def test_a_failure_that_depends_on_state_outside_the_fakes_is_an_error(
         cloud.explore(run)
 
 
+def test_an_anomaly_that_does_not_repeat_is_named(cloud: Cloud, redis: Redis) -> None:
+    """A partial update is reported after the search, in a further trial."""
+    runs: list[int] = []
+
+    def run() -> None:
+        runs.append(1)
+        if redis.setnx("lock", "run"):
+            try:
+                redis.rpush("users", "run")
+            finally:
+                if len(runs) != 4:
+                    redis.delete("lock")
+
+    with pytest.raises(ContractError, match=r"broke the promise \(partial update \(lock, users\)"):
+        cloud.explore(run, kinds="respond", budget=5)
+
+
 @pytest.fixture(autouse=True)
 def _no_thread_is_left() -> Iterator[None]:
     # A trial of another test that a lock of the operating system blocks leaves its thread behind.

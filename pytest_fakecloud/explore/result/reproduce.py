@@ -66,6 +66,7 @@ def raise_broken(player: Player, tally: Tally, broken: Trial, **options: Any) ->
     plans = [Plan(broken.planned)] * (number - 1)
     replays = [player.play(plan) for plan in (*plans, Plan.reported(broken.planned))]
     failing = [trial for trial in replays if trial.broken is not None]
+    assert broken.broken is not None
     if not failing:
         raise ContractError(
             f"the schedule {broken.planned} broke the promise ({broken.broken}), but not in "
