@@ -141,8 +141,11 @@ class Calls(Part):
         """Process the point before a call; yield wherever the strand must give up its turn."""
         may_wait = not self._fakes.clock.is_moving
         self._note_disturbances(strand, fake, request, may_wait=may_wait)
-        if not may_wait:
-            return
+        if may_wait:
+            yield from self._let_others_run(strand, point, fake)
+
+    def _let_others_run(self, strand: Strand, point: int, fake: Fake) -> _Rests:
+        """Yield for each pause of a point and, unless the fake is excluded, for a switch."""
         if disturbances := self._script.schedule.at(strand.scheduled_name, point):
             yield from self._apply_pauses(strand, disturbances, PAUSES)
         is_point = fake.name in self._script.subject.disturbable_fakes
@@ -217,7 +220,7 @@ class Calls(Part):
             access.has_changed = [content_of(values.get(name)) for name in names] != contents
             self._running = None
 
-    def at_gap(self) -> None:
+    def at_gap(self, fake: Fake) -> None:
         """Let other strands run between two commands of a pipeline, as at a call."""
         strand = self.callers.executing()
         if strand is None or self._fakes.clock.is_moving:
@@ -225,12 +228,10 @@ class Calls(Part):
         if strand.role == "task" and self._current_thread.is_explored():
             return
         point = strand.next_point()
-        if self._script.plan.notes_points:
+        if self._script.plan.notes_points and fake.name in self._script.subject.disturbable_fakes:
             self.pauses.note_point(strand)
-        disturbances = self._script.schedule.at(strand.scheduled_name, point)
-        for rest in self._apply_pauses(strand, disturbances, PAUSES):
+        for rest in self._let_others_run(strand, point, fake):
             self._turns.yield_turn(strand, rest)
-        self._turns.yield_turn(strand, "switch")
 
     def _serve(
         self, strand: Strand, point: int, fake: Fake, request: Request, proceed: Proceed
