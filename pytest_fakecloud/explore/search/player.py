@@ -55,7 +55,7 @@ class Player:
         return trial if reference is None else self._compared(self._evidence(trial, reference))
 
     def play_again(self, schedule: Schedule, broken: BaseException) -> Trial:
-        """Play a schedule that has broken the promise; a trial that holds now has the error of before."""
+        """Play a schedule that has broken the promise; one that holds now has the error of before."""
         trial = self.play(Plan(schedule))
         if trial.broken is not None:
             return trial

@@ -169,13 +169,13 @@ class Simulation:
             check_has_run(result, strand.name)
         return result
 
-    def begins(self, strand: Strand) -> None:
-        """Record the start of a strand; for a client, also the start of an operation."""
+    def begin_strand(self, strand: Strand) -> None:
+        """Record the start of a client as that of an operation."""
         if strand.role == "client":
             self.operations.begin_client(strand)
 
-    def ended(self, strand: Strand) -> None:
-        """Note how a strand has ended: a crash ends its client, and a worker that failed starts again.
+    def end_strand(self, strand: Strand) -> None:
+        """Record how a strand has ended; end the client of a crash, and start a failed worker again.
         Raises an exception that ends the test.
         """
         error = strand.error
@@ -192,7 +192,7 @@ class Simulation:
             if strand.role == "worker" and strand.work.starts < MOST_STARTS:
                 self._workers.start_again(strand, failed=True)
 
-    def abandons(self, strand: Strand) -> None:
+    def abandon_strand(self, strand: Strand) -> None:
         """Note that a crashed strand goes on, and end the tasks of its event loop."""
         note = f"{describe_places([strand])} caught its crash {MOST_CRASHES} times"
         self.log.note(f"{note}: its thread was abandoned. Do not catch BaseException")

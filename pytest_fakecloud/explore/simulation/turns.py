@@ -289,7 +289,7 @@ class Turns:
         """Let the next strand run, when none has the turn; end the trial if there is none."""
         chosen = error = None
         try:
-            chosen = None if self.has_ended else self._simulation.scheduler.choose()
+            chosen = None if self.has_ended else self._simulation.scheduler.advance()
         except BaseException as raised:
             error = raised
         if chosen is None:
@@ -353,7 +353,7 @@ class Turns:
         """
         if not self.block(strand):
             return
-        chosen = self._simulation.scheduler.choose_meanwhile()
+        chosen = self._simulation.scheduler.advance_meanwhile()
         with self._lock:
             if chosen is None and strand.host.state == "blocked" and not strand.is_daemon:
                 strand.host.go_on()
@@ -396,7 +396,7 @@ class Turns:
     def _abandon(self, strand: Strand) -> None:
         """End a strand although its code goes on, and block this thread, which is its, forever."""
         strand.note_error(Crash())
-        self._simulation.abandons(strand)
+        self._simulation.abandon_strand(strand)
         self._threads.forget(threading.current_thread())
         self.by_thread.pop(strand.thread.ident, None)
         self._record_end(strand)
@@ -414,7 +414,7 @@ class Turns:
             try:
                 strand.thread.gate.acquire()
                 self._resume(strand)
-                self._simulation.begins(strand)
+                self._simulation.begin_strand(strand)
                 body()
             except BaseException as error:
                 strand.note_error(error)
@@ -437,7 +437,7 @@ class Turns:
             context = self._context.copy()
             context.run(carried_strand.set, strand)
             try:
-                context.run(self._simulation.begins, strand)
+                context.run(self._simulation.begin_strand, strand)
                 strand.result = context.run(self._simulation.run_code, strand)
             except ContractError as error:
                 self.end(error)
@@ -463,6 +463,6 @@ class Turns:
         if self.has_ended:
             return
         try:
-            self._simulation.ended(strand)
+            self._simulation.end_strand(strand)
         except BaseException as error:
             self.end(error)
