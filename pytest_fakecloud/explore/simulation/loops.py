@@ -61,11 +61,8 @@ class EventLoop(ABC):
 class AsyncLibrary(ABC):
     """A library with event loops. ``World.async_libraries`` has one object for each library."""
 
-    def run(self, coroutine: Any) -> Any:
-        """Return the result of a coroutine of a client, a delivery or a check, which runs in a new loop
-        on fake time. Only the first of ``World.async_libraries`` has to do this.
-        """
-        raise NotImplementedError
+    portal: str
+    """How the names of the threads begin in which a running TestClient has its event loop."""
 
     async def sleep(self, seconds: float) -> bool:
         """Sleep in fake time in a loop that is not explored; return False in other loops."""
@@ -86,6 +83,10 @@ class AsyncLibrary(ABC):
     def own_loop(self) -> EventLoop | None:
         """Return the running loop if it is one of explored code or of a check."""
         return None
+
+    def is_of_another_loop(self, error: BaseException) -> bool:
+        """Return whether a connection or a lock raises an error because another loop has used it."""
+        return False
 
     async def in_thread(self, function: Callable[[], T]) -> T:
         """Run a function in a thread, for a loop that is not explored and that it would block."""

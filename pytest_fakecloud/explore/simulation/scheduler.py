@@ -58,7 +58,7 @@ class Scheduler(Part):
         """Let the trial go on until a strand has to run; return the strand, or None at the end."""
         strands = self._strands
         if any(strand.is_waiting_for_thread() for strand in strands):
-            self.outside_calls.await_rest()
+            self.outside_calls.await_idle()
         if self._turns.count > MOST_TURNS:
             raise ContractError(self._endless())
         while True:
@@ -173,7 +173,7 @@ class Scheduler(Part):
             return is_over and not self._turns.has_ended
         if not self._world.outsiders:
             return False
-        self._world.outsiders.await_rest(self._may_go_on)
+        self._world.outsiders.await_idle(self._may_go_on)
         return self._has_options()
 
     def _has_blocked(self) -> bool:

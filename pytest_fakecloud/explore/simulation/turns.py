@@ -431,7 +431,7 @@ class Turns:
             self.by_thread.pop(strand.thread.ident, None)
             self._record_end(strand)
 
-    def run_in_pool_thread(self, strand: Strand, rest: Callable[[], None]) -> None:
+    def run_in_pool_thread(self, strand: Strand, return_thread: Callable[[], None]) -> None:
         """Run a strand in this thread of the pool, and then let the next one run."""
         with self._in_this_thread(strand):
             context = self._context.copy()
@@ -443,7 +443,7 @@ class Turns:
                 self.end(error)
             except BaseException as error:
                 strand.note_error(error)
-        rest()  # This thread may be the next to be woken.
+        return_thread()  # This thread may be the next to be woken.
         self._leave(strand)
 
     def _leave(self, strand: Strand) -> None:

@@ -52,7 +52,8 @@ class World(Surroundings):
         self.request_pool = ThreadPoolExecutor(_MOST_REQUESTS, "fakecloud-explore")
         """Threads for requests of event loops that several strands share."""
         self.threads = Threads()
-        self.async_libraries: list[AsyncLibrary] = [Asyncio(self)]
+        self._asyncio = Asyncio(self)
+        self.async_libraries = [self._asyncio]
 
     def after_fork(self) -> None:
         """Let clients reach the copies of the fakes in a forked process, which lacks the threads."""
@@ -113,7 +114,7 @@ class World(Surroundings):
         return Effects(log.accesses, remaining, left, left_with_ttl, pending, log.acknowledged)
 
     def awaited(self, value: Any) -> Any:
-        return self.async_libraries[0].run(value) if inspect.iscoroutine(value) else value
+        return self._asyncio.run(value) if inspect.iscoroutine(value) else value
 
     def async_library(self) -> AsyncLibrary | None:
         libraries = self.async_libraries
