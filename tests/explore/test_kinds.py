@@ -15,12 +15,12 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Broker, Cloud, ContractError, DeliveredRequest, Fake, KVServer, Queue
 from pytest_fakecloud.explore.fakes.fakes import LastingEvents
+from pytest_fakecloud.explore.simulation.call_disturbances import HAPPEN, SERVE
 from pytest_fakecloud.explore.simulation.delivery_strands import (
     AT_DELIVERIES,
     LOST_ATTEMPTS,
     OF_DELIVERIES,
 )
-from pytest_fakecloud.explore.simulation.faults import HAPPEN, SERVE
 from pytest_fakecloud.explore.values.disturbances import (
     EVENTS,
     FAULTS,

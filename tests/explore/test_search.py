@@ -354,7 +354,7 @@ def test_a_source_plays_until_it_or_the_budget_ends(
         player, undisturbed = player.play_reference(Plan.first())
         tally = Tally.of(player)
         explorer = Explorer(PlanPlayer(player, tally), undisturbed, budget, seed=1)
-        assert explorer.play(Phase([Share(source)], budget)) is None
+        assert explorer.search_phase(Phase([Share(source)], budget)) is None
     assert (source.trials, tally.counts["drawn"], tally.tried) == (trials,) * 3
 
 
@@ -393,6 +393,6 @@ def test_a_failing_trial_is_not_played_again(
         player, undisturbed = player.play_reference(Plan.first())
         tally = Tally.of(player)
         explorer = Explorer(PlanPlayer(player, tally), undisturbed, budget, seed=1)
-        found = explorer.play(Phase([Share(source)], budget))
+        found = explorer.search_phase(Phase([Share(source)], budget))
     assert (found is not None, source.learned) == (failing, [learned])
     assert tally.counts == ({"extended": 1} if failing else {"extended": 1, "drawn": 1})

@@ -57,7 +57,8 @@ def _restoring(fake: Fake) -> Callable[[], None]:
 
 class LastingEvents:
     """The events of a trial that change a fake for a span and have not ended yet: ``hold`` and
-    ``rotate_token``, at most one of each for each fake. Partitions are in ``Faults``, pauses in strands.
+    ``rotate_token``, at most one of each for each fake. Partitions are in
+    ``CallDisturbances``, pauses in strands.
 
     A disturbance that is repeated lasts for its whole span from then on.
     """

@@ -134,8 +134,8 @@ class Ahead(PlanPlayer):
                 self._offers.send(pickle.dumps(plan))
                 self._offered.add(plan)
 
-    def play(self, plan: Plan) -> Outline:
-        return self.take(plan) or super().play(plan)
+    def obtain(self, plan: Plan) -> Outline:
+        return self.take(plan) or super().obtain(plan)
 
     def take(self, plan: Plan) -> Outline | None:
         """Return the outline of another process's trial; None if this process has to play the plan."""
@@ -260,7 +260,7 @@ def _unremarkable(plan_player: PlanPlayer, plan: Plan) -> Outline | None:
     """Play a plan; return what the search learns from it, or None if it has to play it itself."""
     before = _findings(plan_player)
     try:
-        trial = plan_player.play(plan)
+        trial = plan_player.obtain(plan)
     except BaseException:
         return None
     if trial.broken is not None or _findings(plan_player) != before:

@@ -68,7 +68,7 @@ class Player:
 
     def _play_checked(self, plan: Plan) -> Trial:
         with self._capture.discarding(plan):
-            trial, history = self.world.play(self.subject, plan)
+            trial, history = self.world.play_unjudged(self.subject, plan)
             if "redundant" in trial.flags:
                 return trial
             return replace(trial, verdict=self.judge.checked(trial, history, plan))

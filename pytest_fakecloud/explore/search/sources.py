@@ -86,7 +86,7 @@ class OrdersOfCalls(Source):
             return Plan(strategy_factory=branch)
         extent, root = self._extent(), self._tree.root
         self._tally.interleavings.end_search(extent)
-        if extent is Extent.ALL and (root.late or root.moves_time):
+        if extent is Extent.ALL and (root.late or root.moves_clock):
             # This tree contains the interleavings of all others, which count once: ``tried`` falls.
             self._tally.counts[self.counter] = self._tree.trials
         return NoPlan.LEFT
@@ -111,7 +111,7 @@ class OrdersOfCalls(Source):
             return Extent.SOME
         if not root.late and "late" in tally.kinds:
             return Extent.ALL_OF_SEARCH
-        if tally.interleavings.has_timers and not root.moves_time:
+        if tally.interleavings.has_timers and not root.moves_clock:
             return Extent.ALL_OF_SEARCH if "jump" in tally.kinds else Extent.ALL_OF_KINDS
         return Extent.ALL
 

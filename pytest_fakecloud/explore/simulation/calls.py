@@ -18,9 +18,9 @@ from ..values.disturbances import PAUSES, SLOW_ANSWERS, Disturbance
 from ..values.footprint import CommandLine, times_in, touches_of_request
 from ..values.plan import SwitchKind
 from ..values.trial import Line
+from .call_disturbances import CallDisturbances, Target, faults_of_nodes, possible_disturbances
 from .callers import Caller, Callers
 from .decisions import Decisions
-from .faults import Faults, Target, faults_of_nodes, possible_disturbances
 from .known_times import KnownTimes
 from .part import Part
 from .pauses import Pauses
@@ -46,7 +46,7 @@ class Calls(Part):
     callers: Callers
     pauses: Pauses
     decisions: Decisions
-    faults: Faults
+    call_disturbances: CallDisturbances
     workers: Workers
     _running: tuple[Access, Any, Sequence[bytes], list[str]] | None = None
     """The latest command that writes, its database, and the contents of its keys before it."""
@@ -110,17 +110,17 @@ class Calls(Part):
         self._note_disturbances(strand, fake, request, may_wait=False)
         return self._serve(strand, point, fake, request, proceed)
 
-    async def exchange(self, fake: Fake, exchange: Callable[[], T]) -> T:
+    async def exchange(self, fake: Fake, send: Callable[[], T]) -> T:
         """Make an asynchronous request; let other tasks and strands run before and after it."""
         strand = self._current_thread.registered_strand()
         if strand is None or strand.role != "task":
-            return exchange()
+            return send()
         self._turns.check_alive(strand)
         point = self._next_point(strand)
         for rest in self._approach(strand, point, fake, None):
             await self._turns.yield_turn_async(strand, rest)
         with self.callers.awaiting(strand, point):
-            response = exchange()  # comes to ``at_call()`` in this thread
+            response = send()  # comes to ``at_call()`` in this thread
         for rest in self._receive(strand, point):
             await self._turns.yield_turn_async(strand, rest)
         return response
@@ -242,7 +242,11 @@ class Calls(Part):
         if fake.fixture != "kv_server":  # which reports its commands
             self.known_times.note_data(times_in(request.body))
         disturbances = self._script.schedule.at(strand.scheduled_name, point)
-        fault = self.faults.apply(disturbances, strand, fake, request) if disturbances else None
+        fault = (
+            self.call_disturbances.apply(disturbances, strand, fake, request)
+            if disturbances
+            else None
+        )
         self._log.call_counts[strand.name] += 1
         app: Any = core_of(fake).app
         app.recorder.renumber(request.call, now)
@@ -256,12 +260,12 @@ class Calls(Part):
                 strand.scheduled_name, line, words, subjects, (), writes, request.call, at_us=now
             )
             self._log.accesses.append(access)
-        if (partition := self.faults.partition(strand, fake)) is not None:
+        if (partition := self.call_disturbances.partition(strand, fake)) is not None:
             line.disturbances, line.words = (partition,), f"does not reach {fake.name}"
             return ConnectionEffect("drop")
         try:
             if fault is not None:
-                return self.faults.serve(fault, fake, request, proceed, line)
+                return self.call_disturbances.serve(fault, fake, request, proceed, line)
             return proceed()
         finally:
             self.note_changes()

@@ -116,7 +116,7 @@ class TrialClock(Part):
 
     def all_times(self) -> frozenset[int]:
         """Return the times that the clock can move to, if timers are explored."""
-        if not self._script.moves_time:
+        if not self._script.moves_clock:
             return frozenset()
         waits = [strand.waiting.wake_us for strand in self._strands if strand.state == "waiting"]
         wakes = [wake_us for wake_us in waits if wake_us is not None]
@@ -133,7 +133,7 @@ class TrialClock(Part):
         if at_us is None or not goes_on:
             return None
         if not options:
-            return ClockMove(at_us) if self._script.moves_time else None
+            return ClockMove(at_us) if self._script.moves_clock else None
         is_firing = at_us == self._fakes.deliveries.next_firing_us()
         if is_firing and self._next_firing(is_awaited=False) is None:
             return None

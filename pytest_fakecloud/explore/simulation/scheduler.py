@@ -87,7 +87,7 @@ class Scheduler(Part):
 
     def _with_clock_move(self, options: list[Option]) -> list[Option]:
         """Add the move of the clock to what can run, if it is one to order with other steps."""
-        if not self._script.may_move_time:
+        if not self._script.may_move_clock:
             return options
         if not options:
             self.clock.end_unawaited_schedules()

@@ -11,13 +11,13 @@ from ..values.disturbances import CLOCK
 from ..values.plan import Plan, Redundant
 from ..values.schedule import Schedule
 from ..values.trial import CloudState, Effects, StrandRecord, Trial, Verdict, Wording
+from .call_disturbances import CallDisturbances
 from .callers import Callers
 from .calls import Calls
 from .clock import Sleepers, TrialClock
 from .current_thread import CurrentThread
 from .decisions import Decisions
 from .delivery_strands import DeliveryStrands
-from .faults import Faults
 from .known_times import KnownTimes
 from .log import TrialLog
 from .loops import Loops
@@ -72,7 +72,7 @@ class Simulation:
             callers=self.callers,
             pauses=self._pauses,
             decisions=self._decisions,
-            faults=Faults(*shared),
+            call_disturbances=CallDisturbances(*shared),
             workers=self._workers,
         )
         self.delivery_strands = DeliveryStrands(*shared)
@@ -89,11 +89,11 @@ class Simulation:
             workers=self._workers,
         )
 
-    def play(self) -> None:
+    def run_strands(self) -> None:
         """Run all strands to their end, and check the promises that apply to every step."""
         try:
             self._pauses.delay_starts()
-            self.turns.play(self, Watchdog(self))
+            self.turns.run(self, Watchdog(self))
         except Redundant:
             self.log.flags.add("redundant")
         finally:
@@ -110,7 +110,7 @@ class Simulation:
         log = self.log
         if self.script.has_steps and log.broken is None:
             self._decisions.end_step((CLOCK,))
-        if self.script.moves_time and log.broken is None:
+        if self.script.moves_clock and log.broken is None:
             self.clock.foresee()
         self.operations.sort_outcomes()
         for strand in self.strands:

@@ -165,7 +165,7 @@ class Turns:
         """Number of threads that run a strand."""
         self._rests = itertools.count(1)
 
-    def play(self, simulation: Simulation, watchdog: Watchdog) -> None:
+    def run(self, simulation: Simulation, watchdog: Watchdog) -> None:
         """Run the strands until the trial ends. Raises ``ContractError``, ``Redundant``, and exceptions
         that end the test, such as Ctrl-C and that of ``pytest.skip()``.
         """

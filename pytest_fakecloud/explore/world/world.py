@@ -61,7 +61,7 @@ class World(Surroundings):
         self.threads.after_fork()
         self.fakes.connections.after_fork()
 
-    def play(self, subject: Subject, plan: Plan) -> tuple[Trial, TrialHistory]:
+    def play_unjudged(self, subject: Subject, plan: Plan) -> tuple[Trial, TrialHistory]:
         """Play one trial from the baseline of the fakes; return it, with its history for checks."""
         self.fakes.reset()
         self.randomness.begin(plan.schedule.series)
@@ -71,7 +71,7 @@ class World(Surroundings):
             self.randomness.mark()
         simulation = Simulation(self, subject, plan)
         with self.simulating(simulation):
-            simulation.play()
+            simulation.run_strands()
         log, history = simulation.log, simulation.operations.history
         if "redundant" in log.flags:
             return simulation.frozen(), history

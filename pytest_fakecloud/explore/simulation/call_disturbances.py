@@ -60,7 +60,7 @@ _Serve: TypeAlias = Callable[[_FaultyCall], AnyResponse]
 
 
 @dataclass(eq=False)
-class Faults(Part):
+class CallDisturbances(Part):
     """Applies the events and faults of calls in a trial."""
 
     _partitions: dict[tuple[str, str], tuple[int, Disturbance]] = field(default_factory=dict)
