@@ -358,6 +358,30 @@ def test_a_source_plays_until_it_or_the_budget_ends(
     assert (source.trials, tally.counts["drawn"], tally.tried) == (trials,) * 3
 
 
+class _Curious(Explorer):
+    """An explorer that asks a source for upcoming plans at any time."""
+
+    def _play_plan(self, plan: Plan, source: Source) -> Outline:
+        assert [*source.upcoming()] == [*source.upcoming()]
+        return super()._play_plan(plan, source)
+
+
+def test_upcoming_plans_change_no_search(cloud: Cloud, redis: Redis) -> None:
+    def add() -> None:
+        with contextlib.suppress(Exception):
+            redis.set("n", int(redis.get("n") or 0) + 1)
+
+    schedules = []
+    for make in (Explorer, _Curious):
+        with playing(cloud, programs_of([add, add], ()), holds, Options()) as player:
+            player, undisturbed = player.play_reference(Plan.first())
+            tally, budget = Tally.of(player), budget_of(200)
+            make(PlanPlayer(player, tally), undisturbed, budget, seed=1).search()
+        assert tally.counts["extended"] > 4
+        schedules.append([*tally.outcomes])
+    assert schedules[0] == schedules[1]
+
+
 class _Twice(Source):
     """A source of one plan, whose trial it wants to be played again."""
 

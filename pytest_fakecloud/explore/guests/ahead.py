@@ -105,17 +105,18 @@ class Ahead(PlanPlayer):
         """The plans that have been offered, and are not done yet."""
         self._played: dict[Plan, Outline | None] = {}
 
-    def offer(self, upcoming: Iterator[Plan]) -> None:
+    def offer(self, plan: Plan, upcoming: Iterator[Plan]) -> None:
         """Let the processes play plans, whatever the outcomes of those before them are.
 
         Each process also plays branches below the one that it gets, so they get fewer of them.
         """
         while self._missing:
             self._start()
-        for number, plan in enumerate(upcoming):
+        self._offer(plan)
+        for number, following in enumerate(upcoming):
             if number >= self.processes * (_WINDOW if plan.strategy_factory is None else 1):
                 return
-            self._offer(plan)
+            self._offer(following)
 
     def _offer(self, plan: Plan) -> None:
         """Let the processes, if there are any, play a plan that has not been offered yet."""

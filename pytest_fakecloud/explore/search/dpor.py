@@ -136,9 +136,9 @@ class InterleavingTree:
         return None
 
     def upcoming(self) -> Iterator[Branch]:
-        """Yield the branches that follow, if no trial before them finds others, the next one first."""
-        if not self._has_begun:
-            yield self.root
+        """Yield the branches that follow, if no trial before them finds others, the next one first.
+        Until the trial of the latest one is learned, that is the latest one again.
+        """
         for number, frame in reversed(self._frames.items()):
             if (name := frame.untried()) is not None:
                 yield self._branch(number, name)

@@ -71,8 +71,8 @@ class PlanPlayer:
         self.player = player
         self.tally = tally
 
-    def offer(self, upcoming: Iterator[Plan]) -> None:
-        """Let a subclass play some of the plans that a source will probably return next."""
+    def offer(self, plan: Plan, upcoming: Iterator[Plan]) -> None:
+        """Let a subclass play a plan, and some of those that a source will probably return next."""
 
     def obtain(self, plan: Plan) -> Outline:
         """Play and record a plan. A subclass may return the outline of a trial that holds, which another
@@ -157,11 +157,11 @@ class Explorer:
                 break
             share = min(shares, key=lambda share: share.rounds)
             share.asked += 1
-            self._plan_player.offer(share.source.upcoming())
             plan = share.source.next_plan()
             if isinstance(plan, NoPlan):
                 share.is_over = plan is NoPlan.LEFT
                 continue
+            self._plan_player.offer(plan, share.source.upcoming())
             trial = self._play_plan(plan, share.source)
             if trial.broken is not None:
                 assert isinstance(trial, Trial)

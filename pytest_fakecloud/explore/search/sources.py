@@ -53,8 +53,8 @@ class Source(ABC):
         return
 
     def upcoming(self) -> Iterator[Plan]:
-        """Yield plans equal to the next one and to those that probably follow it, without a change of
-        the source. Other processes may play them in any order. Without any, this process plays all.
+        """Yield plans that probably follow the latest one, without a change of the source. Other
+        processes may play them in any order. Without any, this process plays all.
         """
         yield from ()
 
@@ -173,7 +173,6 @@ class Extending(Source):
         return NoPlan.YET if self._tally.remaining_singles > 0 else NoPlan.LEFT
 
     def upcoming(self) -> Iterator[Plan]:
-        self._choose()
         yield from self._chosen
 
     def _choose(self) -> None:
