@@ -75,19 +75,20 @@ class Trust:
 class Exploration:
     """The result of an ``explore()`` call that found no broken promise.
 
-    ``tried`` is the number of schedules: ``orders`` distinct interleavings (``is_exhaustive`` if there
-    are no others), ``singles`` with one disturbance, ``extended`` ones that extend an earlier schedule,
+    ``tried`` is the number of schedules: ``orders`` interleavings (``is_exhaustive`` if there are no
+    others), ``singles`` with one disturbance, ``extended`` ones that extend an earlier schedule,
     ``drawn`` ones that are tried again with other random numbers, and ``replayed`` ones that were given
-    or failed last time. ``all_singles`` is the number of ``singles`` that exists. ``states`` is the
-    number of distinct states that the undisturbed trial, ``singles`` and ``extended`` have reached, and
-    ``last_new_state`` the number of the schedule that reached the last new one. ``calls`` maps each
-    client to its calls in the trial in which it made most, ``points`` to the points at which
-    disturbances were possible; ``kinds`` maps each kind of them to the number of times it was applied.
-    ``untried`` are the kinds that were never possible, ``unreached`` those that the budget did not
-    allow. ``reads`` is what the promise read, ``unwritten`` the keys of it that no trial wrote. Each of
-    ``writes`` was left out in a trial of its own; the promise did not notice ``unnoticed``. ``inputs``
-    is the number of drawn inputs. ``anomalies`` are those that trials showed. ``notes`` describe
-    unexplored code, ``seconds`` is wall-clock time, ``str()`` a summary.
+    or failed last time. The interleavings are distinct, except that searches with late answers and with
+    timers begin with the first one again. ``all_singles`` is the number of ``singles`` that exists.
+    ``states`` is the number of distinct states that the undisturbed trial, ``singles`` and ``extended``
+    have reached, and ``last_new_state`` the number of the schedule that reached the last new one.
+    ``calls`` maps each client to its calls in the trial in which it made most, ``points`` to the points
+    at which disturbances were possible; ``kinds`` maps each kind of them to the number of times it was
+    applied. ``untried`` are the kinds that were never possible, ``unreached`` those that the budget did
+    not allow. ``reads`` is what the promise read, ``unwritten`` the keys of it that no trial wrote.
+    Each of ``writes`` was left out in a trial of its own; the promise did not notice ``unnoticed``.
+    ``inputs`` is the number of drawn inputs. ``anomalies`` are those that trials showed. ``notes``
+    describe unexplored code, ``seconds`` is wall-clock time, ``str()`` a summary.
     """
 
     def __init__(self, tally: Tally, kinds_to_name: Sequence[str], trust: Trust) -> None:

@@ -204,7 +204,9 @@ class Explorer:
         return min(MOST_SINGLES_SHARE, max(LEAST_SINGLES_SHARE, part))
 
     def _orders(self) -> list[Share]:
-        """Return a search without late answers, and one with them that begins after a head start."""
+        """Return the searches for orders of calls, if these can differ: one without late answers and, if
+        ``kinds`` contain them, one with them after a head start.
+        """
         if "switch" not in self._kinds:
             return []
         can_differ = any(len(step.options) > 1 for step in self._undisturbed.steps)
