@@ -53,7 +53,7 @@ class Evidence:
         return (self.commands[at] for at in self.places.get(key, ()) if at > after)
 
     def is_blind(self, write: Access) -> bool:
-        """Return whether a write has no condition, and its script does not read."""
+        """Return whether a write has no condition (``SETNX``), and its script does not read."""
         is_conditional = write.name in commands.IF_NEW | commands.IF_EQUAL
         is_guarded = is_conditional or bool(write.options & commands.CONDITIONS)
         return not is_guarded and write.unit not in self.reading
@@ -177,7 +177,9 @@ class Evidence:
         ]
 
     def _acts_otherwise(self) -> bool:
-        """Return whether the disturbed client changes what nobody changes without the disturbance."""
+        """Return whether the disturbed client changes what nobody changes without the disturbance: it
+        notes ``RPUSH failed 7``, for example, in place of ``SADD done 7``.
+        """
         return any(
             access.changes
             and access.shape not in self.undisturbed.changes
@@ -186,12 +188,16 @@ class Evidence:
         )
 
     def _is_dead_letter(self) -> bool:
-        """Return whether a delivery has not succeeded: its dead letter waits for a person."""
+        """Return whether a delivery has not succeeded: ``RPUSH orders`` was lost, each attempt answered
+        500, and the dead letter waits for a person.
+        """
         deliveries = {access.actor for access in self.accesses if access.made_by.is_delivery}
         return not deliveries <= set(map(actor_of, self.trial.effects.acknowledged))
 
     def _awaits_lease(self) -> bool:
-        """Return whether a later attempt finds a key taken, which expires."""
+        """Return whether a later attempt finds a key taken, which expires: ``SET lock relay/2 NX EX 60``
+        fails as long as the lock of the relay that crashed lives.
+        """
         return any(
             access.has_condition
             and not access.changes
@@ -207,7 +213,9 @@ class Evidence:
         return [command for command in own if command.strand != disturbed]
 
     def _is_decided_against(self, effect: Access) -> bool:
-        """Return whether a later attempt could see what somebody else wrote in place of an effect."""
+        """Return whether a later attempt could see what somebody else wrote in place of an effect: bob
+        has run ``SET owner bob``, and ann's second attempt reads it.
+        """
         key = effect.keys[0]
         is_seen = any(key in later.keys and effect.meets(later) for later in self._later_commands)
         return is_seen and any(
@@ -238,7 +246,9 @@ class Evidence:
         ]
 
     def _is_superseded(self, effect: Access) -> bool:
-        """Return whether without the disturbance, too, nothing remains of an effect."""
+        """Return whether without the disturbance, too, nothing remains of an effect: ``SET status busy``
+        is followed by ``SET status done``.
+        """
         accesses = self.undisturbed.accesses
         later = accesses[accesses.index(effect) + 1 :]
         same = (
