@@ -364,12 +364,8 @@ def is_id(access: Access, accesses: Sequence[Access], at: int) -> bool:
     is the version of a hash, which each write of the hash increases.
     """
     if access.name == "HINCRBY":
-        beside = [
-            neighbour
-            for neighbour in accesses[max(0, at - 1) : at + 2]
-            if neighbour.keys == access.keys
-        ]
-        return access.words[-1] == "1" and any(neighbour.name == "HSET" for neighbour in beside)
+        near = [other for other in accesses[max(0, at - 1) : at + 2] if other.keys == access.keys]
+        return access.words[-1] == "1" and any(other.name == "HSET" for other in near)
     counter: Any = (access.before[0] or b"0") if access.name == "INCR" else None
     if not isinstance(counter, bytes) or not re.fullmatch(rb"-?\d+", counter):
         return False

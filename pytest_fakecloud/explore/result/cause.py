@@ -282,11 +282,7 @@ def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[_Conflict]:
 def _calls(trial: Trial) -> dict[int, Line]:
     """Return the calls up to the step that broke the promise, without those of queues, by position."""
     lines = itertools.takewhile(lambda line: not line.breaks, trial.lines)
-    return {
-        at: line
-        for at, line in enumerate(lines)
-        if line.call is not None and line.call.service != "queue"
-    }
+    return {at: line for at, line in enumerate(lines) if line.has_own_data}
 
 
 def _conflict(call: Line, other: Line) -> Touch | None:

@@ -241,12 +241,8 @@ class Calls(Part):
         self.workers.note_call(strand, fake, request)
         if fake.fixture != "kv_server":  # which reports its commands
             self.known_times.note_data(times_in(request.body))
-        disturbances = self._script.schedule.at(strand.scheduled_name, point)
-        fault = (
-            self.call_disturbances.apply(disturbances, strand, fake, request)
-            if disturbances
-            else None
-        )
+        planned = self._script.schedule.at(strand.scheduled_name, point)
+        fault = self.call_disturbances.apply(planned, strand, fake, request) if planned else None
         self._log.call_counts[strand.name] += 1
         app: Any = core_of(fake).app
         app.recorder.renumber(request.call, now)

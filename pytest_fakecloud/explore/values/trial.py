@@ -74,6 +74,11 @@ class Line:
         return bool(self.disturbances)
 
     @property
+    def has_own_data(self) -> bool:
+        """Whether it is a call whose data matter; those of a queue follow from the order of others."""
+        return self.call is not None and self.call.service != "queue"
+
+    @property
     def data(self) -> list[Touch]:
         """The accesses to data of the fakes by the line's step."""
         touches = self.step.footprint.touches if self.step is not None else ()

@@ -41,10 +41,8 @@ class Asyncio(AsyncLibrary):
 
     def patches(self) -> Iterator[Patch]:
         world = self._world
-        really, really_create_task = (
-            asyncio.events.new_event_loop,
-            asyncio.BaseEventLoop.create_task,
-        )
+        really = asyncio.events.new_event_loop
+        really_create_task = asyncio.BaseEventLoop.create_task
 
         def new_event_loop() -> asyncio.AbstractEventLoop:
             # A loop of a fake, such as that of an ASGI application, is not explored. Its code sleeps in
