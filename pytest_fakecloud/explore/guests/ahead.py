@@ -123,12 +123,8 @@ class Ahead(PlanPlayer):
         factory = plan.strategy_factory
         is_known = factory is None and plan.schedule in self.tally.outcomes
         can_be_sent = factory is None or isinstance(factory, Branch)
-        if (
-            is_known
-            or not can_be_sent
-            or plan in self._played
-            or self._offer_with(plan) is not None
-        ):
+        is_offered = plan in self._played or self._offer_with(plan) is not None
+        if is_known or is_offered or not can_be_sent:
             return
         if self._processes and self._offers is not None:
             with contextlib.suppress(OSError):  # It is offered again soon, or too long.

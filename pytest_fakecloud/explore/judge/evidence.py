@@ -81,11 +81,7 @@ class Evidence:
         losses = [disturbance for disturbance in self.trial.applied if disturbance.kind in _LOSSES]
         if len(losses) != 1:
             return None
-        pauses = (
-            disturbance
-            for disturbance in self.trial.applied
-            if disturbance.kind not in _LOSSES | {"numbers"}
-        )
+        pauses = self.trial.applied.without(losses).with_series(0)
         strand = losses[0].strand if actor_of(losses[0].strand) in self.workers else ""
         is_alone = all(
             disturbance.kind in PAUSES_OF_ALL and disturbance.strand == strand
@@ -102,10 +98,7 @@ class Evidence:
     def has_gone_on(self) -> bool:
         """Whether the disturbed worker or delivery ended its work later, and will not start again."""
         if self.disturbed_actor not in self.workers:
-            return any(
-                actor_of(delivery) == self.disturbed_actor
-                for delivery in self.trial.effects.acknowledged
-            )
+            return self.disturbed_actor in map(actor_of, self.trial.effects.acknowledged)
         starts = [access.strand for access in self.own_accesses]
         is_dead = self.loss is not None and self.loss.kind == "crash" and self.loss.strand
         return bool(starts) and starts[-1] not in self.trial.errors and starts[-1] != is_dead

@@ -118,14 +118,12 @@ class Exploration:
         self.reads, self.unwritten = trust.reads, trust.unwritten
         self.writes, self.unnoticed = trust.writes, trust.unnoticed
         self._trust = tuple(trust.lines())
-        self.anomalies = tuple(
-            f"{shown.anomaly}; {_replay(shown)}" for shown in tally.anomalies.values()
-        )
+        anomalies = tally.anomalies.values()
+        self.anomalies = tuple(f"{shown.anomaly}; {_replay(shown)}" for shown in anomalies)
         self.seconds = tally.seconds
         self.seed = tally.seed
-        self._has_same_numbers = (
-            covered.draws_numbers and "numbers" not in kinds_to_name and not tally.only_schedule
-        )
+        varies_numbers = "numbers" in kinds_to_name or tally.only_schedule
+        self._has_same_numbers = covered.draws_numbers and not varies_numbers
         what = "no anomaly was found" if tally.anomalies_break else "the promise held"
         self._text = f"{what} in {_summary(tally)}"
 
@@ -204,9 +202,8 @@ class BrokenPromiseError(FakecloudError, AssertionError):
             text = f"{what} in {_list_of_broken(failures)}\nthe first of them"
         failed = sum(replay.broken is not None for replay in replays)
         if failed < len(replays):
-            text += (
-                f"; the code is not deterministic: it failed in {failed} of {len(replays)} replays"
-            )
+            times = f"{failed} of {len(replays)} replays"
+            text += f"; the code is not deterministic: it failed in {times}"
         text += ":\n"
         text += f"inputs: {text_of_inputs(self.inputs)}\n" if self.inputs else ""
         text += f"cause: {self.cause}\n" if self.cause else ""
@@ -249,11 +246,10 @@ class BrokenPromiseError(FakecloudError, AssertionError):
 
 
 def _replay(shown: ShownAnomaly) -> str:
+    schedule = str(shown.schedule)
     if shown.inputs:
-        return f"replay it with replay_schedule({replay_text(str(shown.schedule), shown.inputs)})"
-    return (
-        f"replay it with {str(shown.schedule)!r}" if shown.schedule else "in the undisturbed trial"
-    )
+        return f"replay it with replay_schedule({replay_text(schedule, shown.inputs)})"
+    return f"replay it with {schedule!r}" if schedule else "in the undisturbed trial"
 
 
 def _list_of_broken(failures: Results[Failure]) -> str:

@@ -149,11 +149,8 @@ def _without_repeats(
     for start, lines in by_start.items():
         worker, calls = StrandName.of(start).program, _calls_of(lines)
         has_disturbance = any(line.is_disturbance for line in lines)
-        if (
-            latest.get(worker) == calls
-            and start in trial.wording.idle_restarts
-            and not has_disturbance
-        ):
+        is_repeated = latest.get(worker) == calls and not has_disturbance
+        if is_repeated and start in trial.wording.idle_restarts:
             repeated.setdefault(worker, []).append(start)
         latest[worker] = calls
     several = {worker: starts for worker, starts in repeated.items() if len(starts) > 1}
@@ -421,9 +418,8 @@ def _with_telling_answers(trial: Trial, undisturbed: Trial | None) -> Iterator[L
 
 def _is_refusal(command: str, answer: str) -> bool:
     """Return whether an answer says that a write had no effect."""
-    return (answer == "null" and command in commands.CREATES) or (
-        answer == "0" and command in _REFUSED
-    )
+    is_missing = answer == "null" and command in commands.CREATES
+    return is_missing or (answer == "0" and command in _REFUSED)
 
 
 def _beside_disturbances(lines: Sequence[Line]) -> Iterator[Line]:

@@ -4,7 +4,6 @@ lets other strands run, and its tasks are strands.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -142,7 +141,7 @@ class Loops(Part):
             return True
         wake_us = None
         if timeout is not None:
-            wake_us = self._fakes.now_us() + math.ceil(timeout * 1e6)
+            wake_us = self._fakes.time_after(timeout)
             self._log.touch([READS_CLOCK])
         # A switch names this place in the loop by the last point of its main task.
         host.points = 0 if host.main_task is None else host.main_task.points

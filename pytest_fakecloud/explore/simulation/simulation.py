@@ -169,11 +169,6 @@ class Simulation:
             check_has_run(result, strand.name)
         return result
 
-    def begin_strand(self, strand: Strand) -> None:
-        """Record the start of a client as that of an operation."""
-        if strand.role == "client":
-            self.operations.begin_client(strand)
-
     def end_strand(self, strand: Strand) -> None:
         """Record how a strand has ended; end the client of a crash, and start a failed worker again.
         Raises an exception that ends the test.

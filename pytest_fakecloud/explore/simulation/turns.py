@@ -414,7 +414,7 @@ class Turns:
             try:
                 strand.thread.gate.acquire()
                 self._resume(strand)
-                self._simulation.begin_strand(strand)
+                self._simulation.operations.begin_strand(strand)
                 body()
             except BaseException as error:
                 strand.note_error(error)
@@ -437,7 +437,7 @@ class Turns:
             context = self._context.copy()
             context.run(carried_strand.set, strand)
             try:
-                context.run(self._simulation.begin_strand, strand)
+                context.run(self._simulation.operations.begin_strand, strand)
                 strand.result = context.run(self._simulation.run_code, strand)
             except ContractError as error:
                 self.end(error)
