@@ -68,7 +68,7 @@ class Scheduler(Part):
                     return strand
             options = self._runnable() or self._restart_worker()
             options = self.decisions.in_one_piece(self._last_root, options)
-            if options := self._with_clock_move(options):
+            if options := self._add_clock_move(options):
                 chosen = self._take(self.decisions.decide(options))
                 if chosen is not None:
                     return chosen
@@ -85,7 +85,7 @@ class Scheduler(Part):
             "explore() is for code that ends, so give its loop an end"
         )
 
-    def _with_clock_move(self, options: list[Option]) -> list[Option]:
+    def _add_clock_move(self, options: list[Option]) -> list[Option]:
         """Add the move of the clock to what can run, if it is one to order with other steps."""
         if not self._script.may_move_clock:
             return options
