@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..core.errors import ContractError
 from ..core.timers import monotonic
+from .judge.anomalies import AnomalyError
 from .search.explorer import Explorer, PlanPlayer
 from .search.player import Player
 from .search.shrinking import smallest
@@ -81,8 +82,9 @@ def find_failure(
     if failing is None and tally.anomalies and player.judge.anomalies_break:
         # Trials that only show one of the patterns that are reported last have counted as held.
         player = player.counting_last()
-        shown_anomaly = next(iter(tally.anomalies.values()))
-        failing = smallest(player, player.play(Plan(shown_anomaly.schedule)), undisturbed, {})
+        anomaly, schedule, _ = next(iter(tally.anomalies.values()))
+        failing = player.play_again(schedule, AnomalyError(anomaly))
+        failing = smallest(player, failing, undisturbed, {})
     if failing is None:
         tally.record(Plan(), check_repeats(player, undisturbed, "after the search"))
     return SearchResult(player, tally, undisturbed, failing)

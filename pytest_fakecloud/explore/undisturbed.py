@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable
 
 from ..core.errors import ContractError, broken_promise, shown
@@ -15,9 +14,6 @@ from .subject.clients import text_of_inputs
 from .values.plan import Plan
 from .values.schedule import UNDISTURBED
 from .values.trial import Line, Trial
-
-_OF_ANOTHER_LOOP = re.compile("Event loop is closed|different (?:event )?loop")
-"""asyncio's errors for a connection or a lock that another event loop has used."""
 
 
 def own_errors(trial: Trial) -> list[tuple[str, BaseException]]:
@@ -33,7 +29,7 @@ def check_undisturbed(player: Player, tally: Tally, trial: Trial) -> None:
         # Raise the code's own error first, because it explains more than the broken promise.
         error.add_note(
             f"raised by {name} in the undisturbed trial, to which no disturbance was applied: "
-            f"{_advice(error)}"
+            f"{_advice(player, error)}"
         )
         if inputs:
             error.add_note(f"inputs: {text_of_inputs(inputs)}")
@@ -46,8 +42,8 @@ def check_undisturbed(player: Player, tally: Tally, trial: Trial) -> None:
         raise ContractError("the code made no call to any fake, so there is nothing to explore")
 
 
-def _advice(error: BaseException) -> str:
-    if isinstance(error, RuntimeError) and _OF_ANOTHER_LOOP.search(str(error)):
+def _advice(player: Player, error: BaseException) -> str:
+    if any(library.is_of_another_loop(error) for library in player.world.async_libraries):
         return "each client has an event loop of its own, so create its connections inside it"
     return "catch it in the client if it is expected"
 

@@ -38,8 +38,8 @@ Clients = Mapping[str, Callable[[], object]]
 class Everything:
     """A strategy that runs every interleaving, for comparison with the reduction."""
 
-    def __init__(self, *, late: bool, moves_time: bool = False) -> None:
-        self.moves_time = moves_time
+    def __init__(self, *, late: bool, moves_clock: bool = False) -> None:
+        self.moves_clock = moves_clock
         self.switch_kinds = decided_switches(late=late)
         self._trail: list[tuple[int, int]] = []
         self._depth = 0
@@ -83,9 +83,9 @@ class Everything:
 class Reduced:
     """A strategy that runs each distinct interleaving once."""
 
-    def __init__(self, *, late: bool, moves_time: bool = False) -> None:
-        self.tree = InterleavingTree(Branch(late=late, moves_time=moves_time))
-        self.moves_time = moves_time
+    def __init__(self, *, late: bool, moves_clock: bool = False) -> None:
+        self.tree = InterleavingTree(Branch(late=late, moves_clock=moves_clock))
+        self.moves_clock = moves_clock
         self.switch_kinds = decided_switches(late=late)
         self._interleaving = self.tree.root.strategy()
 
@@ -132,13 +132,13 @@ def outcomes(
             memory.clear()
             simulation = Simulation(world, subject, Plan(strategy_factory=strategy))
             with world.simulating(simulation):
-                simulation.play()
+                simulation.run_strands()
             trial = simulation.frozen()
             strategy.learn(trial)
             if "redundant" in trial.flags:
                 continue
             trials += 1
-            if strategy.moves_time:
+            if strategy.moves_clock:
                 simulation.clock.move_to(world.fakes.now_us() + PATIENCE_US)
             results = simulation.operations.history.results
             state = tuple(sorted((k, str(v)) for k, v in kv.contents().items()))
@@ -154,14 +154,14 @@ def compared(
     clients: Clients,
     *,
     late: bool = False,
-    moves_time: bool = False,
+    moves_clock: bool = False,
     memory: list[Any] | None = None,
 ) -> tuple[int, int]:
     """Return the trials of the reduction and of brute force; check that their outcomes agree."""
     memo: list[Any] = [] if memory is None else memory
-    orders = Reduced(late=late, moves_time=moves_time)
+    orders = Reduced(late=late, moves_clock=moves_clock)
     reduced, few = outcomes(cloud, kv, clients, orders, memo)
-    all_orders = Everything(late=late, moves_time=moves_time)
+    all_orders = Everything(late=late, moves_clock=moves_clock)
     everything, many = outcomes(cloud, kv, clients, all_orders, memo)
     assert orders.tree.is_exact
     assert reduced == everything
@@ -423,7 +423,7 @@ def test_the_order_of_operations_counts_for_a_history(cloud: Cloud, redis: Redis
 # -- time ------------------------------------------------------------------------------------------
 
 
-timed = partial(compared, moves_time=True)
+timed = partial(compared, moves_clock=True)
 """Like ``compared``, but with timers as steps."""
 
 

@@ -132,6 +132,18 @@ def test_the_calls_of_the_run_without_faults_fail(cloud: Cloud, orders: Broker) 
     assert (failure.number, failure.exception) == (1, None)
 
 
+def test_a_failure_that_does_not_repeat_is_named(cloud: Cloud, redis: Redis) -> None:
+    runs: list[int] = []
+
+    def run() -> None:
+        runs.append(1)
+        redis.ping()
+        assert len(runs) != 3, "the third time"
+
+    with pytest.raises(ContractError, match=r"broke the promise \(the third time"):
+        cloud.every_failure(run, faults="drop")
+
+
 def test_services_limits_the_calls(cloud: Cloud, orders: Broker) -> None:
     other = cloud.broker(name="other", topics={"orders": 1})
 

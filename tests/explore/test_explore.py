@@ -793,7 +793,7 @@ def test_code_without_an_end_is_refused(
         while True:
             await asyncio.sleep(1)
 
-    monkeypatch.setattr(scheduler, "MOST_STEPS", 100)
+    monkeypatch.setattr(scheduler, "MOST_TURNS", 100)
     monkeypatch.setattr(scheduler, "_LATEST_STEPS", 20)
     monkeypatch.setattr(calls_module, "MOST_POINTS", 50)
     for endless, words in (
@@ -806,8 +806,8 @@ def test_code_without_an_end_is_refused(
         with pytest.raises(ContractError, match=f"^{endless.__name__}{place} {words}"):
             cloud.explore([endless, redis.ping], holds)  # type: ignore[list-item]
 
-    monkeypatch.setattr(scheduler, "MOST_STEPS", 20_000)
-    monkeypatch.setattr(clock_module, "MOST_STEPS", 100)
+    monkeypatch.setattr(scheduler, "MOST_TURNS", 20_000)
+    monkeypatch.setattr(clock_module, "MOST_FORCED_MOVES", 100)
     words = r"time has moved 100 times and the trial goes on: sleeps \(test_explore.py:\d+\) waits again"
     with pytest.raises(ContractError, match=words):
         cloud.explore([sleeps, redis.ping], holds)
@@ -825,6 +825,23 @@ def test_a_failure_that_depends_on_state_outside_the_fakes_is_an_error(
 
     with pytest.raises(ContractError, match="state outside the fakes"):
         cloud.explore(run)
+
+
+def test_an_anomaly_that_does_not_repeat_is_named(cloud: Cloud, redis: Redis) -> None:
+    """A partial update is reported after the search, in a further trial."""
+    runs: list[int] = []
+
+    def run() -> None:
+        runs.append(1)
+        if redis.setnx("lock", "run"):
+            try:
+                redis.rpush("users", "run")
+            finally:
+                if len(runs) != 4:
+                    redis.delete("lock")
+
+    with pytest.raises(ContractError, match=r"broke the promise \(partial update \(lock, users\)"):
+        cloud.explore(run, kinds="respond", budget=5)
 
 
 @pytest.fixture(autouse=True)

@@ -258,7 +258,7 @@ def test_orders_of_calls_reach_what_brute_force_reaches(
 def test_orders_of_calls_and_timers_reach_what_brute_force_reaches(
     cloud: Cloud, kv: KVServer, redis: Redis, make: Callable[..., Clients]
 ) -> None:
-    few, many = compared(cloud, kv, make(cloud, kv, redis), moves_time=True)
+    few, many = compared(cloud, kv, make(cloud, kv, redis), moves_clock=True)
     assert 1 < few <= many
 
 
@@ -405,4 +405,4 @@ def test_random_clients_of_a_queue_with_timers_reach_what_brute_force_reaches(
     cloud: Cloud, kv: KVServer, redis: Redis, seed: int
 ) -> None:
     clients = random_clients(random.Random(seed), calls_with_delays(cloud, redis), "xy", 2, 2)
-    compared(cloud, kv, clients, moves_time=True)
+    compared(cloud, kv, clients, moves_clock=True)

@@ -15,12 +15,12 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Broker, Cloud, ContractError, DeliveredRequest, Fake, KVServer, Queue
 from pytest_fakecloud.explore.fakes.fakes import LastingEvents
+from pytest_fakecloud.explore.simulation.call_disturbances import HAPPEN, SERVE
 from pytest_fakecloud.explore.simulation.delivery_strands import (
     AT_DELIVERIES,
     LOST_ATTEMPTS,
     OF_DELIVERIES,
 )
-from pytest_fakecloud.explore.simulation.faults import HAPPEN, SERVE
 from pytest_fakecloud.explore.values.disturbances import (
     EVENTS,
     FAULTS,
@@ -31,7 +31,7 @@ from pytest_fakecloud.explore.values.disturbances import (
 )
 from pytest_fakecloud.explore.world.patches import explored
 
-from .conftest import failure
+from .conftest import failure, holds
 
 
 class Seen:
@@ -193,6 +193,21 @@ def test_another_client_comes_between_two_commands_of_a_pipeline(
 
     error = failure(cloud, [reader, writer], check, setup=seen.values.clear, match="two answers")
     assert error.schedule == "reader.2 switch writer"
+
+
+def test_gaps_in_pipelines_of_an_excluded_fake_have_no_disturbances(
+    cloud: Cloud, redis: Redis
+) -> None:
+    other = cloud.kv_server(name="other").client()
+
+    def run() -> None:
+        redis.pipeline().get("a").get("b").exec()
+        other.get("n")
+
+    result = cloud.explore(
+        {"ann": run, "bob": run}, holds, kinds=("switch", "tick"), services="other"
+    )
+    assert result.points == {"ann": 2, "bob": 2}, "the start, and the call of the other server"
 
 
 def test_an_interruption_that_the_test_planned_happens_in_each_run(

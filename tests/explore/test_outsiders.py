@@ -86,7 +86,7 @@ def test_a_thread_that_has_failed_before_it_began_holds_up_no_trial(
     monkeypatch.setitem(threading._limbo, thread, thread)  # type: ignore[attr-defined]
     assert thread in threading.enumerate()
     others = outsiders.Outsiders()
-    assert thread not in others._resting
+    assert thread not in others._idle
     assert thread not in others._all_threads()
 
 

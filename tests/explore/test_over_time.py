@@ -125,6 +125,31 @@ def test_always_and_never(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     cloud.explore(run, [always(lambda: int(kv.value("n") or 0) < 3), lambda: None], kinds="drop")
 
 
+@pytest.mark.parametrize("is_chosen", [True, False])
+def test_promises_are_checked_after_each_move_of_the_clock(
+    cloud: Cloud, kv: KVServer, redis: Redis, is_chosen: bool
+) -> None:
+    """The next step repairs what the end of the TTL breaks."""
+    cloud.kv_server(name="other")
+    set_once: list[bool] = []
+
+    def ann() -> None:
+        redis.set("lease", "ann", ex=10)
+        set_once.append(True)
+        if not is_chosen:
+            time.sleep(20)
+        redis.set("lease", "ann")
+
+    failure(
+        cloud,
+        ann,
+        always(lambda: kv.value("lease") is not None or not set_once),
+        schedule="ann.2 switch @clock" if is_chosen else "",
+        services=None if is_chosen else "other",
+        setup=set_once.clear,
+    )
+
+
 def test_a_predicate_that_raises_says_where(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     """The code under test cannot catch the exception of a predicate."""
 

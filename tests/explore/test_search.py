@@ -354,8 +354,32 @@ def test_a_source_plays_until_it_or_the_budget_ends(
         player, undisturbed = player.play_reference(Plan.first())
         tally = Tally.of(player)
         explorer = Explorer(PlanPlayer(player, tally), undisturbed, budget, seed=1)
-        assert explorer.play(Phase([Share(source)], budget)) is None
+        assert explorer.search_phase(Phase([Share(source)], budget)) is None
     assert (source.trials, tally.counts["drawn"], tally.tried) == (trials,) * 3
+
+
+class _Curious(Explorer):
+    """An explorer that asks a source for upcoming plans at any time."""
+
+    def _play_plan(self, plan: Plan, source: Source) -> Outline:
+        assert [*source.upcoming()] == [*source.upcoming()]
+        return super()._play_plan(plan, source)
+
+
+def test_upcoming_plans_change_no_search(cloud: Cloud, redis: Redis) -> None:
+    def add() -> None:
+        with contextlib.suppress(Exception):
+            redis.set("n", int(redis.get("n") or 0) + 1)
+
+    schedules = []
+    for make in (Explorer, _Curious):
+        with playing(cloud, programs_of([add, add], ()), holds, Options()) as player:
+            player, undisturbed = player.play_reference(Plan.first())
+            tally, budget = Tally.of(player), budget_of(200)
+            make(PlanPlayer(player, tally), undisturbed, budget, seed=1).search()
+        assert tally.counts["extended"] > 4
+        schedules.append([*tally.outcomes])
+    assert schedules[0] == schedules[1]
 
 
 class _Twice(Source):
@@ -393,6 +417,6 @@ def test_a_failing_trial_is_not_played_again(
         player, undisturbed = player.play_reference(Plan.first())
         tally = Tally.of(player)
         explorer = Explorer(PlanPlayer(player, tally), undisturbed, budget, seed=1)
-        found = explorer.play(Phase([Share(source)], budget))
+        found = explorer.search_phase(Phase([Share(source)], budget))
     assert (found is not None, source.learned) == (failing, [learned])
     assert tally.counts == ({"extended": 1} if failing else {"extended": 1, "drawn": 1})

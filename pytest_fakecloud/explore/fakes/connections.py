@@ -351,9 +351,8 @@ class Connections:
         if not isinstance(address, tuple):
             return None
         host, port = address[:2]
-        mount = next(
-            (mount for mount in self._mounts() if mount.port == port and mount.tls is None), None
-        )
+        plain = (mount for mount in self._mounts() if mount.port == port and mount.tls is None)
+        mount = next(plain, None)
         is_here = mount is not None and mount.is_listening and host in (mount.host, *_LOCAL)
         return mount if is_here else None
 

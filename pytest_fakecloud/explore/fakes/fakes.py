@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -57,7 +58,8 @@ def _restoring(fake: Fake) -> Callable[[], None]:
 
 class LastingEvents:
     """The events of a trial that change a fake for a span and have not ended yet: ``hold`` and
-    ``rotate_token``, at most one of each for each fake. Partitions are in ``Faults``, pauses in strands.
+    ``rotate_token``, at most one of each for each fake. Partitions are in
+    ``CallDisturbances``, pauses in strands.
 
     A disturbance that is repeated lasts for its whole span from then on.
     """
@@ -240,6 +242,10 @@ class Fakes:
         self.deliveries = Deliveries(self._queues, self.clock.now_us())
         self.process_time: ProcessTime | None = None
         """What makes the process's time follow the clock, if it does."""
+
+    def time_after(self, seconds: float) -> int:
+        """Return the time after some seconds, in microseconds."""
+        return self.now_us() + math.ceil(seconds * 1e6)
 
     def check_queues(self) -> None:
         """Raise ``ContractError`` if a queue delivers messages outside of the exploration."""

@@ -105,37 +105,34 @@ class Ahead(PlanPlayer):
         """The plans that have been offered, and are not done yet."""
         self._played: dict[Plan, Outline | None] = {}
 
-    def offer(self, upcoming: Iterator[Plan]) -> None:
+    def offer(self, plan: Plan, upcoming: Iterator[Plan]) -> None:
         """Let the processes play plans, whatever the outcomes of those before them are.
 
         Each process also plays branches below the one that it gets, so they get fewer of them.
         """
         while self._missing:
             self._start()
-        for number, plan in enumerate(upcoming):
+        self._offer(plan)
+        for number, following in enumerate(upcoming):
             if number >= self.processes * (_WINDOW if plan.strategy_factory is None else 1):
                 return
-            self._offer(plan)
+            self._offer(following)
 
     def _offer(self, plan: Plan) -> None:
         """Let the processes, if there are any, play a plan that has not been offered yet."""
         factory = plan.strategy_factory
         is_known = factory is None and plan.schedule in self.tally.outcomes
         can_be_sent = factory is None or isinstance(factory, Branch)
-        if (
-            is_known
-            or not can_be_sent
-            or plan in self._played
-            or self._offer_with(plan) is not None
-        ):
+        is_offered = plan in self._played or self._offer_with(plan) is not None
+        if is_known or is_offered or not can_be_sent:
             return
         if self._processes and self._offers is not None:
             with contextlib.suppress(OSError):  # It is offered again soon, or too long.
                 self._offers.send(pickle.dumps(plan))
                 self._offered.add(plan)
 
-    def play(self, plan: Plan) -> Outline:
-        return self.take(plan) or super().play(plan)
+    def obtain(self, plan: Plan) -> Outline:
+        return self.take(plan) or super().obtain(plan)
 
     def take(self, plan: Plan) -> Outline | None:
         """Return the outline of another process's trial; None if this process has to play the plan."""
@@ -260,7 +257,7 @@ def _unremarkable(plan_player: PlanPlayer, plan: Plan) -> Outline | None:
     """Play a plan; return what the search learns from it, or None if it has to play it itself."""
     before = _findings(plan_player)
     try:
-        trial = plan_player.play(plan)
+        trial = plan_player.obtain(plan)
     except BaseException:
         return None
     if trial.broken is not None or _findings(plan_player) != before:

@@ -88,7 +88,9 @@ def every_failure(
         player.subject.promises.finish()
         broken = failures.where(held=False)
         if broken:
-            trial = player.play(Plan(Schedule.parse(broken[0].schedule)))
+            first, error = broken[0], broken[0].broken
+            assert error is not None
+            trial = player.play_again(Schedule.parse(first.schedule), error)
             raise_broken(player, tally, trial, failures=failures)
     return failures
 

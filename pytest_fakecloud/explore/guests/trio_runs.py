@@ -21,6 +21,8 @@ _PATIENCE = 0.05
 class Trio(AsyncLibrary):
     """trio, whose runs in a check have the clock of the cloud."""
 
+    portal = "trio-portal-"
+
     def __init__(self, world: World) -> None:
         self._world = world
 

@@ -256,7 +256,9 @@ def _had_in_the_same_words(evidence: Evidence, effect: Access) -> bool:
 
 
 def _is_started_again(evidence: Evidence) -> bool:
-    """Return whether a worker, a delivery or a consumer is disturbed, which does the rest later."""
+    """Return whether a worker, a delivery or a consumer is disturbed, which does the rest later: after a
+    crash, ``relay/2`` reads the record again whose offset ``relay`` has not committed.
+    """
     client = evidence.disturbed_actor
     return (
         client in evidence.workers

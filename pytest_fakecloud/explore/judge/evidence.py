@@ -53,7 +53,7 @@ class Evidence:
         return (self.commands[at] for at in self.places.get(key, ()) if at > after)
 
     def is_blind(self, write: Access) -> bool:
-        """Return whether a write has no condition, and its script does not read."""
+        """Return whether a write has no condition (``SETNX``), and its script does not read."""
         is_conditional = write.name in commands.IF_NEW | commands.IF_EQUAL
         is_guarded = is_conditional or bool(write.options & commands.CONDITIONS)
         return not is_guarded and write.unit not in self.reading
@@ -81,11 +81,7 @@ class Evidence:
         losses = [disturbance for disturbance in self.trial.applied if disturbance.kind in _LOSSES]
         if len(losses) != 1:
             return None
-        pauses = (
-            disturbance
-            for disturbance in self.trial.applied
-            if disturbance.kind not in _LOSSES | {"numbers"}
-        )
+        pauses = self.trial.applied.without(losses).with_series(0)
         strand = losses[0].strand if actor_of(losses[0].strand) in self.workers else ""
         is_alone = all(
             disturbance.kind in PAUSES_OF_ALL and disturbance.strand == strand
@@ -102,10 +98,7 @@ class Evidence:
     def has_gone_on(self) -> bool:
         """Whether the disturbed worker or delivery ended its work later, and will not start again."""
         if self.disturbed_actor not in self.workers:
-            return any(
-                actor_of(delivery) == self.disturbed_actor
-                for delivery in self.trial.effects.acknowledged
-            )
+            return self.disturbed_actor in map(actor_of, self.trial.effects.acknowledged)
         starts = [access.strand for access in self.own_accesses]
         is_dead = self.loss is not None and self.loss.kind == "crash" and self.loss.strand
         return bool(starts) and starts[-1] not in self.trial.errors and starts[-1] != is_dead
@@ -177,7 +170,9 @@ class Evidence:
         ]
 
     def _acts_otherwise(self) -> bool:
-        """Return whether the disturbed client changes what nobody changes without the disturbance."""
+        """Return whether the disturbed client changes what nobody changes without the disturbance: it
+        notes ``RPUSH failed 7``, for example, in place of ``SADD done 7``.
+        """
         return any(
             access.changes
             and access.shape not in self.undisturbed.changes
@@ -186,12 +181,16 @@ class Evidence:
         )
 
     def _is_dead_letter(self) -> bool:
-        """Return whether a delivery has not succeeded: its dead letter waits for a person."""
+        """Return whether a delivery has not succeeded: ``RPUSH orders`` was lost, each attempt answered
+        500, and the dead letter waits for a person.
+        """
         deliveries = {access.actor for access in self.accesses if access.made_by.is_delivery}
         return not deliveries <= set(map(actor_of, self.trial.effects.acknowledged))
 
     def _awaits_lease(self) -> bool:
-        """Return whether a later attempt finds a key taken, which expires."""
+        """Return whether a later attempt finds a key taken, which expires: ``SET lock relay/2 NX EX 60``
+        fails as long as the lock of the relay that crashed lives.
+        """
         return any(
             access.has_condition
             and not access.changes
@@ -207,7 +206,9 @@ class Evidence:
         return [command for command in own if command.strand != disturbed]
 
     def _is_decided_against(self, effect: Access) -> bool:
-        """Return whether a later attempt could see what somebody else wrote in place of an effect."""
+        """Return whether a later attempt could see what somebody else wrote in place of an effect: bob
+        has run ``SET owner bob``, and ann's second attempt reads it.
+        """
         key = effect.keys[0]
         is_seen = any(key in later.keys and effect.meets(later) for later in self._later_commands)
         return is_seen and any(
@@ -238,7 +239,9 @@ class Evidence:
         ]
 
     def _is_superseded(self, effect: Access) -> bool:
-        """Return whether without the disturbance, too, nothing remains of an effect."""
+        """Return whether without the disturbance, too, nothing remains of an effect: ``SET status busy``
+        is followed by ``SET status done``.
+        """
         accesses = self.undisturbed.accesses
         later = accesses[accesses.index(effect) + 1 :]
         same = (
@@ -354,12 +357,8 @@ def is_id(access: Access, accesses: Sequence[Access], at: int) -> bool:
     is the version of a hash, which each write of the hash increases.
     """
     if access.name == "HINCRBY":
-        beside = [
-            neighbour
-            for neighbour in accesses[max(0, at - 1) : at + 2]
-            if neighbour.keys == access.keys
-        ]
-        return access.words[-1] == "1" and any(neighbour.name == "HSET" for neighbour in beside)
+        near = [other for other in accesses[max(0, at - 1) : at + 2] if other.keys == access.keys]
+        return access.words[-1] == "1" and any(other.name == "HSET" for other in near)
     counter: Any = (access.before[0] or b"0") if access.name == "INCR" else None
     if not isinstance(counter, bytes) or not re.fullmatch(rb"-?\d+", counter):
         return False

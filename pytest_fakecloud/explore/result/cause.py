@@ -190,10 +190,8 @@ class _Experiments:
     def _call_after(self, line: Line) -> Line | None:
         """Return the next call of a call's strand, if there is one."""
         _, *following = itertools.dropwhile(lambda other: other is not line, self.trial.lines)
-        own = (
-            other for other in following if other.strand == line.strand and other.call is not None
-        )
-        return next(own, None)
+        calls = (other for other in following if other.call is not None)
+        return next((call for call in calls if call.strand == line.strand), None)
 
     def _holds(self, disturbances: Sequence[Disturbance], touch: Touch) -> bool:
         """Return whether the promise holds in a trial with these disturbances, the last of which
@@ -282,11 +280,7 @@ def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[_Conflict]:
 def _calls(trial: Trial) -> dict[int, Line]:
     """Return the calls up to the step that broke the promise, without those of queues, by position."""
     lines = itertools.takewhile(lambda line: not line.breaks, trial.lines)
-    return {
-        at: line
-        for at, line in enumerate(lines)
-        if line.call is not None and line.call.service != "queue"
-    }
+    return {at: line for at, line in enumerate(lines) if line.has_own_data}
 
 
 def _conflict(call: Line, other: Line) -> Touch | None:

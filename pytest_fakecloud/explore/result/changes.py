@@ -117,9 +117,8 @@ def _orders(calls: Mapping[_CallId, Line]) -> dict[Touch, list[_CallId]]:
     """Return the calls that access each piece of data, without those of queues."""
     orders: defaultdict[Touch, list[_CallId]] = defaultdict(list)
     for call_id, line in calls.items():
-        for touch in dict.fromkeys(touch.read for touch in line.data):
-            if line.call is not None and line.call.service != "queue":
-                orders[touch].append(call_id)
+        for touch in dict.fromkeys(touch.read for touch in line.data if line.has_own_data):
+            orders[touch].append(call_id)
     return orders
 
 
@@ -136,6 +135,6 @@ def _content(line: Line) -> tuple[object, ...]:
 def _data(pair: Sequence[Line | None]) -> Touch | None:
     """Return what the first of two calls accesses, first what it writes; nothing of a queue."""
     line = next(line for line in pair if line is not None)
-    is_of_queue = line.call is not None and line.call.service == "queue"
-    touches = [] if is_of_queue else line.data
-    return min(touches, key=lambda touch: not touch.writes, default=None)
+    return min(
+        line.data if line.has_own_data else (), key=lambda touch: not touch.writes, default=None
+    )

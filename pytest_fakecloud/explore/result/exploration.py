@@ -75,19 +75,20 @@ class Trust:
 class Exploration:
     """The result of an ``explore()`` call that found no broken promise.
 
-    ``tried`` is the number of schedules: ``orders`` distinct interleavings (``is_exhaustive`` if there
-    are no others), ``singles`` with one disturbance, ``extended`` ones that extend an earlier schedule,
+    ``tried`` is the number of schedules: ``orders`` interleavings (``is_exhaustive`` if there are no
+    others), ``singles`` with one disturbance, ``extended`` ones that extend an earlier schedule,
     ``drawn`` ones that are tried again with other random numbers, and ``replayed`` ones that were given
-    or failed last time. ``all_singles`` is the number of ``singles`` that exists. ``states`` is the
-    number of distinct states that the undisturbed trial, ``singles`` and ``extended`` have reached, and
-    ``last_new_state`` the number of the schedule that reached the last new one. ``calls`` maps each
-    client to its calls in the trial in which it made most, ``points`` to the points at which
-    disturbances were possible; ``kinds`` maps each kind of them to the number of times it was applied.
-    ``untried`` are the kinds that were never possible, ``unreached`` those that the budget did not
-    allow. ``reads`` is what the promise read, ``unwritten`` the keys of it that no trial wrote. Each of
-    ``writes`` was left out in a trial of its own; the promise did not notice ``unnoticed``. ``inputs``
-    is the number of drawn inputs. ``anomalies`` are those that trials showed. ``notes`` describe
-    unexplored code, ``seconds`` is wall-clock time, ``str()`` a summary.
+    or failed last time. The interleavings are distinct, except that searches with late answers and with
+    timers begin with the first one again. ``all_singles`` is the number of ``singles`` that exists.
+    ``states`` is the number of distinct states that the undisturbed trial, ``singles`` and ``extended``
+    have reached, and ``last_new_state`` the number of the schedule that reached the last new one.
+    ``calls`` maps each client to its calls in the trial in which it made most, ``points`` to the points
+    at which disturbances were possible; ``kinds`` maps each kind of them to the number of times it was
+    applied. ``untried`` are the kinds that were never possible, ``unreached`` those that the budget did
+    not allow. ``reads`` is what the promise read, ``unwritten`` the keys of it that no trial wrote.
+    Each of ``writes`` was left out in a trial of its own; the promise did not notice ``unnoticed``.
+    ``inputs`` is the number of drawn inputs. ``anomalies`` are those that trials showed. ``notes``
+    describe unexplored code, ``seconds`` is wall-clock time, ``str()`` a summary.
     """
 
     def __init__(self, tally: Tally, kinds_to_name: Sequence[str], trust: Trust) -> None:
@@ -117,14 +118,12 @@ class Exploration:
         self.reads, self.unwritten = trust.reads, trust.unwritten
         self.writes, self.unnoticed = trust.writes, trust.unnoticed
         self._trust = tuple(trust.lines())
-        self.anomalies = tuple(
-            f"{shown.anomaly}; {_replay(shown)}" for shown in tally.anomalies.values()
-        )
+        anomalies = tally.anomalies.values()
+        self.anomalies = tuple(f"{shown.anomaly}; {_replay(shown)}" for shown in anomalies)
         self.seconds = tally.seconds
         self.seed = tally.seed
-        self._has_same_numbers = (
-            covered.draws_numbers and "numbers" not in kinds_to_name and not tally.only_schedule
-        )
+        varies_numbers = "numbers" in kinds_to_name or tally.only_schedule
+        self._has_same_numbers = covered.draws_numbers and not varies_numbers
         what = "no anomaly was found" if tally.anomalies_break else "the promise held"
         self._text = f"{what} in {_summary(tally)}"
 
@@ -203,9 +202,8 @@ class BrokenPromiseError(FakecloudError, AssertionError):
             text = f"{what} in {_list_of_broken(failures)}\nthe first of them"
         failed = sum(replay.broken is not None for replay in replays)
         if failed < len(replays):
-            text += (
-                f"; the code is not deterministic: it failed in {failed} of {len(replays)} replays"
-            )
+            times = f"{failed} of {len(replays)} replays"
+            text += f"; the code is not deterministic: it failed in {times}"
         text += ":\n"
         text += f"inputs: {text_of_inputs(self.inputs)}\n" if self.inputs else ""
         text += f"cause: {self.cause}\n" if self.cause else ""
@@ -248,11 +246,10 @@ class BrokenPromiseError(FakecloudError, AssertionError):
 
 
 def _replay(shown: ShownAnomaly) -> str:
+    schedule = str(shown.schedule)
     if shown.inputs:
-        return f"replay it with replay_schedule({replay_text(str(shown.schedule), shown.inputs)})"
-    return (
-        f"replay it with {str(shown.schedule)!r}" if shown.schedule else "in the undisturbed trial"
-    )
+        return f"replay it with replay_schedule({replay_text(schedule, shown.inputs)})"
+    return f"replay it with {schedule!r}" if schedule else "in the undisturbed trial"
 
 
 def _list_of_broken(failures: Results[Failure]) -> str:

@@ -19,10 +19,10 @@ FAILURES: tuple[FailureName, ...] = get_args(FailureName)
 class Failure:
     """One trial with one failing call.
 
-    ``number`` is the call's position in the trial without faults, counted from 1, ``fault`` the kind
-    of fault, ``call`` the recorded call. ``exception`` is the exception that the code raised, or None.
-    ``broken`` is the ``AssertionError`` of a broken promise, or None. ``schedule`` is the schedule of
-    the trial as a string, for ``replay_schedule``.
+    ``number`` is the call's position, from 1, among the calls of the trial without faults that could
+    fail, ``fault`` the kind of fault, ``call`` the recorded call. ``exception`` is the exception that
+    the code raised, or None. ``broken`` is the ``AssertionError`` of a broken promise, or None.
+    ``schedule`` is the schedule of the trial as a string, for ``replay_schedule``.
     """
 
     number: int

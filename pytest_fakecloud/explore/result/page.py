@@ -69,10 +69,8 @@ class _TrialPage:
         self._report = report
         self._offset = offset
         groups = itertools.groupby(trial.lines, lambda line: line.call is None)
-        longest = max(
-            (len(list(lines)) for is_disturbance, lines in groups if is_disturbance), default=0
-        )
-        self._gap = longest + 1
+        lengths = (len(list(lines)) for is_disturbance, lines in groups if is_disturbance)
+        self._gap = max(lengths, default=0) + 1
         # With a gap of 3, call 1, two disturbances and call 2 have the numbers 3, 4, 5, 6.
         first = min((line.call.number for line in trial.lines if line.call is not None), default=1)
         number = offset + (first - 1) * self._gap

@@ -38,7 +38,7 @@ def replay_only(player: Player, schedule: Schedule) -> Tally:
     missed = [disturbance for disturbance in schedule if disturbance not in trial.applied]
     if trial.broken is not None:
         trial = replace(trial, planned=schedule.without(missed))
-        raise _broken_schedule(player, tally, trial) from trial.broken
+        raise _error_of(player, tally, trial) from trial.broken
     if missed:
         names = {disturbance.strand for disturbance in missed}
         starts = sorted(
@@ -66,19 +66,18 @@ def raise_broken(player: Player, tally: Tally, broken: Trial, **options: Any) ->
     plans = [Plan(broken.planned)] * (number - 1)
     replays = [player.play(plan) for plan in (*plans, Plan.reported(broken.planned))]
     failing = [trial for trial in replays if trial.broken is not None]
+    assert broken.broken is not None
     if not failing:
         raise ContractError(
             f"the schedule {broken.planned} broke the promise ({broken.broken}), but not in "
             f"{number} further trials of it: the code depends on a state outside the fakes. "
             f"{'; '.join(['Reset that state in setup=', *broken.notes])}"
         )
-    error = _broken_schedule(player, tally, failing[-1], replays=replays, **options)
+    error = _error_of(player, tally, failing[-1], replays=replays, **options)
     raise error from failing[-1].broken
 
 
-def _broken_schedule(
-    player: Player, tally: Tally, trial: Trial, **options: Any
-) -> BrokenPromiseError:
+def _error_of(player: Player, tally: Tally, trial: Trial, **options: Any) -> BrokenPromiseError:
     undisturbed = None
     if trial.applied and "stuck" not in trial.flags:
         undisturbed = player.play(Plan(has_details=True))

@@ -134,11 +134,8 @@ def _lines_of_check(trial: Trial) -> list[Line]:
 
 def _is_look(entry: Sequence[Line], trial: Trial) -> bool:
     """Return whether an entry only shows that a restarted worker found no work."""
-    return (
-        entry[0].strand in trial.wording.idle_restarts
-        and len(entry) == 1
-        and entry[0].call is not None
-    )
+    is_call = len(entry) == 1 and entry[0].call is not None
+    return is_call and entry[0].strand in trial.wording.idle_restarts
 
 
 def _without_repeats(
@@ -153,11 +150,8 @@ def _without_repeats(
     for start, lines in by_start.items():
         worker, calls = StrandName.of(start).program, _calls_of(lines)
         has_disturbance = any(line.is_disturbance for line in lines)
-        if (
-            latest.get(worker) == calls
-            and start in trial.wording.idle_restarts
-            and not has_disturbance
-        ):
+        is_repeated = latest.get(worker) == calls and not has_disturbance
+        if is_repeated and start in trial.wording.idle_restarts:
             repeated.setdefault(worker, []).append(start)
         latest[worker] = calls
     several = {worker: starts for worker, starts in repeated.items() if len(starts) > 1}
@@ -388,11 +382,7 @@ def _writes(line: Line) -> bool:
 
 def _conflicting(calls: Sequence[Line]) -> Iterator[Line]:
     """Yield the calls that conflict with a call of another strand."""
-    of_data = [
-        line
-        for line in calls
-        if line.call is not None and line.call.service != "queue" and not _is_rejected(line)
-    ]
+    of_data = [line for line in calls if line.has_own_data and not _is_rejected(line)]
     touches: defaultdict[str, set[Touch]] = defaultdict(set)
     for line in of_data:
         touches[_strand(line)].update(line.data)
@@ -415,13 +405,12 @@ def _with_telling_answers(trial: Trial, undisturbed: Trial | None) -> Iterator[L
     usual: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     if undisturbed is not None:
         lookups = lookups_of_trial(undisturbed)
-        for line in undisturbed.lines:
-            if line.call is not None:
-                usual[_strand(line), call_text(line.call, lookups)].add(_answer(line.call, lookups))
+        for line in undisturbed.call_lines:
+            assert line.call is not None
+            usual[_strand(line), call_text(line.call, lookups)].add(_answer(line.call, lookups))
     lookups = lookups_of_trial(trial)
-    for line in trial.lines:
-        if line.call is None:
-            continue
+    for line in trial.call_lines:
+        assert line.call is not None
         answer = _answer(line.call, lookups)
         answers = usual.get((_strand(line), call_text(line.call, lookups)), {answer})
         if answer not in answers or _is_refusal(command_of(line.call), answer):
@@ -430,9 +419,8 @@ def _with_telling_answers(trial: Trial, undisturbed: Trial | None) -> Iterator[L
 
 def _is_refusal(command: str, answer: str) -> bool:
     """Return whether an answer says that a write had no effect."""
-    return (answer == "null" and command in commands.CREATES) or (
-        answer == "0" and command in _REFUSED
-    )
+    is_missing = answer == "null" and command in commands.CREATES
+    return is_missing or (answer == "0" and command in _REFUSED)
 
 
 def _beside_disturbances(lines: Sequence[Line]) -> Iterator[Line]:

@@ -14,7 +14,7 @@ from .tally import SearchBudget, Tally
 
 def check_budget(tally: Tally, budget: SearchBudget) -> None:
     """Raise ``ContractError`` if a time budget ended before the search tried any disturbance."""
-    # The first interleaving is that of the undisturbed trial.
+    # The first interleaving of a search is that of the undisturbed trial.
     tried_something = tally.tried > bool(tally.counts["orders"])
     nothing_is_left = not tally.all_singles or tally.interleavings.is_exhaustive
     if budget.began is None or tried_something or nothing_is_left:

@@ -50,7 +50,7 @@ class Branch:
     asleep: frozenset[str] = frozenset()
     sleep: Mapping[str, Footprint] = field(default_factory=dict, compare=False)
     late: bool = False
-    moves_time: bool = False
+    moves_clock: bool = False
 
     def strategy(self) -> BranchStrategy:
         return BranchStrategy(self)
@@ -59,7 +59,7 @@ class Branch:
         """Return whether another branch begins with the same decisions."""
         return (
             other.decisions[: len(self.decisions)] == self.decisions
-            and (self.late, self.moves_time) == (other.late, other.moves_time)
+            and (self.late, self.moves_clock) == (other.late, other.moves_clock)
         )  # fmt: skip
 
 
@@ -136,9 +136,9 @@ class InterleavingTree:
         return None
 
     def upcoming(self) -> Iterator[Branch]:
-        """Yield the branches that follow, if no trial before them finds others, the next one first."""
-        if not self._has_begun:
-            yield self.root
+        """Yield the branches that follow, if no trial before them finds others, the next one first.
+        Until the trial of the latest one is learned, that is the latest one again.
+        """
         for number, frame in reversed(self._frames.items()):
             if (name := frame.untried()) is not None:
                 yield self._branch(number, name)
@@ -186,7 +186,7 @@ class BranchStrategy:
 
     def __init__(self, branch: Branch) -> None:
         self.switch_kinds = decided_switches(late=branch.late)
-        self.moves_time = branch.moves_time
+        self.moves_clock = branch.moves_clock
         self._branch = branch
         self._repeated = 0
         self._has_strayed = False

@@ -71,11 +71,13 @@ class PlanPlayer:
         self.player = player
         self.tally = tally
 
-    def offer(self, upcoming: Iterator[Plan]) -> None:
-        """Let a subclass play some of the plans that a source will probably return next."""
+    def offer(self, plan: Plan, upcoming: Iterator[Plan]) -> None:
+        """Let a subclass play a plan, and some of those that a source will probably return next."""
 
-    def play(self, plan: Plan) -> Outline:
-        """Return the trial of a plan. A subclass may return the outline of a trial that holds."""
+    def obtain(self, plan: Plan) -> Outline:
+        """Play and record a plan. A subclass may return the outline of a trial that holds, which another
+        process has played.
+        """
         trial = self.player.play(plan)
         self.tally.record(plan, trial)
         return trial
@@ -104,7 +106,7 @@ class Explorer:
     def search(self) -> Trial | None:
         """Return the first trial that breaks the promise; None if no schedule did."""
         for phase in self._phases():
-            if (failing := self.play(phase)) is not None:
+            if (failing := self.search_phase(phase)) is not None:
                 return failing
         return None
 
@@ -140,13 +142,13 @@ class Explorer:
         beside = [*(Share(share.source, is_over=share.is_over) for share in orders)]
         beside += map(Share, numbers)
         if tally.interleavings.has_timers and {"switch", "jump"} <= self._kinds:
-            beside.append(self._interleavings(late="late" in self._kinds, moves_time=True))
+            beside.append(self._interleavings(late="late" in self._kinds, moves_clock=True))
         beside.append(Share(extending, EXTENDING_WEIGHTS[1], EXTENDING_HEAD_STARTS[1]))
         part = self._part_for_singles()
         weight = part / (1 - part) * sum(share.weight for share in beside)
         yield Phase([Share(single, weight), *beside], self._budget)
 
-    def play(self, phase: Phase) -> Trial | None:
+    def search_phase(self, phase: Phase) -> Trial | None:
         """Play the plans of a phase; return the first trial that breaks the promise."""
         until = phase.until
         while phase.budget.remaining(self._tally.tried) > 0:
@@ -155,11 +157,11 @@ class Explorer:
                 break
             share = min(shares, key=lambda share: share.rounds)
             share.asked += 1
-            self._plan_player.offer(share.source.upcoming())
             plan = share.source.next_plan()
             if isinstance(plan, NoPlan):
                 share.is_over = plan is NoPlan.LEFT
                 continue
+            self._plan_player.offer(plan, share.source.upcoming())
             trial = self._play_plan(plan, share.source)
             if trial.broken is not None:
                 assert isinstance(trial, Trial)
@@ -168,11 +170,11 @@ class Explorer:
 
     def _play_plan(self, plan: Plan, source: Source) -> Outline:
         """Play and count the plan of a source, and let the source learn from its trial."""
-        trial = self._plan_player.play(plan)
+        trial = self._plan_player.obtain(plan)
         second_plan = None if trial.broken is not None else source.second_plan(trial)
         if second_plan is not None:
             self._tally.counts["drawn"] += 1
-            trial = self._plan_player.play(second_plan)
+            trial = self._plan_player.obtain(second_plan)
         if "redundant" not in trial.flags:
             self._tally.counts[source.counter] += 1
         source.learn(trial)
@@ -202,7 +204,9 @@ class Explorer:
         return min(MOST_SINGLES_SHARE, max(LEAST_SINGLES_SHARE, part))
 
     def _orders(self) -> list[Share]:
-        """Return a search without late answers, and one with them that begins after a head start."""
+        """Return the searches for orders of calls, if these can differ: one without late answers and, if
+        ``kinds`` contain them, one with them after a head start.
+        """
         if "switch" not in self._kinds:
             return []
         can_differ = any(len(step.options) > 1 for step in self._undisturbed.steps)
@@ -215,8 +219,8 @@ class Explorer:
         return searches
 
     def _interleavings(
-        self, *, late: bool, moves_time: bool = False, head_start: float = 0.0
+        self, *, late: bool, moves_clock: bool = False, head_start: float = 0.0
     ) -> Share:
-        tree = InterleavingTree(Branch(late=late, moves_time=moves_time))
+        tree = InterleavingTree(Branch(late=late, moves_clock=moves_clock))
         promises = self._plan_player.player.subject.promises
         return Share(OrdersOfCalls(self._tally, promises, tree), head_start=head_start)

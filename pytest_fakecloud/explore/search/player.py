@@ -10,6 +10,7 @@ from ..judge.judge import Judge
 from ..subject.clients import Inputs, with_inputs
 from ..subject.options import Subject
 from ..values.plan import Plan
+from ..values.schedule import Schedule
 from ..values.trial import Trial
 from ..world.world import World
 from .capture import TrialCapture
@@ -53,6 +54,13 @@ class Player:
         trial, reference = self._play_checked(plan), self._reference
         return trial if reference is None else self._compared(self._evidence(trial, reference))
 
+    def play_again(self, schedule: Schedule, broken: BaseException) -> Trial:
+        """Play a schedule that has broken the promise; one that holds now has the error of before."""
+        trial = self.play(Plan(schedule))
+        if trial.broken is not None:
+            return trial
+        return replace(trial, verdict=replace(trial.verdict, broken=broken))
+
     def play_reference(self, plan: Plan) -> tuple[Player, Trial]:
         """Play an undisturbed trial. Return it, after a player that has it as its reference."""
         evidence = self._evidence(self._play_checked(plan), None)
@@ -60,7 +68,7 @@ class Player:
 
     def _play_checked(self, plan: Plan) -> Trial:
         with self._capture.discarding(plan):
-            trial, history = self.world.play(self.subject, plan)
+            trial, history = self.world.play_unjudged(self.subject, plan)
             if "redundant" in trial.flags:
                 return trial
             return replace(trial, verdict=self.judge.checked(trial, history, plan))

@@ -101,8 +101,4 @@ def _alternating(disturbances: Iterable[Disturbance]) -> list[Schedule]:
         detail = "" if disturbance.kind in SWITCHES else disturbance.detail
         by_kind.setdefault((RANKS[disturbance.kind], detail), []).append(disturbance)
     rounds = itertools.zip_longest(*(by_kind[kind] for kind in sorted(by_kind)))
-    return [
-        Schedule([disturbance])
-        for disturbance in itertools.chain(*rounds)
-        if disturbance is not None
-    ]
+    return [Schedule([disturbance]) for disturbance in itertools.chain(*rounds) if disturbance]

@@ -53,8 +53,8 @@ class Source(ABC):
         return
 
     def upcoming(self) -> Iterator[Plan]:
-        """Yield plans equal to the next one and to those that probably follow it, without a change of
-        the source. Other processes may play them in any order. Without any, this process plays all.
+        """Yield plans that probably follow the latest one, without a change of the source. Other
+        processes may play them in any order. Without any, this process plays all.
         """
         yield from ()
 
@@ -86,7 +86,7 @@ class OrdersOfCalls(Source):
             return Plan(strategy_factory=branch)
         extent, root = self._extent(), self._tree.root
         self._tally.interleavings.end_search(extent)
-        if extent is Extent.ALL and (root.late or root.moves_time):
+        if extent is Extent.ALL and (root.late or root.moves_clock):
             # This tree contains the interleavings of all others, which count once: ``tried`` falls.
             self._tally.counts[self.counter] = self._tree.trials
         return NoPlan.LEFT
@@ -111,7 +111,7 @@ class OrdersOfCalls(Source):
             return Extent.SOME
         if not root.late and "late" in tally.kinds:
             return Extent.ALL_OF_SEARCH
-        if tally.interleavings.has_timers and not root.moves_time:
+        if tally.interleavings.has_timers and not root.moves_clock:
             return Extent.ALL_OF_SEARCH if "jump" in tally.kinds else Extent.ALL_OF_KINDS
         return Extent.ALL
 
@@ -173,7 +173,6 @@ class Extending(Source):
         return NoPlan.YET if self._tally.remaining_singles > 0 else NoPlan.LEFT
 
     def upcoming(self) -> Iterator[Plan]:
-        self._choose()
         yield from self._chosen
 
     def _choose(self) -> None:

@@ -59,7 +59,7 @@ three bugs take 1.5 to 2.6 times as many.
 # -- how much is tried of a failure: limits of time, which change no find ------------------------------
 
 MOST_PARTS = 1_000
-"""Maximum number of parts of a schedule that are tried together: all of them up to nine disturbances."""
+"""Maximum number of parts that are tried of one schedule: all parts of up to nine disturbances."""
 MOST_REPLACEMENTS = 200
 """Maximum number of schedules that are tried with other disturbances than the failing one."""
 NEAR_POINTS = 4

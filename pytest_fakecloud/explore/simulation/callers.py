@@ -12,8 +12,8 @@ from ...cloud.fake import Fake
 from ...http.messages import Request
 from ...kv.command_fields import only_prepares
 from ...kv.report.calls import command_of
+from .call_disturbances import session_of
 from .current_thread import Row
-from .faults import session_of
 from .outsiders import OutsideCalls
 from .part import Part
 from .strand import Strand

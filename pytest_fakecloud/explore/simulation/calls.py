@@ -18,9 +18,9 @@ from ..values.disturbances import PAUSES, SLOW_ANSWERS, Disturbance
 from ..values.footprint import CommandLine, times_in, touches_of_request
 from ..values.plan import SwitchKind
 from ..values.trial import Line
+from .call_disturbances import CallDisturbances, Target, faults_of_nodes, possible_disturbances
 from .callers import Caller, Callers
 from .decisions import Decisions
-from .faults import Faults, Target, faults_of_nodes, possible_disturbances
 from .known_times import KnownTimes
 from .part import Part
 from .pauses import Pauses
@@ -46,7 +46,7 @@ class Calls(Part):
     callers: Callers
     pauses: Pauses
     decisions: Decisions
-    faults: Faults
+    call_disturbances: CallDisturbances
     workers: Workers
     _running: tuple[Access, Any, Sequence[bytes], list[str]] | None = None
     """The latest command that writes, its database, and the contents of its keys before it."""
@@ -110,17 +110,17 @@ class Calls(Part):
         self._note_disturbances(strand, fake, request, may_wait=False)
         return self._serve(strand, point, fake, request, proceed)
 
-    async def exchange(self, fake: Fake, exchange: Callable[[], T]) -> T:
+    async def exchange(self, fake: Fake, send: Callable[[], T]) -> T:
         """Make an asynchronous request; let other tasks and strands run before and after it."""
         strand = self._current_thread.registered_strand()
         if strand is None or strand.role != "task":
-            return exchange()
+            return send()
         self._turns.check_alive(strand)
         point = self._next_point(strand)
         for rest in self._approach(strand, point, fake, None):
             await self._turns.yield_turn_async(strand, rest)
         with self.callers.awaiting(strand, point):
-            response = exchange()  # comes to ``at_call()`` in this thread
+            response = send()  # comes to ``at_call()`` in this thread
         for rest in self._receive(strand, point):
             await self._turns.yield_turn_async(strand, rest)
         return response
@@ -141,8 +141,11 @@ class Calls(Part):
         """Process the point before a call; yield wherever the strand must give up its turn."""
         may_wait = not self._fakes.clock.is_moving
         self._note_disturbances(strand, fake, request, may_wait=may_wait)
-        if not may_wait:
-            return
+        if may_wait:
+            yield from self._let_others_run(strand, point, fake)
+
+    def _let_others_run(self, strand: Strand, point: int, fake: Fake) -> _Rests:
+        """Yield for each pause of a point and, unless the fake is excluded, for a switch."""
         if disturbances := self._script.schedule.at(strand.scheduled_name, point):
             yield from self._apply_pauses(strand, disturbances, PAUSES)
         is_point = fake.name in self._script.subject.disturbable_fakes
@@ -217,7 +220,7 @@ class Calls(Part):
             access.has_changed = [content_of(values.get(name)) for name in names] != contents
             self._running = None
 
-    def at_gap(self) -> None:
+    def at_gap(self, fake: Fake) -> None:
         """Let other strands run between two commands of a pipeline, as at a call."""
         strand = self.callers.executing()
         if strand is None or self._fakes.clock.is_moving:
@@ -225,12 +228,10 @@ class Calls(Part):
         if strand.role == "task" and self._current_thread.is_explored():
             return
         point = strand.next_point()
-        if self._script.plan.notes_points:
+        if self._script.plan.notes_points and fake.name in self._script.subject.disturbable_fakes:
             self.pauses.note_point(strand)
-        disturbances = self._script.schedule.at(strand.scheduled_name, point)
-        for rest in self._apply_pauses(strand, disturbances, PAUSES):
+        for rest in self._let_others_run(strand, point, fake):
             self._turns.yield_turn(strand, rest)
-        self._turns.yield_turn(strand, "switch")
 
     def _serve(
         self, strand: Strand, point: int, fake: Fake, request: Request, proceed: Proceed
@@ -240,8 +241,8 @@ class Calls(Part):
         self.workers.note_call(strand, fake, request)
         if fake.fixture != "kv_server":  # which reports its commands
             self.known_times.note_data(times_in(request.body))
-        disturbances = self._script.schedule.at(strand.scheduled_name, point)
-        fault = self.faults.apply(disturbances, strand, fake, request) if disturbances else None
+        planned = self._script.schedule.at(strand.scheduled_name, point)
+        fault = self.call_disturbances.apply(planned, strand, fake, request) if planned else None
         self._log.call_counts[strand.name] += 1
         app: Any = core_of(fake).app
         app.recorder.renumber(request.call, now)
@@ -255,12 +256,12 @@ class Calls(Part):
                 strand.scheduled_name, line, words, subjects, (), writes, request.call, at_us=now
             )
             self._log.accesses.append(access)
-        if (partition := self.faults.partition(strand, fake)) is not None:
+        if (partition := self.call_disturbances.partition(strand, fake)) is not None:
             line.disturbances, line.words = (partition,), f"does not reach {fake.name}"
             return ConnectionEffect("drop")
         try:
             if fault is not None:
-                return self.faults.serve(fault, fake, request, proceed, line)
+                return self.call_disturbances.serve(fault, fake, request, proceed, line)
             return proceed()
         finally:
             self.note_changes()

@@ -20,8 +20,9 @@ from .pauses import Pauses
 from .stacks import describe_places
 from .strand import Strand
 
-MOST_STEPS = 20_000
-MOST_MOVES = 8
+MOST_FORCED_MOVES = 20_000
+"""Maximum number of times that the clock moves in one trial because no strand could run."""
+MOST_CHOSEN_MOVES = 8
 """Maximum number of times that the clock moves in one trial although a strand could run."""
 FIRINGS = 3
 """Number of firings in a trial after which the schedules of queues fire only while a strand waits and
@@ -115,11 +116,11 @@ class TrialClock(Part):
 
     def all_times(self) -> frozenset[int]:
         """Return the times that the clock can move to, if timers are explored."""
-        if not self._script.moves_time:
+        if not self._script.moves_clock:
             return frozenset()
         waits = [strand.waiting.wake_us for strand in self._strands if strand.state == "waiting"]
         wakes = [wake_us for wake_us in waits if wake_us is not None]
-        return frozenset(self.known_times.upcoming(self._fakes.now_us(), MOST_MOVES) + wakes)
+        return frozenset(self.known_times.upcoming(self._fakes.now_us(), MOST_CHOSEN_MOVES) + wakes)
 
     def possible_move(self, options: Sequence[Option]) -> ClockMove | None:
         """Return the move to the next time before the strands and deliveries that can run; None if
@@ -127,12 +128,12 @@ class TrialClock(Part):
         If none can run, the move is one to order with others only if the trial goes on then.
         """
         now = self._fakes.now_us()
-        goes_on = bool(options) or self._times_to_go_on(now).earliest(now) is not None
+        goes_on = bool(options) or self._next_times(now).earliest(now) is not None
         at_us = self.next_us()
         if at_us is None or not goes_on:
             return None
         if not options:
-            return ClockMove(at_us) if self._script.moves_time else None
+            return ClockMove(at_us) if self._script.moves_clock else None
         is_firing = at_us == self._fakes.deliveries.next_firing_us()
         if is_firing and self._next_firing(is_awaited=False) is None:
             return None
@@ -167,9 +168,9 @@ class TrialClock(Part):
     def foresee(self) -> None:
         """Record clock moves that were due after the end: a later trial may make them earlier."""
         now = self._fakes.now_us()
-        if self.chosen_moves >= MOST_MOVES:
+        if self.chosen_moves >= MOST_CHOSEN_MOVES:
             return
-        for at_us in self.known_times.upcoming(now, MOST_MOVES - self.chosen_moves):
+        for at_us in self.known_times.upcoming(now, MOST_CHOSEN_MOVES - self.chosen_moves):
             if at_us > now + self._script.subject.patience_us:
                 return
             touched = Footprint([MOVES_CLOCK, *self.known_times.ends_until(at_us)])
@@ -181,15 +182,16 @@ class TrialClock(Part):
 
     def pass_time(self) -> bool:
         """Move the clock to the next time at which the trial goes on; return False if there is none."""
+        self.end_unawaited_schedules()
         now = self._fakes.now_us()
-        target = self._times_to_go_on(now).earliest(now)
+        target = self._next_times(now).earliest(now)
         if target is None:
             return False
         self._forced_moves += 1
-        if self._forced_moves > MOST_STEPS:
+        if self._forced_moves > MOST_FORCED_MOVES:
             waiting = [strand for strand in self._strands if strand.state == "waiting"]
             raise ContractError(
-                f"time has moved {MOST_STEPS:,} times and the trial goes on: "
+                f"time has moved {MOST_FORCED_MOVES:,} times and the trial goes on: "
                 f"{describe_places(waiting)} waits again and again. Give its loop an end"
             )
         self._move_to_next(target)
@@ -202,14 +204,13 @@ class TrialClock(Part):
         times = self._next_times(now).earliest(now), *self.known_times.upcoming(now, 1)
         return min((at for at in times if at is not None), default=None)
 
-    def _times_to_go_on(self, now: int) -> _NextTimes:
-        """Return the next times for a trial in which no strand can run. If none waits either, schedules
-        that may not fire end, and with them the trial.
+    def end_unawaited_schedules(self) -> None:
+        """End the schedules of queues, and with them the trial in which no strand can run, if none waits
+        either, and they may not fire.
         """
-        times = self._next_times(now)
+        times = self._next_times(self._fakes.now_us())
         if times.wake_up is None and times.firing is None:
             self._fakes.deliveries.end_queue_schedules()
-        return times
 
     def _next_times(self, now: int) -> _NextTimes:
         """Return the next times without the ends of TTLs, because no strand waits for them."""

@@ -1,4 +1,4 @@
-"""Decisions of a trial: which option runs next, and the steps between them."""
+"""Decisions of a trial: which option comes next, and the steps between them."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Decisions(Part):
         """Return whether the schedule runs another strand at a point, and has not done so yet."""
         return bool(self._switches.get((strand, point)))
 
-    def of_piece(self, piece: Strand | None, options: list[Option]) -> list[Option]:
+    def in_one_piece(self, piece: Strand | None, options: list[Option]) -> list[Option]:
         """Return the options of the client, worker or delivery that ran last, if the strategy wants it
-        to run in one piece. End a trial in which it waits while others could run.
+        to run in one piece. Raises ``Redundant`` if it waits while others could run.
         """
         if piece is None or piece.state == "ended" or not options or self._script.strategy is None:
             return options
@@ -61,7 +61,9 @@ class Decisions(Part):
         return bool(own) and all(access.is_write and access.name != "consume" for access in own)
 
     def decide(self, options: list[Option]) -> Option:
-        """Choose an option: the first one unless the schedule or the strategy wants another."""
+        """Return the option that comes next: the first one unless the schedule or the strategy wants
+        another. Record the decision.
+        """
         has_steps = self._script.has_steps
         if len(options) == 1 and not has_steps:
             return options[0]
@@ -69,12 +71,9 @@ class Decisions(Part):
         kind, point = _continuation(options[0])
         if has_steps:
             self.end_step(names)
-        key = names[0], point, kind
-        if len(options) > 1 and kind in self._script.subject.kinds and key not in self._noted:
-            self._noted.add(key)
-            others = tuple([(kind, name) for name in names[1:] if name != CLOCK])
-            self._log.add_point(names[0], point, others, kind)
-        switch = self._next_switch(names, point, kind)
+        if len(options) > 1:
+            self._note_point(names, point, kind)
+        switch = self._wanted_switch(names, point, kind)
         chosen = options[0] if switch is None else options[names.index(switch.detail)]
         if has_steps:
             self._begin_step(chosen, names)
@@ -82,13 +81,20 @@ class Decisions(Part):
             self._apply(switch, chosen)
         return chosen
 
-    def _next_switch(self, names: list[str], point: int, kind: Kind) -> Disturbance | None:
+    def _note_point(self, names: list[str], point: int, kind: Kind) -> None:
+        """Record a point at which other options could come first, once."""
+        key = names[0], point, kind
+        if kind in self._script.subject.kinds and key not in self._noted:
+            self._noted.add(key)
+            others = tuple([(kind, name) for name in names[1:] if name != CLOCK])
+            self._log.add_point(names[0], point, others, kind)
+
+    def _wanted_switch(self, names: list[str], point: int, kind: Kind) -> Disturbance | None:
         """Return the switch to another option that the schedule or the strategy wants, if any."""
         planned = self._switches.get((names[0], point))
         if planned:
             for disturbance in planned:
                 if disturbance.kind == kind and disturbance.detail in names:
-                    planned.remove(disturbance)
                     return disturbance
         elif self._script.strategy is not None and kind in self._script.strategy.switch_kinds:
             name = self._script.strategy.pick(self._log.steps, names, kind)
@@ -97,6 +103,9 @@ class Decisions(Part):
         return None
 
     def _apply(self, switch: Disturbance, chosen: Option) -> None:
+        """Record a switch as applied, in which an option comes first."""
+        if planned := self._switches.get(switch.point_id):
+            planned.remove(switch)
         if isinstance(chosen, ClockMove):
             span = seconds(chosen.at_us - self._fakes.now_us())
             self._log.apply([switch], "clock", f"moves by {span}")

@@ -133,19 +133,12 @@ class TrialLog:
         disturbance = self.applied[-1] if self.applied else None
         if disturbance is None or disturbance.kind not in DELAYS or disturbance.detail == DUE:
             return False
-        own = (
-            line.at_us
-            for line in self.lines
-            if line.is_disturbance and line.strand == disturbance.strand
-        )
+        strand = disturbance.strand
+        own = (line.at_us for line in self.lines if line.is_disturbance and line.strand == strand)
         began = next(own, self.start_us)
         ended = began + int(disturbance.detail) * 1_000_000
-        return any(
-            line.call is not None
-            and line.strand != disturbance.strand
-            and began < line.at_us < ended
-            for line in self.lines
-        )
+        others = (line.at_us for line in self.lines if line.call and line.strand != strand)
+        return any(began < at_us < ended for at_us in others)
 
 
 @functools.cache

@@ -4,7 +4,6 @@ lets other strands run, and its tasks are strands.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -61,11 +60,8 @@ class EventLoop(ABC):
 class AsyncLibrary(ABC):
     """A library with event loops. ``World.async_libraries`` has one object for each library."""
 
-    def run(self, coroutine: Any) -> Any:
-        """Return the result of a coroutine of a client, a delivery or a check, which runs in a new loop
-        on fake time. Only the first of ``World.async_libraries`` has to do this.
-        """
-        raise NotImplementedError
+    portal: str
+    """How the names of the threads begin in which a running TestClient has its event loop."""
 
     async def sleep(self, seconds: float) -> bool:
         """Sleep in fake time in a loop that is not explored; return False in other loops."""
@@ -86,6 +82,10 @@ class AsyncLibrary(ABC):
     def own_loop(self) -> EventLoop | None:
         """Return the running loop if it is one of explored code or of a check."""
         return None
+
+    def is_of_another_loop(self, error: BaseException) -> bool:
+        """Return whether a connection or a lock raises an error because another loop has used it."""
+        return False
 
     async def in_thread(self, function: Callable[[], T]) -> T:
         """Run a function in a thread, for a loop that is not explored and that it would block."""
@@ -141,7 +141,7 @@ class Loops(Part):
             return True
         wake_us = None
         if timeout is not None:
-            wake_us = self._fakes.now_us() + math.ceil(timeout * 1e6)
+            wake_us = self._fakes.time_after(timeout)
             self._log.touch([READS_CLOCK])
         # A switch names this place in the loop by the last point of its main task.
         host.points = 0 if host.main_task is None else host.main_task.points

@@ -30,13 +30,15 @@ class Outsiders:
     """The threads that are alive now, without this one and those of the package. ``explore()`` does not
     control threads of the application that began before it.
 
-    A thread rests while it waits at the place at which it is now, such as a pool's thread for work.
+    A thread is idle while it waits at the place at which it is now, such as a pool's thread for work.
     """
 
-    def __init__(self) -> None:
-        self._resting: dict[threading.Thread, tuple[CodeType, ...]] = {}
+    def __init__(self, portals: tuple[str, ...] = ()) -> None:
+        """``portals`` begin the names of threads with the event loop of a running TestClient."""
+        self._portals = portals
+        self._idle: dict[threading.Thread, tuple[CodeType, ...]] = {}
         self._wakings: dict[threading.Thread, int | None] = {}
-        """How many times each thread had woken up when all rested last."""
+        """How many times each thread had woken up when all were idle last."""
         self._users: set[threading.Thread] = set()
         """The threads that have used the fakes."""
         self._helpers: dict[threading.Thread, bool] = {threading.current_thread(): False}
@@ -49,18 +51,23 @@ class Outsiders:
             is_own = thread is threading.current_thread() or thread.name.startswith(_OWN)
             # Python also lists a thread that has failed before it began.
             if thread.is_alive() and not is_own and not _is_of_infrastructure(thread):
-                self._resting[thread] = ()
-        for _ in range(CHECKS_AT_START if self._resting else 0):
-            # A thread may still be on the way to the place where it rests.
-            self._resting = {thread: _stack(thread) for thread in self._resting}
+                self._idle[thread] = ()
+        for _ in range(CHECKS_AT_START if self._idle else 0):
+            # A thread may still be on the way to the place where it is idle.
+            self._idle = {thread: _stack(thread) for thread in self._idle}
             nap()
 
     def __bool__(self) -> bool:
-        return bool(self._resting)
+        return bool(self._idle)
 
-    def shared(self) -> ContractError:
+    def describe(self, thread: threading.Thread) -> str:
+        if thread.name.startswith(self._portals):
+            return "the order of calls in the event loop of a running TestClient"
+        return f"the thread {thread.name}"
+
+    def error_of_sharing(self) -> ContractError:
         """Return the error for several clients that use the fakes through these threads."""
-        if any(thread.name.startswith(_PORTAL) for thread in self._resting):
+        if any(thread.name.startswith(self._portals) for thread in self._idle):
             place = "the event loop of a running TestClient"
             advice = (
                 "open a TestClient within each explored function (`with TestClient(app) as client:`), "
@@ -79,23 +86,23 @@ class Outsiders:
         )
 
     def __contains__(self, thread: object) -> bool:
-        return thread in self._resting
+        return thread in self._idle
 
     def note_use(self, thread: threading.Thread) -> None:
         """Note that one of these threads uses the fakes."""
         self._users.add(thread)
 
-    def await_rest(self, is_over: Callable[[], bool]) -> None:
-        """Wait, in wall-clock time, until the threads rest or ``is_over()`` returns True.
+    def await_idle(self, is_over: Callable[[], bool]) -> None:
+        """Wait, in wall-clock time, until the threads are idle or ``is_over()`` returns True.
 
         Raises ``ContractError`` for a thread that has used the fakes and works for too long. Another
-        one counts as resting from then on, wherever it waits.
+        one counts as idle from then on, wherever it waits.
         """
         last = self._wakings
-        # Most threads are idle: they have not woken up since the last trial. Where that is unknown, the
+        # Most threads have not woken up since the last trial. Where that is unknown, the
         # count is 0.
         threads = self._all_threads()
-        if all(last.get(thread) and self._rests(thread, last[thread]) for thread in threads):
+        if all(last.get(thread) and self._is_idle(thread, last[thread]) for thread in threads):
             return
         for _ in range(CHECKS_OF_OUTSIDERS):
             # A thread may start another one at any time.
@@ -103,14 +110,14 @@ class Outsiders:
             nap()
             # A thread that waits for the interpreter's own lock wakes up once in this time.
             Gate().acquire(sys.getswitchinterval())
-            busy = [thread for thread, count in before.items() if not self._rests(thread, count)]
+            busy = [thread for thread, count in before.items() if not self._is_idle(thread, count)]
             if not busy:
                 self._wakings = before
             if not busy or is_over():
                 return
         for thread in busy:
-            if thread in self._resting:
-                self._resting[thread] = _stack(thread)
+            if thread in self._idle:
+                self._idle[thread] = _stack(thread)
             if thread in self._users:
                 raise ContractError(
                     f"the thread {thread.name}, which began before explore(), makes calls for the code "
@@ -118,33 +125,23 @@ class Outsiders:
                     "trial: start it, or the pool that it belongs to, within the explored function"
                 )
 
-    def _rests(self, thread: threading.Thread, count: int | None) -> bool:
-        """Return whether a thread has not woken up since a count, and is where it rests."""
+    def _is_idle(self, thread: threading.Thread, count: int | None) -> bool:
+        """Return whether a thread has not woken up since a count, and is where it is idle."""
         is_asleep = count is not None and count == wakings(thread)
         if is_asleep and thread.ident in self.sleeping:
             return True
         if is_asleep and thread in self._helpers:
             return application_frame(sys._current_frames().get(thread.ident or 0)) is None
-        return is_asleep and _stack(thread) == self._resting[thread]
+        return is_asleep and _stack(thread) == self._idle[thread]
 
     def _all_threads(self) -> list[threading.Thread]:
         """Return those of these threads that are alive, and those that may work for them."""
         for thread in threading.enumerate():
-            if thread not in self._resting and thread not in self._helpers:
+            if thread not in self._idle and thread not in self._helpers:
                 is_explored = is_of_a_strand(thread) or thread.name.startswith(_OF_STRANDS)
                 self._helpers[thread] = not is_explored and not _is_of_infrastructure(thread)
         helpers = [thread for thread, helps in self._helpers.items() if helps]
-        return [thread for thread in [*self._resting, *helpers] if thread.is_alive()]
-
-
-_PORTAL = "asyncio-portal-"
-"""How the names of the threads begin in which a running TestClient has its event loop."""
-
-
-def _description(thread: threading.Thread) -> str:
-    if thread.name.startswith(_PORTAL):
-        return "the order of calls in the event loop of a running TestClient"
-    return f"the thread {thread.name}"
+        return [thread for thread in [*self._idle, *helpers] if thread.is_alive()]
 
 
 def _is_of_infrastructure(thread: threading.Thread) -> bool:
@@ -171,19 +168,21 @@ class OutsideCalls(Part):
         """
         (row, _), thread = self._current_thread.whose(), threading.current_thread()
         if row == "outsider":
-            self._world.outsiders.note_use(thread)
-            self._log.note(f"not explored: {_description(thread)}, which began before explore()")
+            outsiders = self._world.outsiders
+            outsiders.note_use(thread)
+            description = outsiders.describe(thread)
+            self._log.note(f"not explored: {description}, which began before explore()")
         if row == "pool":
             raise Crash
         return row
 
-    def await_rest(self) -> None:
-        """Wait until threads from before rest, because their speed would decide what runs next. End the
-        trial with an error if one goes on.
+    def await_idle(self) -> None:
+        """Wait until threads from before are idle, because their speed would decide what runs next.
+        End the trial with an error if one goes on.
         """
         try:
             if self._world.outsiders:
-                self._world.outsiders.await_rest(lambda: self._turns.has_ended)
+                self._world.outsiders.await_idle(lambda: self._turns.has_ended)
         except ContractError as error:
             self._turns.fail_trial(error)  # The explored code could catch the exception.
 
@@ -195,4 +194,4 @@ class OutsideCalls(Part):
         self._users.add(strand)
         could_run = any(other is not strand and other.is_ready(now_us) for other in self._strands)
         if could_run or len(self._users) > 1 or len(self._script.subject.programs) > 1:
-            self._turns.fail_trial(self._world.outsiders.shared())
+            self._turns.fail_trial(self._world.outsiders.error_of_sharing())

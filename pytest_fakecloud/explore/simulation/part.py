@@ -27,6 +27,8 @@ class Surroundings(ABC):
     """Threads for strands."""
     outsiders: Outsiders
     """The threads that began before the exploration."""
+    async_libraries: list[AsyncLibrary]
+    """The libraries whose event loops are known."""
 
     @abstractmethod
     def awaited(self, value: Any) -> Any:

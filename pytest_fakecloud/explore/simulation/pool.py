@@ -22,11 +22,11 @@ ABANDONED = "abandoned "
 class _PoolThread(DaemonThread):
     """A thread that runs a strand, and then waits for the next one."""
 
-    def __init__(self, rest: Callable[[_PoolThread], None]) -> None:
+    def __init__(self, give_back: Callable[[_PoolThread], None]) -> None:
         super().__init__("explore", self._work)
         self.gate = Gate()
         self.next: tuple[Turns, Strand] | None = None
-        self._rest = rest
+        self._give_back = give_back
 
     def _work(self) -> None:
         while True:
@@ -34,7 +34,7 @@ class _PoolThread(DaemonThread):
             if self.next is None:
                 return
             turns, strand = self.next
-            turns.run_in_pool_thread(strand, lambda: self._rest(self))
+            turns.run_in_pool_thread(strand, lambda: self._give_back(self))
 
 
 def is_of_a_strand(thread: threading.Thread) -> bool:
@@ -56,7 +56,7 @@ class Threads:
             if self._idle:
                 thread = self._idle.pop()
             else:
-                thread = _PoolThread(self._rest)
+                thread = _PoolThread(self._take_back)
                 self._all.append(thread)
         if thread.ident is None:
             thread.start()
@@ -87,7 +87,7 @@ class Threads:
             self._all = [other for other in self._all if other is not thread]
         cast("Any", _threads_queues).pop(thread, None)
 
-    def _rest(self, thread: _PoolThread) -> None:
+    def _take_back(self, thread: _PoolThread) -> None:
         with self._lock:
             thread.next = None
             if self._closed:

@@ -1,4 +1,4 @@
-"""The choice of the strand that runs next."""
+"""The steps of a trial: which strand runs next, and the moves of the clock in between."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ...core.errors import ContractError
 from ..fakes.gate import wait_really
 from ..values.limits import CHECKS_OF_BLOCKED, CHECKS_OF_WAITING
-from .clock import MOST_MOVES, MOST_STEPS, ClockMove, Option, Sleepers, TrialClock
+from .clock import MOST_CHOSEN_MOVES, ClockMove, Option, Sleepers, TrialClock
 from .decisions import Decisions
 from .delivery_strands import DeliveryStrands
 from .operations import PromiseChecks
@@ -21,13 +21,16 @@ from .stacks import application_frame, describe_places, describe_stuck
 from .strand import Strand
 from .workers import Workers
 
+MOST_TURNS = 20_000
+"""Maximum number of turns that strands have in one trial."""
 _LATEST_STEPS = 1_000
 """Number of steps by which the strand is found that does not end."""
 
 
 @dataclass(eq=False)
 class Scheduler(Part):
-    """Chooses the strand that runs next, and moves the clock if none can run.
+    """Lets the steps of a trial happen, and checks the promises after each: turns of strands, starts of
+    deliveries, and moves of the clock, by choice or because no strand can run.
 
     By default a strand runs until it ends or waits, and tasks of one loop take turns at their calls. The
     next one is of the thread that gave up its turn last, of its tasks the one that did so first; then
@@ -51,20 +54,22 @@ class Scheduler(Part):
     _latest: deque[Strand] = field(default_factory=lambda: deque(maxlen=_LATEST_STEPS))
     """The strands that made the latest steps."""
 
-    def choose(self) -> Strand | None:
-        """Return the next strand, or None at the end of the trial; move the clock if none can run."""
-        self.promise_checks.check()
+    def advance(self) -> Strand | None:
+        """Let the trial go on until a strand has to run; return the strand, or None at the end."""
         strands = self._strands
         if any(strand.is_waiting_for_thread() for strand in strands):
-            self.outside_calls.await_rest()
-        if self._turns.count > MOST_STEPS:
+            self.outside_calls.await_idle()
+        if self._turns.count > MOST_TURNS:
             raise ContractError(self._endless())
         while True:
+            self.promise_checks.check()
             for strand in strands:
                 if strand.root.crashed and strand.can_crash():
                     return strand
-            if options := self._options():
-                chosen = self._start(self.decisions.decide(options))
+            options = self._runnable() or self._restart_worker()
+            options = self.decisions.in_one_piece(self._last_root, options)
+            if options := self._add_clock_move(options):
+                chosen = self._take(self.decisions.decide(options))
                 if chosen is not None:
                     return chosen
             elif self._wait():
@@ -76,32 +81,31 @@ class Scheduler(Part):
         """Describe a trial with too many steps, and the strand that made most of the last ones."""
         [(strand, _)] = Counter(self._latest).most_common(1)
         return (
-            f"{describe_places([strand])} goes on after {MOST_STEPS:,} steps of the trial: "
+            f"{describe_places([strand])} goes on after {MOST_TURNS:,} steps of the trial: "
             "explore() is for code that ends, so give its loop an end"
         )
 
-    def _options(self) -> list[Option]:
-        """Return what can happen next, the default first; none if strands have to wait."""
-        options = self.decisions.of_piece(self._last_root, self._runnable_or_restarted())
-        if not self._script.may_move_time:
+    def _add_clock_move(self, options: list[Option]) -> list[Option]:
+        """Add the move of the clock to what can run, if it is one to order with other steps."""
+        if not self._script.may_move_clock:
             return options
+        if not options:
+            self.clock.end_unawaited_schedules()
         move = self.clock.possible_move(options)
         if move is None:
             return options
-        if options and self.clock.chosen_moves >= MOST_MOVES:
+        if options and self.clock.chosen_moves >= MOST_CHOSEN_MOVES:
             self._log.flags.add("limited")
             return options
         return [*options, move]
 
-    def _runnable_or_restarted(self) -> list[Option]:
-        """Return what can run now, in the default order; if nothing can, restart a worker for that."""
-        options = self._runnable()
-        if not options and (worker := self.workers.to_restart(self._fakes.now_us())) is not None:
-            options.append(self.workers.restart(worker))
-        return options
-
     def _has_options(self) -> bool:
         return bool(self._runnable()) or self.workers.to_restart(self._fakes.now_us()) is not None
+
+    def _restart_worker(self) -> list[Option]:
+        """Restart a worker that may have work, if there is one; return its new strand."""
+        worker = self.workers.to_restart(self._fakes.now_us())
+        return [] if worker is None else [self.workers.restart(worker)]
 
     def _runnable(self) -> list[Option]:
         """Return the strands and deliveries that can run, in the default order."""
@@ -125,7 +129,8 @@ class Scheduler(Part):
             last = [*(strand for strand in last if strand not in paused), *workers, *paused]
         return options + last
 
-    def _start(self, option: Option) -> Strand | None:
+    def _take(self, option: Option) -> Strand | None:
+        """Let an option happen; return the strand that runs for it, if any."""
         if isinstance(option, ClockMove):
             self.clock.move(option, self._runnable())
             self._continuing_root = None
@@ -168,7 +173,7 @@ class Scheduler(Part):
             return is_over and not self._turns.has_ended
         if not self._world.outsiders:
             return False
-        self._world.outsiders.await_rest(self._may_go_on)
+        self._world.outsiders.await_idle(self._may_go_on)
         return self._has_options()
 
     def _has_blocked(self) -> bool:
@@ -201,18 +206,18 @@ class Scheduler(Part):
         self._log.flags.add("stuck")
         self._log.note_error(AssertionError(text))
 
-    def stuck(self, strand: Strand) -> None:
-        """End the trial, because a strand is blocked, and stepping over it was impossible or in vain."""
+    def end_stuck(self, strand: Strand) -> None:
+        """End the trial because a strand is blocked, and stepping over it was impossible or in vain."""
         self._report_stuck([s for s in self._strands if s.state == "blocked"] or [strand])
         self._turns.block(strand)
         self._turns.end(None)
 
-    def choose_meanwhile(self) -> Strand | None:
-        """Return a strand that can run while another one is blocked, or None."""
+    def advance_meanwhile(self) -> Strand | None:
+        """Like ``advance()``, while a strand is blocked in the middle of a step: check no promise."""
         note = "not all interleavings: the code waited for a lock that explore() does not control"
         while True:
-            for option in self._runnable_or_restarted():
-                chosen = self._start(option)
+            for option in self._runnable() or self._restart_worker():
+                chosen = self._take(option)
                 if chosen is not None:
                     self._log.note(note)
                     return chosen

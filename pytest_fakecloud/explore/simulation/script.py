@@ -18,8 +18,8 @@ class Script:
         kinds = subject.kinds if strategy is None else strategy.switch_kinds
         self.is_late = "late" in kinds or "late" in plan.schedule.kinds
         """Whether strands can give up their turns before they receive their answers."""
-        self.moves_time = strategy is not None and strategy.moves_time
+        self.moves_clock = strategy is not None and strategy.moves_clock
         """Whether the search orders the moves of the clock."""
-        self.may_move_time = self.moves_time or plan.schedule.moves_clock
+        self.may_move_clock = self.moves_clock or plan.schedule.moves_clock
         """Whether the clock may move although a strand could run."""
         self.has_steps = plan.has_details or strategy is not None

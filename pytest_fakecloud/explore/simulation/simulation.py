@@ -11,13 +11,13 @@ from ..values.disturbances import CLOCK
 from ..values.plan import Plan, Redundant
 from ..values.schedule import Schedule
 from ..values.trial import CloudState, Effects, StrandRecord, Trial, Verdict, Wording
+from .call_disturbances import CallDisturbances
 from .callers import Callers
 from .calls import Calls
 from .clock import Sleepers, TrialClock
 from .current_thread import CurrentThread
 from .decisions import Decisions
 from .delivery_strands import DeliveryStrands
-from .faults import Faults
 from .known_times import KnownTimes
 from .log import TrialLog
 from .loops import Loops
@@ -72,7 +72,7 @@ class Simulation:
             callers=self.callers,
             pauses=self._pauses,
             decisions=self._decisions,
-            faults=Faults(*shared),
+            call_disturbances=CallDisturbances(*shared),
             workers=self._workers,
         )
         self.delivery_strands = DeliveryStrands(*shared)
@@ -89,11 +89,11 @@ class Simulation:
             workers=self._workers,
         )
 
-    def play(self) -> None:
+    def run_strands(self) -> None:
         """Run all strands to their end, and check the promises that apply to every step."""
         try:
             self._pauses.delay_starts()
-            self.turns.play(self, Watchdog(self))
+            self.turns.run(self, Watchdog(self))
         except Redundant:
             self.log.flags.add("redundant")
         finally:
@@ -110,7 +110,7 @@ class Simulation:
         log = self.log
         if self.script.has_steps and log.broken is None:
             self._decisions.end_step((CLOCK,))
-        if self.script.moves_time and log.broken is None:
+        if self.script.moves_clock and log.broken is None:
             self.clock.foresee()
         self.operations.sort_outcomes()
         for strand in self.strands:
@@ -169,13 +169,8 @@ class Simulation:
             check_has_run(result, strand.name)
         return result
 
-    def begins(self, strand: Strand) -> None:
-        """Record the start of a strand; for a client, also the start of an operation."""
-        if strand.role == "client":
-            self.operations.begin_client(strand)
-
-    def ended(self, strand: Strand) -> None:
-        """Note how a strand has ended: a crash ends its client, and a worker that failed starts again.
+    def end_strand(self, strand: Strand) -> None:
+        """Record how a strand has ended; end the client of a crash, and start a failed worker again.
         Raises an exception that ends the test.
         """
         error = strand.error
@@ -192,7 +187,7 @@ class Simulation:
             if strand.role == "worker" and strand.work.starts < MOST_STARTS:
                 self._workers.start_again(strand, failed=True)
 
-    def abandons(self, strand: Strand) -> None:
+    def abandon_strand(self, strand: Strand) -> None:
         """Note that a crashed strand goes on, and end the tasks of its event loop."""
         note = f"{describe_places([strand])} caught its crash {MOST_CRASHES} times"
         self.log.note(f"{note}: its thread was abandoned. Do not catch BaseException")

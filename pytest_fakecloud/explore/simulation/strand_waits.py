@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,12 +32,8 @@ class StrandWaits(Part):
         self._turns.check_alive(strand)
         if self._fakes.clock.is_moving or seconds <= 0:
             return True
-        self.yield_until(strand, None, self._after(seconds))
+        self.yield_until(strand, None, self._fakes.time_after(seconds))
         return True
-
-    def _after(self, seconds: float) -> int:
-        """Return the time after some seconds, in microseconds."""
-        return self._fakes.now_us() + math.ceil(seconds * 1e6)
 
     def yield_until(
         self,
@@ -97,7 +92,7 @@ class StrandWaits(Part):
                 gate.release()
 
             sleeping.add(me)
-            self.sleepers.add(self._after(seconds), strand, wake)
+            self.sleepers.add(self._fakes.time_after(seconds), strand, wake)
             gate.acquire()
             if self._turns.has_ended:
                 raise RuntimeError("the trial has ended in which this thread began to sleep")
@@ -124,7 +119,7 @@ class StrandWaits(Part):
         if not self._passes(strand, seconds):
             wakeup = new_wakeup()
             wake = partial(wakeup.wake_elsewhere, lambda: self._turns.has_ended)
-            self.sleepers.add(self._after(seconds), strand, wake)
+            self.sleepers.add(self._fakes.time_after(seconds), strand, wake)
             await wakeup
         return True
 
@@ -136,5 +131,5 @@ class StrandWaits(Part):
             return True
         if self._turns.current is not strand and not strand.thread.real_waits:
             return False
-        self.clock.move_to(self._after(seconds))
+        self.clock.move_to(self._fakes.time_after(seconds))
         return True

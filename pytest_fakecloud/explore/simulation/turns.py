@@ -165,7 +165,7 @@ class Turns:
         """Number of threads that run a strand."""
         self._rests = itertools.count(1)
 
-    def play(self, simulation: Simulation, watchdog: Watchdog) -> None:
+    def run(self, simulation: Simulation, watchdog: Watchdog) -> None:
         """Run the strands until the trial ends. Raises ``ContractError``, ``Redundant``, and exceptions
         that end the test, such as Ctrl-C and that of ``pytest.skip()``.
         """
@@ -289,7 +289,7 @@ class Turns:
         """Let the next strand run, when none has the turn; end the trial if there is none."""
         chosen = error = None
         try:
-            chosen = None if self.has_ended else self._simulation.scheduler.choose()
+            chosen = None if self.has_ended else self._simulation.scheduler.advance()
         except BaseException as raised:
             error = raised
         if chosen is None:
@@ -353,7 +353,7 @@ class Turns:
         """
         if not self.block(strand):
             return
-        chosen = self._simulation.scheduler.choose_meanwhile()
+        chosen = self._simulation.scheduler.advance_meanwhile()
         with self._lock:
             if chosen is None and strand.host.state == "blocked" and not strand.is_daemon:
                 strand.host.go_on()
@@ -396,7 +396,7 @@ class Turns:
     def _abandon(self, strand: Strand) -> None:
         """End a strand although its code goes on, and block this thread, which is its, forever."""
         strand.note_error(Crash())
-        self._simulation.abandons(strand)
+        self._simulation.abandon_strand(strand)
         self._threads.forget(threading.current_thread())
         self.by_thread.pop(strand.thread.ident, None)
         self._record_end(strand)
@@ -414,7 +414,7 @@ class Turns:
             try:
                 strand.thread.gate.acquire()
                 self._resume(strand)
-                self._simulation.begins(strand)
+                self._simulation.operations.begin_strand(strand)
                 body()
             except BaseException as error:
                 strand.note_error(error)
@@ -431,19 +431,19 @@ class Turns:
             self.by_thread.pop(strand.thread.ident, None)
             self._record_end(strand)
 
-    def run_in_pool_thread(self, strand: Strand, rest: Callable[[], None]) -> None:
+    def run_in_pool_thread(self, strand: Strand, return_thread: Callable[[], None]) -> None:
         """Run a strand in this thread of the pool, and then let the next one run."""
         with self._in_this_thread(strand):
             context = self._context.copy()
             context.run(carried_strand.set, strand)
             try:
-                context.run(self._simulation.begins, strand)
+                context.run(self._simulation.operations.begin_strand, strand)
                 strand.result = context.run(self._simulation.run_code, strand)
             except ContractError as error:
                 self.end(error)
             except BaseException as error:
                 strand.note_error(error)
-        rest()  # This thread may be the next to be woken.
+        return_thread()  # This thread may be the next to be woken.
         self._leave(strand)
 
     def _leave(self, strand: Strand) -> None:
@@ -463,6 +463,6 @@ class Turns:
         if self.has_ended:
             return
         try:
-            self._simulation.ended(strand)
+            self._simulation.end_strand(strand)
         except BaseException as error:
             self.end(error)

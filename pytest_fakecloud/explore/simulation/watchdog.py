@@ -66,7 +66,7 @@ class Watchdog:
                 )
             )
         elif seconds > STUCK_AFTER:
-            self._simulation.scheduler.stuck(blocked)
+            self._simulation.scheduler.end_stuck(blocked)
         elif seconds >= BLOCKED_AFTER and blocked.host.loop is None:
             self._turns.step_over(blocked)
 

@@ -27,7 +27,7 @@ class Options:
     restarted when they fail, and when there may be work that they have missed.
     """
     services: str | Iterable[str] | None = None
-    """The fixtures or fakes whose calls can have disturbances (default: all)."""
+    """The fixtures or fakes whose calls and pipelines can have disturbances (default: all)."""
     kinds: Kind | Sequence[Kind] | None = None
     """The kinds of disturbances (default: all)."""
     setup: Callable[[], object] | None = None
@@ -83,7 +83,7 @@ class ExploreOptions(TypedDict, total=False):
 @dataclass(frozen=True, slots=True)
 class Subject:
     """What all trials of a search have in common: the code, its promises, and the options.
-    ``disturbable_fakes`` are the names of the fakes whose calls can have disturbances.
+    ``disturbable_fakes`` are the names of the fakes whose calls and pipelines can have disturbances.
     """
 
     programs: Sequence[Program]

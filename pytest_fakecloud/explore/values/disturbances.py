@@ -145,7 +145,7 @@ _SPAN_OR_DUE = Detail(
 _STATUS = Detail(r"[45]\d\d|", "has no status of an error", "pay.2 {} 429")
 _TICK = Detail("|".join(TICKS), f"has none of the spans {', '.join(TICKS)}", "pay.2 {} 1ms")
 
-_PAUSES = "pauses for {} before its call"
+_PAUSE_WORDS = "pauses for {} before its call"
 
 _Role: TypeAlias = Literal[
     # Where it is applied, and by which part of the simulation: each kind has one, or two.
@@ -212,18 +212,18 @@ KINDS: dict[Kind, _Spec] = {
     # Before a call. The clock moves to the next known time, to a millisecond before or a second after
     # it, or by a short span.
     "jump": _Spec(
-        7, ("pause",), _PAUSES, _KNOWN_TIME, _next_known_time, effect="at the first known time"
+        7, ("pause",), _PAUSE_WORDS, _KNOWN_TIME, _next_known_time, effect="at the first known time"
     ),
     "nearly": _Spec(
-        14, ("pause",), _PAUSES, _KNOWN_TIME, _next_known_time, effect="at the first known time"
+        14, ("pause",), _PAUSE_WORDS, _KNOWN_TIME, _next_known_time, effect="at the first known time"
     ),
     "past": _Spec(
-        7, ("pause",), _PAUSES, _KNOWN_TIME, _next_known_time, effect="at the first known time"
+        7, ("pause",), _PAUSE_WORDS, _KNOWN_TIME, _next_known_time, effect="at the first known time"
     ),
-    "tick": _Spec(16, ("pause",), _PAUSES, _TICK, effect="on readers of the clock"),
+    "tick": _Spec(16, ("pause",), _PAUSE_WORDS, _TICK, effect="on readers of the clock"),
     # One strand pauses.
     "delay": _Spec(
-        13, ("pause", "one strand"), _PAUSES, _SPAN_OR_DUE,
+        13, ("pause", "one strand"), _PAUSE_WORDS, _SPAN_OR_DUE,
         at_calls=AtCalls(9, "waits", (str(DELAY),))
     ),
     # Another strand runs first.

@@ -32,7 +32,7 @@ class Strategy(Protocol):
 
     switch_kinds: frozenset[SwitchKind]
     """Those for which ``pick()`` is called; otherwise the first option runs."""
-    moves_time: bool
+    moves_clock: bool
     """Whether a move of the clock, ``CLOCK``, can be an option although a strand could run."""
 
     def must_go_on(self, has_only_written: Callable[[], bool]) -> bool:

@@ -74,6 +74,11 @@ class Line:
         return bool(self.disturbances)
 
     @property
+    def has_own_data(self) -> bool:
+        """Whether it is a call whose data matter; those of a queue follow from the order of others."""
+        return self.call is not None and self.call.service != "queue"
+
+    @property
     def data(self) -> list[Touch]:
         """The accesses to data of the fakes by the line's step."""
         touches = self.step.footprint.touches if self.step is not None else ()
@@ -181,9 +186,11 @@ class Effects:
     remaining: Mapping[Touch, bool] = field(default_factory=dict)
     """Those of the accessed keys that exist at the end, and whether each lives forever."""
     left: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
-    """The data that differ from the beginning, as text without random names and times."""
+    """The data without a TTL that differ from the beginning, as text without random names and times, if
+    only the order of calls was disturbed; of a fake other than a key-value server, all of its records.
+    """
     left_with_ttl: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
-    """The same for keys that had or have a TTL."""
+    """The same of keys that had or have a TTL."""
     pending: Set[Touch] = frozenset()
     """The streams with entries at the end that a consumer has read and nobody has acknowledged."""
     acknowledged: Set[str] = frozenset()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import re
 import selectors
 import sys
 import threading
@@ -27,20 +28,21 @@ if TYPE_CHECKING:
     from .world import World
 
 T = TypeVar("T")
+_OF_ANOTHER_LOOP = re.compile("Event loop is closed|different (?:event )?loop")
 
 
 class Asyncio(AsyncLibrary):
     """asyncio, whose loops run on fake time in explored code and its checks."""
+
+    portal = "asyncio-portal-"
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def patches(self) -> Iterator[Patch]:
         world = self._world
-        really, really_create_task = (
-            asyncio.events.new_event_loop,
-            asyncio.BaseEventLoop.create_task,
-        )
+        really = asyncio.events.new_event_loop
+        really_create_task = asyncio.BaseEventLoop.create_task
 
         def new_event_loop() -> asyncio.AbstractEventLoop:
             # A loop of a fake, such as that of an ASGI application, is not explored. Its code sleeps in
@@ -72,6 +74,9 @@ class Asyncio(AsyncLibrary):
         loop = asyncio._get_running_loop()
         return loop if isinstance(loop, OwnLoop) else None
 
+    def is_of_another_loop(self, error: BaseException) -> bool:
+        return isinstance(error, RuntimeError) and bool(_OF_ANOTHER_LOOP.search(str(error)))
+
     async def in_thread(self, function: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._world.request_pool, copy_context().run, function)
@@ -83,6 +88,7 @@ class Asyncio(AsyncLibrary):
         return await self._world.waits.sleep_in_loop(seconds, partial(_Wakeup, loop))
 
     def run(self, coroutine: Any) -> Any:
+        """Return the result of a coroutine of a client, a delivery or a check, in a new loop."""
         # A coroutine for which no loop can be created would warn that it was never awaited.
         with contextlib.closing(coroutine), asyncio.Runner(loop_factory=self.new_loop) as runner:
             return runner.run(coroutine)

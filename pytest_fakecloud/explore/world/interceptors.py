@@ -42,7 +42,7 @@ def watch(world: World, fake: Fake, exits: Exits) -> None:
     exits.callback(app.chain.remove, in_turn)
     app.chain.add(EXPLORATION, in_turn)
     if hasattr(app, "interruptions"):
-        _listen(app.interruptions.listeners, partial(_yield_in_pipeline, world), exits)
+        _listen(app.interruptions.listeners, partial(_yield_in_pipeline, world, fake), exits)
     if fake.fixture == "kv_server":
         _listen(core.engine.listeners, partial(_record_command, world, fake.name), exits)
     origin = core.mount.origin
@@ -92,10 +92,10 @@ def _serve_in_simulation(
             set_faults_end(request.call, core_of(fake).recorder.reserve())
 
 
-def _yield_in_pipeline(world: World) -> None:
+def _yield_in_pipeline(world: World, fake: Fake) -> None:
     """Let other strands run between two commands of a pipeline; before the first is a call's point."""
     if world.simulation is not None:
-        world.simulation.calls.at_gap()
+        world.simulation.calls.at_gap(fake)
 
 
 def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list[bytes]) -> None:

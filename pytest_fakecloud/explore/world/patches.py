@@ -114,7 +114,7 @@ def explored(
         stored.replace_in(programs)
         # Threads end before the data is restored: code that catches everything may still send requests.
         exits.callback(world.threads.close)
-        world.outsiders = Outsiders()
+        world.outsiders = Outsiders(tuple(library.portal for library in world.async_libraries))
         yield world
 
 

@@ -29,9 +29,8 @@ class Randomness:
         self._series = 0
         self._drawing = drawing
         self._state_before = random.getstate()
-        self._uuid_times = {
-            name: value for name, value in vars(uuid).items() if name.startswith("_last_timestamp")
-        }
+        variables = vars(uuid).items()
+        self._uuid_times = dict(item for item in variables if item[0].startswith("_last_timestamp"))
         self._numpy: Any = None
         if "numpy" in sys.modules:
             import numpy.random  # numpy itself imports it only when it is first used

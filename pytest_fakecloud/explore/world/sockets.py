@@ -31,11 +31,8 @@ SOCKET_METHODS = (
 def check_sockets() -> None:
     """Raise ``ContractError`` if the class of sockets lacks methods that have to be replaced."""
     kind = socket.socket
-    missing = [
-        name
-        for name in SOCKET_METHODS
-        if hasattr(socket.SocketType, name) and not hasattr(kind, name)
-    ]
+    originals = (name for name in SOCKET_METHODS if hasattr(socket.SocketType, name))
+    missing = [name for name in originals if not hasattr(kind, name)]
     if missing:
         library = kind.__module__.partition(".")[0]
         raise ContractError(

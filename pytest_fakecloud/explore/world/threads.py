@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -94,7 +93,7 @@ def thread_patches(world: World) -> Iterator[Patch]:
             return
         until = None
         if timeout is not None:
-            until = world.fakes.now_us() + math.ceil(max(0.0, timeout) * 1e6)
+            until = world.fakes.time_after(max(0.0, timeout))
         while child.state != "ended" and (until is None or world.fakes.now_us() < until):
             simulation.strand_waits.yield_until(
                 strand, lambda: child.state == "ended", until, for_thread=True

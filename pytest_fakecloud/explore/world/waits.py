@@ -62,8 +62,7 @@ class ThreadWaits:
         if not world.current_thread.is_of_check():
             return False
         is_limited = seconds is not None
-        span_us = DELIVERIES_END_US if seconds is None else math.ceil(seconds * 1e6)
-        until_us = world.fakes.now_us() + span_us
+        until_us = world.fakes.time_after(DELIVERIES_END_US / 1e6 if seconds is None else seconds)
         with self._moving:
             if world.fakes.clock.is_moving:
                 return is_limited  # A handler of a delivery, during which the time stands still.
@@ -83,7 +82,7 @@ class ThreadWaits:
         simulation = None if strand is None else world.simulation
         if timeout != 0 and not is_over():
             if simulation is not None and strand is not None:
-                until = None if timeout is None else world.fakes.now_us() + math.ceil(timeout * 1e6)
+                until = None if timeout is None else world.fakes.time_after(timeout)
                 simulation.strand_waits.yield_until(strand, is_over, until)
             elif not self.wait_in_check(is_over, timeout):
                 end = math.inf if timeout is None else monotonic() + timeout

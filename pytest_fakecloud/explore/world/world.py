@@ -52,7 +52,8 @@ class World(Surroundings):
         self.request_pool = ThreadPoolExecutor(_MOST_REQUESTS, "fakecloud-explore")
         """Threads for requests of event loops that several strands share."""
         self.threads = Threads()
-        self.async_libraries: list[AsyncLibrary] = [Asyncio(self)]
+        self._asyncio = Asyncio(self)
+        self.async_libraries = [self._asyncio]
 
     def after_fork(self) -> None:
         """Let clients reach the copies of the fakes in a forked process, which lacks the threads."""
@@ -60,7 +61,7 @@ class World(Surroundings):
         self.threads.after_fork()
         self.fakes.connections.after_fork()
 
-    def play(self, subject: Subject, plan: Plan) -> tuple[Trial, TrialHistory]:
+    def play_unjudged(self, subject: Subject, plan: Plan) -> tuple[Trial, TrialHistory]:
         """Play one trial from the baseline of the fakes; return it, with its history for checks."""
         self.fakes.reset()
         self.randomness.begin(plan.schedule.series)
@@ -70,7 +71,7 @@ class World(Surroundings):
             self.randomness.mark()
         simulation = Simulation(self, subject, plan)
         with self.simulating(simulation):
-            simulation.play()
+            simulation.run_strands()
         log, history = simulation.log, simulation.operations.history
         if "redundant" in log.flags:
             return simulation.frozen(), history
@@ -113,7 +114,7 @@ class World(Surroundings):
         return Effects(log.accesses, remaining, left, left_with_ttl, pending, log.acknowledged)
 
     def awaited(self, value: Any) -> Any:
-        return self.async_libraries[0].run(value) if inspect.iscoroutine(value) else value
+        return self._asyncio.run(value) if inspect.iscoroutine(value) else value
 
     def async_library(self) -> AsyncLibrary | None:
         libraries = self.async_libraries

@@ -1,4 +1,4 @@
-"""Disturbances of calls: which are possible at a call, and what each of them does."""
+"""Disturbances of calls: which are possible at a call, and what its events and faults do."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _Serve: TypeAlias = Callable[[_FaultyCall], AnyResponse]
 
 
 @dataclass(eq=False)
-class Faults(Part):
+class CallDisturbances(Part):
     """Applies the events and faults of calls in a trial."""
 
     _partitions: dict[tuple[str, str], tuple[int, Disturbance]] = field(default_factory=dict)
@@ -74,7 +74,9 @@ class Faults(Part):
     def apply(
         self, disturbances: Sequence[Disturbance], strand: Strand, fake: Fake, request: Request
     ) -> Disturbance | None:
-        """Apply the events before a call, and return the fault of the call, if any."""
+        """Apply the events before a call, and record and return its fault, if any. Raises ``Crash`` if
+        one of them ends the client.
+        """
         fault = None
         for disturbance in disturbances:
             target = Target(fake.fixture, request.call.route, faults_of_nodes(fake, request))
