@@ -698,7 +698,8 @@ def test_the_controls_of_activity_keep_their_places(page: Any, server: Server, w
     page.set_viewport_size({"width": width, "height": 800})
     at(page, "activity", ".trace-row")
     page.reload()
-    page.locator(".trace-row").first.wait_for()
+    # All rows are known.
+    page.locator(".trace-tools label", has_text="faulty (1)").wait_for()
     assert page.locator(".trace input[type=search]").bounding_box()["width"] >= 220
     before = page.evaluate(CONTROLS)
     for name in ("Over time", "Lanes"):

@@ -308,6 +308,7 @@ def test_the_row_of_a_restore_shows_its_data_before_and_after_it(page: Any, serv
     assert page.locator(".trace-pane :is(.trace-chip, summary)").count() == 0
     buttons = page.locator(".trace-pane .row-changes button").all_inner_texts()
     assert buttons == [
+        "Undo this restore…",
         "Restore 3 items to before this…",
         "Restore kv_server…",
         "Restore all fakes…",
