@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from ..cloud import services
 from ..core.calls import Arguments, Call, Entry, Event
@@ -162,22 +162,18 @@ class ActionFunctions(FunctionGroup):
     """The data that an action changed."""
 
 
-class DeliverySummary(Protocol):
-    def __call__(
-        self, row: ReportRow, last: ReportRow, lookups: Lookups, received: Summary | None, /
-    ) -> Summary | None:
-        """Return the words of the row of a delivery, given the last of equal ones, and the words of the
-        call if a fake received it. None lets the row show these words, or the URL.
-        """
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryFunctions(FunctionGroup):
     """The functions about deliveries, which the fakes of a service send to the application or to other
     fakes: events of the kind ``attempt`` (`Delivery`). The row of one to a fake has its call, too.
     """
 
-    summary: DeliverySummary = reads_call(None)
+    summary: Callable[[ReportRow, ReportRow, Lookups, Summary | None], Summary | None] = reads_call(
+        None
+    )
+    """The words of the row of a delivery, given the last of equal ones, and the words of the call if a
+    fake received it. None lets the row show these words, or the URL.
+    """
     accesses: Callable[[ReportRow, Delivery, Lookups], Iterable[DataAccess]] = reads_call(())
     """The data that a delivery read and wrote, given its row."""
     received: Callable[[Iterable[Entry]], Mapping[int, Event]] = lambda entries: {}
