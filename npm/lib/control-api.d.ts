@@ -650,7 +650,7 @@ export interface RowData {
   ok: boolean
   done: boolean
   faults: RowFault[]
-  cause: number
+  parent: number
   depth: number
   attempt: number
   took_us: number | null

@@ -28,7 +28,7 @@ _BEFORE, _AFTER = 2, 8
 """Number of source lines before and after a call that are shown with it."""
 _COPIED = (
     "number", "began", "ended", "at_us", "kind", "actor", "peer", "service", "operation", "status",
-    "outcome", "ok", "depth", "attempt", "took_us",
+    "outcome", "ok", "parent", "depth", "attempt", "took_us",
 )  # fmt: skip
 """Fields of a row that its JSON contains unchanged."""
 _RULES = ("is_received", "is_sent", "is_inside", "surrounds")
@@ -109,7 +109,7 @@ def row_json(
     if words.script is not None:
         text["script"] = words.script.source
     return {
-        **{name: getattr(row, name) for name in _COPIED}, "cause": row.parent,
+        **{name: getattr(row, name) for name in _COPIED},
         "rules": {"bar": row.bar, **{name: getattr(row.rules, name) for name in _RULES}},
         "at": _time(row.at_us), "subjects": list(map(_subject, row.subjects)),
         "faults": [asdict(fault) for fault in row.faults], "findings": list(findings),

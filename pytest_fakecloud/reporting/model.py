@@ -25,7 +25,7 @@ APPLICATION = "application"
 CLIENT = "client"
 CONSOLE = "console"
 TEST = "test"
-VERSION = 3
+VERSION = 4
 """The version of the JSON form. It increases when a field is removed, renamed or redefined."""
 
 JournalNumber: TypeAlias = int

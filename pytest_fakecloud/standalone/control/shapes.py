@@ -300,7 +300,7 @@ class RowData(TypedDict):
     ok: bool
     done: bool
     faults: list[RowFault]
-    cause: int
+    parent: int
     depth: int
     attempt: int
     took_us: int | None
