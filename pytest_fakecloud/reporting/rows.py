@@ -327,7 +327,7 @@ class _Builder:
 def _delivery_row(row: ReportRow, delivery: Delivery) -> ReportRow:
     """Return the row of a delivery, given that of its event or of the call that a fake received."""
     return replace(
-        row, kind="attempt", actor=delivery.event.fake, address=delivery.url,
+        row, kind="delivery", actor=delivery.event.fake, address=delivery.url,
         source=sources.DeliverySource(call=row.source.call, delivery=delivery),
         attempt=delivery.attempt or 0, faults=row.faults or delivery.faults,
         began=min(row.number, delivery.began), ended=row.ended or delivery.ended,

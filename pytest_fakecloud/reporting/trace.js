@@ -174,7 +174,7 @@ export class Trace {
     this.problemCount = 0;
     for (const [index, row] of this.report.rows.entries()) {
       const parent = byNumber.get(row.parent);
-      // Requests and attempts start a new colour, which the calls below them share.
+      // Requests and deliveries start a new colour, which the calls below them share.
       const starts = row.rules.surrounds;
       let one = known.get(row);
       if (!one) known.set(row, one = {row, toName: laneName(row.peer), failed: failedItems(row)});
@@ -364,7 +364,7 @@ export class Trace {
       PageDown: () => jump(10), PageUp: () => jump(-10), Home: () => this.shown[0], End: () => this.shown.at(-1),
       n: () => this.shown.slice(chosen < 0 ? place : place + 1).find(isProblem),
       p: () => this.shown.slice(0, Math.max(0, place)).findLast(isProblem),
-      // An attempt without a parent follows the last row about its message, and the other way round.
+      // A delivery without a parent follows the last row about its message, and the other way round.
       ArrowLeft: () => row && (this.byNumber.get(row.parent) ?? this.rows.slice(0, this.byNumber.get(this.number).index).findLast((one) => isAbout(one, row))),
       ArrowRight: () => row && (this.rows.find((one) => one.row.parent === row.number) ?? this.rows.slice(this.byNumber.get(this.number).index + 1).find((one) => !this.byNumber.has(one.row.parent) && isAbout(one, row))),
     }[event.key];

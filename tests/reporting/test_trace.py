@@ -77,10 +77,10 @@ RACE = report(
         where={"file": "shop.py", "line": 7, "function": "write",
                "callers": [{"file": "shop.py", "line": 31, "function": "pay"}]}, findings=[0],
         faults=[{"kind": "call", "description": "call f before"}]),
-    row(6, "attempt 1", at_us=NOON + 300_000_000, kind="attempt", actor="queue", ok=False,
+    row(6, "attempt 1", at_us=NOON + 300_000_000, kind="delivery", actor="queue", ok=False,
         peer="https://shop.example.com/hook", status=500, attempt=1,
         subjects=[subject("msg_1", "message", "queue")], text={"answer": "500"}),
-    row(7, "attempt 2", at_us=NOON + 330_000_000, kind="attempt", actor="queue", attempt=2,
+    row(7, "attempt 2", at_us=NOON + 330_000_000, kind="delivery", actor="queue", attempt=2,
         peer="https://shop.example.com/hook", subjects=[subject("msg_1", "message", "queue")]),
     findings=[finding("this SET wrote over row 4", 5, 4)],
     states={"note": "", "initial": {"kv": {"keys": {"total": {"value": "3"}}}}, "steps": [
@@ -314,7 +314,7 @@ def test_the_state_of_a_row_is_that_of_its_time(opened: Opened) -> None:
     ]
     page = opened(
         report(
-            row(9, "attempt 1", kind="attempt", actor="queue", peer="http://a", began=3),
+            row(9, "attempt 1", kind="delivery", actor="queue", peer="http://a", began=3),
             row(5, "GET k", actor="http://a", parent=9, depth=1),
             row(6, "SET k 1", actor="http://a", parent=9, depth=1),
             row(7, "queue.rotate_keys()", kind="action", operation="rotate_keys", request=None),

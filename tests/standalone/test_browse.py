@@ -401,7 +401,7 @@ def test_a_row_of_a_delivery_names_the_step_of_a_run_after_which_it_continues(li
     assert ask(lists.app, "POST", "/fakes/queue/requests", body)[1]["status"] == 200
     queue.deliver_due()
     rows = ask(lists.app, "GET", "/journal")[1]
-    texts = [row["text"]["what"].split(" of ")[0] for row in rows if row["kind"] == "attempt"]
+    texts = [row["text"]["what"].split(" of ")[0] for row in rows if row["kind"] == "delivery"]
     assert texts == ["first step", 'after step 1 "pay" (Run)']
 
 
