@@ -113,7 +113,7 @@ def row_json(
         "rules": {"bar": row.bar, **{name: getattr(row.rules, name) for name in _RULES}},
         "at": _time(row.at_us), "subjects": list(map(_subject, row.subjects)),
         "faults": [asdict(fault) for fault in row.faults], "findings": list(findings),
-        "marks": list(marks.of(row.number)), "read": row.number in marks.writers,
+        "marks": list(marks.of(row.number)), "writer": row.number in marks.writers,
         "trace": None if row.trace is None else row.trace.trace_id,
         "where": None if row.where is None else _where(row.where, lookups.mask), "text": text,
         "request": request, "response": response, "data": data,

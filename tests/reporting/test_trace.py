@@ -592,7 +592,7 @@ def test_nothing_is_cut_without_a_word(opened: Opened) -> None:
 def test_rows_have_their_marks_and_only_an_answer_that_did_something_is_green(
     opened: Opened,
 ) -> None:
-    rows = [row(1, "SET a 1", marks=["touched"], read=True), row(2, "GET b", marks=["linked"]),
+    rows = [row(1, "SET a 1", marks=["touched"], writer=True), row(2, "GET b", marks=["linked"]),
             row(3, "SETNX a 1", marks=["touched", "refused"]),
             row(4, "INCR a", marks=["touched", "refused"], ok=False)]  # fmt: skip
     statement = {"text": f"The failing statement read a {EVIL}", "headline": ""}
