@@ -51,10 +51,8 @@ def as_json(report: Report) -> dict[str, Any]:
         "unfinished": _findings(report.unfinished, sentence, report.lookups),
         "violations": _findings(report.violations, violation, report.lookups),
         "statement": None if report.read_data is None else _statement(report),
-        "rows": [
-            row_json(row, about.get(row.number, []), report.lookups, report.marks)
-            for row in report.rows
-        ],
+        "rows": [row_json(row, about.get(row.number, []), report.lookups, report.marks)
+                 for row in report.rows],
     }  # fmt: skip
 
 
