@@ -62,9 +62,7 @@ def _statement(report: Report) -> dict[str, Any]:
     return {
         "kind": read_data.kind, "text": read_data_text(read_data, lookups),
         "headline": headline(report), "rows": list(read_data.row_numbers),
-        "subjects": [
-            {**_subject(sought.subject), "part": sought.part} for sought in read_data.sought
-        ],
+        "subjects": [{**_subject(own.subject), "part": own.part} for own in read_data.sought],
     }  # fmt: skip
 
 
