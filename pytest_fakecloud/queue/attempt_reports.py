@@ -325,9 +325,10 @@ def raised_outside_step(error: BaseException) -> RaisedOutsideStep | None:
     """
     frames = list(walk_tb(error.__traceback__))
     of_client = [at for at, (frame, _) in enumerate(frames) if _is_of_workflow_client(frame)]
-    if not of_client:
+    # The function itself caught an exception that did not come to the client which called it.
+    if of_client[:1] != [0]:
         return None
-    is_in_step = any(map(_is_of_application, frames[of_client[0] : of_client[-1]]))
+    is_in_step = any(map(_is_of_application, frames[: of_client[-1]]))
     own = list(filter(_is_of_application, frames[of_client[-1] :]))
     if is_in_step or not own:
         return None
