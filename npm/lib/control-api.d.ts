@@ -634,7 +634,7 @@ export interface RowChanges {
  * `took_us` is the duration of a call or delivery on the cloud's clock. `advice` says what to do
  * about a failure, if its answer does not say that itself; of an `expected` error, which is ordinary
  * control flow of its client, why it is. `advice_at` is where the console helps. `marks` and
- * `read` are set only in the report of a failed test.
+ * `writer` are set only in the report of a failed test.
  */
 export interface RowData {
   number: number
@@ -655,13 +655,13 @@ export interface RowData {
   ok: boolean
   done: boolean
   faults: RowFault[]
-  cause: number
+  parent: number
   depth: number
   attempt: number
   took_us: number | null
   findings: number[]
   marks: string[]
-  read: boolean
+  writer: boolean
   trace: string | null
   where: Record<string, Json> | null
   text: RowText

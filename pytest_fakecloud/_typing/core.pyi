@@ -118,6 +118,7 @@ class CloudEventFields(EventFields, total=False):
     number: object
     offsets: object
     partitions: object
+    raised_outside_step: object
     reason: object
     run: object
     sent: object

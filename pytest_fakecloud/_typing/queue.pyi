@@ -79,6 +79,7 @@ class QueueEventFields(EventFields, total=False):
     method: object
     note: object
     number: object
+    raised_outside_step: object
     run: object
     sent: object
     sent_headers: object

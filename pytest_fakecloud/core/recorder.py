@@ -46,6 +46,10 @@ _ACTIONS = 1_000
 """Maximum number of a test's actions that are kept; beyond it the oldest are dropped."""
 SCRIPT_COMMANDS = 1_000
 """Maximum number of commands that are kept of the scripts of a call: the first ones."""
+_CUT_NUMBERS = 3
+"""Maximum number of different numbers that are kept of those which the scripts of a call returned and
+the server cut.
+"""
 _LOOKS = 1_000
 """Maximum number of a test's looks at the data of fakes that are kept."""
 
@@ -133,6 +137,10 @@ class SharedRecords:
         """What ``find_stack`` returned for each call."""
         self.scripts: dict[int, list[ScriptCommand]] = {}
         """The commands that the scripts of each call executed, by the call's number."""
+        self.cut_numbers: dict[int, dict[float, int]] = {}
+        """The numbers that the scripts of each call returned and the server cut to integers, each with
+        its integer, by the call's number.
+        """
         self.removed: dict[int, list[str]] = {}
         """The ids of the records that each deletion removed, by the call's number."""
         self.from_console: dict[int, int] = {}
@@ -147,7 +155,8 @@ class SharedRecords:
     @property
     def of_calls(self) -> tuple[dict[int, Any], ...]:
         """What is recorded of calls beside them, by their numbers."""
-        return self.sites, self.stacks, self.scripts, self.removed, self.from_console
+        of_scripts = self.scripts, self.cut_numbers
+        return self.sites, self.stacks, *of_scripts, self.removed, self.from_console
 
     @property
     def actions(self) -> list[Action]:
@@ -347,6 +356,14 @@ class Recorder:
         if command is not None and len(commands) < SCRIPT_COMMANDS:
             commands.append(command)
 
+    def record_cut(self, call: Call, number: float, integer: int) -> None:
+        """Record a number that a script of a call returned and the server cut to an integer, for the
+        report of a failing test.
+        """
+        numbers = self.shared.cut_numbers.setdefault(call.number, {})
+        if len(numbers) < _CUT_NUMBERS:
+            numbers[number] = integer
+
     def _update_size(self, call: Call) -> None:
         with self.shared.lock:
             over_limit = self.shared.update_size(call)
@@ -537,6 +554,7 @@ class Recorder:
             self.shared.sites.update(other.shared.sites)
             self.shared.stacks.update(other.shared.stacks)
             self.shared.scripts.update(other.shared.scripts)
+            self.shared.cut_numbers.update(other.shared.cut_numbers)
             self.shared.removed.update(other.shared.removed)
             last = self.entries[-1].number if self.entries else 0
             self.shared.numbers = itertools.count(last + 1)

@@ -41,7 +41,7 @@ from .reply import (
 )
 from .resp.port import PortHandler, SentinelHandler, tell_free_ports
 from .routes import KVApp, read_only_token
-from .scripting.records import record_command
+from .scripting.records import record_command, record_cut
 from .settings import KVConfig
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ class KVServer(Fake):
             # The recorder's calls refer to the engine.
             recorder = weakref.proxy(self._recorder)
             engine.scripting.listeners.add(partial(record_command, recorder))
+            engine.scripting.cut_listeners.add(partial(record_cut, recorder))
         else:
             with importing(f"engine={config.engine.partition('://')[0]!r}", extra="redis"):
                 from .real_redis.engine import RedisEngine

@@ -12,8 +12,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
+from ..cloud.files import local_path
 from ..core.clock import Timekeeper
 from ..core.errors import (
     ContractError,
@@ -25,6 +27,7 @@ from ..core.errors import (
     raised_by_test,
     report_failure,
 )
+from ..core.libraries import is_library
 from ..core.raised import look_up_libraries, raised_text
 from ..core.recorder import Recorder
 from ..core.timers import clock_time, to_datetime
@@ -55,6 +58,7 @@ from .wire.values import as_text, failure_text, shortened_body
 
 if TYPE_CHECKING:
     from logging import LogRecord
+    from types import FrameType
 
 _MAX_FINISHED = 1_000
 _HANDLERS = ("wsgi", "asgi", "call")
@@ -262,6 +266,18 @@ class AttemptDetails(TypedDict, total=False):
     """The signature that the application rejected."""
     location: str | None
     """The target of a 3xx."""
+    raised_outside_step: RaisedOutsideStep
+    """The exception of a workflow function to which the application answered with an error."""
+
+
+class RaisedOutsideStep(TypedDict):
+    """An exception of a workflow function outside of its steps, and the line of the application."""
+
+    error: str
+    file: str
+    """The path, relative to the working directory if it is below it."""
+    line: int
+    function: str
 
 
 def request_details(delivery: Delivery) -> AttemptDetails:
@@ -295,10 +311,43 @@ def failure_details(
             is_error_response and is_signature_error(error, sent, started.failed_checks)
         ):
             details["signature"] = signature_details(sent, started.failed_checks, keys, now())
+        if is_error_response and error is not None and (raised := raised_outside_step(error)):
+            details["raised_outside_step"] = raised
         if status is not None and 300 <= status < 400:
             details["location"] = first(outcome.headers, "Location")
         return details
     return {"logged": failures}
+
+
+def raised_outside_step(error: BaseException) -> RaisedOutsideStep | None:
+    """Return an exception of a workflow function outside of its steps, which the client of workflows
+    calls; None for any other exception. The function calls the client again for each step.
+    """
+    frames = list(walk_tb(error.__traceback__))
+    of_client = [at for at, (frame, _) in enumerate(frames) if _is_of_workflow_client(frame)]
+    # The function itself caught an exception that did not come to the client which called it.
+    if of_client[:1] != [0]:
+        return None
+    is_in_step = any(map(_is_of_application, frames[: of_client[-1]]))
+    own = list(filter(_is_of_application, frames[of_client[-1] :]))
+    if is_in_step or not own:
+        return None
+    frame, line = own[-1]
+    code, message = frame.f_code, str(error)
+    return {
+        "error": f"{type(error).__name__}{message and f': {message}'}",
+        "file": local_path(code.co_filename),
+        "line": line,
+        "function": code.co_name,
+    }
+
+
+def _is_of_workflow_client(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == "upstash_workflow"
+
+
+def _is_of_application(place: tuple[FrameType, int]) -> bool:
+    return not is_library(place[0].f_code.co_filename)
 
 
 def _published_headers(headers: HeaderList) -> list[list[str]]:

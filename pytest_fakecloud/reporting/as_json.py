@@ -28,7 +28,7 @@ _BEFORE, _AFTER = 2, 8
 """Number of source lines before and after a call that are shown with it."""
 _COPIED = (
     "number", "began", "ended", "at_us", "kind", "actor", "peer", "service", "operation", "status",
-    "outcome", "ok", "depth", "attempt", "took_us",
+    "outcome", "ok", "parent", "depth", "attempt", "took_us",
 )  # fmt: skip
 """Fields of a row that its JSON contains unchanged."""
 _RULES = ("is_received", "is_sent", "is_inside", "surrounds")
@@ -51,10 +51,8 @@ def as_json(report: Report) -> dict[str, Any]:
         "unfinished": _findings(report.unfinished, sentence, report.lookups),
         "violations": _findings(report.violations, violation, report.lookups),
         "statement": None if report.read_data is None else _statement(report),
-        "rows": [
-            row_json(row, about.get(row.number, []), report.lookups, report.marks)
-            for row in report.rows
-        ],
+        "rows": [row_json(row, about.get(row.number, []), report.lookups, report.marks)
+                 for row in report.rows],
     }  # fmt: skip
 
 
@@ -64,9 +62,7 @@ def _statement(report: Report) -> dict[str, Any]:
     return {
         "kind": read_data.kind, "text": read_data_text(read_data, lookups),
         "headline": headline(report), "rows": list(read_data.row_numbers),
-        "subjects": [
-            {**_subject(sought.subject), "part": sought.part} for sought in read_data.sought
-        ],
+        "subjects": [{**_subject(own.subject), "part": own.part} for own in read_data.sought],
     }  # fmt: skip
 
 
@@ -109,11 +105,11 @@ def row_json(
     if words.script is not None:
         text["script"] = words.script.source
     return {
-        **{name: getattr(row, name) for name in _COPIED}, "cause": row.parent,
+        **{name: getattr(row, name) for name in _COPIED},
         "rules": {"bar": row.bar, **{name: getattr(row.rules, name) for name in _RULES}},
         "at": _time(row.at_us), "subjects": list(map(_subject, row.subjects)),
         "faults": [asdict(fault) for fault in row.faults], "findings": list(findings),
-        "marks": list(marks.of(row.number)), "read": row.number in marks.writers,
+        "marks": list(marks.of(row.number)), "writer": row.number in marks.writers,
         "trace": None if row.trace is None else row.trace.trace_id,
         "where": None if row.where is None else _where(row.where, lookups.mask), "text": text,
         "request": request, "response": response, "data": data,

@@ -11,8 +11,10 @@ exploration passes raw calls to ``summary``. What has another type, such as `Cal
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from ..cloud import services
 from ..core.calls import Arguments, Call, Entry, Event
@@ -68,13 +70,35 @@ def _none(*arguments: object) -> None:
     return None
 
 
-def reads_call(if_malformed: object, default: Any = MISSING) -> Any:
+def reads_call(if_malformed: object, default: Any = None) -> Any:
     """Declare a function that reads a call. If the call has no full answer, it returns ``if_malformed``
     in place of an exception of `MALFORMED` (`tolerant()`). A service without the function has the
-    ``default``, or else a function that always returns this value.
+    ``default``, or else a function that always returns this value. With `MISSING`, each needs it.
     """
-    default = (lambda *arguments: if_malformed) if default is MISSING else default
-    return field(default=default, metadata={"if_malformed": if_malformed})
+    default = (lambda *arguments: if_malformed) if default is None else default
+    return field(default=default, metadata={"tolerant": partial(_returning, if_malformed)})
+
+
+def iterates_over_call(default: Any = _nothing) -> Any:
+    """Declare a generator function that reads a call. Its items end in place of such an exception."""
+    return field(default=default, metadata={"tolerant": _ending})
+
+
+def _returning(if_malformed: object, function: Callable[..., Any]) -> Callable[..., Any]:
+    def value(*arguments: object) -> Any:
+        with suppress(*_expected_errors(arguments)):
+            return function(*arguments)
+        return if_malformed
+
+    return value
+
+
+def _ending(function: Callable[..., Iterable[Any]]) -> Callable[..., Iterator[Any]]:
+    def items(*arguments: object) -> Iterator[Any]:
+        with suppress(*_expected_errors(arguments)):
+            yield from function(*arguments)
+
+    return items
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +110,9 @@ class FunctionGroup:
 class CallFunctions(FunctionGroup):
     """The functions about calls to the fakes of a service."""
 
-    summary: Callable[[MaskedCall, Lookups], Summary | None] = field(
-        metadata={"if_malformed": None}
-    )
+    summary: Callable[[MaskedCall, Lookups], Summary | None] = reads_call(None, MISSING)
     """The words of a request and its answer. None lets the row show the request as it is."""
-    accesses: Callable[[MaskedCall, Lookups], Iterable[DataAccess]] = reads_call(())
+    accesses: Callable[[MaskedCall, Lookups], Iterable[DataAccess]] = iterates_over_call()
     """The data that a call read and wrote, whether it did something, and what it only names
     (`DataAccess.named()`), such as a channel. The page filters rows by these subjects.
     """
@@ -116,8 +138,8 @@ class CommandFunctions(FunctionGroup):
     """The name of the only command of a call, which is the operation of its row; empty if it has none or
     several. Without it, the operation is the route.
     """
-    commands: Callable[[MaskedCall, Lookups], Iterable[ExchangedValues]] | None = reads_call(
-        (), None
+    commands: Callable[[MaskedCall, Lookups], Iterable[ExchangedValues]] | None = (
+        iterates_over_call(None)
     )
     """The commands of a call: needed if a call can have several."""
     hides_body: Callable[[Call], bool] = reads_call(True, lambda call: False)
@@ -162,23 +184,19 @@ class ActionFunctions(FunctionGroup):
     """The data that an action changed."""
 
 
-class DeliverySummary(Protocol):
-    def __call__(
-        self, row: ReportRow, last: ReportRow, lookups: Lookups, received: Summary | None, /
-    ) -> Summary | None:
-        """Return the words of the row of a delivery, given the last of equal ones, and the words of the
-        call if a fake received it. None lets the row show these words, or the URL.
-        """
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryFunctions(FunctionGroup):
     """The functions about deliveries, which the fakes of a service send to the application or to other
     fakes: events of the kind ``attempt`` (`Delivery`). The row of one to a fake has its call, too.
     """
 
-    summary: DeliverySummary = reads_call(None)
-    accesses: Callable[[ReportRow, Delivery, Lookups], Iterable[DataAccess]] = reads_call(())
+    summary: Callable[[ReportRow, ReportRow, Lookups, Summary | None], Summary | None] = reads_call(
+        None
+    )
+    """The words of the row of a delivery, given the last of equal ones, and the words of the call if a
+    fake received it. None lets the row show these words, or the URL.
+    """
+    accesses: Callable[[ReportRow, Delivery, Lookups], Iterable[DataAccess]] = iterates_over_call()
     """The data that a delivery read and wrote, given its row."""
     received: Callable[[Iterable[Entry]], Mapping[int, Event]] = lambda entries: {}
     """The events of deliveries that fakes of the cloud received, by the numbers of their calls."""
@@ -195,7 +213,7 @@ class DeliveryFunctions(FunctionGroup):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFunctions(FunctionGroup):
     """The functions of one service that reports call. Those with a default are needed only if the
-    service does what their description says. Those with ``if_malformed`` may raise the exceptions of
+    service does what their description says. Those that read a call may raise the exceptions of
     ``MALFORMED`` about a call without a full answer (`tolerant()`). The report shows any other
     exception in place of what the function says; if that is the row, in the row.
     """
@@ -230,8 +248,6 @@ class ReportFunctions(FunctionGroup):
 
 
 _WITHOUT_REPORTS = ReportFunctions(calls=CallFunctions(summary=_none), sought=_nothing)
-
-
 IN_USE: dict[str, ReportFunctions] = {}
 """The functions of the services that a report of this process has asked for something."""
 
@@ -252,33 +268,17 @@ _Group = TypeVar("_Group", bound=FunctionGroup)
 
 
 def tolerant(functions: _Group) -> _Group:
-    """Return functions, and groups of them, of which those declared by `reads_call()` raise no exception
-    of `MALFORMED` for a call that was rejected or that the journal cut. An iterator ends there.
+    """Return functions, and groups of them, of which those declared by `reads_call()` or
+    `iterates_over_call()` raise no exception of `MALFORMED` for a call that was rejected or cut.
     """
     changed: dict[str, Any] = {}
     for declared in fields(functions):
         function = getattr(functions, declared.name)
         if isinstance(function, FunctionGroup):
             changed[declared.name] = tolerant(function)
-        elif "if_malformed" in declared.metadata and function is not None:
-            changed[declared.name] = _tolerant(function, declared.metadata["if_malformed"])
+        elif "tolerant" in declared.metadata and function is not None:
+            changed[declared.name] = declared.metadata["tolerant"](function)
     return replace(functions, **changed)
-
-
-def _tolerant(function: Callable[..., Any], if_malformed: object) -> Callable[..., Any]:
-    def value(*arguments: object) -> Any:
-        try:
-            return function(*arguments)
-        except _expected_errors(arguments):
-            return if_malformed
-
-    def values(*arguments: object) -> Iterator[Any]:
-        try:
-            yield from function(*arguments)
-        except _expected_errors(arguments):
-            return
-
-    return values if if_malformed == () else value
 
 
 def _expected_errors(arguments: Iterable[object]) -> tuple[type[Exception], ...]:

@@ -25,19 +25,19 @@ APPLICATION = "application"
 CLIENT = "client"
 CONSOLE = "console"
 TEST = "test"
-VERSION = 3
+VERSION = 4
 """The version of the JSON form. It increases when a field is removed, renamed or redefined."""
 
 JournalNumber: TypeAlias = int
 """A position on the axis of a report: the counter of the cloud's journal, from 1; 0 if it is unknown, or
 if there is none. ``docs/contributing/map.md`` has the words of the axis, with an example of each.
 """
-Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
+Kind: TypeAlias = Literal["call", "delivery", "request", "event", "action"]
 """The kind of a row.
 
-``call``: a request to a fake. ``attempt``: a delivery by a fake, of which a message can have several.
-``request``: a request to the application. ``event``: an event inside a fake, or an entry that cannot be
-shown. ``action``: an action of the test on a fake.
+``call``: a request to a fake. ``delivery``: one by a fake, of which a message can have several; the
+``attempt`` of the row is its number. ``request``: a request to the application. ``event``: an event
+inside a fake, or an entry that cannot be shown. ``action``: an action of the test on a fake.
 """
 
 
@@ -76,8 +76,8 @@ Messages: TypeAlias = tuple[dict[str, Any] | None, dict[str, Any] | None]
 Accesses: TypeAlias = "Sequence[DataAccess]"
 KINDS: Mapping[Kind, KindRules] = {
     "call": KindRules(bar="call", is_received=True, is_span=True),
-    # Attempts of one message are a row, whatever their number.
-    "attempt": KindRules(bar="delivery", is_sent=True, surrounds=True, is_span=True, folds_from=1),
+    # Those of one message are a row, whatever their number.
+    "delivery": KindRules(bar="delivery", is_sent=True, surrounds=True, is_span=True, folds_from=1),
     "request": KindRules(bar="request", surrounds=True, result_is_read=True, is_span=True),
     "event": KindRules(bar="event", is_inside=True),
     "action": KindRules(bar="event", is_of_test=True),

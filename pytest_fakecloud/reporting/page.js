@@ -4,7 +4,7 @@ import {Trace} from "./trace.js";
 
 // Actions and commands that change credentials, which states do not contain.
 const CREDENTIALS = new Set(["rotate_keys", "rotate_token", "rotate_password", "ACL SETUSER"]);
-const KEYS = [["↓ ↑ j k", "next, previous row"], ["n p", "next, previous problem"], ["← →", "cause, first effect"],
+const KEYS = [["↓ ↑ j k", "next, previous row"], ["n p", "next, previous problem"], ["← →", "parent, first child"],
   ["Enter", "to the details"], ["Esc", "close the details"], ["/", "search"]];
 
 // The data of the fakes over time: an initial state, and the steps that changed it, in order.

@@ -14,14 +14,14 @@ export class Pane {
     this.element.hidden = !one;
     if (!one) { this.filled = undefined; this.element.replaceChildren(); return; }
     const related = new Map((one.row.subjects ?? []).map((subject) => [subject, this.trace.rows.filter((other) => hasSubject(other.row, subject)).length]));
-    const effects = this.trace.rows.filter((other) => other.row.cause === this.trace.number);
+    const children = this.trace.rows.filter((other) => other.row.parent === this.trace.number);
     // New rows change only the links of this one: a reader may have scrolled the pane, and its forms show answers.
     const {row} = one, before = one.index ? this.trace.rows[one.index - 1].row.at_us : row.at_us, gap = gapText(before, row.at_us), wait = before > row.at_us ? gap : gap && `${gap} since the row before`;
-    const shape = JSON.stringify([row, wait, this.trace.options.loading?.()]), linked = JSON.stringify([effects.length, [...related.values()]]);
+    const shape = JSON.stringify([row, wait, this.trace.options.loading?.()]), linked = JSON.stringify([children.length, [...related.values()]]);
     if (shape === this.filled) {
       if (linked === this.linked || [this.links, this.waterfall].some((place) => place.contains(document.activeElement))) return;
       this.linked = linked;
-      for (const [place, part] of [[this.links, this.linksElement(one, effects, related)], [this.waterfall, waterfallElement(one, this.trace)]]) {
+      for (const [place, part] of [[this.links, this.linksElement(one, children, related)], [this.waterfall, waterfallElement(one, this.trace)]]) {
         const isOpen = place.querySelector("details")?.open, details = part?.querySelector("details") ?? part?.closest("details");
         place.replaceChildren(...part ? [part] : []);
         if (details) details.open = isOpen ?? details.open;
@@ -30,7 +30,7 @@ export class Pane {
     }
     // Text that was typed and not sent stays while the row does.
     if (this.filledFor === this.trace.number && this.element.querySelector("form[data-typed=yes]")) return;
-    Object.assign(this, {filledFor: this.trace.number, filled: shape, linked, links: el("div", {}, this.linksElement(one, effects, related)), waterfall: el("div", {}, waterfallElement(one, this.trace))});
+    Object.assign(this, {filledFor: this.trace.number, filled: shape, linked, links: el("div", {}, this.linksElement(one, children, related)), waterfall: el("div", {}, waterfallElement(one, this.trace))});
     this.element.replaceChildren(el("div", {class: "trace-pane-body"},
       el("div", {class: "trace-pane-head"},
         // A long text scrolls, which the keyboard must reach.
@@ -69,13 +69,13 @@ export class Pane {
     return el("p", {class: "trace-finding"}, `▲${index + 1} ${about}${finding.text} `,
       ...others.flatMap((number) => [this.goTo(number, `row ${this.trace.byNumber.get(number).label}`), " "]));
   }
-  linksElement({row}, effects, related) {
-    const cause = this.trace.byNumber.get(row.cause), chips = [...related].sort(([, rows], [, others]) => (others > 1) - (rows > 1)).map(([subject, rows]) => rows > 1 ? el("button", {type: "button", class: "trace-chip", title: subject.name, onclick: () => this.trace.clear(subject)}, `${nameOf(subject)} · ${rows} rows`) : el("p", {class: "soft", title: subject.name}, `${nameOf(subject)}: only in this row`));
+  linksElement({row}, children, related) {
+    const parent = this.trace.byNumber.get(row.parent), chips = [...related].sort(([, rows], [, others]) => (others > 1) - (rows > 1)).map(([subject, rows]) => rows > 1 ? el("button", {type: "button", class: "trace-chip", title: subject.name, onclick: () => this.trace.clear(subject)}, `${nameOf(subject)} · ${rows} rows`) : el("p", {class: "soft", title: subject.name}, `${nameOf(subject)}: only in this row`));
     const items = [
       // Another client may have called meanwhile, so that only the cause of an event is known.
-      cause && [el("dt", {}, row.rules.is_inside ? "Caused by" : "During"), el("dd", {}, this.goToRow(cause))],
-      effects.length && [el("dt", {}, effects.every((other) => other.row.rules.is_inside) ? "Effects" : "During it"), el("dd", {}, ...effects.slice(0, 50).flatMap((other) =>
-        [this.goToRow(other), el("br")]), effects.length > 50 ? `… ${effects.length - 50} more` : null)],
+      parent && [el("dt", {}, row.rules.is_inside ? "Caused by" : "During"), el("dd", {}, this.goToRow(parent))],
+      children.length && [el("dt", {}, children.every((other) => other.row.rules.is_inside) ? "Effects" : "During it"), el("dd", {}, ...children.slice(0, 50).flatMap((other) =>
+        [this.goToRow(other), el("br")]), children.length > 50 ? `… ${children.length - 50} more` : null)],
       row.trace && [el("dt", {}, "Trace"), el("dd", {class: "trace-mono"}, row.trace)],
       related.size && !isRestore(row) && [el("dt", {}, "Follow"), el("dd", {}, chips.slice(0, MOST_CHIPS), chips.length > MOST_CHIPS ? fold(`${chips.length - MOST_CHIPS} more`, chips.slice(MOST_CHIPS)) : null)],
     ].filter(Boolean);

@@ -49,9 +49,8 @@ def compared_data(read: Iterable[object], test: ObservedTest) -> Iterator[Compar
 def _with_name(name: str, accesses: Sequence[OrderedAccess]) -> Iterator[ComparedData]:
     # The statement itself may have looked at the data, without a call.
     end = max((ordered.order for ordered in accesses), default=0)
-    for subject, part in dict.fromkeys(
-        (ordered.access.subject, ordered.access.part) for ordered in accesses
-    ):
+    parts = dict.fromkeys((own.access.subject, own.access.part) for own in accesses)
+    for subject, part in parts:
         if subject.name == name:
             yield ComparedData(Sought(subject), end)
         elif part == name and subject.kind.has_value and subject.kind.parts_have_ids:

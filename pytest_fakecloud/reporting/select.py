@@ -48,9 +48,7 @@ def concerning(
             not connected  # Nothing is known that the others could be told from.
             or not finding.subjects
             or not accessed.isdisjoint(finding.subjects)
-            or any(
-                sought.has(subject) for sought in read_data.sought for subject in finding.subjects
-            )
+            or any(sought.has(own) for sought in read_data.sought for own in finding.subjects)
             or not connected.isdisjoint(finding.row_numbers)
         )
 

@@ -173,14 +173,14 @@ export class Trace {
     let hues = 0;
     this.problemCount = 0;
     for (const [index, row] of this.report.rows.entries()) {
-      const cause = byNumber.get(row.cause);
-      // Requests and attempts start a new colour, which the calls below them share.
+      const parent = byNumber.get(row.parent);
+      // Requests and deliveries start a new colour, which the calls below them share.
       const starts = row.rules.surrounds;
       let one = known.get(row);
       if (!one) known.set(row, one = {row, toName: laneName(row.peer), failed: failedItems(row)});
-      const fromName = row.actor === "application" && cause ? cause.toName : one.actorName ??= laneName(row.actor), label = numbered ? index + 1 : row.number;
+      const fromName = row.actor === "application" && parent ? parent.toName : one.actorName ??= laneName(row.actor), label = numbered ? index + 1 : row.number;
       if (one.fromName !== fromName || one.label !== label) Object.assign(one, {fromName, label, layout: null});
-      Object.assign(one, {index, hue: starts ? 1 + hues++ % (HUES.length - 1) : cause?.hue ?? 0, isExpected: this.options.isExpected?.(row)});
+      Object.assign(one, {index, hue: starts ? 1 + hues++ % (HUES.length - 1) : parent?.hue ?? 0, isExpected: this.options.isExpected?.(row)});
       this.problemCount += isProblem(one);
       byNumber.set(row.number, one);
       rows.push(one);
@@ -205,10 +205,10 @@ export class Trace {
   // -- arranging: which rows are shown, and how high each is --------------------------------------
   arrange() {
     const {rows, wanted} = this, search = wanted.search.trim().toLowerCase(), {isWanted: another} = this.options, matches = new Set(rows.filter((one) => isWanted(one, wanted, search) && another?.(one.row) !== false));
-    // The causes of a match stay visible, so that nesting keeps its meaning.
+    // The parents of a match stay visible, so that nesting keeps its meaning.
     const context = new Set();
     if (matches.size < rows.length) {
-      for (const one of matches) for (let up = this.byNumber.get(one.row.cause); up && !context.has(up); up = this.byNumber.get(up.row.cause)) context.add(up);
+      for (const one of matches) for (let up = this.byNumber.get(one.row.parent); up && !context.has(up); up = this.byNumber.get(up.row.parent)) context.add(up);
     }
     this.matches = matches;
     this.countProblems(search);
@@ -362,9 +362,9 @@ export class Trace {
       PageDown: () => jump(10), PageUp: () => jump(-10), Home: () => this.shown[0], End: () => this.shown.at(-1),
       n: () => this.shown.slice(chosen < 0 ? place : place + 1).find(isProblem),
       p: () => this.shown.slice(0, Math.max(0, place)).findLast(isProblem),
-      // An attempt without a cause follows the last row about its message, and the other way round.
-      ArrowLeft: () => row && (this.byNumber.get(row.cause) ?? this.rows.slice(0, this.byNumber.get(this.number).index).findLast((one) => isAbout(one, row))),
-      ArrowRight: () => row && (this.rows.find((one) => one.row.cause === row.number) ?? this.rows.slice(this.byNumber.get(this.number).index + 1).find((one) => !this.byNumber.has(one.row.cause) && isAbout(one, row))),
+      // A delivery without a parent follows the last row about its message, and the other way round.
+      ArrowLeft: () => row && (this.byNumber.get(row.parent) ?? this.rows.slice(0, this.byNumber.get(this.number).index).findLast((one) => isAbout(one, row))),
+      ArrowRight: () => row && (this.rows.find((one) => one.row.parent === row.number) ?? this.rows.slice(this.byNumber.get(this.number).index + 1).find((one) => !this.byNumber.has(one.row.parent) && isAbout(one, row))),
     }[event.key];
     if (to) {
       event.preventDefault();

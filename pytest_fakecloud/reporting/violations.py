@@ -13,16 +13,15 @@ from .contract import functions_of
 from .model import Finding
 
 
-def violations(cloud: BaseCloud) -> list[Finding]:
-    """Return the strict-mode violations, counted if identical, and the rejected credentials."""
+def violations(cloud: BaseCloud) -> Iterator[Finding]:
+    """Yield the strict-mode violations, counted if identical, and the rejected credentials."""
     groups: dict[object, list[Violation]] = {}
     for violation in cloud.violations():
         groups.setdefault(without_message(violation), []).append(violation)
-    findings = []
     for first, *others in groups.values():
         values = {"violation": first.kind, "text": first.text, "times": 1 + len(others)}
-        findings.append(Finding("violation", str(first.facts.get("fake") or ""), values=values))
-    return [*findings, *rejected(cloud)]
+        yield Finding("violation", str(first.facts.get("fake") or ""), values=values)
+    yield from rejected(cloud)
 
 
 def rejected(

@@ -20,15 +20,15 @@ function messagesOf({subjects = [], data}) {
   const named = [data?.message_id, (data?.delivery ?? data)?.about].filter((name) => typeof name === "string").map((name) => ({kind: "message", name}));
   return [...new Set([...subjects, ...named].filter(({kind, name}) => name && (kind === "message" || kind === "run")).map(({kind, name}) => `${kind} ${name}`))];
 }
-// Returns all rows of the request that a row belongs to, in their order: that of the first cause, its effects, the messages that they
+// Returns all rows of the request that a row belongs to, in their order: that of the outermost parent, its children, the messages that they
 // published, and the deliveries and callbacks of these. Of a call that is about many messages, only that of the row is followed.
 function requestRows(chosen, rows, byNumber) {
-  const effects = Map.groupBy(rows, ({row}) => row.cause), about = new Map();
+  const children = Map.groupBy(rows, ({row}) => row.parent), about = new Map();
   for (const entry of rows) for (const message of messagesOf(entry.row)) { if (about.has(message)) about.get(message).push(entry); else about.set(message, [entry]); }
   const path = new Set([chosen]), followed = new Set(messagesOf(chosen.row));
   for (let up = chosen; up;) {
     const publisher = up.row.rules.is_sent || up.row.rules.is_inside ? messagesOf(up.row).map((message) => about.get(message)[0]).find((entry) => entry.index < up.index) : null;
-    up = byNumber.get(up.row.cause) ?? publisher;
+    up = byNumber.get(up.row.parent) ?? publisher;
     if (!up || path.has(up)) break;
     path.add(up);
   }
@@ -36,7 +36,7 @@ function requestRows(chosen, rows, byNumber) {
   const collect = (entry) => {
     if (collected.has(entry)) return;
     collected.add(entry);
-    for (const effect of effects.get(entry.row.number) ?? []) collect(effect);
+    for (const child of children.get(entry.row.number) ?? []) collect(child);
     const messages = messagesOf(entry.row);
     for (const message of messages) {
       if (collectedMessages.has(message) || messages.length > MOST_MESSAGES && !followed.has(message)) continue;

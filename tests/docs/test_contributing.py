@@ -254,6 +254,6 @@ def test_nothing_compares_the_kind_of_a_row() -> None:
         if pattern.search(path.read_text(encoding="utf-8"))
     }
     assert compared == set()
-    assert in_python.search('if row["kind"] not in ("call", "attempt"):')
+    assert in_python.search('if row["kind"] not in ("call", "delivery"):')
     assert in_scripts.search('rows.filter(({kind: what}) => what !== "event")')
-    assert in_scripts.search('["call", "attempt"].includes(row.kind)')
+    assert in_scripts.search('["call", "delivery"].includes(row.kind)')

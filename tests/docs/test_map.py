@@ -1,14 +1,20 @@
-"""The names in the map of the code exist."""
+"""The names in the map of the code exist, and the steps of a report are in their order."""
 
 from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
+
+from pytest_fakecloud import Cloud, KVServer
+from pytest_fakecloud.reporting.report import report_of
 
 from ..harness import syntax
 from .blocks import ROOT
@@ -93,3 +99,39 @@ def test_methods_in_the_text_exist() -> None:
         if not any(name in names_in(path) for path in classes()[name.split(".")[0]])
     }
     assert not unknown
+
+
+def used_by_report(cloud: Cloud, **options: Any) -> list[str]:
+    """Return the modules of `reporting/` of which a report calls a function, by their first call."""
+    modules: dict[str, None] = {}
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        package, _, module = str(frame.f_globals.get("__name__")).rpartition(".")
+        if event == "call" and package == "pytest_fakecloud.reporting":
+            modules.setdefault(module)
+
+    former = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        report_of(cloud, **options)
+    finally:
+        sys.setprofile(former)
+    return list(modules)
+
+
+def test_the_steps_of_a_report_are_in_the_order_of_their_use(
+    fakecloud: Cloud, kv_server: KVServer
+) -> None:
+    table = MAP.partition("| Module of `reporting/` |")[2].partition("\n| `report` |")[0]
+    steps = [re.findall(r"`(\w+)`", cell) for cell in re.findall(r"(?m)^\| (.+?) \|", table)]
+    kv_server.client().get("stock")
+    with pytest.raises(AssertionError) as failed:
+        assert kv_server.value("stock") == "1"
+    used: set[int] = set()
+    for options in ({"raised": failed.value}, {"read": ["stock"]}):
+        modules = used_by_report(fakecloud, **options)
+        order = [at for module in modules for at, step in enumerate(steps) if module in step]
+        assert order == sorted(order)
+        used.update(order)
+    [passed] = used ^ set(range(len(steps)))  # A caller passes the comparison.
+    assert steps[passed] == []

@@ -153,7 +153,7 @@ def test_calls_with_a_rotated_token_are_in_the_story(cloud: Cloud, kv: KVServer)
     _, _, *calls = shown_calls(error.story)
     assert calls == ["SET a 1 → OK", *(f"SET {key} 1 → 401" for key in "bcdefg")]
     # The report does not accuse the code of having wrong credentials.
-    assert violations(cloud) == []
+    assert list(violations(cloud)) == []
 
 
 def test_calls_with_a_wrong_token_are_in_the_story(cloud: Cloud, kv: KVServer) -> None:

@@ -529,7 +529,7 @@ def test_a_delivery_is_one_change_of_its_message(cloud: Cloud) -> None:
     queue.destinations.respond("https://a.example.com/", 500)
     deliver(queue, "https://a.example.com/", retries=0)
     report = report_of(cloud, test="t")
-    attempt = next(row.number for row in report.rows if row.kind == "attempt")
+    attempt = next(row.number for row in report.rows if row.kind == "delivery")
     steps = [step for step in states(cloud, report)["steps"] if step["number"] == attempt]
     shown = [change[3].get("state") for step in steps for change in step["changes"]]
     assert shown == ["in_flight", "dead_lettered", None]

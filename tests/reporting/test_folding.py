@@ -38,10 +38,10 @@ def counts(*rows: ReportRow) -> list[int]:
 
 
 def test_attempts_are_folded_together_with_what_is_nested_in_them() -> None:
-    attempt = row(1, "a", kind="attempt", attempt=1), row(2, "set", depth=1)
-    again = row(3, "a", kind="attempt", attempt=2), row(4, "set", depth=1)
-    third = row(5, "a", kind="attempt", attempt=3), row(6, "set", depth=1)
-    other = row(5, "a", kind="attempt", attempt=3), row(6, "del", depth=1)
+    attempt = row(1, "a", kind="delivery", attempt=1), row(2, "set", depth=1)
+    again = row(3, "a", kind="delivery", attempt=2), row(4, "set", depth=1)
+    third = row(5, "a", kind="delivery", attempt=3), row(6, "set", depth=1)
+    other = row(5, "a", kind="delivery", attempt=3), row(6, "del", depth=1)
     assert counts(*attempt, *again) == [2, 2]
     assert counts(*attempt, *again, *third) == [3, 3]
     assert counts(*attempt, *again, *other) == [2, 2, 1, 1]

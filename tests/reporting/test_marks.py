@@ -144,7 +144,7 @@ def test_subjects_of_rows_are_ids_whichever_fake_names_them(scene: Scene) -> Non
     assert scene.marks("key:a") == Marks(frozenset({direct}), frozenset({other}))
 
 
-@pytest.mark.parametrize("kind", ["attempt", "request"])
+@pytest.mark.parametrize("kind", ["delivery", "request"])
 def test_the_delivery_or_request_around_a_row_and_all_that_it_did(scene: Scene, kind: Kind) -> None:
     outer = scene.add(kind="request")
     around = scene.add(kind=kind, parent=outer)

@@ -594,7 +594,7 @@ def test_rows_have_durations_on_the_clock_of_the_cloud(cloud: Cloud) -> None:
     deliver(queue, URL)
     found_rows = report_rows(cloud)
     assert [row.took_us for row in found_rows if row.operation == "GET"] == [3_000_000, 0]
-    (attempt,) = (row for row in found_rows if row.kind == "attempt")
+    (attempt,) = (row for row in found_rows if row.kind == "delivery")
     assert attempt.took_us == 2_000_000
     assert (
         row_json(attempt, (), lookups_of(cloud, cloud.journal.entries, []))["took_us"] == 2_000_000

@@ -171,6 +171,17 @@ def test_credentials_are_masked(cloud: Cloud, kv: KVServer, client: Redis) -> No
     ]  # fmt: skip
 
 
+def test_a_row_has_the_fractions_that_are_cut(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    client.set("a", 1)
+    assert client.eval("redis.call('GET', 'a'); return 0.5") == 0
+    assert client.eval("return {1, -2.75, -2.75, 1.5, 2.5, 3.5}") == [1, -2, -2, 1, 2, 3]
+    report = failed(cloud, kv, "a")
+    assert lines(report)[1:] == [
+        ['executed GET a <-- "1"', "the script returned 0.5, which is cut to 0"],
+        [f"the script returned {number}, which is cut to {int(number)}" for number in (-2.75, 1.5, 2.5)],
+    ]  # fmt: skip
+
+
 def test_commands_are_forgotten_with_their_calls_and_shown_in_copies(
     cloud: Cloud, client: Redis
 ) -> None:

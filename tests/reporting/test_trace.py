@@ -43,7 +43,7 @@ def row(number: int, what: str = "GET k", *, kind: Kind = "call", **more: Any) -
     return {
         "number": number, "at_us": NOON, "kind": kind, "actor": "client", "peer": "kv",
         "rules": asdict(KINDS[kind]),
-        "ok": True, "depth": 0, "cause": 0, "findings": [], "faults": [], "subjects": [],
+        "ok": True, "depth": 0, "parent": 0, "findings": [], "faults": [], "subjects": [],
         "where": None, "status": 200, "outcome": "answered", "attempt": 0, "data": {},
         "request": {"line": "POST /", "headers": [["Authorization", "***"], ["Host", "x"]],
                     "body": '["GET"]', "decoded": ["GET"]},
@@ -57,7 +57,7 @@ def report(*rows: dict[str, Any], **more: Any) -> dict[str, Any]:
         for port, name in enumerate(("kv", "queue"), 8000)
     ]
     return {
-        "version": 3, "test": "test_shop.py::test_total", "failure": FAILURE, "seed": 1,
+        "version": 4, "test": "test_shop.py::test_total", "failure": FAILURE, "seed": 1,
         "clock": {"mode": "frozen", "now": "2026-03-01T12:00:00.000000Z", "now_us": NOON},
         "fakes": fakes, "findings": [], "unfinished": [], "violations": [], "rows": list(rows), **more,
     }  # fmt: skip
@@ -70,17 +70,17 @@ def finding(text: str, *rows: int) -> dict[str, Any]:
 
 RACE = report(
     row(1, "POST /pay", kind="request", peer="application"),
-    row(2, "GET total", actor="application", cause=1, depth=1, subjects=[subject("total")]),
+    row(2, "GET total", actor="application", parent=1, depth=1, subjects=[subject("total")]),
     row(3, "POST /pay", kind="request", peer="application"),
-    row(4, "GET total", actor="application", cause=3, depth=1, subjects=[subject("total")]),
-    row(5, "SET total 4", actor="application", cause=3, depth=1, subjects=[subject("total")],
+    row(4, "GET total", actor="application", parent=3, depth=1, subjects=[subject("total")]),
+    row(5, "SET total 4", actor="application", parent=3, depth=1, subjects=[subject("total")],
         where={"file": "shop.py", "line": 7, "function": "write",
                "callers": [{"file": "shop.py", "line": 31, "function": "pay"}]}, findings=[0],
         faults=[{"kind": "call", "description": "call f before"}]),
-    row(6, "attempt 1", at_us=NOON + 300_000_000, kind="attempt", actor="queue", ok=False,
+    row(6, "attempt 1", at_us=NOON + 300_000_000, kind="delivery", actor="queue", ok=False,
         peer="https://shop.example.com/hook", status=500, attempt=1,
         subjects=[subject("msg_1", "message", "queue")], text={"answer": "500"}),
-    row(7, "attempt 2", at_us=NOON + 330_000_000, kind="attempt", actor="queue", attempt=2,
+    row(7, "attempt 2", at_us=NOON + 330_000_000, kind="delivery", actor="queue", attempt=2,
         peer="https://shop.example.com/hook", subjects=[subject("msg_1", "message", "queue")]),
     findings=[finding("this SET wrote over row 4", 5, 4)],
     states={"note": "", "initial": {"kv": {"keys": {"total": {"value": "3"}}}}, "steps": [
@@ -276,8 +276,8 @@ def test_rows_are_numbered_as_they_are_shown(opened: Opened) -> None:
     page = opened(
         report(
             row(8, "POST /pay", kind="request", peer="application"),
-            row(4, "GET k", actor="application", cause=8, depth=1, findings=[0]),
-            row(6, "SET k", actor="application", cause=8, depth=1, findings=[0]), findings=findings,
+            row(4, "GET k", actor="application", parent=8, depth=1, findings=[0]),
+            row(6, "SET k", actor="application", parent=8, depth=1, findings=[0]), findings=findings,
         ),
         "#row-3",
     )  # fmt: skip
@@ -314,9 +314,9 @@ def test_the_state_of_a_row_is_that_of_its_time(opened: Opened) -> None:
     ]
     page = opened(
         report(
-            row(9, "attempt 1", kind="attempt", actor="queue", peer="http://a", began=3),
-            row(5, "GET k", actor="http://a", cause=9, depth=1),
-            row(6, "SET k 1", actor="http://a", cause=9, depth=1),
+            row(9, "attempt 1", kind="delivery", actor="queue", peer="http://a", began=3),
+            row(5, "GET k", actor="http://a", parent=9, depth=1),
+            row(6, "SET k 1", actor="http://a", parent=9, depth=1),
             row(7, "queue.rotate_keys()", kind="action", operation="rotate_keys", request=None),
             states={"note": "", "steps": steps, "initial": {
                 "kv": {"keys": {}}, "queue": {
@@ -472,7 +472,7 @@ def test_rows_wrap_their_texts(opened: Opened, width: int, hash: str) -> None:
             row(2, "EXEC of 12", text={"answer": "12 answers", "lines": commands}),
             row(3, "attempt 1 " + "of " * 40 + "\u4e16\u754c" * 30, ok=False,
                 text={"answer": answer, "note": "the handler raised KeyError: 'id' " + "y" * 90}),
-            row(4, depth=1, cause=3),
+            row(4, depth=1, parent=3),
         ),
         hash,
     )  # fmt: skip
@@ -592,7 +592,7 @@ def test_nothing_is_cut_without_a_word(opened: Opened) -> None:
 def test_rows_have_their_marks_and_only_an_answer_that_did_something_is_green(
     opened: Opened,
 ) -> None:
-    rows = [row(1, "SET a 1", marks=["touched"], read=True), row(2, "GET b", marks=["linked"]),
+    rows = [row(1, "SET a 1", marks=["touched"], writer=True), row(2, "GET b", marks=["linked"]),
             row(3, "SETNX a 1", marks=["touched", "refused"]),
             row(4, "INCR a", marks=["touched", "refused"], ok=False)]  # fmt: skip
     statement = {"text": f"The failing statement read a {EVIL}", "headline": ""}

@@ -110,8 +110,8 @@ def test_a_delivery_has_the_header_that_the_publish_forwards(cloud: Cloud) -> No
     queue.run_until_idle()
     assert received == {"/plain": None, "/prefix": HEADER, "/all": HEADER}
     rows = as_json(report_of(cloud))["rows"]
-    traces = [(row["kind"], row["trace"]) for row in rows if row["kind"] in ("call", "attempt")]
+    traces = [(row["kind"], row["trace"]) for row in rows if row["kind"] in ("call", "delivery")]
     assert sorted(traces, key=str) == sorted(
         [("call", TRACE), ("call", None), ("call", TRACE),
-         ("attempt", None), ("attempt", TRACE), ("attempt", TRACE)], key=str,
+         ("delivery", None), ("delivery", TRACE), ("delivery", TRACE)], key=str,
     )  # fmt: skip

@@ -207,7 +207,7 @@ def test_the_schema_names_the_services_and_actors_of_rows() -> None:
 
 
 def test_the_schema_rejects_what_is_not_a_report() -> None:
-    assert list(wrong({"version": 3, "rows": [{}], "other": 1}, SCHEMA))
+    assert list(wrong({"version": 4, "rows": [{}], "other": 1}, SCHEMA))
 
 
 def test_the_json_is_written_beside_the_page(cloud: Cloud, tmp_path: Path) -> None:

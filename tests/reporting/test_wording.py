@@ -435,7 +435,7 @@ def test_the_steps_of_a_workflow_run(cloud: Cloud) -> None:
     with httpx.Client(base_url=queue.url, headers=queue.headers) as client:
         wait = {"stepId": 4, "stepName": "paid", "stepType": "Wait", "concurrent": 1}
         client.post("/v2/wait/paid-7", json={"url": f"{SHOP}/flow", "step": wait})
-    rows = [row for row in shown(cloud) if row.row.service == "queue" or row.row.kind == "attempt"]
+    rows = [row for row in shown(cloud) if row.row.service == "queue" or row.row.kind == "delivery"]
     judge("workflow", [text for row in rows for text in (row.line, *row.below, *row.remarks[:1])])
     [failed] = [row for row in rows if row.words.answer.startswith("500")]
     assert failed.row.source.delivery is not None

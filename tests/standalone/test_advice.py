@@ -121,7 +121,7 @@ def test_a_failed_delivery_has_the_advice_of_its_answer(
 
     def attempts() -> list[str]:
         rows = server.ask("GET", "/journal")[1]
-        return [str(row.get("advice", "")) for row in rows if row["kind"] == "attempt"]
+        return [str(row.get("advice", "")) for row in rows if row["kind"] == "delivery"]
 
     wait_until(attempts)
     assert expected in attempts()[0]

@@ -156,7 +156,7 @@ def test_the_journal_has_the_bodies_of_deliveries_that_succeeded(server: Server)
     assert server.ask("POST", "/load", {"state": state})[0] == 200
     server.call("queue", "publish", "https://shop.example/hook", json={"order": 7})
     server.ask("POST", "/clock", {"action": "advance", "by": "1s"})
-    (row,) = [entry for entry in server.ask("GET", "/journal")[1] if entry["kind"] == "attempt"]
+    (row,) = [entry for entry in server.ask("GET", "/journal")[1] if entry["kind"] == "delivery"]
     assert (row["request"]["decoded"], row["response"]["decoded"]) == ({"order": 7}, {"ok": 1})
 
 

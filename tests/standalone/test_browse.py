@@ -401,7 +401,7 @@ def test_a_row_of_a_delivery_names_the_step_of_a_run_after_which_it_continues(li
     assert ask(lists.app, "POST", "/fakes/queue/requests", body)[1]["status"] == 200
     queue.deliver_due()
     rows = ask(lists.app, "GET", "/journal")[1]
-    texts = [row["text"]["what"].split(" of ")[0] for row in rows if row["kind"] == "attempt"]
+    texts = [row["text"]["what"].split(" of ")[0] for row in rows if row["kind"] == "delivery"]
     assert texts == ["first step", 'after step 1 "pay" (Run)']
 
 
@@ -438,7 +438,7 @@ def test_only_calls_that_name_a_delivery_are_within_it(lists: Lists) -> None:
     requests.post(f"{queue.url}/v2/publish/{url}", headers=headers, timeout=9)
     queue.run_until_idle()
     calls = [row for row in ask(lists.app, "GET", "/journal")[1] if row["service"] == "kv"]
-    within = [(row["depth"], bool(row["cause"]), row["actor"]) for row in calls]
+    within = [(row["depth"], bool(row["parent"]), row["actor"]) for row in calls]
     assert within == [(1, True, url), (1, True, url), (0, False, "client")]
 
 

@@ -1066,7 +1066,7 @@ def test_ten_thousand_entries_are_in_reach_and_few_in_the_page(page: Any, server
                 number: index + 1, began: index + 1, at_us: 1767225600000000 + index,
                 kind: "call", rules: {is_received: true},
                 fake: "kv_server", actor: "client", peer: "kv_server", ok: true, done: true,
-                depth: 0, cause: 0, faults: [], findings: [],
+                depth: 0, parent: 0, faults: [], findings: [],
                 subjects: [{kind: "key", name: `key:${index + 1}`, fake: "kv_server"}],
                 text: {what: `SET key:${index + 1}`, answer: "OK", lines: [], note: ""},
                 request: {line: "POST /", headers: [], body: "x"}, response: null, data: {}})));

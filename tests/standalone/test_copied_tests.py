@@ -90,7 +90,7 @@ def rows(server: Server) -> list[Any]:
     with_subscribers(server)
 
     def attempts() -> list[Any]:
-        return [row for row in server.ask("GET", "/journal")[1] if row["kind"] == "attempt"]
+        return [row for row in server.ask("GET", "/journal")[1] if row["kind"] == "delivery"]
 
     wait_until(lambda: len(attempts()) == 5)
     return [row for row in server.ask("GET", "/journal")[1] if row["operation"] not in UNTESTABLE]
@@ -178,7 +178,7 @@ def test_calls_without_an_honest_test_have_the_reason_instead(page: Any, server:
     server.ask("POST", "/fakes/queue/requests", {"method": "GET", "target": "/v2/schedules"})
 
     def deliveries() -> list[Any]:
-        return [row for row in server.ask("GET", "/journal")[1] if row["kind"] == "attempt"]
+        return [row for row in server.ask("GET", "/journal")[1] if row["kind"] == "delivery"]
 
     wait_until(deliveries)
     rows = server.ask("GET", "/journal")[1]

@@ -126,7 +126,7 @@ def test_a_delivery_has_what_it_changed_of_its_message(server: Server) -> None:
 
     def attempts() -> list[Any]:
         rows = server.ask("GET", "/journal")[1]
-        return [row["number"] for row in rows if row["kind"] == "attempt"]
+        return [row["number"] for row in rows if row["kind"] == "delivery"]
 
     wait_until(attempts)
     changed = changes(server, attempts()[0])
@@ -532,7 +532,7 @@ def rows_of_every_kind(server: Server, workflow: tuple[str, list[Any]]) -> list[
         return [row for row in server.ask("GET", "/journal")[1] if row["operation"] != "restored"]
 
     def has_attempts(count: int) -> bool:
-        attempts = [row for row in rows() if row["kind"] == "attempt"]
+        attempts = [row for row in rows() if row["kind"] == "delivery"]
         return len(attempts) == count and all(row["done"] for row in rows())
 
     # One after the other, because the ids of messages published at the same time are not replayed.
@@ -575,7 +575,7 @@ def test_a_restore_changes_no_recorded_row(
     known = {row["number"]: row for row in server.ask("GET", "/journal")[1]}
     assert [known[row["number"]] for row in before] == before
     assert changes() == changed
-    bodies = {row["request"]["body"] for row in before if row["kind"] == "attempt"}
+    bodies = {row["request"]["body"] for row in before if row["kind"] == "delivery"}
     assert "whole body" in bodies
 
 

@@ -177,7 +177,7 @@ def test_a_message_that_is_sent_again_and_the_new_one_name_each_other(server: Se
         return server.ask("GET", f"/fakes/queue/lists/{name}")[1]
 
     wait_until(lambda: listed("dead-letters")["items"])
-    delivery = next(row for row in server.ask("GET", "/journal")[1] if row["kind"] == "attempt")
+    delivery = next(row for row in server.ask("GET", "/journal")[1] if row["kind"] == "delivery")
     body = {"target": target, "headers": retries, "again_of": delivery["number"]}
     again = server.ask("POST", "/fakes/queue/requests", body)[1]
     new = json.loads(again["body"])["messageId"]

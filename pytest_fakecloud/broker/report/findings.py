@@ -177,10 +177,8 @@ def unfinished(broker: Broker, lookups: Lookups) -> Iterator[Finding]:
 
 def _read_to_the_end(broker: Broker, group: GroupDescription) -> set[TopicPartition]:
     """Return the partitions whose consumer has received all records and commits automatically."""
-    ends = set()
-    for member in group.members:
-        for tp, position in member.position.items() if member.config.auto_commit else ():
-            end = broker.topic(tp.topic).end_offsets[tp.partition]
-            if position is not None and position >= end:
-                ends.add(tp)
-    return ends
+    return {
+        tp for member in group.members if member.config.auto_commit
+        for tp, position in member.position.items()
+        if position is not None and position >= broker.topic(tp.topic).end_offsets[tp.partition]
+    }  # fmt: skip

@@ -97,13 +97,10 @@ def _with_records(what: str, call: MaskedCall, lookups: Lookups) -> Summary:
         key = f"key {shortened(record['key'])} " if record.get("key") else ""
         content = key + shortened(_value(record["value"]), _LONGEST_VALUE)
         records[str(RecordPosition.of(record))] = content
-    text = (
-        listed([f"{position} {content}" for position, content in records.items()]) or "no records"
-    )
+    texts = [f"{position} {content}" for position, content in records.items()]
+    text, are_many = listed(texts) or "no records", len(records) > _WITH_CONTENT
     shown_by = [f" {content} {position}\n" for position, content in records.items()]
-    repeated = (
-        [Repeated(text, listed([*records]), shown_by)] if len(records) > _WITH_CONTENT else []
-    )
+    repeated = [Repeated(text, listed([*records]), shown_by)] if are_many else []
     background = lookups.known(call, BrokerBackground)
     for partition, count in background.skipped.items():
         text += f" ({counted(count, 'record')} of {partition} before its start: policy latest)"

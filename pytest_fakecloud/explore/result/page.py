@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...cloud.base import BaseCloud
     from ...reporting.report import Report
 
-_NUMBERS = ("number", "began", "ended", "cause")
+_NUMBERS = ("number", "began", "ended", "parent")
 """Fields of a row that contain numbers of the journal."""
 
 

@@ -78,9 +78,8 @@ def wrong_time(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
             now_us = command.at_us
             is_real = abs(deadline - real_us) < _FAR_US <= abs(now_us - real_us)
             if ttl.unit.is_absolute and is_real and abs(deadline - now_us) > _FAR_US:
-                at, now = (
-                    f"{to_datetime(time_us):%Y-%m-%d %H:%M:%SZ}" for time_us in (deadline, now_us)
-                )
+                times_us = deadline, now_us
+                at, now = (f"{to_datetime(us):%Y-%m-%d %H:%M:%SZ}" for us in times_us)
                 yield command.finding("expires_by_wall_clock", command=ttl.word, at=at, now=now)
             own_unit = "milliseconds" if ttl.unit.milliseconds == 1 else "seconds"
             units = _UNITS_US.keys() - ({own_unit} if ttl.unit.is_absolute else set())

@@ -31,6 +31,8 @@ class KVLookups(ServiceLookups):
     """The sources of Lua scripts, by the first eight characters of their hash."""
     executed: Mapping[int, Sequence[ScriptCommand]] = field(default_factory=dict)
     """The commands that the scripts of a call executed, by its number; missing if not recorded."""
+    cut_numbers: Mapping[int, Mapping[float, int]] = field(default_factory=dict)
+    """The numbers that the scripts of a call returned, with the integers to which they were cut."""
 
 
 def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> KVLookups:
@@ -49,6 +51,7 @@ def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> KVLookups
             number: [_masked(command, mask) for command in commands]
             for number, commands in records_of(cloud).scripts.items()
         },
+        cut_numbers=records_of(cloud).cut_numbers,
     )
 
 

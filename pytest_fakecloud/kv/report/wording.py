@@ -43,13 +43,15 @@ _PARAMETER = re.compile(r"\blocal\s+(\w+)\s*=\s*(?:tonumber\()?(KEYS|ARGV)\[(\d+
 
 def summary(call: MaskedCall, lookups: Lookups) -> Summary | None:
     """Describe the commands of a call, and what its scripts executed; return None if it has none."""
-    words = _summary(call, lookups)
-    executed = lookups.of(KVLookups).executed.get(call.number, ())
-    if words is None or not executed:
-        return words
+    words, scripts = _summary(call, lookups), lookups.of(KVLookups)
+    if words is None:
+        return None
+    executed = scripts.executed.get(call.number, ())
     texts = _shown([(command.words, command.answer) for command in executed], NOTHING_KNOWN)
-    texts[0] = f"executed {texts[0]}"
-    return replace(words, remarks=[*words.remarks, *texts])
+    texts[:1] = [f"executed {text}" for text in texts[:1]]
+    cut_numbers = scripts.cut_numbers.get(call.number, {}).items()
+    cuts = [f"the script returned {number!r}, which is cut to {cut}" for number, cut in cut_numbers]
+    return replace(words, remarks=[*words.remarks, *texts, *cuts])
 
 
 def _summary(call: MaskedCall, lookups: Lookups) -> Summary | None:

@@ -338,6 +338,7 @@ class LuaHost:
             b"call_widely": LuaHost._guarded(me, LuaHost._command, in_table=True),
             b"may_call": LuaHost._guarded(me, LuaHost._permission),
             b"may_call_widely": LuaHost._guarded(me, LuaHost._permission, in_table=True),
+            b"note_cut": lambda number, integer: owner.note_cut(number, integer),
             b"setresp": partial(setattr, me, "_resp"),
             b"clock": lambda: (owner.engine.execution.now_us - owner.engine.started_us) / 1_000_000,
             b"levels": lambda: me.levels,

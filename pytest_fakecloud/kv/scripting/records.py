@@ -1,4 +1,6 @@
-"""Records the commands that scripts and functions execute, for the report of a failing test."""
+"""Records the commands that scripts and functions execute, and the numbers that they return and the
+server cuts to integers, for the report of a failing test.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +34,12 @@ def record_command(recorder: Recorder, session: Session, line: list[bytes], repl
         answer = {"result": to_json(reply)}
     words = [_word(argument) for argument in line]
     recorder.record_script(session.call, ScriptCommand(session.db.index, words, answer))
+
+
+def record_cut(recorder: Recorder, session: Session, number: float, integer: int) -> None:
+    """Record a number that a script returned, and the integer to which the server cut it."""
+    if recorder.shared.records_scripts and session.call is not None:
+        recorder.record_cut(session.call, number, integer)
 
 
 def _word(argument: bytes) -> str:

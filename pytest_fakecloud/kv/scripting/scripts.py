@@ -152,6 +152,10 @@ class Scripting:
         """Functions that are called with a script's client, and an empty line when it begins, and then
         each of its command lines and its reply.
         """
+        self.cut_listeners: Registry[Callable[[Session, float, int], None]] = Registry()
+        """Functions that are called with a script's client, a number that the script returned, and the
+        integer to which the server cuts it in the reply.
+        """
 
     @cached_property
     def host(self) -> LuaHost:
@@ -453,6 +457,13 @@ class Scripting:
             for place, key_spec in spec.key_positions(line):
                 if not key_spec.is_channel and line[place] not in run.keys:
                     raise CommandError(errors.dynamic_key(line[place]))
+
+    def note_cut(self, number: float, integer: int) -> None:
+        """Note that the running script returned a number which the reply has only as an integer."""
+        run = self.running
+        assert run is not None
+        for listener in self.cut_listeners.items:
+            listener(run.session, number, integer)
 
     def may_call(self, line: list[bytes]) -> bool | bytes:
         """Return whether the user may run a command line, or an error message."""

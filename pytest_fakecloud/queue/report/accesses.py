@@ -113,9 +113,7 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     with suppress(ContractError):  # such as a message that does not exist
         if method.startswith("assert_"):
             url = {"url": positional[0]} if positional and positional[0] is not None else {}
-            fields = {
-                name: value for name, value in by_name.items() if name not in ("times", "within")
-            }
+            fields = {name: by_name[name] for name in by_name if name not in ("times", "within")}
             views = [*fake.messages(**url, **fields)]
         elif method == "deliveries":
             routes = fake.destinations.routes()

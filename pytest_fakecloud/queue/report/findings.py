@@ -1,4 +1,4 @@
-"""Findings about signatures that a check rejected, and delays in another unit."""
+"""Findings about rejected signatures, exceptions of workflow functions, and delays in another unit."""
 
 from __future__ import annotations
 
@@ -37,9 +37,8 @@ def wrong_signature(test: ObservedTest, queue: Queue) -> Iterator[Finding]:
         if not isinstance(signature, dict) or delivery.faults:
             continue
         if reasons := _reasons(signature):
-            message = delivery.message_id
-            subject = ReportSubject(MESSAGE, message, queue.name)
-            values = {"message": message, "status": delivery.status, "reasons": reasons}
+            subject = ReportSubject(MESSAGE, delivery.message_id, queue.name)
+            values = {"message": delivery.message_id, "status": delivery.status, "reasons": reasons}
             yield Finding("wrong_signature", queue.name, (row.number,), (subject,), values)
 
 
@@ -66,6 +65,15 @@ def _reasons(signature: dict[str, Any]) -> list[dict[str, Any]]:
     return reasons
 
 
+def raised_outside_step(test: ObservedTest, queue: Queue) -> Iterator[Finding]:
+    """Find exceptions of workflow functions outside of their steps."""
+    for row, delivery in test.deliveries_of(queue):
+        if (raised := delivery.data.get("raised_outside_step")) and delivery.kind == "message":
+            message = ReportSubject(MESSAGE, delivery.message_id, queue.name)
+            values = {"message": delivery.message_id, **raised}
+            yield Finding("raised_outside_step", queue.name, (row.number,), (message,), values)
+
+
 def unlikely_duration(test: ObservedTest, queue: Queue) -> Iterator[Finding]:
     """Find delays that are likely in another unit."""
     for call in test.calls_of(queue):
@@ -90,7 +98,7 @@ def rejection(call: Call, queue: Queue) -> dict[str, str] | None:
     return {"kind": "read_only"} if call.request_headers.get("Authorization") == token else None
 
 
-FINDINGS = (wrong_signature, unlikely_duration)
+FINDINGS = (wrong_signature, raised_outside_step, unlikely_duration)
 
 
 def unfinished(queue: Queue, lookups: Lookups) -> Iterator[Finding]:

@@ -392,10 +392,10 @@ _WRONG_SIGNATURE = {
 
 
 SENTENCES: Sentences = {
+    "raised_outside_step": "the delivery of {message} failed because workflow code raised {error} "
+    "outside of a step, at {file}:{line} in {function}",
     "rejected_read_only": "the credentials are the read-only token",
     "unlikely_duration": "the {setting} {given} is {means}",
     "wrong_signature": _wrong_signature,
-    "message_waits": itemgetter("line"),
-    "dead_letter": itemgetter("line"),
-    "schedule_waits": itemgetter("line"),
+    **dict.fromkeys(("message_waits", "dead_letter", "schedule_waits"), itemgetter("line")),
 }

@@ -74,7 +74,7 @@ class QueueApp(App):
         **dict.fromkeys(
             ("number", "status", "message_kind", "error", "fault", "faults", "note", "exception",
              "traceback", "where", "sent", "sent_type", "sent_headers", "answer", "answer_type",
-             "location", "logged", "signature", "about_attempt"),
+             "location", "logged", "signature", "about_attempt", "raised_outside_step"),
             Field(),
         ),
         **dict.fromkeys(("message_id", "about"), Field(MESSAGE_ID)),

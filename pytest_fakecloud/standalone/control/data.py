@@ -289,7 +289,7 @@ class DataRoutes(Part):
 
         A row is sent again under the same number when it changes: a call in progress has ``"done":
         false`` until it is answered, and calls whose headers name the trace, the run or the message
-        of a delivery have it as their cause when it has finished. ``Last-Event-ID`` resumes the stream.
+        of a delivery have it as their parent when it has finished. ``Last-Event-ID`` resumes the stream.
         """
         resumed = whole_number("last-event-id", request.fields.get("last-event-id")) or 0
         after = max(whole_number("after", request.query("after")) or 0, resumed)

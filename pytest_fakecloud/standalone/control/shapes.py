@@ -279,7 +279,7 @@ class RowData(TypedDict):
     ``took_us`` is the duration of a call or delivery on the cloud's clock. ``advice`` says what to do
     about a failure, if its answer does not say that itself; of an ``expected`` error, which is ordinary
     control flow of its client, why it is. ``advice_at`` is where the console helps. ``marks`` and
-    ``read`` are set only in the report of a failed test.
+    ``writer`` are set only in the report of a failed test.
     """
 
     number: int
@@ -300,13 +300,13 @@ class RowData(TypedDict):
     ok: bool
     done: bool
     faults: list[RowFault]
-    cause: int
+    parent: int
     depth: int
     attempt: int
     took_us: int | None
     findings: list[int]
     marks: list[str]
-    read: bool
+    writer: bool
     trace: str | None
     where: dict[str, Any] | None
     text: RowText

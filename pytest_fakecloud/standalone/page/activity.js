@@ -11,7 +11,7 @@ import {Trace} from "./trace.js";
 const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", expected: "Expected error", fault: "Injected fault", open: "In progress", expired: "Expiries", unexpired: "No expiries"};
 const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => row.done && hasFailed(row) && !isExpected(row) && !row.faults.length, expected: (row) => row.done && hasFailed(row) && isExpected(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done, expired: ({operation}) => operation === "expired", unexpired: ({operation}) => operation !== "expired"};
 
-// Rows with their causes, by the time of the first cause: an event may be recorded after calls that came later. Where the clock went
+// Rows with their parents, by the time of the outermost one: an event may be recorded after calls that came later. Where the clock went
 // back, as when a move is undone, a new order begins, so that what is recorded next comes last.
 const byBegin = (one, other) => one.began - other.began || one.number - other.number;
 function inOrder(rows) {
@@ -19,7 +19,7 @@ function inOrder(rows) {
   let turns = 0, latest = 0;
   for (const row of rows.toSorted(byBegin)) {
     if (!row.rules.is_inside || isRestore(row)) { turns += row.at_us < latest; latest = row.at_us; }
-    first.set(row.number, first.get(row.cause) ?? [turns, row.at_us]);
+    first.set(row.number, first.get(row.parent) ?? [turns, row.at_us]);
   }
   const place = (one, other, at) => first.get(one.number)[at] - first.get(other.number)[at];
   return rows.toSorted((one, other) => place(one, other, 0) || place(one, other, 1) || byBegin(one, other));

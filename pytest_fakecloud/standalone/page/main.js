@@ -167,7 +167,7 @@ function askForToken() {
 
 // -- keys --
 const SHORTCUTS = {"/": "search, or the command box; all fakes on a page without", "?": "show these keys", "Ctrl K, g f": "search all fakes", "g a, g c, …": "go to a page, by its first letter", "g 1, g 2, …": "go to a fake", "j k ↓ ↑": "next or previous row",
-  "n p": "next or previous problem in Activity", "← →": "cause or first effect of the row in Activity", Enter: "open the details", Esc: "close the details", Tab: "complete a command or a key in the command box", "Shift Enter": "add a line in the command box"};
+  "n p": "next or previous problem in Activity", "← →": "parent or first child of the row in Activity", Enter: "open the details", Esc: "close the details", Tab: "complete a command or a key in the command box", "Shift Enter": "add a line in the command box"};
 function showShortcuts() {
   opened("keys", {}, el("form", {method: "dialog"}, el("h2", {id: "keys"}, "Keys"), el("dl", {class: "facts"}, Object.entries(SHORTCUTS).map(([key, does]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, does)))), el("button", {autofocus: true}, "Close")));
 }

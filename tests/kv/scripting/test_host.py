@@ -146,3 +146,12 @@ def test_threads_take_turns() -> None:
 
 def test_bytecode_of_another_lua_is_left_alone() -> None:
     assert keep_frames(b"\x1bLJ something else") == b"\x1bLJ something else"
+
+
+def test_listeners_get_the_numbers_that_are_cut(run: Run, engine: KVEngine) -> None:
+    cuts: list[tuple[float, int]] = []
+    engine.scripting.cut_listeners.add(lambda _, number, integer: cuts.append((number, integer)))
+    assert run("EVAL", "return {1.5, {-0.5}, 3, tostring(0.5)}", 0) == [1, [0], 3, b"0.5"]
+    run("FUNCTION", "LOAD", "#!lua name=l\nredis.register_function('f', function() return 2.5 end)")
+    assert run("FCALL f 0") == 2
+    assert cuts == [(1.5, 1), (-0.5, 0), (2.5, 2)]

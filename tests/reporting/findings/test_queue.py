@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from typing import Any
 
 import httpx
+import pytest
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting.lookups import lookups_of
+from pytest_fakecloud.reporting.wording import sentence
 
-from .cases import HOOK, Inject, Scene, check
+from .cases import HOOK, Inject, Scene, check, found, kinds
 
 Request = tuple[str, Any, dict[str, str]]
 
@@ -56,3 +60,56 @@ CASES: dict[str, Scene] = {
 
 
 test_findings = check("queue", CASES)
+
+
+def price_of(plan: str) -> int:
+    return {"solo": 9}[plan]
+
+
+def workflow(context: Any) -> None:
+    plan = context.run("plan", lambda: context.request_payload["plan"])
+    if context.request_payload["where"] == "outside":
+        price_of(plan)
+    context.run("charge", lambda: price_of(plan))
+
+
+def test_exceptions_of_workflow_code_outside_of_steps() -> None:
+    flask = pytest.importorskip("flask")
+    serve = pytest.importorskip("upstash_workflow.flask").Serve
+    with Cloud(seed=1, transport="inprocess") as cloud:
+        queue, app = cloud.queue(), flask.Flask("plans")
+        client = queue.client()
+        serve(app).route("/hook", qstash_client=client, url=HOOK, retries=1)(workflow)
+        queue.destinations.wsgi("https://app.example.com", app)
+        for where in ("outside", "inside"):
+            client.message.publish_json(url=HOOK, body={"plan": "team", "where": where})
+        queue.run_until_idle()
+        [finding] = found(cloud)
+        text = sentence(finding, lookups_of(cloud, list(cloud.journal.entries), []))
+    line = price_of.__code__.co_firstlineno + 1
+    assert (finding.kind, len(finding.row_numbers)) == ("raised_outside_step", 2)
+    _, _, raised = text.partition(" failed because workflow code raised ")
+    file = "tests/reporting/findings/test_queue.py"
+    assert raised == f"KeyError: 'team' outside of a step, at {file}:{line} in price_of"
+
+
+def test_a_step_whose_exception_the_workflow_logged_is_no_code_outside_of_steps() -> None:
+    flask = pytest.importorskip("flask")
+    serve = pytest.importorskip("upstash_workflow.flask").Serve
+
+    def logs(context: Any) -> None:
+        try:
+            context.run("charge", lambda: price_of("team"))
+        except KeyError:
+            logging.getLogger(__name__).exception("not charged")
+
+    with Cloud(seed=1, transport="inprocess") as cloud:
+        queue, app = cloud.queue(), flask.Flask("plans")
+        serve(app).route("/hook", qstash_client=queue.client(), url=HOOK, retries=1)(logs)
+        app.after_request(lambda response: flask.Response("busy", 503))
+        queue.destinations.wsgi("https://app.example.com", app)
+        run = {"Upstash-Workflow-Init": "true", "Upstash-Workflow-RunId": "wfr_1"}
+        send(queue, (f"publish/{HOOK}", "x", run))
+        queue.run_until_idle()
+        assert [event.data["logged"] for event in queue.journal.events("attempt")]
+        assert kinds(cloud) == []

@@ -4,10 +4,10 @@ async (seed) => {
     const random = (most) => (seed = (seed * 1103515245 + 12345) % 2147483648, seed % most);
     const names = ["kv", "queue"], fakes = names.map((name) => ({name, url: "http://127.0.0.1:1"}));
     const made = (number, rows, done) => {
-        const cause = random(3) ? null : rows.at(-1 - random(3)), depth = cause ? cause.depth + 1 : 0;
+        const parent = random(3) ? null : rows.at(-1 - random(3)), depth = parent ? parent.depth + 1 : 0;
         return {number, at_us: 1e15 + number * random(2e6), rules: {surrounds: random(3) > 0},
-            actor: cause ? "application" : "client", peer: ["kv", "queue", "https://app.example"][random(3)],
-            ok: random(4) > 0, done, depth, cause: cause?.number ?? 0, data: {}, subjects: [], faults: [], marks: [],
+            actor: parent ? "application" : "client", peer: ["kv", "queue", "https://app.example"][random(3)],
+            ok: random(4) > 0, done, depth, parent: parent?.number ?? 0, data: {}, subjects: [], faults: [], marks: [],
             text: {what: `GET ${"word ".repeat(random(60))}`, answer: done ? "OK" : "", lines: [], note: ""}};
     };
     const place = () => document.body.appendChild(document.createElement("div"));

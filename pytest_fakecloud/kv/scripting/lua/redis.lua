@@ -99,7 +99,11 @@ function to_reply(value, used)
     hand_over(#value)
     return value
   end
-  if kind == "number" then return to_integer(value) end
+  if kind == "number" then
+    local integer = to_integer(value)
+    if integer ~= value then py.note_cut(value, integer) end
+    return integer
+  end
   if kind == "boolean" then
     if resp == 3 and limits.returns_booleans then return py.boolean(value) end
     return value and 1 or nil
