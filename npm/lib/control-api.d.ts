@@ -873,7 +873,7 @@ export interface Control {
   (method: "GET", path: `/fakes/${string}/lists/${string}` | `/fakes/${string}/lists/${string}?${string}`): Promise<Json>
   /** Retry a dead letter. */
   (method: "POST", path: `/fakes/${string}/dead-letters/${string}`, body?: Record<string, Json>): Promise<MessageView>
-  /** Return what changed since a snapshot, up to now or up to the snapshot `?until=`, in all */
+  /** Return what changed since a snapshot, up to now or up to the snapshot `?until=`. */
   (method: "GET", path: `/snapshots/${string}/changes` | `/snapshots/${string}/changes?${string}`): Promise<Changes>
   /** Return a first call to a fake: its bare request, and programs of the official clients. */
   (method: "GET", path: `/fakes/${string}/first-call`): Promise<FirstCallData>

@@ -172,8 +172,8 @@ class CloudRoutes(Part):
         ``row`` is the number of the first row that records the restore, of which each fake that changed
         has one. It is 0 if no data differed.
         """
-        name = self._known(request.segment("id"))
-        kept, only = self._snapshots[name], fields(request).get("fake")
+        only, name = fields(request).get("fake"), self._known(request.segment("id"))
+        kept = self._snapshots[name]
         asked = list(self._cloud.fakes()) if only is None else [fake_named(self._cloud, only)]
         fakes = [fake for fake in asked if fake.name in kept.saved.data]
         if not fakes and only is not None:
@@ -196,10 +196,9 @@ class CloudRoutes(Part):
         return dropped
 
     def get_changes(self, request: Request) -> shapes.Changes:
-        """Return what changed since a snapshot, up to now or up to the snapshot ``?until=``, in all
-        fakes or in ``?fake=``.
+        """Return what changed since a snapshot, up to now or up to the snapshot ``?until=``.
 
-        ``?as_restored=yes`` leaves out keys that expire at once when the snapshot is restored, and dead
+        ``?fake=`` limits it to one fake. ``?as_restored=yes`` leaves out keys that expire at once when the snapshot is restored, and dead
         letters that are too old by now: ``not_restored`` has their number.
         """
         before = self._snapshots[self._known(request.segment("id"))].states
