@@ -198,8 +198,9 @@ class CloudRoutes(Part):
     def get_changes(self, request: Request) -> shapes.Changes:
         """Return what changed since a snapshot, up to now or up to the snapshot ``?until=``.
 
-        ``?fake=`` limits it to one fake. ``?as_restored=yes`` leaves out keys that expire at once when the snapshot is restored, and dead
-        letters that are too old by now: ``not_restored`` has their number.
+        ``?fake=`` limits it to one fake. ``?as_restored=yes`` leaves out keys that expire at once when
+        the snapshot is restored, and dead letters that are too old by now: ``not_restored`` has their
+        number.
         """
         before = self._snapshots[self._known(request.segment("id"))].states
         until = request.query("until")
