@@ -44,7 +44,7 @@ class CurrentThread:
     trials.
 
     ``registered_strand()``, and what calls it, register the current task of an event loop as a strand.
-    All else only asks.
+    ``run_in_check()`` and the blocks note what a thread does. All else only asks.
     """
 
     def __init__(
