@@ -133,7 +133,7 @@ def outcomes(
             simulation = Simulation(world, subject, Plan(strategy_factory=strategy))
             with world.simulating(simulation):
                 simulation.run_strands()
-            trial = simulation.frozen()
+            trial = simulation.make_trial()
             strategy.learn(trial)
             if "redundant" in trial.flags:
                 continue

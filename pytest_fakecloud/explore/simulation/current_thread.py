@@ -158,7 +158,7 @@ class CurrentThread:
         finally:
             self._of_checks.discard(me)
 
-    def is_own(self) -> bool:
+    def has_fake_time(self) -> bool:
         """Return whether this thread has the fake time, and its clients sockets in memory: it is the
         player's or explored, or runs a promise or a check.
         """

@@ -41,9 +41,9 @@ class Decisions(Part):
         """Return whether the schedule runs another strand at a point, and has not done so yet."""
         return bool(self._switches.get((strand, point)))
 
-    def in_one_piece(self, piece: Strand | None, options: list[Option]) -> list[Option]:
-        """Return the options of the client, worker or delivery that ran last, if the strategy wants it
-        to run in one piece. Raises ``Redundant`` if it waits while others could run.
+    def allowed(self, piece: Strand | None, options: list[Option]) -> list[Option]:
+        """Return all options or, if the strategy wants it in one piece, those of the client, worker or
+        delivery that ran last. Raises ``Redundant`` if it waits while others could run.
         """
         if piece is None or piece.state == "ended" or not options or self._script.strategy is None:
             return options
