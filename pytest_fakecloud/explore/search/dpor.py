@@ -16,7 +16,7 @@ The order a1 b1 a2 is equivalent to trial 1, because b1 and a2 do not conflict.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -193,9 +193,6 @@ class BranchStrategy:
         """Whether the same steps led to another state: the code depends on more than the fakes."""
         self._decisions: list[Decision] = []
         self._sleeps: list[Mapping[str, Footprint]] = []
-
-    def must_go_on(self, has_only_written: Callable[[], bool]) -> bool:
-        return False
 
     def pick(self, steps: Sequence[Step], options: Sequence[str], kind: SwitchKind) -> str:
         """Return the name of the strand to run next; the first option is the default."""
