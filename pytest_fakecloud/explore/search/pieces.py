@@ -56,18 +56,17 @@ class InOnePiece:
     moves_clock = False
 
     def __init__(self, order: Pieces) -> None:
-        self._begin = order.begin
-        self._choices = order.choices
+        self._order = order
         self._choices_made: list[tuple[int, int]] = []
         """The choices so far, each with the number of strands that could run."""
         self._latest = ""
 
     def pick(self, steps: Sequence[Step], options: Sequence[str], kind: SwitchKind) -> str:
         programs = {StrandName.of(option).program for option in options}
-        goes_on = self._begin == "start" or len(programs) == 1
+        goes_on = self._order.begin == "start" or len(programs) == 1
         if self._latest not in options or not goes_on:
             at = len(self._choices_made)
-            choice = self._choices[at] if at < len(self._choices) else 0
+            choice = self._order.choices[at] if at < len(self._order.choices) else 0
             self._choices_made.append((choice, len(options)))
             self._latest = options[choice]
         return self._latest
