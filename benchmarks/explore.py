@@ -232,7 +232,7 @@ def schedules_of_an_asynchronous_client() -> bool:
 
         with explored(cloud) as world, socket.socket() as client:
             world.fakes.connections.connect(client, ("127.0.0.1", urlsplit(url).port))
-            link = world.fakes.connections.of(client)
+            link = world.fakes.connections.link_of(client)
             assert link is not None
 
             def answer() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack
 from ..core.clock import asyncio_is_running
 from ..core.errors import ContractError, importing, shown
 from ..core.timers import duration_us
-from .find_failure import Division, MakePlayer, SearchResult, find_failure
+from .find_failure import InputSearch, MakePlanPlayer, SearchResult, find_failure
 from .judge.anomalies import Allowed
 from .judge.judge import Judge
 from .result.exploration import Exploration, Trust
@@ -73,37 +73,37 @@ def explore(
     programs = programs_of(run, options.workers)
     if options.setup is not None and not callable(options.setup):
         raise ContractError(f"setup={shown(options.setup)} is not a function")
-    make_player = _player_in(options.processes, trust=options.trust)
+    make_plan_player = _maker_of_plan_player(options.processes, trust=options.trust)
     examining = _examining(options.trust)
     replayed = schedule_to_replay(options.schedule, programs)
     # With a seed, a search is the same each time, so it does not begin with what failed last time.
     cache = cloud._cache if options.seed is None else None
     seed = cloud.seed if options.seed is None else options.seed
     inputs = inputs_to_replay(options.inputs)
-    division = Division()
+    input_search = InputSearch()
     if inputs is not None or has_drawn_inputs(programs):
         with importing("inputs="):
-            from .guests.inputs.search import DivisionByInput
-        division = DivisionByInput(programs, inputs, seed, is_replayed=replayed is not None)
+            from .guests.inputs.search import DrawnInputSearch
+        input_search = DrawnInputSearch(programs, inputs, seed, is_replayed=replayed is not None)
     budget = budget_of(options.budget)
     named_kinds = () if options.kinds is None else names_of("kinds", options.kinds)
     trust = Trust()
     with (
-        playing(cloud, programs, check, options, anomalies_break=True) as player,
+        player_for(cloud, programs, check, options, anomalies_break=True) as player,
         examining(player.world) as examination,
     ):
         if replayed is not None:
             player = player.with_inputs(inputs or {})
             return Exploration(replay_only(player, replayed), named_kinds, trust)
         searches: list[SearchResult] = []
-        for next_player in division.players(player):
+        for next_player in input_search.players(player):
             used = sum(ended.tally.tried for ended in searches)
             if searches and budget.remaining(used) <= 0:
                 break
-            left = division.budget_of_next(budget, used)
-            searches.append(find_failure(next_player, left, seed, cache, make_player))
+            left = input_search.budget_of_next(budget, used)
+            searches.append(find_failure(next_player, left, seed, cache, make_plan_player))
             if searches[-1].failing is not None:
-                _raise_failure(searches, division, player)
+                _raise_failure(searches, input_search, player)
         # Reports are about the input of most calls, with the numbers of all searches.
         tally = merged(ended.tally for ended in searches)
         player, _, undisturbed, _ = max(
@@ -118,21 +118,21 @@ def explore(
     return Exploration(tally, named_kinds or [*KINDS], trust)
 
 
-def _raise_failure(searches: Sequence[SearchResult], division: Division, whole: Player) -> NoReturn:
+def _raise_failure(searches: list[SearchResult], inputs: InputSearch, whole: Player) -> NoReturn:
     """Raise ``BrokenPromiseError`` for the last search, with the smallest inputs that are found."""
     __tracebackhide__ = True
     player, _, undisturbed, failing = searches[-1]
     assert failing is not None
     is_undisturbed = failing is undisturbed
     tally = merged(ended.tally for ended in searches)
-    player, failing = division.shrink_inputs(whole, player, failing)
+    player, failing = inputs.shrink_inputs(whole, player, failing)
     if is_undisturbed:
         check_undisturbed(player, tally, failing)
     raise_broken(player, tally, failing)
 
 
 @contextlib.contextmanager
-def playing(
+def player_for(
     cloud: BaseCloud,
     programs: Sequence[Program],
     check: Checks,
@@ -177,12 +177,12 @@ def _examining(trust: bool) -> Callable[[World], AbstractContextManager[Any]]:
     return examining
 
 
-def _player_in(processes: int | Literal["auto"], *, trust: bool) -> MakePlayer:
+def _maker_of_plan_player(processes: int | Literal["auto"], *, trust: bool) -> MakePlanPlayer:
     """Return a function that makes the player of the plans of a search."""
     if type(processes) is int and processes == 1:
         return lambda player, tally, _: PlanPlayer(player, tally)
     with importing("processes="):
-        from .guests.ahead import number_of_processes, player_in_processes
+        from .guests.ahead import number_of_processes, plan_player_in_processes
     number = number_of_processes(processes)
     # With trust=, what trials write is noted in this process only.
-    return partial(player_in_processes, 1 if trust else number)
+    return partial(plan_player_in_processes, 1 if trust else number)

@@ -19,7 +19,7 @@ from .values.plan import Plan
 from .values.schedule import Schedule
 from .values.trial import Trial
 
-MakePlayer: TypeAlias = Callable[[Player, Tally, Trial], PlanPlayer]
+MakePlanPlayer: TypeAlias = Callable[[Player, Tally, Trial], PlanPlayer]
 
 
 class SearchResult(NamedTuple):
@@ -32,8 +32,8 @@ class SearchResult(NamedTuple):
     """The trial of the smallest schedule found that breaks the promise, if any."""
 
 
-class Division:
-    """Divides a search into parts with budgets of their own: one part, unless inputs are drawn."""
+class InputSearch:
+    """The search for inputs: one part with a budget, and nothing to shrink, unless inputs are drawn."""
 
     def players(self, player: Player) -> Iterator[Player]:
         """Yield the player of each part."""
@@ -49,7 +49,11 @@ class Division:
 
 
 def find_failure(
-    player: Player, budget: SearchBudget, seed: int | str, cache: Any, make_player: MakePlayer
+    player: Player,
+    budget: SearchBudget,
+    seed: int | str,
+    cache: Any,
+    make_plan_player: MakePlanPlayer,
 ) -> SearchResult:
     """Search for a schedule that breaks the promise, and shrink it.
 
@@ -70,7 +74,7 @@ def find_failure(
     tally.record(Plan(), check_repeats(player, undisturbed, "the second time"))
     _check_can_fail(player, undisturbed)
     store = Store.of(player.subject, cache)
-    with contextlib.closing(make_player(player, tally, undisturbed)) as plan_player:
+    with contextlib.closing(make_plan_player(player, tally, undisturbed)) as plan_player:
         began = monotonic()
         explorer = Explorer(plan_player, undisturbed, budget, seed)
         failing = _stored_failure(player, tally, store) or explorer.search()

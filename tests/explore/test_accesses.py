@@ -8,7 +8,7 @@ import pytest
 from upstash_redis.errors import UpstashError
 
 from pytest_fakecloud import Cloud, KVServer
-from pytest_fakecloud.explore.explore import playing
+from pytest_fakecloud.explore.explore import player_for
 from pytest_fakecloud.explore.subject.options import Options
 from pytest_fakecloud.explore.subject.programs import programs_of
 from pytest_fakecloud.explore.values.plan import Plan
@@ -44,6 +44,6 @@ def test_a_command_that_leaves_its_keys_as_they_were_changes_nothing(
         with suppress(UpstashError):
             redis.execute([word.replace("#", " ") for word in line.split()])
 
-    with playing(cloud, programs_of(run, ()), None, Options()) as player:
+    with player_for(cloud, programs_of(run, ()), None, Options()) as player:
         trial = player.play(Plan())
     assert any(access.changes for access in trial.effects.accesses) is changes

@@ -14,7 +14,7 @@ from upstash_redis import Redis
 from upstash_redis.errors import UpstashError
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, ContractError, Exploration, KVServer
-from pytest_fakecloud.explore.explore import playing
+from pytest_fakecloud.explore.explore import player_for
 from pytest_fakecloud.explore.judge.anomalies import PATTERNS
 from pytest_fakecloud.explore.subject.options import TRIALS, Options
 from pytest_fakecloud.explore.subject.programs import programs_of
@@ -998,7 +998,7 @@ def test_an_anomaly_shows_commands_as_the_story_does(cloud: Cloud, kv: KVServer)
 
 def test_trials_in_one_piece_leave_the_data_of_the_judged_trial(cloud: Cloud, kv: KVServer) -> None:
     redis = filled(kv)
-    with playing(cloud, programs_of(add_view(redis), ()), None, Options()) as player:
+    with player_for(cloud, programs_of(add_view(redis), ()), None, Options()) as player:
         player, _ = player.play_reference(Plan())
         trial = player.play(Plan(Schedule.parse("ann.2 switch bob")))
         assert [anomaly.name for anomaly in trial.verdict.anomalies] == ["not serializable"]

@@ -46,11 +46,11 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def trials(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The disturbances, calls and points of each trial, in order."""
-    frozen = Simulation.frozen
+    make_trial = Simulation.make_trial
     results: list[Any] = []
 
     def noted(simulation: Simulation, *arguments: Any) -> Trial:
-        trial = frozen(simulation, *arguments)
+        trial = make_trial(simulation, *arguments)
         calls = [
             (line.strand, line.at_us, line.words if line.call is None else line.call.request_body)
             for line in trial.lines
@@ -61,7 +61,7 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         )
         return trial
 
-    monkeypatch.setattr(Simulation, "frozen", noted)
+    monkeypatch.setattr(Simulation, "make_trial", noted)
     return results
 
 

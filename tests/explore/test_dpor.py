@@ -45,9 +45,6 @@ class Everything:
         self._depth = 0
         self._begun = False
 
-    def must_go_on(self, has_only_written: Callable[[], bool]) -> bool:
-        return False
-
     def strategy(self) -> Everything:
         return self
 
@@ -88,9 +85,6 @@ class Reduced:
         self.moves_clock = moves_clock
         self.switch_kinds = decided_switches(late=late)
         self._interleaving = self.tree.root.strategy()
-
-    def must_go_on(self, has_only_written: Callable[[], bool]) -> bool:
-        return False
 
     def strategy(self) -> Reduced:
         return self
@@ -133,7 +127,7 @@ def outcomes(
             simulation = Simulation(world, subject, Plan(strategy_factory=strategy))
             with world.simulating(simulation):
                 simulation.run_strands()
-            trial = simulation.frozen()
+            trial = simulation.make_trial()
             strategy.learn(trial)
             if "redundant" in trial.flags:
                 continue

@@ -9,7 +9,7 @@ from typing import Any
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, KVServer
-from pytest_fakecloud.explore.explore import playing
+from pytest_fakecloud.explore.explore import player_for
 from pytest_fakecloud.explore.simulation.loops import EventLoop
 from pytest_fakecloud.explore.simulation.simulation import Simulation
 from pytest_fakecloud.explore.simulation.turns import Wakeup
@@ -95,7 +95,7 @@ def test_tasks_of_another_loop_are_strands(cloud: Cloud, kv: KVServer, redis: Re
         Loop(add(), add()).run(simulation())
 
     programs = programs_of({"ann": ann}, workers=())
-    with playing(cloud, programs, expects(kv, "2"), Options(kinds="switch")) as player:
+    with player_for(cloud, programs, expects(kv, "2"), Options(kinds="switch")) as player:
         undisturbed = player.play(Plan.first())
         trial = player.play(Plan(Schedule.parse("ann:add2.1 switch ann:add"), has_details=True))
     # By default, the tasks of a loop take turns.

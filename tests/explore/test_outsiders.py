@@ -26,7 +26,7 @@ from werkzeug import Request, Response
 
 from pytest_fakecloud import Cloud, History, KVServer, always
 from pytest_fakecloud.core.timers import monotonic
-from pytest_fakecloud.explore.explore import playing
+from pytest_fakecloud.explore.explore import player_for
 from pytest_fakecloud.explore.simulation import outsiders
 from pytest_fakecloud.explore.subject.options import Options
 from pytest_fakecloud.explore.subject.programs import programs_of
@@ -638,7 +638,7 @@ def test_each_thread_has_a_row(
 
     promise = always(lambda: note("promise") or True)
     setup = Options(setup=partial(note, "setup"))
-    with playing(cloud, programs_of(run, ()), promise, setup) as player:
+    with player_for(cloud, programs_of(run, ()), promise, setup) as player:
         player.play(Plan())
         note("check")
     assert rows == {

@@ -15,7 +15,7 @@ import pytest
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
-from pytest_fakecloud.explore.explore import playing
+from pytest_fakecloud.explore.explore import player_for
 from pytest_fakecloud.explore.fakes.connections import Connections
 from pytest_fakecloud.explore.search.explorer import Explorer, Phase, PlanPlayer, Share
 from pytest_fakecloud.explore.search.shrinking import minimal, smallest
@@ -29,7 +29,7 @@ from pytest_fakecloud.explore.subject.programs import programs_of
 from pytest_fakecloud.explore.values.plan import Plan
 from pytest_fakecloud.explore.values.schedule import Schedule
 from pytest_fakecloud.explore.values.trial import Outline, Trial
-from pytest_fakecloud.explore.world.asyncio_loops import OwnLoop
+from pytest_fakecloud.explore.world.asyncio_loops import FakeTimeLoop
 
 from .conftest import failure, holds
 
@@ -84,7 +84,7 @@ def test_the_only_order_of_several_strands_is_exhaustive(cloud: Cloud, redis: Re
 def test_answers_arrive_in_the_order_of_their_sockets() -> None:
     fakes = types.SimpleNamespace(now_us=lambda: 0, connections=Connections([]))
     world: Any = types.SimpleNamespace(fakes=fakes, current_thread=CurrentThread())
-    loop = OwnLoop(world)
+    loop = FakeTimeLoop(world)
     pairs = [socket.socketpair() for _ in range(3)]
     try:
         for near, _ in pairs:
@@ -264,7 +264,7 @@ def test_a_disturbance_is_replaced_by_one_that_is_easier_to_explain(
         assert ends == [True, True, True]
 
     options = Options(kinds=kinds, setup=ends.clear)
-    with playing(cloud, programs_of(run, ()), check, options) as player:
+    with player_for(cloud, programs_of(run, ()), check, options) as player:
         undisturbed = player.play(Plan(notes_points=True))
         assert undisturbed.broken is None
         trial = player.play(Plan(Schedule.parse(found)))
@@ -291,7 +291,7 @@ def test_a_plainer_disturbance_can_make_another_one_needless(cloud: Cloud, kv: K
         assert set(history.schedule.split(", ")) not in failing
 
     kinds: Any = ("rotate_token", "respond", "drop")
-    with playing(cloud, programs_of(run, ()), check, Options(kinds=kinds)) as player:
+    with player_for(cloud, programs_of(run, ()), check, Options(kinds=kinds)) as player:
         undisturbed = player.play(Plan(notes_points=True))
         trial = player.play(Plan(Schedule.parse("run.1 rotate_token, run.2 respond")))
         assert len(trial.applied) == 2
@@ -303,7 +303,7 @@ def test_a_success_of_a_handler_is_remembered_after_many_failures(
 ) -> None:
     coverage = Coverage()
     handler = "call", "https://example.com/"
-    with playing(cloud, programs_of(redis.ping, ()), holds, Options()) as player:
+    with player_for(cloud, programs_of(redis.ping, ()), holds, Options()) as player:
         for outcomes in ([False] * 100, [True], [False]):
             log = Simulation(player.world, player.subject, Plan()).log
             for succeeded in outcomes:
@@ -350,7 +350,7 @@ def test_a_source_plays_until_it_or_the_budget_ends(
         redis.incr("visits")
 
     source, budget = _Repeats(most), budget_of(5)
-    with playing(cloud, programs_of(visit, ()), holds, Options()) as player:
+    with player_for(cloud, programs_of(visit, ()), holds, Options()) as player:
         player, undisturbed = player.play_reference(Plan.first())
         tally = Tally.of(player)
         explorer = Explorer(PlanPlayer(player, tally), undisturbed, budget, seed=1)
@@ -373,7 +373,7 @@ def test_upcoming_plans_change_no_search(cloud: Cloud, redis: Redis) -> None:
 
     schedules = []
     for make in (Explorer, _Curious):
-        with playing(cloud, programs_of([add, add], ()), holds, Options()) as player:
+        with player_for(cloud, programs_of([add, add], ()), holds, Options()) as player:
             player, undisturbed = player.play_reference(Plan.first())
             tally, budget = Tally.of(player), budget_of(200)
             make(PlanPlayer(player, tally), undisturbed, budget, seed=1).search()
@@ -413,7 +413,7 @@ def test_a_failing_trial_is_not_played_again(
         assert kv.value("visits") is not None or visits
 
     source, budget = _Twice(), budget_of(5)
-    with playing(cloud, programs_of(visit, ()), check, Options()) as player:
+    with player_for(cloud, programs_of(visit, ()), check, Options()) as player:
         player, undisturbed = player.play_reference(Plan.first())
         tally = Tally.of(player)
         explorer = Explorer(PlanPlayer(player, tally), undisturbed, budget, seed=1)

@@ -331,7 +331,7 @@ class Connections:
         mount = self._mount_at(address) if client.family == socket.AF_INET else None
         if mount is None:
             return False
-        if self.of(client) is not None:
+        if self.link_of(client) is not None:
             raise _error(errno.EISCONN)
         link = MemoryLink(client, ("127.0.0.1", next(self._ports)), mount, self)
         fileno = link.fileno
@@ -356,7 +356,7 @@ class Connections:
         is_here = mount is not None and mount.is_listening and host in (mount.host, *_LOCAL)
         return mount if is_here else None
 
-    def of(self, client: socket.socket) -> MemoryLink | None:
+    def link_of(self, client: socket.socket) -> MemoryLink | None:
         """Return the connection of a client's socket, or None if it is not connected to a fake."""
         link = self.by_fileno.get(client.fileno())
         return link if link is not None and link.client() is client else None

@@ -61,7 +61,7 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def player_in_processes(
+def plan_player_in_processes(
     processes: int, player: Player, tally: Tally, undisturbed: Trial
 ) -> PlanPlayer:
     """Return what plays plans in several processes or, if that is impossible, in this one."""

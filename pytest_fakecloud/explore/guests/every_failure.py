@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...core.errors import ContractError, shown
 from ...core.journal import Results
-from ..explore import playing
+from ..explore import player_for
 from ..result.failures import FAILURES, Failure, FailureName
 from ..result.reproduce import raise_broken, replay_only
 from ..search.player import Player
@@ -76,7 +76,7 @@ def every_failure(
         )
     replayed = schedule_to_replay(None, programs)
     options = Options(services=services, kinds=names)
-    with playing(cloud, programs, check, options) as player:
+    with player_for(cloud, programs, check, options) as player:
         if replayed is not None:
             replay_only(player, replayed)
             return Results()

@@ -34,22 +34,19 @@ class Judge:
     """Whether the patterns that are reported last count, because nothing else was found."""
 
     def checked(self, trial: Trial, history: TrialHistory, plan: Plan) -> Verdict:
-        """Call the checks of a trial that has just ended, while the fakes have the data that it left.
-        If one has read the order of operations, it counts in later trials (``Promises.reads_order``).
-        """
+        """Call the checks of a trial that has just ended, while the fakes have the data that it left."""
         recorder = context_of(self.world.cloud).recorder
         broken, number = trial.broken, recorder.reserve()
         applied = trial.applied if plan.strategy_factory is not None else plan.schedule
         history.schedule = str(applied)
         for check in self.promises.at_end:
             broken = broken or self._broken_promise(partial(check, history), trial, applied)
-        self.promises.reads_order |= history.shows_order
         lines = [
             Line(entry.at_us, "check", call=entry)
             for entry in (recorder.entries if plan.has_details else ())
             if isinstance(entry, Call) and entry.number > number
         ]
-        return Verdict(broken, lines=lines)
+        return Verdict(broken, lines=lines, reads_order=history.order_was_read)
 
     def with_anomalies(self, verdict: Verdict, evidence: Evidence) -> Verdict:
         """Add the anomalies to the verdict of a trial whose checks hold."""

@@ -156,19 +156,19 @@ class _Experiments:
         after ann's SET n. If the schedule also lets time pass, the order alone must break the promise,
         or be a lost update.
         """
-        decisive_second = _switch(conflict.decisive, conflict.after)
-        decisive_last = _switch(conflict.after, conflict.decisive)
-        if decisive_second is None or decisive_last is None:
+        switch_to_decisive = _switch(conflict.decisive, conflict.after)
+        switch_to_after = _switch(conflict.after, conflict.decisive)
+        if switch_to_decisive is None or switch_to_after is None:
             return False
         disturbances = [*self.trial.applied]
         if not self.trial.applied.kinds <= SWITCHES:
             # The schedule also lets time pass. If the order alone does not break the promise, accept
             # only a lost update, which is wrong however much time has passed.
-            disturbances = [decisive_second]
+            disturbances = [switch_to_decisive]
             alone, _ = self.play_and_read(Schedule(disturbances), conflict.touch)
             if alone.broken is None:
                 return _is_lost_update(conflict)
-        return self._holds([*disturbances, decisive_last], conflict.touch)
+        return self._holds([*disturbances, switch_to_after], conflict.touch)
 
     def holds_if_earlier(self, conflict: _Conflict, *, alone: bool = False) -> bool:
         """Return whether the promise holds if bob's INCR n runs before ann's GET n, after the earlier
@@ -176,15 +176,15 @@ class _Experiments:
         """
         if conflict.before is None or _switch(conflict.after, conflict.decisive) is None:
             return False
-        decisive_first = _switch(conflict.decisive, conflict.before)
-        if decisive_first is None:
+        switch_to_decisive = _switch(conflict.decisive, conflict.before)
+        if switch_to_decisive is None:
             return False
-        disturbances = [decisive_first]
+        disturbances = [switch_to_decisive]
         if alone and (following := self._call_after(conflict.decisive)) is not None:
-            back = _switch(conflict.before, following)
-            if back is None:
+            switch_back = _switch(conflict.before, following)
+            if switch_back is None:
                 return False
-            disturbances = [decisive_first, back, *self.trial.applied]
+            disturbances = [switch_to_decisive, switch_back, *self.trial.applied]
         return self._holds(disturbances, conflict.touch)
 
     def _call_after(self, line: Line) -> Line | None:

@@ -165,10 +165,10 @@ class BrokenPromiseError(FakecloudError, AssertionError):
     schedule, as strings. ``inputs`` are the drawn inputs of the clients, by name. ``cause`` describes
     the disturbance or the order of calls that broke the promise; it is empty if the undisturbed trial
     breaks it. ``story`` lists what happened up to the step that broke the promise, on one clock, and
-    what each of several disturbances changed. ``tried`` is the number of schedules tried, with this one.
-    ``trials`` are the failing trial and the undisturbed trial, for the report's page. ``failures`` are
-    the trials of ``every_failure()``, whose story is that of the first that broke the promise. The
-    failed assertion is the ``__cause__``.
+    what each of several disturbances changed. ``tried`` is the number of schedules that a search has
+    tried, with this one unless it was given or is empty. ``trials`` are the failing trial and the
+    undisturbed one, for the report's page. ``failures`` are the trials of ``every_failure()``, whose
+    story is that of the first that broke the promise. The failed assertion is the ``__cause__``.
     """
 
     __module__ = "pytest_fakecloud"

@@ -16,7 +16,7 @@ The order a1 b1 a2 is equivalent to trial 1, because b1 and a2 do not conflict.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -82,7 +82,7 @@ class Lesson(NamedTuple):
     """The further decisions."""
     sleeps: tuple[Mapping[str, Footprint], ...]
     """The steps not to make at each of them."""
-    effects: Mapping[int, tuple[Footprint, frozenset[str]]]
+    footprints: Mapping[int, tuple[Footprint, frozenset[str]]]
     """The footprint of the step after each decision from the last one of the branch on, and the options
     that it disabled, by the number of the decision in the trial.
     """
@@ -171,7 +171,7 @@ class InterleavingTree:
         decided = zip(lesson.decisions, lesson.sleeps, strict=True)
         for number, (decision, sleep) in enumerate(decided, lesson.repeated):
             frames[number] = _Frame(decision, sleep, {decision.chosen})
-        for number, (footprint, disabled) in lesson.effects.items():
+        for number, (footprint, disabled) in lesson.footprints.items():
             if (frame := frames.get(number)) is not None:
                 frame.done[frame.decision.chosen] = footprint
                 frame.todo |= disabled.intersection(frame.decision.options)
@@ -193,9 +193,6 @@ class BranchStrategy:
         """Whether the same steps led to another state: the code depends on more than the fakes."""
         self._decisions: list[Decision] = []
         self._sleeps: list[Mapping[str, Footprint]] = []
-
-    def must_go_on(self, has_only_written: Callable[[], bool]) -> bool:
-        return False
 
     def pick(self, steps: Sequence[Step], options: Sequence[str], kind: SwitchKind) -> str:
         """Return the name of the strand to run next; the first option is the default."""
@@ -247,7 +244,7 @@ class BranchStrategy:
                     initials = _initials(steps, before, earlier, later)
                     reversals[Reversal(index, initials, steps[later].strand)] = None
         # The last decision that it repeated chose an option for the first time, as the new ones did.
-        effects = {
+        footprints = {
             number: (steps[decision.step].footprint, frozenset(steps[decision.step].disabled))
             for number, decision in enumerate(decisions)
             if number >= repeated - 1 and decision.step < len(steps)
@@ -256,7 +253,7 @@ class BranchStrategy:
             repeated,
             tuple(self._decisions),
             tuple(self._sleeps),
-            effects,
+            footprints,
             tuple(reversals),
             not self._has_strayed,
         )

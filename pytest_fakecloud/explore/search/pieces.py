@@ -6,24 +6,21 @@ other trials.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from ...core.errors import ContractError
 from ..judge.serial import differences, idle_programs, is_compared
 from ..subject.options import Subject
 from ..subject.promises import Promises
 from ..values.names import StrandName
-from ..values.plan import Plan, SwitchKind
+from ..values.plan import PieceBegin, Plan, SwitchKind
 from ..values.trial import Step, Trial
 from ..world.world import World
 from .capture import TrialCapture
 
 MOST_PIECES = 100
 """Maximum number of trials in one piece; code that has more orders is not judged."""
-Begin = Literal["start", "read"]
-"""From where on nothing else runs until a client ends: its start, or the first data that it reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +32,7 @@ class Pieces:
     pieces begin at the first read.
     """
 
-    begin: Begin
+    begin: PieceBegin
     choices: tuple[int, ...] = ()
 
     def strategy(self) -> InOnePiece:
@@ -59,22 +56,17 @@ class InOnePiece:
     moves_clock = False
 
     def __init__(self, order: Pieces) -> None:
-        self._begin = order.begin
-        self._choices = order.choices
+        self._order = order
         self._choices_made: list[tuple[int, int]] = []
         """The choices so far, each with the number of strands that could run."""
         self._latest = ""
 
-    def must_go_on(self, has_only_written: Callable[[], bool]) -> bool:
-        # A piece that begins at the first read may still let others run after a write.
-        return self._begin == "start" or not has_only_written()
-
     def pick(self, steps: Sequence[Step], options: Sequence[str], kind: SwitchKind) -> str:
         programs = {StrandName.of(option).program for option in options}
-        goes_on = self._begin == "start" or len(programs) == 1
+        goes_on = self._order.begin == "start" or len(programs) == 1
         if self._latest not in options or not goes_on:
             at = len(self._choices_made)
-            choice = self._choices[at] if at < len(self._choices) else 0
+            choice = self._order.choices[at] if at < len(self._order.choices) else 0
             self._choices_made.append((choice, len(options)))
             self._latest = options[choice]
         return self._latest
@@ -94,7 +86,7 @@ class PiecePlayer:
         programs = subject.programs
         self._programs = frozenset(program.name for program in programs)
         self._clients = frozenset(program.name for program in programs if not program.is_worker)
-        self._played: dict[tuple[frozenset[str], Begin], list[Trial] | None] = {}
+        self._played: dict[tuple[frozenset[str], PieceBegin], list[Trial] | None] = {}
         """The trials in one piece without some of the clients, from the start or from the first read on;
         None if not all orders can be played.
         """
@@ -106,7 +98,7 @@ class PiecePlayer:
         idle = idle_programs(trial, self._programs)
         closest: list[tuple[str, str]] = []
         nobody = frozenset[str]()
-        ways: list[tuple[frozenset[str], Begin]] = [
+        ways: list[tuple[frozenset[str], PieceBegin]] = [
             (nobody, "start"), (idle, "start"), (nobody, "read"), (idle, "read")
         ]  # fmt: skip
         for way in dict.fromkeys(ways):
@@ -123,11 +115,11 @@ class PiecePlayer:
                     closest = different
         return closest
 
-    def _play_all(self, absent: frozenset[str], begin: Begin) -> list[Trial] | None:
+    def _play_all(self, absent: frozenset[str], begin: PieceBegin) -> list[Trial] | None:
         pieces: list[Trial] = []
         order: Pieces | None = Pieces(begin)
         while order is not None:
-            trial = self._play(Plan(strategy_factory=order), absent)
+            trial = self._play(Plan(strategy_factory=order, in_pieces_from=begin), absent)
             if trial is None or {"redundant", "stuck", "numbers"} & trial.flags:
                 return None
             pieces.append(trial)

@@ -69,9 +69,10 @@ class Player:
     def _play_checked(self, plan: Plan) -> Trial:
         with self._capture.discarding(plan):
             trial, history = self.world.play_unjudged(self.subject, plan)
-            if "redundant" in trial.flags:
-                return trial
-            return replace(trial, verdict=self.judge.checked(trial, history, plan))
+            if "redundant" not in trial.flags:
+                trial = replace(trial, verdict=self.judge.checked(trial, history, plan))
+                self.subject.promises.reads_order |= trial.verdict.reads_order
+            return trial
 
     def _evidence(self, trial: Trial, reference: Evidence | None) -> Evidence:
         programs = self.subject.programs

@@ -45,7 +45,7 @@ LEAST_TRIALS_OF_INPUT = 10
 # -- which schedules extend others -------------------------------------------------------------------
 
 MOST_DISTURBANCES = 6
-"""Maximum number of disturbances in a schedule of a search, besides orders of calls. Not measured."""
+"""Maximum number of disturbances in a schedule that extends another, with switches. Not measured."""
 CALLS_AFTER_SLOW_ANSWER = 2
 """Number of calls after a slow answer at which the same strand is delayed again. 0: 2,783, but one bug
 takes 73 schedules instead of 30.

@@ -35,8 +35,8 @@ class Caller(NamedTuple):
 
     way: Way
     strand: Strand | None = None
-    is_own_thread: bool = False
-    """Whether the strand's own thread handles the call, instead of one of the fakes."""
+    is_in_strand_thread: bool = False
+    """Whether the strand's thread handles the call, instead of one of the fakes."""
     point: int = 0
     """The point of an awaited call."""
 
@@ -77,7 +77,7 @@ class Callers(Part):
 
     # -- calls
 
-    def of(self, fake: Fake, request: Request) -> Caller:
+    def caller_of(self, fake: Fake, request: Request) -> Caller:
         """Return whose a call is that this thread handles, and how it is served. Raises ``Crash`` in
         the thread of a strand of an earlier trial.
         """
@@ -88,23 +88,23 @@ class Callers(Part):
         rows = self.outside_calls.note_thread(), self._senders.get(port, "strand")
         if "left over" in rows:
             return Caller("left over")
-        strand, is_own_thread = self._strand_of(request)
+        strand, is_in_strand_thread = self._strand_of(request)
         if strand is None:
             return Caller("ended" if self._turns.has_ended else "not explored")
         if _is_silent(fake, request):
-            return Caller("silent", strand, is_own_thread)
-        if _is_outside(strand, rows, is_own_thread):
-            return Caller("outside", strand, is_own_thread)
-        if is_own_thread and strand in self._awaited:
-            return Caller("awaited", strand, is_own_thread, self._awaited[strand])
-        has_turn = strand.state == "running" and not self._is_second(strand, is_own_thread)
-        return Caller("in turn" if has_turn else "without turn", strand, is_own_thread)
+            return Caller("silent", strand, is_in_strand_thread)
+        if _is_outside(strand, rows, is_in_strand_thread):
+            return Caller("outside", strand, is_in_strand_thread)
+        if is_in_strand_thread and strand in self._awaited:
+            return Caller("awaited", strand, is_in_strand_thread, self._awaited[strand])
+        has_turn = strand.state == "running" and not self._is_second(strand, is_in_strand_thread)
+        return Caller("in turn" if has_turn else "without turn", strand, is_in_strand_thread)
 
-    def _is_second(self, strand: Strand, is_own_thread: bool) -> bool:
+    def _is_second(self, strand: Strand, is_in_strand_thread: bool) -> bool:
         """Return whether another call of a strand is in progress: ann awaits a BLPOP, for example, and a
         thread that works for her makes a call beside it.
         """
-        return not is_own_thread and self.is_served(strand)
+        return not is_in_strand_thread and self.is_served(strand)
 
     def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
         """Return the strand that makes a call, and whether its own thread handles the call.
@@ -163,12 +163,12 @@ class Callers(Part):
         return None if thread.has_ended() else self.served_here() or thread.registered_strand()
 
 
-def _is_outside(strand: Strand, rows: Sequence[Row], is_own_thread: bool) -> bool:
+def _is_outside(strand: Strand, rows: Sequence[Row], is_in_strand_thread: bool) -> bool:
     """Return whether a thread that is not explored makes a call, and the strand does not wait for it in
     its turn: ann has called ``pool.submit(redis.get, "k")`` and goes on, for example. If she waits for a
     running TestClient, a thread of its pool makes the call in her turn.
     """
-    is_beside = "carried" in rows and not is_own_thread and not strand.thread.real_waits
+    is_beside = "carried" in rows and not is_in_strand_thread and not strand.thread.real_waits
     return "outsider" in rows or is_beside
 
 

@@ -53,7 +53,7 @@ class Calls(Part):
 
     def at_call(self, fake: Fake, request: Request, proceed: Proceed) -> AnyResponse:
         """Handle a request at its endpoint, in the strand's own thread or in the fake's."""
-        caller = self.callers.of(fake, request)
+        caller = self.callers.caller_of(fake, request)
         if caller.way == "not explored":
             return proceed()
         if caller.way == "left over":
@@ -62,7 +62,7 @@ class Calls(Part):
         try:
             return self._serve_for(caller, fake, request, proceed)
         except Crash:
-            if caller.is_own_thread and request.client is None:
+            if caller.is_in_strand_thread and request.client is None:
                 raise
             # The strand ends after this request, or another thread runs its code until its next turn.
             return ConnectionEffect("drop")

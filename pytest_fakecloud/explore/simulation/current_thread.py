@@ -44,7 +44,7 @@ class CurrentThread:
     trials.
 
     ``registered_strand()``, and what calls it, register the current task of an event loop as a strand.
-    All else only asks.
+    ``run_in_check()`` and the blocks note what a thread does. All else only asks.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class CurrentThread:
         finally:
             self._of_checks.discard(me)
 
-    def is_own(self) -> bool:
+    def has_fake_time(self) -> bool:
         """Return whether this thread has the fake time, and its clients sockets in memory: it is the
         player's or explored, or runs a promise or a check.
         """

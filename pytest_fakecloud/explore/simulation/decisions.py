@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from ..fakes.fakes import DueDelivery
 from ..values.disturbances import CLOCK, KINDS, SWITCHES, Disturbance, Kind
@@ -41,13 +40,15 @@ class Decisions(Part):
         """Return whether the schedule runs another strand at a point, and has not done so yet."""
         return bool(self._switches.get((strand, point)))
 
-    def in_one_piece(self, piece: Strand | None, options: list[Option]) -> list[Option]:
-        """Return the options of the client, worker or delivery that ran last, if the strategy wants it
-        to run in one piece. Raises ``Redundant`` if it waits while others could run.
+    def allowed(self, piece: Strand | None, options: list[Option]) -> list[Option]:
+        """Return all options or, if the plan is in pieces, those of the client, worker or delivery that
+        ran last. Raises ``Redundant`` if it waits while others could run.
         """
-        if piece is None or piece.state == "ended" or not options or self._script.strategy is None:
+        begin = self._script.plan.in_pieces_from
+        if begin is None or piece is None or piece.state == "ended" or not options:
             return options
-        if not self._script.strategy.must_go_on(partial(self._has_only_written, piece)):
+        # A piece that begins at the first read may still let others run after a write.
+        if begin == "read" and self._has_only_written(piece):
             return options
         own = [option for option in options if getattr(option, "root", None) is piece]
         if not own:

@@ -79,7 +79,7 @@ class AsyncLibrary(ABC):
     def current_task(self) -> object | None:
         """Return the current task of the running loop, or None between two tasks."""
 
-    def own_loop(self) -> EventLoop | None:
+    def fake_time_loop(self) -> EventLoop | None:
         """Return the running loop if it is one of explored code or of a check."""
         return None
 

@@ -17,15 +17,22 @@ from .part import Part
 from .strand import Strand
 
 
+def _noted(name: str) -> Any:
+    """Return a property for a list of a trial's history, which notes that a check reads the list."""
+
+    def read(history: TrialHistory) -> object:
+        history.order_was_read = True
+        return vars(history)[name]
+
+    return property(read, lambda history, value: vars(history).update({name: value}))
+
+
 class TrialHistory(History):
     """The history of a trial, which notes if a check reads the order of operations or clients."""
 
-    shows_order = False
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in ("operations", "clients"):
-            self.shows_order = True
-        return super().__getattribute__(name)
+    order_was_read = False
+    operations = _noted("operations")
+    clients = _noted("clients")
 
 
 @dataclass(eq=False)

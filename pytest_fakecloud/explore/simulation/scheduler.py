@@ -67,7 +67,7 @@ class Scheduler(Part):
                 if strand.root.crashed and strand.can_crash():
                     return strand
             options = self._runnable() or self._restart_worker()
-            options = self.decisions.in_one_piece(self._last_root, options)
+            options = self.decisions.allowed(self._last_root, options)
             if options := self._add_clock_move(options):
                 chosen = self._take(self.decisions.decide(options))
                 if chosen is not None:

@@ -125,7 +125,7 @@ class Simulation:
                 link.end()
         connections.sweep()
 
-    def frozen(self, effects: Effects | None = None, state: CloudState | None = None) -> Trial:
+    def make_trial(self, effects: Effects | None = None, state: CloudState | None = None) -> Trial:
         """Return the trial that has ended, with its effects on the fakes and the data that it left."""
         log, plan, strategy = self.log, self.script.plan, self.script.strategy
         if plan.has_details:

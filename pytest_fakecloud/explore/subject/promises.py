@@ -239,9 +239,7 @@ class Promises:
         )
         """Whether a promise can read after a step which clients have ended."""
         self.reads_order = False
-        """Whether a check has read in which order operations or clients began and ended: then that order
-        is a part of what later trials do (``Operations``), and of what orders of calls are tried.
-        """
+        """Whether any verdict so far ``reads_order``: then that order counts in later trials."""
 
     def reached(self) -> int:
         """Return the number of the promises that had to hold at least once and did."""

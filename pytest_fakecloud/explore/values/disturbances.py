@@ -148,11 +148,11 @@ _TICK = Detail("|".join(TICKS), f"has none of the spans {', '.join(TICKS)}", "pa
 _PAUSE_WORDS = "pauses for {} before its call"
 
 _Role: TypeAlias = Literal[
-    # Where it is applied, and by which part of the simulation: each kind has one, or two.
+    # Where it is applied, and by which class or table: each kind has one of these, or two.
     "switch",  # where several strands could run, by ``Decisions``: only changes the order of steps
     "pause",  # before a call, or a client's start, by ``Pauses``: pauses a strand, or all of them
-    "event",  # before a call is served, by a function in ``faults.HAPPEN``
-    "fault",  # as the call, by one in ``faults.SERVE``; the first in the order of the table wins
+    "event",  # before a call is served, by a function in ``call_disturbances.HAPPEN``
+    "fault",  # as the call, by one in ``call_disturbances.SERVE``; the first one in ``KINDS`` wins
     "slow answer",  # after a call, by ``Pauses``
     "delivery",  # at the start of a delivery, by ``DeliveryStrands``
     "whole trial",  # in the whole trial, by ``Randomness``

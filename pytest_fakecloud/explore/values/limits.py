@@ -1,7 +1,7 @@
 """The limits in wall-clock time: how long to wait for threads that are not explored, or do not go on.
 
 None changes what an exploration finds, unless it is exceeded. They are chosen, not measured. A check is
-a ``nap()`` long. Those of drawn inputs and of checks with trio are in ``guests/``.
+at least a ``nap()`` long. Those of drawn inputs and of checks with trio are in ``guests/``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TURN_CHECK = 0.5
 # -- threads that are not explored ---------------------------------------------------------------------
 
 CHECKS_OF_OUTSIDERS = 100
-"""Number of checks for which a trial waits for earlier threads that work."""
+"""Number of checks, each with a switch interval, for which a trial waits for busy earlier threads."""
 CHECKS_AT_START = 5
 """Number of checks of earlier threads before the exploration."""
 CHECKS_OF_SLEEPERS = 500

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -15,6 +15,9 @@ SwitchKind = Literal["switch", "late", "wake"]
 """The kind of a disturbance that lets another strand run first: before a call of the strand, before the
 answer of the call, or before the strand wakes up.
 """
+
+PieceBegin = Literal["start", "read"]
+"""From where on nothing else runs until a client ends: its start, or the first data that it reads."""
 
 
 class Redundant(Exception):
@@ -34,12 +37,6 @@ class Strategy(Protocol):
     """Those for which ``pick()`` is called; otherwise the first option runs."""
     moves_clock: bool
     """Whether a move of the clock, ``CLOCK``, can be an option although a strand could run."""
-
-    def must_go_on(self, has_only_written: Callable[[], bool]) -> bool:
-        """Return whether the client, worker or delivery that ran last must run until it ends, given
-        whether it has written data of fakes and read none.
-        """
-        ...
 
     def pick(self, steps: Sequence[Step], options: Sequence[str], kind: SwitchKind) -> str:
         """Return one of the options; raise ``Redundant`` to end the trial."""
@@ -65,6 +62,8 @@ class Plan:
     schedule: Schedule = UNDISTURBED
     strategy_factory: StrategyFactory | None = None
     """Makes what decides where the schedule says nothing; else the first strand that can run goes on."""
+    in_pieces_from: PieceBegin | None = None
+    """Let each client, worker and delivery run to its end before another one begins, from there on."""
     notes_points: bool = False
     """Record the calls, gaps of pipelines and late starts where disturbances are possible (those of
     deliveries and orders are always recorded), and the states at all points.

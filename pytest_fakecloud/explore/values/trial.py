@@ -219,6 +219,8 @@ class Verdict:
     """Those that ``allow=`` does not contain."""
     lines: Sequence[Line] = ()
     """The calls that the checks at the end made, if the plan ``has_details``."""
+    reads_order: bool = False
+    """Whether a check has read in which order operations or clients began and ended."""
 
 
 Flag = Literal["redundant", "stuck", "limited", "timers", "numbers", "overlap"]

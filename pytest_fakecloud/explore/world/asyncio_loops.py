@@ -47,8 +47,9 @@ class Asyncio(AsyncLibrary):
         def new_event_loop() -> asyncio.AbstractEventLoop:
             # A loop of a fake, such as that of an ASGI application, is not explored. Its code sleeps in
             # fake time, as in a loop that has started before.
-            is_explored = world.current_thread.is_own() and not is_of_a_fake(sys._getframe(1))
-            return self.new_loop() if is_explored else really()
+            if not world.current_thread.has_fake_time() or is_of_a_fake(sys._getframe(1)):
+                return really()
+            return self.new_loop()
 
         @functools.wraps(really_create_task)
         def create_task(loop: Any, coro: Any, **options: Any) -> asyncio.Task[Any]:
@@ -70,9 +71,9 @@ class Asyncio(AsyncLibrary):
     def current_task(self) -> object | None:
         return asyncio.current_task()
 
-    def own_loop(self) -> OwnLoop | None:
+    def fake_time_loop(self) -> FakeTimeLoop | None:
         loop = asyncio._get_running_loop()
-        return loop if isinstance(loop, OwnLoop) else None
+        return loop if isinstance(loop, FakeTimeLoop) else None
 
     def is_of_another_loop(self, error: BaseException) -> bool:
         return isinstance(error, RuntimeError) and bool(_OF_ANOTHER_LOOP.search(str(error)))
@@ -83,7 +84,7 @@ class Asyncio(AsyncLibrary):
 
     async def sleep(self, seconds: float) -> bool:
         loop = asyncio.get_running_loop()
-        if isinstance(loop, OwnLoop):
+        if isinstance(loop, FakeTimeLoop):
             return False
         return await self._world.waits.sleep_in_loop(seconds, partial(_Wakeup, loop))
 
@@ -93,9 +94,9 @@ class Asyncio(AsyncLibrary):
         with contextlib.closing(coroutine), asyncio.Runner(loop_factory=self.new_loop) as runner:
             return runner.run(coroutine)
 
-    def new_loop(self) -> OwnLoop:
+    def new_loop(self) -> FakeTimeLoop:
         """Create an event loop that runs on fake time. Ends a trial whose threads cannot have one."""
-        here = self._world.cooperating()
+        here = self._world.simulation_and_strand()
         if here is not None and threading.get_ident() not in sys._current_frames():
             simulation, strand = here
             library = threading.get_ident.__module__.partition(".")[0]
@@ -108,7 +109,7 @@ class Asyncio(AsyncLibrary):
                     f"{without_patching(library)}"
                 )
             )
-        return OwnLoop(self._world)
+        return FakeTimeLoop(self._world)
 
 
 def without_patching(library: str) -> str:
@@ -122,7 +123,7 @@ def without_patching(library: str) -> str:
 class _Selector(selectors.DefaultSelector):
     """A selector with connections in memory, which lets other strands run when nothing is ready."""
 
-    loop: OwnLoop
+    loop: FakeTimeLoop
 
     def __init__(self, connections: Connections) -> None:
         super().__init__()
@@ -199,7 +200,7 @@ class _Wakeup(Wakeup):
         )
 
 
-class OwnLoop(asyncio.SelectorEventLoop, EventLoop):
+class FakeTimeLoop(asyncio.SelectorEventLoop, EventLoop):
     """The event loop of one strand, which runs on fake time."""
 
     def __init__(self, world: World) -> None:

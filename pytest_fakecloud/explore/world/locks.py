@@ -48,7 +48,7 @@ class _SharedLock:
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire the lock like ``threading.Lock``; ``timeout`` is in fake time."""
-        here = self._world.cooperating()
+        here = self._world.simulation_and_strand()
         if here is None:
             return self._acquire_outside(blocking, timeout)
         simulation, strand = here

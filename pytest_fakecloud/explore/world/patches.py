@@ -154,8 +154,8 @@ def _let_time_follow(world: World, exits: Exits, *, clocks: bool) -> dict[int, F
 
 
 class _ExploredTime:
-    """The policy of explored code and checks. For other threads (``CurrentThread.is_own()``), the clocks
-    are real, and so are sleeps unless the thread works for a strand.
+    """The policy of explored code and checks. For threads without the fake time, the clocks are real
+    (``CurrentThread.has_fake_time()``), and so are sleeps unless the thread works for a strand.
     """
 
     def __init__(self, world: World) -> None:
@@ -175,7 +175,7 @@ class _ExploredTime:
 
     def read(self, clock: RealClock, caller: FrameType) -> Any:
         world, use = self._world, _use_of_clocks(module_of(caller))
-        if use == "real" or not world.current_thread.is_own():
+        if use == "real" or not world.current_thread.has_fake_time():
             return clock.read()
         if use == "noted":
             world.note_clock_read()

@@ -62,7 +62,7 @@ class Sockets:
         self._connections = world.fakes.connections
 
     def connect(self, original: _Method, sock: socket.socket, address: Any, /) -> Any:
-        if self._world.current_thread.is_own() and self._connections.connect(sock, address):
+        if self._world.current_thread.has_fake_time() and self._connections.connect(sock, address):
             return None
         return original(sock, self._connections.actual(address))
 
@@ -70,11 +70,11 @@ class Sockets:
         return self.connect(original, sock, address) or 0
 
     def getpeername(self, original: _Method, sock: socket.socket) -> Any:
-        link = self._connections.of(sock)
+        link = self._connections.link_of(sock)
         return original(sock) if link is None else link.mount.address
 
     def getsockname(self, original: _Method, sock: socket.socket) -> Any:
-        link = self._connections.of(sock)
+        link = self._connections.link_of(sock)
         return original(sock) if link is None else link.address
 
     def send(self, original: _Method, sock: socket.socket, data: Any, *args: Any) -> Any:
@@ -91,7 +91,7 @@ class Sockets:
         return self._send(link, sock, b"".join(parts))
 
     def recv(self, original: _Method, sock: socket.socket, size: int, flags: int = 0, /) -> Any:
-        link = self._connections.of(sock)
+        link = self._connections.link_of(sock)
         if link is None:
             return original(sock, size, flags)
         self._world.waits.wait_until(link.has_news, sock.gettimeout() if size else 0)
@@ -100,7 +100,7 @@ class Sockets:
     def recv_into(
         self, original: _Method, sock: socket.socket, buffer: Any, nbytes: int = 0, flags: int = 0
     ) -> Any:
-        if self._connections.of(sock) is None:
+        if self._connections.link_of(sock) is None:
             return original(sock, buffer, nbytes, flags)
         view = memoryview(buffer).cast("B")
         data = self.recv(original, sock, nbytes or view.nbytes, flags)
@@ -108,13 +108,13 @@ class Sockets:
         return len(data)
 
     def close(self, original: _Method, sock: socket.socket) -> None:
-        link = self._connections.of(sock)
+        link = self._connections.link_of(sock)
         original(sock)
         if link is not None and sock.fileno() < 0:
             self._connections.closed(link)
 
     def shutdown(self, original: _Method, sock: socket.socket, how: int, /) -> None:
-        link = self._connections.of(sock)
+        link = self._connections.link_of(sock)
         if link is None:
             original(sock, how)
         elif how != socket.SHUT_RD:
@@ -123,7 +123,7 @@ class Sockets:
     def _send(self, link: MemoryLink, sock: socket.socket, data: bytes) -> int:
         link.send(data)
         library = self._world.async_library() if sock.gettimeout() == 0 else None
-        loop = None if library is None else library.own_loop()
+        loop = None if library is None else library.fake_time_loop()
         if loop is None:
             link.serve()
         else:
@@ -137,7 +137,7 @@ class Sockets:
 
     def _sending(self, sock: socket.socket) -> MemoryLink | None:
         """Return the connection on which this thread is about to send, unless it is a real one."""
-        link, simulation = self._connections.of(sock), self._world.simulation
+        link, simulation = self._connections.link_of(sock), self._world.simulation
         if simulation is not None and not self._world.current_thread.is_in_promise():
             _note_sender(simulation, sock, link)
         return link

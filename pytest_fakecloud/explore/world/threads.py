@@ -71,7 +71,7 @@ def thread_patches(world: World) -> Iterator[Patch]:
         if not _can_start(thread):
             real_start(thread)
             return
-        if (here := world.cooperating()) is not None:
+        if (here := world.simulation_and_strand()) is not None:
             start(*here, thread)
             return
         if world.current_thread.carried() is not None:

@@ -74,13 +74,13 @@ class World(Surroundings):
             simulation.run_strands()
         log, history = simulation.log, simulation.operations.history
         if "redundant" in log.flags:
-            return simulation.frozen(), history
+            return simulation.make_trial(), history
         if self.randomness.has_drawn():
             log.draws_numbers(plan.schedule.series)
         else:
             log.schedule = plan.schedule.with_series(0)
         state = (self.cloud, self.cloud.snapshot()) if plan.keeps else None
-        return simulation.frozen(self._effects(log), state), history
+        return simulation.make_trial(self._effects(log), state), history
 
     @contextlib.contextmanager
     def simulating(self, simulation: Simulation) -> Iterator[None]:
@@ -127,7 +127,7 @@ class World(Surroundings):
         if self.current_thread.is_explored():
             simulation.log.touch([READS_CLOCK])
 
-    def cooperating(self) -> tuple[Simulation, Strand] | None:
+    def simulation_and_strand(self) -> tuple[Simulation, Strand] | None:
         """Return the simulation and the strand of this thread, if it may let other strands run."""
         strand = self.current_thread.cooperating()
         return None if strand is None or self.simulation is None else (self.simulation, strand)
@@ -136,7 +136,7 @@ class World(Surroundings):
         """Return a function that calls ``replacement(simulation, strand, …)`` in explored code only."""
 
         def patched(*args: Any, **kwargs: Any) -> Any:
-            here = self.cooperating()
+            here = self.simulation_and_strand()
             if here is None:
                 return original(*args, **kwargs)
             return replacement(*here, *args, **kwargs)

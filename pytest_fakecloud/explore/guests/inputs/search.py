@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ....core.errors import ContractError
-from ...find_failure import Division
+from ...find_failure import InputSearch
 from ...search.player import Player
 from ...search.tally import SearchBudget
 from ...subject.clients import Inputs
@@ -21,7 +21,7 @@ INPUTS = 40
 """Number of drawn inputs among which the budget is divided (decided here)."""
 
 
-class DivisionByInput(Division):
+class DrawnInputSearch(InputSearch):
     """A part for one input after the other; ``inputs`` are the only ones if they are given.
 
     Raises ``ContractError`` for inputs that do not fit the clients, and if a schedule is to be
