@@ -59,6 +59,30 @@ def test_a_row_is_shown_while_the_rows_around_it_are_loading(page: Any, server: 
     assert page.locator("text=There is no row").count() == 0
 
 
+def test_a_pause_while_older_rows_are_loading_hides_none(page: Any, server: Server) -> None:
+    for number in range(150):
+        kv(server, "SET", "k", f"{number}")
+    latest, held = server.ask("GET", "/state")[1]["latest"], list[Any]()
+
+    def hold(route: Any) -> None:
+        # The newest rows pass, the older ones are held.
+        if f"after={latest - 100}&" in route.request.url:
+            route.continue_()
+        else:
+            held.append(route)
+
+    page.route("**/journal?after=*&limit=*", hold)
+    page.goto("about:blank")
+    page.goto(f"{server.url}/#/activity")
+    page.locator(".trace-tools", has_text="100 rows").wait_for()
+    page.click("button:text-is('Pause')")
+    for route in held:
+        route.continue_()
+    page.locator(".trace-tools", has_text="150 rows").wait_for()
+    kv(server, "SET", "k", "new")
+    page.locator("button:has-text('Resume') .many:text-is('1')").wait_for()
+
+
 def test_an_item_that_is_opened_by_its_address_is_in_the_list(page: Any, server: Server) -> None:
     for number in range(120):
         kv(server, "SET", f"key:{number:03}", "x")

@@ -157,6 +157,8 @@ export class ActivityPage {
   open(isOpen) { this.chart.hidden = !isOpen; this.over.ariaExpanded = isOpen; localStorage.setItem("calls over time", isOpen ? "open" : ""); }
 
   draw() {
+    // Older rows that arrive meanwhile are not new.
+    if (this.paused?.length && entries.list[0]?.number < this.paused[0].number) { const newest = this.paused.at(-1).number; this.paused = entries.list.filter(({number: row}) => row <= newest); }
     const all = this.paused ?? entries.list, missed = entries.list.length - all.length;
     this.pause.replaceChildren(this.paused ? "Resume" : "Pause", this.paused && missed > 0 ? el("span", {class: "many", title: count(missed, "new row")}, number(missed)) : "");
     redraw(this.lost, this.missing ? this.missingElement(this.missing) : null);
