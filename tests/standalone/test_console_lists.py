@@ -710,6 +710,24 @@ def test_the_controls_of_activity_keep_their_places(page: Any, server: Server, w
     assert page.evaluate(CONTROLS) == before
 
 
+def test_the_row_of_an_item_that_is_opened_stays_under_the_pointer(
+    page: Any, server: Server
+) -> None:
+    for number in range(60):
+        kv(server, "SET", f"key:{number:02}", "a long value " * 20)
+    kv(server, "SADD", "tags", "a")
+    page.set_viewport_size({"width": 1280, "height": 800})
+    at(page, "fake/kv_server/keys", "table.rows")
+    row = page.locator("table.rows tbody tr").nth(5)
+    before = row.bounding_box()["y"]
+    row.click()
+    page.locator(".detail h2").wait_for()
+    assert abs(row.bounding_box()["y"] - before) < 2
+    page.keyboard.press("Escape")
+    page.locator(".detail").wait_for(state="hidden")
+    assert abs(row.bounding_box()["y"] - before) < 2
+
+
 def test_lanes_without_room_are_not_offered(page: Any, server: Server) -> None:
     kv(server, "SET", "a", "1")
     sent(server, "queue", "/v2/publish/http://127.0.0.1:9/a-long-name", Upstash_Retries="0")

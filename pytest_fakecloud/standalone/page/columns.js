@@ -4,8 +4,7 @@ import {SPAN_KINDS, TimeAxis, axisElement, gapElements, legend} from "./spans.js
 
 // With a column that is so many times as high as the middle one, heights are square roots.
 const UNEVEN = 12;
-// Draw numbers over time as columns. An item is {at, kind, value, failed}. The columns add the values of their items; with `level`, the
-// items are the levels that a number had from a time on, and a column shows the highest. The caption names the column under
+// Draw numbers over time as columns. An item is {at, kind, value, failed}. The columns add the values of their items; with `level`, the items are the levels that a number had from a time on, and a column shows the highest. The caption names the column under
 // the pointer or with the focus. A click, a drag or an arrow key with Shift selects a span of time, which `onselect(from, to)` receives; `chosen` is [from, to] of the one that is selected.
 export function columnsElement(label, items, {pixels = 560, kinds = SPAN_KINDS, level = false, noun = "event", chosen = null, start = null, isClock = false, onselect = null} = {}) {
   const axis = new TimeAxis(items.map(({at, kind}) => ({kind, from: at, to: at})), {start, isClock}), many = Math.max(12, Math.min(80, Math.floor(pixels / 9)));

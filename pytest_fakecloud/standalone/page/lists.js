@@ -35,7 +35,7 @@ export class ListPage {
   constructor(fake, tab, spec) {
     Object.assign(this, {fake, tab, spec, turn: 0, chosen: new Set(), drawn: {}, isReload: isLoading()});
     this.body = el("div", {class: "list-body"}); this.outside = el("p", {class: "banner", role: "status", hidden: true}, `The ${spec.noun} that is open is not among those listed here.`);
-    this.bar = el("div", {class: "tools bulk"});
+    this.bar = el("div", {class: "tools"});
     this.counted = el("span", {class: "soft", role: "status", id: "count"}, "Loading…");
     this.clear = el("button", {type: "button", class: "clear", hidden: true, "aria-label": "Clear all filters", onclick: () => { this.search.value = ""; this.change(this.cleared()); this.search.focus(); }}, "Clear");
     this.facets = el("div", {class: "facets", role: "group", "aria-label": "filter"});
@@ -117,13 +117,15 @@ export class ListPage {
     if (this.opens && !isTyping()) (this.isReload && this.rowLink(id) || this.side.querySelector("h2[tabindex]") || this.side).focus({preventScroll: true});
     this.opens = this.isReload = false;
   }
+  // The list has less room beside details, so its rows move. That of the item stays under the pointer, where there is something to scroll.
+  split(id, isChosen) { const row = this.rowLink(id)?.closest("tr"), top = row?.getBoundingClientRect().top; this.node.classList.toggle("chosen", isChosen); if (row && matchMedia("(min-width: 1081px)").matches) scrollBy(0, row.getBoundingClientRect().top - top); }
   // A reader who was in the details goes on at their row.
   closeItem() {
     this.isReload = false;
     if (this.side.hidden) return;
     const isInside = this.side.contains(document.activeElement) || document.activeElement.contains(this.node);
     this.side.hidden = this.outside.hidden = true;
-    this.node.classList.remove("chosen");
+    this.split(this.shown, false);
     this.drawn.item = "";
     // A form that is gone is no longer an edit in progress.
     this.side.replaceChildren(); this.place(false);
@@ -144,7 +146,7 @@ export class ListPage {
     this.drawFacets(page);
     const lost = gone.length ? [el("p", {class: "soft"}, page.items.length ? "Calls also name: " : "It is not here, but calls name it: ", gone.map((name, at) => [at ? ", " : "", el("a", {href: spec.gone ? this.address(encodeURIComponent(name)) : link(["activity"], {kind, name, of: this.fake.name})}, `the history of ${short(name, 60)}`)]))] : [];
     const filtered = this.values.search || this.values[spec.facet] || page.total;
-    redraw(this.bar, spec.bar?.(page, this), spec.bulk && page.items.length ? this.bulkTools(page) : null);
+    redraw(this.bar, spec.bar?.(page, this), spec.bulk && page.items.length ? this.bulkTools(page) : null); this.bar.classList.toggle("some-chosen", this.chosen.size > 0);
     redraw(this.body, spec.above?.(page, this), page.items.length ? [this.rows(page), ...lost] : page.folders?.length ? null : filtered ? empty(`No ${spec.noun} matches.`, `Search looks at all ${whole}. Clear the search or the filter to see them.`, ...lost) : spec.empty(this),
       page.previous || page.next ? this.pager(page) : null, spec.below?.(page, this));
   }
@@ -229,7 +231,7 @@ export class ListPage {
     Object.assign(this, {shown: id, drawn: {...this.drawn, item: shape}});
     if (opens) this.place(true);
     this.side.hidden = false;
-    this.node.classList.add("chosen");
+    this.split(id, true);
     const parts = !found || found.gone ? [empty(`There is no ${this.spec.noun} ${short(this.spec.named?.(id) ?? decodeURIComponent(id), 80)}.`, ...this.spec.gone?.(id, this) ?? [found?.gone ?? "It was deleted, the fake was reset, or it never existed."])] : this.spec.detail(found, this);
     for (const part of parts.flat(4)) for (const one of part instanceof Element ? [part, ...part.querySelectorAll("details")] : []) if (one.matches(".form:has(> form.act)")) withCancel(one, () => { this.drawn.item = ""; this.refresh(); });
     const name = found && !found.gone && (this.spec.list === "dead-letters" ? found.message : found.public_id ?? this.spec.key(found));

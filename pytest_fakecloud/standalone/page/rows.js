@@ -1,5 +1,4 @@
-// The rows of the timeline. Each is kept once, even if rows arrive twice, late or out of order. Of more than `most`, the oldest are
-// dropped; a fake with many rows does not push out those of the others (see `_excess` of the journal). They are dropped 2 % at a time, because a list that only grows at its end is drawn faster. `list` is a new array after each change.
+// The rows of the timeline. Each is kept once, even if rows arrive twice, late or out of order. Of more than `most`, the oldest are dropped; a fake with many rows does not push out those of the others (see `_excess` of the journal). They are dropped 2 % at a time, because a list that only grows at its end is drawn faster. `list` is a new array after each change.
 export class Rows {
   constructor(most = 10000) { this.most = most; this.spare = Math.floor(most / 50); this.whole = this.cleared = 0; this.known = new Map(); this.list = []; this.floors = new Map(); this.dropped = new Map(); }
 
