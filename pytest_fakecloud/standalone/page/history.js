@@ -35,8 +35,9 @@ const preview = (label, note, found) => el("div", {id: "question", class: "previ
 // The question before a change by the rows from `row` to `last` is undone, if the data has changed since: it shows all that is taken back. Of a restore of all data, what was written since can stay: the answers of the question are then `keep` and `other`.
 async function changedSince(row, last, part, isWhole) {
   // A restore and a recorded change have a row for each fake. Not each number is that of a row.
-  while (isOfConsole(entries.known.get(last + 1))) last++;
-  const rows = (await ask("GET", `/journal?after=${last}&limit=4`)).map(({number: row_}) => row_), later = rows.length ? await ask("GET", sinceOf(Math.min(...rows), {...part, unknown: "ok"})) : {};
+  const after = await ask("GET", `/journal?after=${last}&limit=8`);
+  while (isOfConsole(after[0]) && after[0].number === last + 1) last = after.shift().number;
+  const rows = after.map(({number: row_}) => row_), later = rows.length ? await ask("GET", sinceOf(Math.min(...rows), {...part, unknown: "ok"})) : {};
   if (!later.count && !later.why_unknown) return {};
   const own = isWhole && later.count ? await ask("GET", sinceOf(row, {own: "yes"})) : {}, why = own.why_not_own;
   if (!own.count) return {question: preview("Undo", later.count ? ` The data has changed since, and that is taken back too${why ? `: ${why}` : ""}.` : " What has changed since is taken back too.", await ask("GET", sinceOf(row, part)))};
@@ -74,7 +75,6 @@ export const undoOf = (fake, first = (row) => row) => (row, text) => sayWithUndo
 // Work on a fake, or on all without one, that a notice confirms and can undo. A change without a call is recorded first, so that there is a row to go back to.
 export const undoable = (fake, text, work) => async () => { const answer = await work(); sayWithUndo(typeof text === "function" ? text(answer) : text, change.row, {fake: fake?.name}); };
 export async function recorded(fake, what, work) { const {row} = await ask("POST", "/journal", {fake: fake?.name, what}), answer = await work(); change.row = row; return answer; }
-
 // A button that restores data. It first shows what that changes, as the changes at an address undo it, and the restore can be undone. `restore` is told whether what was written since stays.
 export function restoreButton(text, label, changes, restore, what, part = {}) {
   return act(text, label, async (keeps) => { const {row, said = `${what} ${what.startsWith("All") ? "are" : "is"} restored.`} = await restore(keeps); sayWithUndo(said, row, part, {isWhole: !part.items}); }, {question: async () => {
