@@ -50,6 +50,8 @@ _CUT_NUMBERS = 3
 """Maximum number of different numbers that are kept of those which the scripts of a call returned and
 the server cut.
 """
+_REMOVED = 1_000
+"""Maximum number of records that a deletion may have removed for their ids to be kept."""
 _LOOKS = 1_000
 """Maximum number of a test's looks at the data of fakes that are kept."""
 
@@ -142,7 +144,9 @@ class SharedRecords:
         its integer, by the call's number.
         """
         self.removed: dict[int, list[str]] = {}
-        """The ids of the records that each deletion removed, by the call's number."""
+        """The ids of the records that each deletion removed, by the call's number; missing if there were
+        too many.
+        """
         self.from_console: dict[int, int] = {}
         """The calls that the console sent, by their numbers, each with the number of the call that it
         sent again, or 0.
@@ -364,6 +368,13 @@ class Recorder:
         if len(numbers) < _CUT_NUMBERS:
             numbers[number] = integer
 
+    def record_removed(self, call: Call, record_ids: list[str]) -> None:
+        """Record the ids of the records that a deletion removed, unless there are too many, for the
+        report of a failing test.
+        """
+        if len(record_ids) <= _REMOVED:
+            self.shared.removed[call.number] = record_ids
+
     def _update_size(self, call: Call) -> None:
         with self.shared.lock:
             over_limit = self.shared.update_size(call)
@@ -551,11 +562,8 @@ class Recorder:
             self.entries = list(other.entries)
             for child in self.children:
                 child.entries = [entry for entry in self.entries if entry.fake == child.fake]
-            self.shared.sites.update(other.shared.sites)
-            self.shared.stacks.update(other.shared.stacks)
-            self.shared.scripts.update(other.shared.scripts)
-            self.shared.cut_numbers.update(other.shared.cut_numbers)
-            self.shared.removed.update(other.shared.removed)
+            for own, adopted in zip(self.shared.of_calls, other.shared.of_calls, strict=True):
+                own.update(adopted)
             last = self.entries[-1].number if self.entries else 0
             self.shared.numbers = itertools.count(last + 1)
 

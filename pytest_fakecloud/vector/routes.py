@@ -185,7 +185,7 @@ class VectorApp(App):
                 removed = self.engine.delete_matching(namespace, fields.required_text("filter"))
             case _:
                 raise errors.bad_request(errors.DELETE_WHAT)
-        self.recorder.shared.removed[request.call.number] = removed
+        self.recorder.record_removed(request.call, removed)
         return {"deleted": len(removed)}
 
     def reset(self, request: Request) -> object:

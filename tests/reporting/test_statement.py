@@ -22,6 +22,7 @@ from pytest_fakecloud.core.exits import Exits
 from pytest_fakecloud.core.statements import handler_at, source_at
 from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
+from pytest_fakecloud.reporting.lookups import records_of
 from pytest_fakecloud.reporting.read_data import ReadData
 from pytest_fakecloud.reporting.report import Report, report_of
 from pytest_fakecloud.reporting.text import text
@@ -655,6 +656,21 @@ def test_a_deletion_of_vectors_wrote_only_those_that_it_removed(
     last_write = read(report(cloud, read_the_other))[-1]
     assert last_write == 'upsert radio#1 (metadata device="radio", edition=1)'
     assert read(report(cloud, read_the_deleted))[-1].startswith("delete ")
+
+
+def test_a_deletion_of_many_vectors_wrote_the_namespace(cloud: Cloud) -> None:
+    """Their ids would fill the memory of a server that deletes all day."""
+    index = cloud.vector_index(dimension=1)
+    index.load([{"id": f"clock#{number}", "vector": [1.0]} for number in range(1_001)])
+    client = index.client()
+    client.upsert([("radio", [1.0])])
+    client.delete(prefix="clock")
+
+    def fail() -> None:
+        assert client.fetch(["radio"]) == []
+
+    assert records_of(cloud).removed == {}
+    assert read(report(cloud, fail))[-1].startswith("delete ")
 
 
 def test_data_that_nothing_wrote_before_it_was_read(
