@@ -15,8 +15,8 @@ export class Pane {
     if (!one) { this.filled = undefined; this.element.replaceChildren(); return; }
     const related = new Map((one.row.subjects ?? []).map((subject) => [subject, this.trace.rows.filter((other) => hasSubject(other.row, subject)).length]));
     const children = this.trace.rows.filter((other) => other.row.parent === this.trace.number);
-    // New rows change only the links of this one: a reader may have scrolled the pane, and its forms show answers.
     const {row} = one, before = one.index ? this.trace.rows[one.index - 1].row.at_us : row.at_us, gap = gapText(before, row.at_us), wait = before > row.at_us ? gap : gap && `${gap} since the row before`;
+    // New rows change only the links of this one: a reader may have scrolled the pane, and its forms show answers.
     const shape = JSON.stringify([row, wait, this.trace.options.loading?.()]), linked = JSON.stringify([children.length, [...related.values()]]);
     if (shape === this.filled) {
       if (linked === this.linked || [this.links, this.waterfall].some((place) => place.contains(document.activeElement))) return;

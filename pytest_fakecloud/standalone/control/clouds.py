@@ -174,8 +174,8 @@ class CloudRoutes(Part):
         """
         only, name = fields(request).get("fake"), self._known(request.segment("id"))
         kept = self._snapshots[name]
-        asked = list(self._cloud.fakes()) if only is None else [fake_named(self._cloud, only)]
-        fakes = [fake for fake in asked if fake.name in kept.saved.data]
+        chosen = list(self._cloud.fakes()) if only is None else [fake_named(self._cloud, only)]
+        fakes = [fake for fake in chosen if fake.name in kept.saved.data]
         if not fakes and only is not None:
             raise Refused(422, f"the snapshot {name} has no data of {only}")
         now = states_of(self._cloud)

@@ -107,8 +107,8 @@ def written(test: AnyTest) -> str | None:
     if password:
         authorize = f"request.SetBasicAuth(env[{token}], env[{password[0]}])"
     delivered = ""
-    if around.urls:
-        answers = ", ".join(f"{quoted(url)}: {status}" for url, status in around.urls.items())
+    if around.answers:
+        answers = ", ".join(f"{quoted(url)}: {status}" for url, status in around.answers.items())
         delivered = _DELIVERED.substitute(fake=quoted(around.fake.name), answers=answers)
     return _TEST.substitute(
         name="".join(word.capitalize() for word in around.name.split("_")),
@@ -154,7 +154,7 @@ def _prepared(around: Surroundings) -> Iterator[str]:
         status, body = around.fault
         args = f"[]any{{{status}, {quoted(body)}}}"
         yield _post(f"{path}/faults", f'"kind": "respond", "args": {args}, "times": 1')
-    for url, status in around.urls.items():
+    for url, status in around.answers.items():
         yield _post(f"{path}/destinations", f'"url": {quoted(url)}, "answer": {status}')
     if around.subscribers:
         url, token, *_ = map(quoted, variables(around.fake))

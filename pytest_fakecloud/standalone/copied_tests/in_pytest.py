@@ -75,10 +75,10 @@ def _request(test: RequestTest, fake: str) -> Iterator[str]:
         yield f"assert answer.json() == {python(test.answer.value)}"
     for request, expected in test.checks:
         yield f"assert {_sent(request, fake)}.json() == {python(expected.value)}"
-    if test.around.urls:
+    if test.around.answers:
         yield f"{fake}.run_until_idle()"
         yield f"answers = {{attempt.url: attempt.status for attempt in {fake}.attempts()}}"
-        yield f"assert answers == {python(dict(test.around.urls))}"
+        yield f"assert answers == {python(dict(test.around.answers))}"
     yield from _ended(test.around)
 
 
@@ -117,7 +117,7 @@ def _prepared(around: Surroundings, fake: str) -> Iterator[str]:
     if around.fault is not None:
         status, body = around.fault
         yield f"{fake}.faults.respond({status}, {python(body)}, times=1)"
-    for url, status in around.urls.items():
+    for url, status in around.answers.items():
         yield f"{fake}.destinations.respond({python(url)}, {status})"
     if around.subscribers:
         # Each reader of the stream of a channel is a subscriber.

@@ -63,7 +63,7 @@ def written(test: AnyTest) -> str:
 
 def _helpers(test: AnyTest) -> list[str]:
     """Return what a test imports of the helper."""
-    if isinstance(test, DeliveryTest) or test.around.urls:
+    if isinstance(test, DeliveryTest) or test.around.answers:
         return ["call", "clock", "control"]
     return ["clock", "faults"] if test.around.fault is not None else ["clock"]
 
@@ -132,8 +132,8 @@ def _request(test: RequestTest) -> tuple[list[str], list[str]]:
     for request, expected in test.checks:
         value = javascript(expected.value)
         lines.append(f"expect(await (await {_fetch(request, fake)}).json()).toEqual({value});")
-    if around.urls:
-        name, answers = quoted(fake.name), javascript(dict(around.urls))
+    if around.answers:
+        name, answers = quoted(fake.name), javascript(dict(around.answers))
         lines += [
             f'await call({name}, "run_until_idle");',
             f'const attempts = await call({name}, "attempts");',
@@ -218,7 +218,7 @@ def _prepared(around: Surroundings) -> Iterator[str]:
     if around.fault is not None:
         name, args = quoted(around.fake.name), javascript(around.fault)
         yield f'await faults.inject({name}, "respond", {{ args: {args}, times: 1 }});'
-    for url, status in around.urls.items():
+    for url, status in around.answers.items():
         yield _destination(around, url, str(status))
     if around.subscribers:
         # Each reader of the stream of a channel is a subscriber.

@@ -83,8 +83,8 @@ class Step:
 class Surroundings:
     """What is there beside the data when a call is made again, and the status of its answer.
 
-    ``fault`` has the status and the body with which an injected fault answers, ``urls`` are where
-    messages go, with the status that each answered last, and ``channel`` is that of a message which
+    ``fault`` has the status and the body with which an injected fault answers, ``answers`` the status
+    that each URL to which messages go answered last, and ``channel`` is that of a message which
     ``subscribers`` clients receive.
     """
 
@@ -95,7 +95,7 @@ class Surroundings:
     fault: tuple[int, str] | None = None
     channel: str = ""
     subscribers: int = 0
-    urls: Mapping[str, int] = field(default_factory=dict)
+    answers: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -339,10 +339,10 @@ class RecordedExchange:
             fault=self._fault(),
             channel=channel,
             subscribers=subscribers,
-            urls=self._answered(past) if row["status"] < 300 else {},
+            answers=self._answers(past) if row["status"] < 300 else {},
         )
 
-    def _answered(self, past: Past) -> Mapping[str, int]:
+    def _answers(self, past: Past) -> Mapping[str, int]:
         """Return the status that each URL answered last; 200 for one that may still be asked."""
         statuses = past.statuses(self.named("message"))
         answers: dict[str, int] = {}

@@ -3,13 +3,13 @@ import {count, el, empty, go, isLoading, link, number, own, pageHead, redraw, ro
 import {ask, askText} from "./api.js";
 import {entries, journal, likeOf} from "./journal.js";
 import {hasFailed, showChip} from "./elements.js";
-import {isExpected} from "./errors.js";
+import {isExpected, isFailure} from "./errors.js";
 import {columnsElement} from "./columns.js";
 import {clockTime as time, isRestore, isoDay} from "./facts.js";
 import {Trace} from "./trace.js";
 
 const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", expected: "Expected error", fault: "Injected fault", open: "In progress", expired: "Expiries", unexpired: "No expiries"};
-const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => row.done && hasFailed(row) && !isExpected(row) && !row.faults.length, expected: (row) => row.done && hasFailed(row) && isExpected(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done, expired: ({operation}) => operation === "expired", unexpired: ({operation}) => operation !== "expired"};
+const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => isFailure(row) && !row.faults.length, expected: (row) => row.done && hasFailed(row) && isExpected(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done, expired: ({operation}) => operation === "expired", unexpired: ({operation}) => operation !== "expired"};
 
 // Rows with their parents, by the time of the outermost one: an event may be recorded after calls that came later. Where the clock went
 // back, as when a move is undone, a new order begins, so that what is recorded next comes last.
@@ -150,7 +150,7 @@ export class ActivityPage {
   // The calls that the filters and the selected span leave, so that a finer span can be selected within it.
   drawChart() {
     if (this.chart.hidden && this.trace.rows.length > FEW) return;
-    const calls = [...this.trace.matches ?? []].map(({row}) => row).filter(({rules}) => !rules.is_inside).map((row) => ({at: row.at_us, kind: row.done && hasFailed(row) && !isExpected(row) ? "failed" : "ok"}));
+    const calls = [...this.trace.matches ?? []].map(({row}) => row).filter(({rules}) => !rules.is_inside).map((row) => ({at: row.at_us, kind: isFailure(row) ? "failed" : "ok"}));
     redraw(this.chart, columnsElement("calls", calls, {noun: "call", isClock: true, pixels: room(), onselect: (from, to) => this.between([from, to])}));
   }
 

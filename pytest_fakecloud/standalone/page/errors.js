@@ -1,7 +1,7 @@
 // What failed calls mean, and what to do about them.
 import {el, link, own, short, words} from "./dom.js";
 import {ask, query} from "./api.js";
-import {withoutScheme} from "./elements.js";
+import {hasFailed, withoutScheme} from "./elements.js";
 import {entries} from "./journal.js";
 
 // The error code of a Redis reply, or the status of a response.
@@ -28,4 +28,4 @@ function typeElement({number: row, operation, subjects, advice}) {
 // Errors that are ordinary control flow of clients, not failures. Only later rows tell that a script was sent after an error.
 const sendsScript = (row) => codeOf(row) === "NOSCRIPT" && /^EVALSHA/.test(row.operation)
   && entries.list.some((one) => one.number > row.number && one.fake === row.fake && one.ok && /^(EVAL(_RO)?|SCRIPT LOAD)$/.test(one.operation));
-export const isExpected = (row) => Boolean(row.expected) || sendsScript(row);
+export const isExpected = (row) => Boolean(row.expected) || sendsScript(row), isFailure = (row) => row.done && hasFailed(row) && !isExpected(row);

@@ -40,7 +40,7 @@ async function changedSince(row, last, part, isWhole) {
   const rows = after.map(({number: row_}) => row_), later = rows.length ? await ask("GET", sinceOf(Math.min(...rows), {...part, unknown: "ok"})) : {};
   if (!later.count && !later.why_unknown) return {};
   const own = isWhole && later.count ? await ask("GET", sinceOf(row, {own: "yes"})) : {}, why = own.why_not_own;
-  if (!own.count) return {question: preview("Undo", later.count ? ` The data has changed since, and that is taken back too${why ? `: ${why}` : ""}.` : " What has changed since is taken back too.", await ask("GET", sinceOf(row, part)))};
+  if (!own.count) return {question: preview("Undo", ` The data ${later.count ? "has" : "may have"} changed since, and that is taken back too${why ? `: ${why}` : ""}.`, await ask("GET", sinceOf(row, part)))};
   return keeping("Undo the restore", " The data has changed since.", "restore", own, later);
 }
 // The question before a change is undone, and its answers: what was written `later` can stay, the undo then takes back its `own` changes only. What is `lost` goes anyway.
@@ -58,10 +58,10 @@ async function undo(row, part, {last = row, inverse, isWhole} = {}) {
   document.dispatchEvent(new Event("changed"));
 }
 // A notice with a button that undoes a change: by `inverse`, which returns {question, run}, or null if it does not apply any more, or by a restore to just before the row, of all data or of what `part` names. What has changed since is overwritten after a question only.
-function sayWithUndo(text, row, part, {last = row, inverse, isWhole} = {}) {
+function sayWithUndo(text, row, part, how = {}) {
   if (!row) { say(text, "good"); return; }
-  say([text, el("button", {type: "button", class: "quiet", onclick: () => attempt(() => undo(row, part, {last, inverse, isWhole}))}, "Undo"), el("a", {href: link(["activity", row]), title: "The row of the change, which says what can undo it later"}, `#${row}`)].flat(), "good");
-  sessionStorage.setItem("undo", JSON.stringify({text: [text].flat().map((one) => one.textContent ?? one).join(""), row, part, last, isWhole}));
+  say([text, el("button", {type: "button", class: "quiet", onclick: () => attempt(() => undo(row, part, how))}, "Undo"), el("a", {href: link(["activity", row]), title: "The row of the change, which says what can undo it later"}, `#${row}`)].flat(), "good");
+  sessionStorage.setItem("undo", JSON.stringify({text: [text].flat().map((one) => one.textContent ?? one).join(""), row, part, ...how}));
 }
 // After a reload, the notice is there again, if the server still knows the row. The inverse of the change is lost with the page.
 export async function offerAgain() {

@@ -7,7 +7,7 @@ import {restoreButton} from "./history.js";
 const filters = () => { const {parts, query} = read(); return parts[0] === "time" ? query : {}; };
 export const linksOf = ({since, now, count: many, expired}) => [many ? el("a", {href: link(["time"], {...filters(), moved: now})}, `${count(many, "event")} became due`) : null, many && expired ? ", " : null,
   expired ? el("a", {href: link(["activity"], {from: micros(since) + 1, to: micros(now), status: "expired"})}, `${count(expired, "key")} expired`) : null].filter(Boolean);
-export const undoButton = ({undoable}) => undoable ? restoreButton("Undo the move…", "Undo the move of the clock", "/clock/undo", async (own) => { showClock(await ask("POST", "/clock/undo", {own})); return {said: own ? "The move is undone. What was written since has stayed." : "The move is undone. The clock and all data are as before it."}; }) : "";
+export const undoButton = ({undoable}) => undoable ? restoreButton("Undo the move…", "Undo the move of the clock", "/clock/undo", async (own) => { showClock(await ask("POST", "/clock/undo", {own})); return {said: `The move is undone. ${own ? "What was written since has stayed" : "The clock and all data are as before it"}.`}; }) : "";
 // Without a time, a move goes to the next event, also if it is the expiry of a key.
 export async function moved(body) {
   if (moving.text) throw new Error("The clock is still moving. Wait until it has arrived.");

@@ -3,7 +3,7 @@ import {LivePage, act, both, count, el, empty, link, number, pageHead, pill, sho
 import {ask} from "./api.js";
 import {destinationForms} from "./destinations.js";
 import {hasFailed, withoutScheme} from "./elements.js";
-import {adviceOf, codeOf, isExpected, placeLink} from "./errors.js";
+import {adviceOf, codeOf, isExpected, isFailure, placeLink} from "./errors.js";
 import {entries, journal} from "./journal.js";
 
 const failedOf = (numbers) => numbers.map((number_) => entries.known.get(number_)).filter((row) => row?.done && hasFailed(row));
@@ -33,7 +33,7 @@ export function errorsElement(rows, letters, few) {
 }
 const APPEAR = "What a test in strict mode would report appears here, such as a delivery to an address that nothing answers.";
 export const problemsPage = () => Object.assign(new LivePage("/problems", (found) => {
-  const {causes, dead_letters: letters} = found, failures = openFailures(found), expected = failures.filter(isExpected).length, injected = failures.filter(isInjected).length, open = failures.length - expected - injected, failed = entries.list.filter((row) => row.done && hasFailed(row) && !isExpected(row) && !isInjected(row)).length, many = causes.flatMap(({violations}) => violations).length, to = (text, status) => el("a", {href: link(["activity"], {status})}, text);
+  const {causes, dead_letters: letters} = found, failures = openFailures(found), expected = failures.filter(isExpected).length, injected = failures.filter(isInjected).length, open = failures.length - expected - injected, failed = entries.list.filter((row) => isFailure(row) && !isInjected(row)).length, many = causes.flatMap(({violations}) => violations).length, to = (text, status) => el("a", {href: link(["activity"], {status})}, text);
   // The number of problems is that of the navigation: a cause, with all that it brought about, is one. A call that failed may be meant to.
   const caused = causes.flatMap((cause) => cause.dead_letters), others = letters.filter((one) => !caused.some(({fake, id}) => fake === one.fake && id === one.id)), problems = causes.length + others.length;
   const counted = [many ? [`${count(causes.length, "violation")}${many > causes.length ? `, ${number(many)} times` : ""}`, caused.length ? [" (", lettersLinks(caused), ")"] : ""] : null, ...lettersLinks(others, caused.length ? "other dead letter" : undefined)].filter(Boolean);

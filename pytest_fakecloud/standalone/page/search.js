@@ -7,8 +7,7 @@ import {hasFailed} from "./elements.js";
 // So many results of each list are shown, the best of so many that the server returns.
 const HITS = 5, RANKED = 100;
 // The lists of each fake that are searched. Some have parts, which another list names: `records` those of each topic.
-const LISTS = {kv_server: ["keys", "indexes"], vector_index: ["vectors"], broker: ["topics", "records", "groups"],
-  queue: ["messages", "dead-letters", "runs", "callbacks", "schedules", "queues", "url-groups", "flow-control"]};
+const LISTS = {kv_server: ["keys", "indexes"], vector_index: ["vectors"], broker: ["topics", "records", "groups"], queue: ["messages", "dead-letters", "runs", "callbacks", "schedules", "queues", "url-groups", "flow-control"]};
 const PARTS = {vectors: ["namespaces", "namespace"], records: ["topics", "topic"]};
 
 async function hitsIn(fake, name, search) {
@@ -25,8 +24,9 @@ function partial(result, search) {
   const text = [...result.children].map((part) => part.textContent).join(" ");
   return search.split(/\s+/).filter((word) => !new RegExp(`(?<![\\p{L}\\d])${literally(word)}(?![\\p{L}\\d])`, "iu").test(text)).length;
 }
+function hasAllWords(search) { const words = search.toLowerCase().split(/\s+/); return (text) => words.every((word) => text.toLowerCase().includes(word)); }
 // The bodies of a call are shown only if its text has not all words.
-const callElement = (row, search) => resultElement(link(["activity", row.number], {search}), row.text.what, [row.text.answer, ...search.toLowerCase().split(/\s+/).every((word) => row.text.what.toLowerCase().includes(word)) ? [] : [...row.text.lines, row.text.note, row.request?.line, row.request?.body, row.response?.body]], search, hasFailed(row) && "bad");
+const callElement = (row, search) => resultElement(link(["activity", row.number], {search}), row.text.what, [row.text.answer, ...hasAllWords(search)(row.text.what) ? [] : [...row.text.lines, row.text.note, row.request?.line, row.request?.body, row.response?.body]], search, hasFailed(row) && "bad");
 function resultElement(href, name, about, search, kind = "", text = name) {
   // What the name or another part says already is left out.
   const plain = (one) => one.replace(/[^\p{L}\d]+/gu, " ").trim(), said = new Set(), isNew = (one) => !said.has(one) && !(one.length > 3 && plain(text).includes(one)) && said.add(one);
@@ -71,12 +71,12 @@ export class SearchPage {
     if (exact.length === 1) exact[0].click(); else (exact[0] ?? results[0])?.focus();
   }
   async go(route) {
-    const turn = ++this.turn, {search = ""} = route.query, words = search.trim(), each = words.toLowerCase().split(/\s+/);
+    const turn = ++this.turn, {search = ""} = route.query, words = search.trim(), contains = hasAllWords(words);
     Object.assign(this, {route, partial: !journal.loaded || journal.older});
     if (!this.timer) this.input.value = search; if (document.activeElement !== this.input) this.input.focus();
     if (!words) { redraw(this.found, empty("Search all fakes at once.", "The search looks at names, values, addresses, labels, bodies, errors and recorded calls.")); return; }
     const jobs = this.state().fakes.flatMap((fake) => (own(LISTS, fake.fixture) ?? []).map((name) => hitsIn(fake, name, words)));
-    const contains = (text) => each.every((word) => text.toLowerCase().includes(word)), violations = (await ask("GET", "/problems")).causes.flatMap((cause) => cause.violations).filter(({kind, text}) => contains(`${kind} ${text}`));
+    const violations = (await ask("GET", "/problems")).causes.flatMap((cause) => cause.violations).filter(({kind, text}) => contains(`${kind} ${text}`));
     const found = (await Promise.all(jobs)).flat().filter(({page}) => page.matching), calls = entries.list.toReversed().filter((row) => contains(JSON.stringify([row.text, row.request, row.response]))), [failed, others] = [true, false].map((whether) => calls.filter((row) => hasFailed(row) === whether));
     if (turn !== this.turn) return;
     this.drawn = words;
