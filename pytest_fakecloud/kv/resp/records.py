@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from copy import copy
 from typing import Any
 
@@ -47,7 +48,7 @@ class CommandCall(Call):
 
     def __init__(
         self,
-        words: list[bytes],
+        words: Iterable[bytes],
         recorder: Recorder,
         at_us: int,
         client: tuple[str, int],
@@ -58,7 +59,8 @@ class CommandCall(Call):
             0, at_us, recorder.service, recorder.fake, "RESP", "/",
             client=client, reader=_FACTS, route="database-port",
         )  # fmt: skip
-        self._words: list[bytes] | None = words
+        # Not a list, which the garbage collector would examine in each of its runs.
+        self._words: tuple[bytes, ...] | None = tuple(words)
         """The words; None once the body was cut."""
         self._database = database
         self._node = node
@@ -78,7 +80,7 @@ def words_of(call: Call) -> list[bytes]:
     The words of a call that was loaded from a file are those of its JSON, which are text.
     """
     if isinstance(call, CommandCall) and call._words is not None:
-        return call._words
+        return [*call._words]
     return [word.encode("utf-8", "surrogatepass") for word in orjson.loads(call.request_body)]
 
 
@@ -122,5 +124,5 @@ def _cut_facts(line: list[bytes], shown: list[bytes]) -> list[str]:
     return [name for name in whole if whole[name] != part[name]]
 
 
-def _json_of(line: list[bytes]) -> bytes:
+def _json_of(line: Iterable[bytes]) -> bytes:
     return orjson.dumps([word.decode("utf-8", "replace") for word in line])

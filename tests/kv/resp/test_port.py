@@ -1218,7 +1218,7 @@ def test_the_journal_keeps_little_of_a_small_command(
     first, *_, last = server.journal.entries[-2 * pipelined :]
     shared = {id(part) for part in gc.get_referents(first)}
     own = [part for part in gc.get_referents(last) if id(part) not in shared]
-    words = next(part for part in own if isinstance(part, list))
+    words = next(part for part in own if isinstance(part, tuple))
     in_lists = 2 * 8  # the fake's journal and the cloud's
     assert sum(map(sys.getsizeof, [last, *own, *words])) + in_lists <= 600
     call = server.journal.calls(command="SET").last
