@@ -25,11 +25,10 @@ from dataclasses import fields, replace
 from multiprocessing.connection import Connection
 
 from ...core.errors import ContractError, shown
-from ..search.dpor import Branch, InterleavingTree
 from ..search.explorer import PlanPlayer
 from ..search.player import Player
 from ..search.tally import Tally
-from ..values.plan import Plan
+from ..values.plan import Plan, PlanTree
 from ..values.trial import Outline, Trial
 
 CAN_FORK = sys.platform.startswith("linux")
@@ -101,8 +100,8 @@ class Ahead(PlanPlayer):
         self._offers: socket.socket | None = None
         self._offers_end: socket.socket | None = None
         """The other end of ``_offers``, from which the processes take what they play."""
-        self._offered: set[Plan] = set()
-        """The plans that have been offered, and are not done yet."""
+        self._offered: dict[Plan, PlanTree | None] = {}
+        """The plans that have been offered, and are not done yet, with the trees below them."""
         self._played: dict[Plan, Outline | None] = {}
 
     def offer(self, plan: Plan, upcoming: Iterator[Plan]) -> None:
@@ -122,14 +121,12 @@ class Ahead(PlanPlayer):
         """Let the processes, if there are any, play a plan that has not been offered yet."""
         factory = plan.strategy_factory
         is_known = factory is None and plan.schedule in self.tally.outcomes
-        can_be_sent = factory is None or isinstance(factory, Branch)
-        is_offered = plan in self._played or self._offer_with(plan) is not None
-        if is_known or is_offered or not can_be_sent:
+        if is_known or plan in self._played or self._is_offered(plan):
             return
         if self._processes and self._offers is not None:
             with contextlib.suppress(OSError):  # It is offered again soon, or too long.
                 self._offers.send(pickle.dumps(plan))
-                self._offered.add(plan)
+                self._offered[plan] = None if factory is None else factory.tree()
 
     def obtain(self, plan: Plan) -> Outline:
         return self.take(plan) or super().obtain(plan)
@@ -137,22 +134,18 @@ class Ahead(PlanPlayer):
     def take(self, plan: Plan) -> Outline | None:
         """Return the outline of another process's trial; None if this process has to play the plan."""
         self._receive(waits=False)
-        while plan not in self._played and self._offer_with(plan) is not None:
+        while plan not in self._played and self._is_offered(plan):
             self._receive(waits=True)
         trial = self._played.pop(plan, None)
         if trial is not None:
             self.tally.record(plan, trial)
         return trial
 
-    def _offer_with(self, plan: Plan) -> Plan | None:
-        """Return the offer of a plan, or of a part of a tree that contains its branch."""
-        if plan in self._offered:
-            return plan
-        for offer in self._offered:
-            tree, branch = offer.strategy_factory, plan.strategy_factory
-            if isinstance(tree, Branch) and isinstance(branch, Branch) and tree.contains(branch):
-                return offer
-        return None
+    def _is_offered(self, plan: Plan) -> bool:
+        """Return whether the plan, or a tree that contains its branch, has been offered."""
+        branch = plan.strategy_factory
+        trees = () if branch is None else self._offered.values()
+        return plan in self._offered or any(tree and tree.contains(branch) for tree in trees)
 
     def close(self) -> None:
         """End the processes."""
@@ -183,7 +176,7 @@ class Ahead(PlanPlayer):
                 self._offered.clear()
                 continue
             if is_done:
-                self._offered.discard(plan)
+                self._offered.pop(plan, None)
             else:
                 self._played[plan] = trial
 
@@ -237,10 +230,10 @@ def _play_all(
 
 def _played_for(plan_player: PlanPlayer, plan: Plan) -> Iterator[tuple[Plan, Outline | None]]:
     """Play an offered plan or, for a branch, also some of those below it; yield what is played."""
-    if not isinstance(plan.strategy_factory, Branch):
+    tree = None if plan.strategy_factory is None else plan.strategy_factory.tree()
+    if tree is None:
         yield plan, _unremarkable(plan_player, plan)
         return
-    tree = InterleavingTree(plan.strategy_factory)
     for _ in range(_MOST_BELOW):
         branch = tree.next()
         if branch is None:

@@ -55,12 +55,8 @@ class Branch:
     def strategy(self) -> BranchStrategy:
         return BranchStrategy(self)
 
-    def contains(self, other: Branch) -> bool:
-        """Return whether another branch begins with the same decisions."""
-        return (
-            other.decisions[: len(self.decisions)] == self.decisions
-            and (self.late, self.moves_clock) == (other.late, other.moves_clock)
-        )  # fmt: skip
+    def tree(self) -> InterleavingTree:
+        return InterleavingTree(self)
 
 
 class Reversal(NamedTuple):
@@ -121,6 +117,14 @@ class InterleavingTree:
         self._frames: dict[int, _Frame] = {}
         """The decisions below the root, by their numbers in the latest trial, in order."""
         self._has_begun = False
+
+    def contains(self, factory: Branch) -> bool:
+        """Return whether a branch begins with the decisions of the root."""
+        root = self.root
+        return (
+            factory.decisions[: len(root.decisions)] == root.decisions
+            and (root.late, root.moves_clock) == (factory.late, factory.moves_clock)
+        )  # fmt: skip
 
     def next(self) -> Branch | None:
         """Return the next branch to run; None when there is none."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from .schedule import UNDISTURBED, Schedule
 
 if TYPE_CHECKING:
-    from .trial import Step
+    from .trial import Outline, Step
 
 SwitchKind = Literal["switch", "late", "wake"]
 """The kind of a disturbance that lets another strand run first: before a call of the strand, before the
@@ -53,6 +53,22 @@ class StrategyFactory(Protocol):
     """
 
     def strategy(self) -> Strategy: ...
+
+    def tree(self) -> PlanTree | None:
+        """Return what another process plays of it: this one and those that follow, or it alone."""
+        ...
+
+
+class PlanTree(Protocol):
+    """A tree of strategy factories, each of which depends on the trials of those before it."""
+
+    def contains(self, factory: Any) -> bool: ...
+
+    def next(self) -> StrategyFactory | None:
+        """Return the next one to play; None when there is none."""
+        ...
+
+    def learn(self, trial: Outline) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
