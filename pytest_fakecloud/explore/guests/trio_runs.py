@@ -11,6 +11,7 @@ from typing import Any
 
 from ...core.errors import ContractError
 from ...process.replace import Patch
+from ..simulation.current_thread import PROMISE
 from ..simulation.loops import AsyncLibrary
 from ..world.world import World
 
@@ -43,8 +44,8 @@ class Trio(AsyncLibrary):
         real_run, real_run_sync = trio.run, trio.to_thread.run_sync
 
         def run(function: Callable[..., Any], *args: Any, clock: Any = None, **options: Any) -> Any:
-            thread = world.current_thread
-            if clock is not None or not (thread.is_of_check() or thread.is_in_promise()):
+            role = world.current_thread.role()
+            if clock is not None or not (role.moves_clock or role is PROMISE):
                 return real_run(function, *args, clock=clock, **options)
             clock = _Clock(world, trio)
 
@@ -58,7 +59,7 @@ class Trio(AsyncLibrary):
             return result
 
         async def run_sync(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-            if not world.current_thread.is_of_check():
+            if not world.current_thread.role().moves_clock:
                 return await real_run_sync(function, *args, **options)
             results: list[Any] = []
 

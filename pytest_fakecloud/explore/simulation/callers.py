@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from ...cloud.fake import Fake
+from ...core.errors import Crash
 from ...http.messages import Request
 from ...kv.command_fields import only_prepares
 from ...kv.report.calls import command_of
 from .call_disturbances import session_of
-from .current_thread import Row
-from .outsiders import OutsideCalls
+from .current_thread import Origin
 from .part import Part
 from .strand import Strand
 
@@ -45,15 +45,14 @@ class Caller(NamedTuple):
 class Callers(Part):
     """Says for each call of a trial whose it is, from its thread and its connection."""
 
-    outside_calls: OutsideCalls
     _by_port: dict[int, Strand] = field(default_factory=dict)
     """The strand that uses each connection, by the client's port."""
-    _senders: dict[int, Row] = field(default_factory=dict)
+    _senders: dict[int, Origin] = field(default_factory=dict)
     """The threads that send over each connection without being explored, by the client's port."""
-    _served: dict[int, Strand] = field(default_factory=dict)
-    """The strand whose call each thread handles: its own thread, or one of the fakes."""
     _awaited: dict[Strand, int] = field(default_factory=dict)
     """The points of the calls that tasks make between their turns before and after them."""
+    _outside: set[Strand] = field(default_factory=set)
+    """The strands for which threads make calls that are not explored."""
 
     # -- connections
 
@@ -65,11 +64,11 @@ class Callers(Part):
 
     def note_other_sender(self, strand: Strand | None, port: int) -> None:
         """Note that this thread, which is not explored or uses a connection of its own, sends there."""
-        row = self.outside_calls.note_thread()
+        origin = self._note_origin()
         if strand is not None:
             self._by_port[port] = strand
         if self._senders.get(port, "carried") == "carried":
-            self._senders[port] = row
+            self._senders[port] = origin
 
     def at_port(self, port: int) -> Strand | None:
         """Return the strand that uses a connection."""
@@ -84,16 +83,16 @@ class Callers(Part):
         if self._current_thread.is_checking_promise():
             return Caller("not explored")
         port = -1 if request.client is None else request.client[1]
-        # The row of the thread that handles the call, and that of the thread that has sent it.
-        rows = self.outside_calls.note_thread(), self._senders.get(port, "strand")
-        if "left over" in rows:
+        # The origins of the thread that handles the call, and of the thread that has sent it.
+        origins = self._note_origin(), self._senders.get(port, "")
+        if "left over" in origins:
             return Caller("left over")
         strand, is_in_strand_thread = self._strand_of(request)
         if strand is None:
             return Caller("ended" if self._turns.has_ended else "not explored")
         if _is_silent(fake, request):
             return Caller("silent", strand, is_in_strand_thread)
-        if _is_outside(strand, rows, is_in_strand_thread):
+        if _is_outside(strand, origins, is_in_strand_thread):
             return Caller("outside", strand, is_in_strand_thread)
         if is_in_strand_thread and strand in self._awaited:
             return Caller("awaited", strand, is_in_strand_thread, self._awaited[strand])
@@ -104,7 +103,7 @@ class Callers(Part):
         """Return whether another call of a strand is in progress: ann awaits a BLPOP, for example, and a
         thread that works for her makes a call beside it.
         """
-        return not is_in_strand_thread and self.is_served(strand)
+        return not is_in_strand_thread and self._current_thread.is_served(strand)
 
     def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
         """Return the strand that makes a call, and whether its own thread handles the call.
@@ -112,7 +111,7 @@ class Callers(Part):
         A fake's thread handles the call of the strand that uses the connection or, if that is unknown,
         of the one for which it works.
         """
-        strand = self._current_thread.registered_strand()
+        strand = self._current_thread.strand()
         if strand is not None:
             return strand, True
         if request.client is not None:
@@ -127,8 +126,6 @@ class Callers(Part):
         is_outside = self._current_thread.is_checking_promise() or self._turns.has_ended
         return None if is_outside else strand
 
-    # -- the calls that threads handle now
-
     @contextlib.contextmanager
     def awaiting(self, strand: Strand, point: int) -> Iterator[None]:
         """Make a call of a task in the block, between its turns before and after the call."""
@@ -138,38 +135,38 @@ class Callers(Part):
         finally:
             del self._awaited[strand]
 
-    @contextlib.contextmanager
-    def serving(self, strand: Strand) -> Iterator[None]:
-        """Handle a call in the block, in whose commands this thread executes what the strand does."""
-        ident = threading.get_ident()
-        self._served[ident] = strand
-        try:
-            yield
-        finally:
-            self._served.pop(ident, None)
+    # -- threads that are not explored
 
-    def is_served(self, strand: Strand) -> bool:
-        """Return whether any thread handles a call of a strand."""
-        return strand in self._served.values()
+    def _note_origin(self) -> Origin:
+        """Return where this thread comes from, and note the use of one from before. Raises ``Crash`` in
+        the thread of a strand of an earlier trial.
+        """
+        origin = self._current_thread.origin()
+        if origin == "outsider":
+            description = self._world.outsiders.note_use(threading.current_thread())
+            self._log.note(f"not explored: {description}, which began before explore()")
+        if origin == "pool":
+            raise Crash
+        return origin
 
-    def served_here(self) -> Strand | None:
-        """Return the strand whose call this thread handles."""
-        is_checking = self._current_thread.is_checking_promise()
-        return None if is_checking else self._served.get(threading.get_ident())
+    def admit_outside(self, strand: Strand, now_us: int) -> None:
+        """Let a call be made for a strand by a thread that is not explored. End the trial with an error
+        if another strand could make calls at the same time: real time would decide their order.
+        """
+        self._outside = {user for user in self._outside if user not in self._strands.ended_earlier}
+        self._outside.add(strand)
+        could_run = any(other is not strand and other.is_ready(now_us) for other in self._strands)
+        if could_run or len(self._outside) > 1 or len(self._script.subject.programs) > 1:
+            self._turns.fail_trial(self._world.outsiders.error_of_sharing())
 
-    def executing(self) -> Strand | None:
-        """Return the strand whose command this thread executes, in a call or by itself."""
-        thread = self._current_thread
-        return None if thread.has_ended() else self.served_here() or thread.registered_strand()
 
-
-def _is_outside(strand: Strand, rows: Sequence[Row], is_in_strand_thread: bool) -> bool:
+def _is_outside(strand: Strand, origins: Sequence[Origin], is_in_strand_thread: bool) -> bool:
     """Return whether a thread that is not explored makes a call, and the strand does not wait for it in
     its turn: ann has called ``pool.submit(redis.get, "k")`` and goes on, for example. If she waits for a
     running TestClient, a thread of its pool makes the call in her turn.
     """
-    is_beside = "carried" in rows and not is_in_strand_thread and not strand.thread.real_waits
-    return "outsider" in rows or is_beside
+    is_beside = "carried" in origins and not is_in_strand_thread and not strand.thread.real_waits
+    return "outsider" in origins or is_beside
 
 
 def _is_silent(fake: Fake, request: Request) -> bool:

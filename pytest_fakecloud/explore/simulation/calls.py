@@ -80,9 +80,9 @@ class Calls(Part):
                 self._log.silent_calls.append(request.call)
             return proceed()
         if caller.way == "outside":
-            self.callers.outside_calls.admit(strand, self._fakes.now_us())
+            self.callers.admit_outside(strand, self._fakes.now_us())
             return self._serve_without_turn(strand, fake, request, proceed)
-        with self.callers.serving(strand):
+        with self._current_thread.serving(strand):
             if caller.way == "awaited":
                 return self._serve(strand, caller.point, fake, request, proceed)
             if caller.way == "in turn":
@@ -112,7 +112,7 @@ class Calls(Part):
 
     async def exchange(self, fake: Fake, send: Callable[[], T]) -> T:
         """Make an asynchronous request; let other tasks and strands run before and after it."""
-        strand = self._current_thread.registered_strand()
+        strand = self._current_thread.strand()
         if strand is None or strand.role != "task":
             return send()
         self._turns.check_alive(strand)
@@ -188,19 +188,20 @@ class Calls(Part):
 
     def add_command_of_test(self, argv: Sequence[bytes]) -> None:
         """Add a command that the test itself executes to the story, before the one it interrupts."""
-        strand = self.callers.executing()
+        strand = self._current_thread.executing()
         if strand is None:
             return
         lines, interrupted = self._log.lines, strand.line
         self._log.add_line("test", " ".join(map(text_of, argv)))
         call = None if interrupted is None else interrupted.call
-        if self.callers.is_served(strand) and interrupted and call and call.route not in SEVERAL:
+        is_served = self._current_thread.is_served(strand)
+        if is_served and interrupted and call and call.route not in SEVERAL:
             lines.insert(lines.index(interrupted), lines.pop())
 
     def note_access(self, session: Any, line: CommandLine) -> None:
         """Record a command with the values of its keys, for the search for anomalies."""
         self.note_changes()
-        strand = self.callers.executing()
+        strand = self._current_thread.executing()
         if strand is None or not line.keys:
             return
         name, now = strand.scheduled_name, self._fakes.now_us()
@@ -222,10 +223,10 @@ class Calls(Part):
 
     def at_gap(self, fake: Fake) -> None:
         """Let other strands run between two commands of a pipeline, as at a call."""
-        strand = self.callers.executing()
+        strand = self._current_thread.executing()
         if strand is None or self._fakes.clock.is_moving:
             return
-        if strand.role == "task" and self._current_thread.is_explored():
+        if strand.role == "task" and self._current_thread.role().is_explored:
             return
         point = strand.next_point()
         if self._script.plan.notes_points and fake.name in self._script.subject.disturbable_fakes:

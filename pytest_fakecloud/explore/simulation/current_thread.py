@@ -1,4 +1,8 @@
-"""Whose thread the current one is, and for which strand it works."""
+"""The thread that asks: its role in a trial, and the strand for which it works.
+
+``CurrentThread`` answers both questions for all of ``explore()``. The map, "Whose thread is this?", says
+what each thread does.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Container, Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from .pool import is_of_a_strand
 
@@ -21,30 +25,63 @@ carried_strand: ContextVar[Strand | None] = ContextVar("carried_strand", default
 """The strand on whose behalf a thread works, such as that of a running TestClient."""
 
 
-Row: TypeAlias = Literal[
-    "promise",  # it checks a promise after a step, or is that of a strand meanwhile
-    "strand",  # it runs the code of a strand, or an event loop with its tasks: it is *explored*
-    "ended",  # the same, after the end of the trial
+class Role(NamedTuple):
+    """What a thread runs now, and what follows from that."""
+
+    name: str
+    is_explored: bool = False
+    """Whether it runs the code of a strand: its calls are points, and what it touches is noted."""
+    has_fake_time: bool = True
+    """Whether its clocks show the fake time, and its clients get sockets in memory."""
+    moves_clock: bool = False
+    """Whether its waits move the clock from event to event."""
+
+
+STRAND = Role("strand", is_explored=True)
+"""The code of a strand, or an event loop with its tasks. It may let other strands run."""
+KEEPING = Role("keeping its turn", is_explored=True)
+"""The same, while it waits for a thread that is not explored, or for another process."""
+ENDED = Role("ended", is_explored=True)
+"""The same, after the end of the trial."""
+PROMISE = Role("promise")
+"""A promise that is checked after a step."""
+HALTED = Role("halted")
+"""The code of a strand, which goes on although another thread checks a promise."""
+CHECK = Role("check", moves_clock=True)
+"""A check, between trials."""
+SETUP = Role("setup", moves_clock=True)
+"""``setup=``: the locks that this thread creates are for explored code."""
+PLAYER = Role("player")
+"""Hooks and handlers of signals, in the thread that plays the trial."""
+OUTSIDE = Role("outside", has_fake_time=False)
+"""Code that is not explored. ``origin()`` says where it comes from."""
+
+Origin: TypeAlias = Literal[
+    "",  # the role of the thread is not ``OUTSIDE``
     "left over",  # its context names a strand of an earlier trial
     "outsider",  # it began before the exploration
     "pool",  # it has run a strand of an earlier trial
     "carried",  # its context names the strand for which it works, as in the pool of an application
     "fake",  # it is one of the fakes
-    "check",  # it runs a check or ``setup=``, between trials
-    "other",  # such as the player's, while a trial is played
+    "other",
 ]
-"""A row of "Whose thread is this?" in docs/contributing/map.md, which says what each thread does."""
 
 
 class CurrentThread:
-    """The thread that asks: ``whose()`` it is, and for which strand of the trial it works, if for any.
+    """Answers two questions about the thread that asks: ``role()``, and for which strand it works.
 
-    A promise that is checked after every step runs in the *player's* thread, which plays the trials, or
-    in that of a strand that has just given up its turn or ended; no thread is explored then, nor between
-    trials.
+    ============== ===================================================================================
+    strand         its own one: the thread runs the code of the strand, or an event loop with its task
+    cooperating    its own one, if the thread may let other strands run
+    executing      its own one, or the one whose call it handles: what a command does belongs to it
+    carried        the one that its context names
+    sleeping_for   the one for which it sleeps in fake time, although it is ``OUTSIDE``
+    working_for    the first that there is: its own, that of its context, the running or a waiting one
+    drawing_for    the same, for random numbers: none in a promise and in the player's thread
+    ============== ===================================================================================
 
-    ``registered_strand()``, and what calls it, register the current task of an event loop as a strand.
-    ``run_in_check()`` and the blocks note what a thread does. All else only asks.
+    Those of the first three register the current task of an event loop as a strand if it is none yet:
+    tasks that do nothing here are no part of the trial. Between trials, all are None.
     """
 
     def __init__(
@@ -56,142 +93,140 @@ class CurrentThread:
         self._turns = turns
         self._strands = strands
         self._outsiders = outsiders
-        self._of_player = threading.get_ident()
-        self._of_checks = {self._of_player}
-        """The threads of the checks and of ``setup=``, by their identifiers."""
-        self._of_promise: int | None = None
+        self._player = threading.get_ident()
+        self._between_trials = {self._player: CHECK}
+        """The roles of threads between trials, by their identifiers."""
+        self._promise: int | None = None
         """The thread that checks a promise after a step, by its identifier."""
-        self._is_setting_up = False
+        self._served: dict[int, Strand] = {}
+        """The strand whose call each thread handles: its own thread, or one of the fakes."""
 
-    def whose(self) -> tuple[Row, Strand | None]:
-        """Return whose thread this is, and the strand that has it or that its context names. Do not ask
-        in a thread that is just beginning: use the questions below, which need no ``Thread``.
+    # -- the role
+
+    def role(self) -> Role:
+        """Return what this thread runs."""
+        me, turns = threading.get_ident(), self._turns
+        if turns is None:
+            return self._between_trials.get(me, OUTSIDE)
+        if self._promise == me:
+            return PROMISE
+        host = turns.by_thread.get(me)
+        if host is None:
+            return PLAYER if me == self._player else OUTSIDE
+        if turns.has_ended:
+            return ENDED
+        if self._promise is not None:
+            return HALTED
+        return KEEPING if host.thread.real_waits else STRAND
+
+    def origin(self) -> Origin:
+        """Return where a thread comes from that is ``OUTSIDE``. Do not ask in a thread that is just
+        beginning, which has no ``Thread`` yet.
         """
-        host, named = self.host(), carried_strand.get()
-        if self.is_in_promise() or (host is not None and self.is_checking_promise()):
-            return "promise", host
-        if host is not None:
-            return "ended" if self.has_ended() else "strand", host
-        if self._turns is None or self._strands is None:
-            return "check" if self.is_of_check() else "other", None
+        if self._strands is None or self.role() is not OUTSIDE:
+            return ""
+        named, thread = carried_strand.get(), threading.current_thread()
         if named is not None and named not in self._strands:
-            return "left over", named
-        thread, strand = threading.current_thread(), self.carried()
+            return "left over"
         if thread in self._outsiders:
-            return "outsider", strand
+            return "outsider"
         if is_of_a_strand(thread):
-            return "pool", None
-        if strand is not None:
-            return "carried", strand
-        return "fake" if thread.name.startswith(OF_FAKES) else "other", None
+            return "pool"
+        if self.carried() is not None:
+            return "carried"
+        return "fake" if thread.name.startswith(OF_FAKES) else "other"
 
-    # -- explored code
-
-    def host(self) -> Strand | None:
-        """Return the strand that has this thread; for a task, the strand of its event loop."""
-        return None if self._turns is None else self._turns.host()
-
-    def is_explored(self) -> bool:
-        return not self.is_checking_promise() and self.host() is not None
-
-    def registered_strand(self) -> Strand | None:
-        """Return the explored strand of this thread or, in an event loop, of its current task, which is
-        registered as a strand if it is none yet: tasks that do nothing here are no part of the trial.
+    def is_checking_promise(self) -> bool:
+        """Return whether a promise is being checked after a step, in whatever thread: what any thread
+        does meanwhile is no part of the trial.
         """
-        host = None if self.is_checking_promise() else self.host()
-        loop = None if host is None else host.loop
-        if host is None or self._strands is None or loop is None:
+        return self._promise is not None
+
+    # -- the strand
+
+    def strand(self) -> Strand | None:
+        host = self._turns.host() if self._turns is not None and self.role().is_explored else None
+        if host is None or host.loop is None or self._strands is None:
             return host
-        task = loop.current_task()
-        return host if task is None else self._strands.registered(host, loop, task)
+        task = host.loop.current_task()
+        return host if task is None else self._strands.registered(host, host.loop, task)
 
     def cooperating(self) -> Strand | None:
-        """Return the strand of this thread, unless it must not let other strands run: at the end of
-        the trial, or while it waits for a thread that is not explored.
-        """
-        strand = None if self.has_ended() else self.registered_strand()
-        return None if strand is None or strand.thread.real_waits else strand
+        return self.strand() if self.role() is STRAND else None
 
-    def has_ended(self) -> bool:
-        """Return whether the trial has ended, although threads still run its code."""
-        return self._turns is not None and self._turns.has_ended
+    def executing(self) -> Strand | None:
+        return None if self._has_ended() else self.served() or self.strand()
 
-    # -- threads that are not explored
+    def served(self) -> Strand | None:
+        """Return the strand whose call this thread handles."""
+        return None if self.is_checking_promise() else self._served.get(threading.get_ident())
 
     def carried(self) -> Strand | None:
-        """Return the strand on whose behalf this thread works, if its context says so."""
         strand = carried_strand.get()
         is_of_trial = self._strands is not None and strand in self._strands
         return strand if strand is not None and is_of_trial and strand.state != "ended" else None
 
+    def sleeping_for(self) -> Strand | None:
+        if self._turns is None or self.is_checking_promise() or self._has_ended():
+            return None
+        origin = self.origin()
+        if origin == "fake":  # It runs the handler of a ``destination`` for the delivering strand.
+            return self._turns.current
+        return self.carried() if origin in ("carried", "outsider") else None
+
     def working_for(self) -> Strand | None:
-        """Return the strand on whose behalf this thread works, also if the thread is not explored:
-        the running strand, or one that waits, if the thread's context does not name it.
-        """
         if self._turns is None or self._strands is None:
             return None
         waiting = (strand for strand in self._strands if strand.is_waiting_for_thread())
-        return (
-            self.registered_strand() or self.carried() or self._turns.current or next(waiting, None)
-        )
+        return self.strand() or self.carried() or self._turns.current or next(waiting, None)
 
     def drawing_for(self) -> Strand | None:
-        """Return the strand whose random numbers this thread draws, on whatever thread or loop the
-        strand's code runs; None outside of explored code.
-        """
-        is_player = threading.get_ident() == self._of_player
-        is_outside = is_player or self.is_checking_promise() or self.has_ended()
+        is_player = threading.get_ident() == self._player
+        is_outside = is_player or self.is_checking_promise() or self._has_ended()
         return None if is_outside else self.working_for()
 
-    # -- promises, checks and setup=
+    def _has_ended(self) -> bool:
+        return self._turns is not None and self._turns.has_ended
 
-    def is_of_check(self) -> bool:
-        """Return whether the waits of this thread move the clock, because it runs a check."""
-        return self._turns is None and threading.get_ident() in self._of_checks
-
-    def run_in_check(self, run: Callable[[], object]) -> None:
-        """Run the code of a thread that a check has started, whose waits move the clock, too."""
-        me = threading.get_ident()
-        self._of_checks.add(me)
-        try:
-            run()
-        finally:
-            self._of_checks.discard(me)
-
-    def has_fake_time(self) -> bool:
-        """Return whether this thread has the fake time, and its clients sockets in memory: it is the
-        player's or explored, or runs a promise or a check.
-        """
-        is_player = threading.get_ident() == self._of_player
-        return is_player or self.host() is not None or self.is_in_promise() or self.is_of_check()
+    # -- what threads begin and end
 
     @contextlib.contextmanager
     def checking_promise(self) -> Iterator[None]:
-        """Do not explore the calls within the block, which a promise makes."""
-        self._of_promise = threading.get_ident()
+        """Check a promise in the block, after a step."""
+        self._promise = threading.get_ident()
         try:
             yield
         finally:
-            self._of_promise = None
-
-    def is_checking_promise(self) -> bool:
-        """Return whether a promise is being checked after a step, in whatever thread."""
-        return self._of_promise is not None
-
-    def is_in_promise(self) -> bool:
-        """Return whether this thread runs a promise that is checked after every step."""
-        return self._of_promise == threading.get_ident()
+            self._promise = None
 
     @contextlib.contextmanager
     def setting_up(self) -> Iterator[None]:
-        """Prepare a trial in the block: locks that this thread creates are for explored code."""
-        self._is_setting_up = True
+        """Prepare a trial in the block, in the player's thread."""
+        self._between_trials[self._player] = SETUP
         try:
             yield
         finally:
-            self._is_setting_up = False
+            self._between_trials[self._player] = CHECK
 
-    def creates_explored_locks(self) -> bool:
-        """Return whether the locks that this thread creates are for explored code."""
-        is_setup = self._is_setting_up and threading.get_ident() == self._of_player
-        return is_setup or self.cooperating() is not None
+    def run_in_check(self, run: Callable[[], object]) -> None:
+        """Run the code of a thread that a check or ``setup=`` has started."""
+        me = threading.get_ident()
+        self._between_trials[me] = CHECK
+        try:
+            run()
+        finally:
+            self._between_trials.pop(me, None)
+
+    @contextlib.contextmanager
+    def serving(self, strand: Strand) -> Iterator[None]:
+        """Handle a call of a strand in the block."""
+        ident = threading.get_ident()
+        self._served[ident] = strand
+        try:
+            yield
+        finally:
+            self._served.pop(ident, None)
+
+    def is_served(self, strand: Strand) -> bool:
+        """Return whether any thread handles a call of a strand."""
+        return strand in self._served.values()

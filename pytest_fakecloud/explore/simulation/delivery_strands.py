@@ -89,7 +89,7 @@ class DeliveryStrands(Part):
         if route is not None and where in ("call", "wsgi", "asgi"):
             # Count only exceptions as failures, because a handler may answer 500 on purpose.
             self._log.handled((where, route.prefix), succeeded=outcome.exception is None)
-        strand = self._current_thread.registered_strand()
+        strand = self._current_thread.strand()
         if outcome.status in SUCCESS and loss is None and strand is not None:
             self._log.acknowledged.add(strand.name)
         if outcome.status is not None:

@@ -97,7 +97,7 @@ class Loops(Part):
 
     def start(self, loop: EventLoop) -> None:
         """Called when a loop starts: its strand gets a main task, to which its present tasks belong."""
-        host = self._current_thread.host()
+        host = self._turns.host()
         if host is None or host.loop is loop:
             return
         loop.strand = host
@@ -109,7 +109,7 @@ class Loops(Part):
 
     def end(self, loop: EventLoop) -> None:
         """Called when a loop ends, and with it all its tasks."""
-        host = self._current_thread.host()
+        host = self._turns.host()
         if host is None or host.loop is not loop:
             return
         host.end_loop()
@@ -128,11 +128,8 @@ class Loops(Part):
     def idle(self, loop: EventLoop, timeout: float | None) -> bool:
         """Let other strands run while an event loop waits; return False if it is not explored here."""
         host = loop.strand
-        if (
-            host is None
-            or self._current_thread.is_checking_promise()
-            or self._current_thread.host() is not host
-        ):
+        is_explored = self._current_thread.role().is_explored
+        if host is None or not is_explored or self._turns.host() is not host:
             return False
         self._turns.check_alive(host)
         if self._fakes.clock.is_moving:
@@ -150,7 +147,7 @@ class Loops(Part):
 
     def add_task(self, task: object, is_inner: bool) -> None:
         """Called when a task is created. An *inner* one belongs to the task that creates it."""
-        creator = self._current_thread.registered_strand()
+        creator = self._current_thread.strand()
         if is_inner and creator is not None and creator.role == "task":
             self._strands.tasks[task] = creator
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import CodeType
 
-from ...core.errors import ContractError, Crash
+from ...core.errors import ContractError
 from ...core.frames import stack_of
 from ...process.clocks import INFRASTRUCTURE, module_of
 from ..fakes.gate import Gate, nap
 from ..values.limits import CHECKS_AT_START, CHECKS_OF_OUTSIDERS
-from .current_thread import OF_FAKES, Row
+from .current_thread import OF_FAKES
 from .part import Part
 from .pool import is_of_a_strand
 from .stacks import application_frame
-from .strand import Strand
 from .watchdog import wakings
 
 _OF_STRANDS = ("explore", "abandoned")
@@ -60,11 +59,6 @@ class Outsiders:
     def __bool__(self) -> bool:
         return bool(self._idle)
 
-    def describe(self, thread: threading.Thread) -> str:
-        if thread.name.startswith(self._portals):
-            return "the order of calls in the event loop of a running TestClient"
-        return f"the thread {thread.name}"
-
     def error_of_sharing(self) -> ContractError:
         """Return the error for several clients that use the fakes through these threads."""
         if any(thread.name.startswith(self._portals) for thread in self._idle):
@@ -88,9 +82,12 @@ class Outsiders:
     def __contains__(self, thread: object) -> bool:
         return thread in self._idle
 
-    def note_use(self, thread: threading.Thread) -> None:
-        """Note that one of these threads uses the fakes."""
+    def note_use(self, thread: threading.Thread) -> str:
+        """Note that one of these threads uses the fakes; return its description."""
         self._users.add(thread)
+        if thread.name.startswith(self._portals):
+            return "the order of calls in the event loop of a running TestClient"
+        return f"the thread {thread.name}"
 
     def await_idle(self, is_over: Callable[[], bool]) -> None:
         """Wait, in wall-clock time, until the threads are idle or ``is_over()`` returns True.
@@ -159,23 +156,6 @@ def _stack(thread: threading.Thread) -> tuple[CodeType, ...]:
 class OutsideCalls(Part):
     """The calls of one trial that threads make which are not explored, such as an application's pool."""
 
-    _users: set[Strand] = field(default_factory=set)
-    """The strands for which the calls are made."""
-
-    def note_thread(self) -> Row:
-        """Return whose thread this is, and note the use of one from before. Raises ``Crash`` in the
-        thread of a strand of an earlier trial.
-        """
-        (row, _), thread = self._current_thread.whose(), threading.current_thread()
-        if row == "outsider":
-            outsiders = self._world.outsiders
-            outsiders.note_use(thread)
-            description = outsiders.describe(thread)
-            self._log.note(f"not explored: {description}, which began before explore()")
-        if row == "pool":
-            raise Crash
-        return row
-
     def await_idle(self) -> None:
         """Wait until threads from before are idle, because their speed would decide what runs next.
         End the trial with an error if one goes on.
@@ -185,13 +165,3 @@ class OutsideCalls(Part):
                 self._world.outsiders.await_idle(lambda: self._turns.has_ended)
         except ContractError as error:
             self._turns.fail_trial(error)  # The explored code could catch the exception.
-
-    def admit(self, strand: Strand, now_us: int) -> None:
-        """Let such a call be made for a strand. End the trial with an error if another strand
-        could make calls at the same time: real time would decide their order.
-        """
-        self._users = {user for user in self._users if user not in self._strands.ended_earlier}
-        self._users.add(strand)
-        could_run = any(other is not strand and other.is_ready(now_us) for other in self._strands)
-        if could_run or len(self._users) > 1 or len(self._script.subject.programs) > 1:
-            self._turns.fail_trial(self._world.outsiders.error_of_sharing())

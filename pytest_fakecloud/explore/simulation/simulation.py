@@ -56,7 +56,7 @@ class Simulation:
         shared = world, world.fakes, script, strands, turns, current, log
         self.operations = Operations(*shared)
         self.outside_calls = OutsideCalls(*shared)
-        self.callers = Callers(*shared, outside_calls=self.outside_calls)
+        self.callers = Callers(*shared)
         self._workers = Workers(*shared)
         self._sleepers = Sleepers(*shared)
         self._pauses = Pauses(*shared, known_times=self.known_times)

@@ -26,7 +26,7 @@ class StrandWaits(Part):
 
     def sleep_of_strand(self, seconds: float) -> bool:
         """Sleep in fake time; return False for a thread that does not work for a strand."""
-        strand = self._current_thread.registered_strand()
+        strand = self._current_thread.strand()
         if strand is None:
             return self._sleep_elsewhere(seconds)
         self._turns.check_alive(strand)
@@ -70,7 +70,7 @@ class StrandWaits(Part):
             try:
                 self.yield_until(strand, ready, until_us)
             except Crash:
-                if self._current_thread.registered_strand() is strand:
+                if self._current_thread.strand() is strand:
                     raise
             if ready() and line is not None and result is not None:
                 self._log.postpone(line, self._fakes.now_us())
@@ -80,7 +80,7 @@ class StrandWaits(Part):
         """Sleep in a thread that is not explored but works for a strand, such as a worker thread of an
         ASGI application; return False for other threads.
         """
-        strand = self._sleeper()
+        strand = self._current_thread.sleeping_for()
         if strand is None:
             return False
         if not self._passes(strand, seconds):
@@ -98,22 +98,13 @@ class StrandWaits(Part):
                 raise RuntimeError("the trial has ended in which this thread began to sleep")
         return True
 
-    def _sleeper(self) -> Strand | None:
-        """Return the strand for which this thread sleeps, although the thread is not explored."""
-        if self._current_thread.is_checking_promise() or self._turns.has_ended:
-            return None
-        row, strand = self._current_thread.whose()
-        if row == "fake":  # It runs the handler of a ``destination`` for the delivering strand.
-            return self._turns.current
-        return strand if row in ("carried", "outsider") else None
-
     async def sleep_of_task(self, seconds: float, new_wakeup: Callable[[], Wakeup]) -> bool:
         """Sleep in an event loop that works for a strand, unexplored; return False for other loops.
 
         A task that sleeps when the trial ends is cancelled: any other exception could be caught, or end
         the whole loop.
         """
-        strand = self._sleeper()
+        strand = self._current_thread.sleeping_for()
         if strand is None:
             return False
         if not self._passes(strand, seconds):

@@ -20,6 +20,7 @@ from ...core.errors import ContractError, is_crash
 from ...core.libraries import is_library
 from ...process.replace import Patch
 from ..fakes.connections import Connections, MemoryLink
+from ..simulation.current_thread import PROMISE
 from ..simulation.loops import AsyncLibrary, EventLoop, Loops
 from ..simulation.turns import Wakeup
 from .locks import is_of_a_fake
@@ -47,7 +48,7 @@ class Asyncio(AsyncLibrary):
         def new_event_loop() -> asyncio.AbstractEventLoop:
             # A loop of a fake, such as that of an ASGI application, is not explored. Its code sleeps in
             # fake time, as in a loop that has started before.
-            if not world.current_thread.has_fake_time() or is_of_a_fake(sys._getframe(1)):
+            if not world.current_thread.role().has_fake_time or is_of_a_fake(sys._getframe(1)):
                 return really()
             return self.new_loop()
 
@@ -206,7 +207,7 @@ class FakeTimeLoop(asyncio.SelectorEventLoop, EventLoop):
     def __init__(self, world: World) -> None:
         self._world = world
         # The loop of a promise is no part of the trial whose steps the promise checks.
-        self._is_of_promise = world.current_thread.is_in_promise()
+        self._is_of_promise = world.current_thread.role() is PROMISE
         self._in_threads: set[asyncio.Future[Any]] = set()
         """The calls that threads of executors have not ended."""
         # Measure times from the start: a float of the full time cannot tell microseconds apart.

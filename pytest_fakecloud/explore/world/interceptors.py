@@ -119,7 +119,7 @@ def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list
 
 def _run_work(world: World, where: str, proceed: RunWork, work: Awaitable[Any]) -> Any:
     """Run a coroutine function of the test in its strand, and an application in the fakes' thread."""
-    if where == "call" and inspect.iscoroutine(work) and world.current_thread.is_explored():
+    if where == "call" and inspect.iscoroutine(work) and world.current_thread.role().is_explored:
         return world.awaited(work)
     strand = world.current_thread.cooperating()
     with contextlib.nullcontext() if strand is None else strand.waits_for_real():
@@ -131,7 +131,7 @@ async def _around(world: World, fake: Fake, exchange: Callable[[], T]) -> T:
     if simulation is None:
         await checkpoint()
         return exchange()
-    if world.current_thread.is_explored():
+    if world.current_thread.role().is_explored:
         return await simulation.calls.exchange(fake, exchange)
     # Several strands share this event loop, which the request would block: use a thread.
     carried_call_site.set(simulation.call_sites.current())

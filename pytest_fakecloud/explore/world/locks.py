@@ -18,6 +18,7 @@ from ...core.frames import is_own, stack_of
 from ...core.libraries import is_library
 from ...core.threads import DaemonThread, start_thread
 from ...process.replace import Function, Patch
+from ..simulation.current_thread import ENDED, SETUP, STRAND
 from ..subject.clients import functions_of
 from ..subject.programs import Program
 from ..values.limits import END_OF_LOCK
@@ -69,8 +70,7 @@ class _SharedLock:
 
     def _acquire_outside(self, blocking: bool, timeout: float) -> bool:
         """Acquire the lock in a thread that is not explored, or at the end of a trial."""
-        thread = self._world.current_thread
-        if blocking and thread.has_ended() and thread.host() is not None:
+        if blocking and self._world.current_thread.role() is ENDED:
             if self._real.acquire(True, END_OF_LOCK):
                 return True
             raise Crash
@@ -81,7 +81,7 @@ class _SharedLock:
         simulation = self._world.simulation
         # Skip a thread that just starts, because it may do so in a step of another strand. Include
         # the strands that the end of a trial stops: a strand that waited depends on their order.
-        if simulation is not None and self._world.current_thread.is_explored():
+        if simulation is not None and self._world.current_thread.role().is_explored:
             simulation.log.touch_lock(self.name)
 
     def locked(self) -> bool:
@@ -141,12 +141,14 @@ def lock_patches(world: World) -> Iterator[Patch]:
     real_rlock, real_queue = threading.RLock, queue.SimpleQueue
 
     def is_explored(frame: FrameType) -> bool:
-        return world.current_thread.creates_explored_locks() and not is_of_a_fake(frame)
+        thread = world.current_thread
+        is_explored = thread.role() is SETUP or thread.cooperating() is not None
+        return is_explored and not is_of_a_fake(frame)
 
     def lock() -> Any:
         thread = world.current_thread
         strand = thread.cooperating()
-        is_real = strand is None and not world.current_thread.is_of_check()
+        is_real = strand is None and not thread.role().moves_clock
         if is_real or is_of_a_fake(sys._getframe(1)):
             return _allocate()
         if strand is None:
@@ -171,7 +173,8 @@ def lock_patches(world: World) -> Iterator[Patch]:
 
     def monotonic() -> float:
         """Return the time with which ``threading`` and ``queue`` measure their time-outs."""
-        if world.current_thread.cooperating() is None and not world.current_thread.is_of_check():
+        role = world.current_thread.role()
+        if role is not STRAND and not role.moves_clock:
             return _monotonic()
         return world.fakes.elapsed_us() / 1e6
 

@@ -155,7 +155,7 @@ def _let_time_follow(world: World, exits: Exits, *, clocks: bool) -> dict[int, F
 
 class _ExploredTime:
     """The policy of explored code and checks. For threads without the fake time, the clocks are real
-    (``CurrentThread.has_fake_time()``), and so are sleeps unless the thread works for a strand.
+    (``Role.has_fake_time``), and so are sleeps unless the thread works for a strand.
     """
 
     def __init__(self, world: World) -> None:
@@ -175,7 +175,7 @@ class _ExploredTime:
 
     def read(self, clock: RealClock, caller: FrameType) -> Any:
         world, use = self._world, _use_of_clocks(module_of(caller))
-        if use == "real" or not world.current_thread.has_fake_time():
+        if use == "real" or not world.current_thread.role().has_fake_time:
             return clock.read()
         if use == "noted":
             world.note_clock_read()

@@ -13,6 +13,7 @@ from ...core.errors import ContractError
 from ...core.frames import stack_of
 from ...process.replace import Patch
 from ..fakes.connections import MemoryLink
+from ..simulation.current_thread import PROMISE
 from ..simulation.pool import is_of_a_strand
 from ..simulation.simulation import Simulation
 from .asyncio_loops import without_patching
@@ -62,7 +63,8 @@ class Sockets:
         self._connections = world.fakes.connections
 
     def connect(self, original: _Method, sock: socket.socket, address: Any, /) -> Any:
-        if self._world.current_thread.has_fake_time() and self._connections.connect(sock, address):
+        is_in_memory = self._world.current_thread.role().has_fake_time
+        if is_in_memory and self._connections.connect(sock, address):
             return None
         return original(sock, self._connections.actual(address))
 
@@ -129,7 +131,7 @@ class Sockets:
         else:
             link.serve_aside(loop.wake)
         self._connections.sweep()
-        simulation, strand = self._world.simulation, self._world.current_thread.registered_strand()
+        simulation, strand = self._world.simulation, self._world.current_thread.strand()
         if simulation is not None and strand is not None:
             # The strand may have crashed in the request, which this thread has handled.
             simulation.turns.check_alive(strand)
@@ -138,14 +140,14 @@ class Sockets:
     def _sending(self, sock: socket.socket) -> MemoryLink | None:
         """Return the connection on which this thread is about to send, unless it is a real one."""
         link, simulation = self._connections.link_of(sock), self._world.simulation
-        if simulation is not None and not self._world.current_thread.is_in_promise():
+        if simulation is not None and self._world.current_thread.role() is not PROMISE:
             _note_sender(simulation, sock, link)
         return link
 
 
 def _note_sender(simulation: Simulation, sock: socket.socket, link: MemoryLink | None) -> None:
     """Note on whose behalf this thread is about to send."""
-    strand = None if link is None else simulation.current_thread.registered_strand()
+    strand = None if link is None else simulation.current_thread.strand()
     if link is None or strand is None:
         _note_sender_elsewhere(simulation, sock)
         return
@@ -166,7 +168,7 @@ def _note_sender_elsewhere(simulation: Simulation, sock: socket.socket) -> None:
     a connection that does not lead to a fake, or that began before the exploration.
     """
     thread, port = simulation.current_thread, 0
-    strand = thread.registered_strand() or thread.carried()
+    strand = thread.strand() or thread.carried()
     with contextlib.suppress(OSError, IndexError):
         port = sock.getsockname()[1]
         simulation.call_sites.note(port)

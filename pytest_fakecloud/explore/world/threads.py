@@ -77,7 +77,7 @@ def thread_patches(world: World) -> Iterator[Patch]:
         if world.current_thread.carried() is not None:
             # Threads that begin in one which is not explored work for the same strand.
             _run_within(thread, copy_context().run)
-        if world.current_thread.is_of_check() and not _is_thread_of_a_fake(thread):
+        if world.current_thread.role().moves_clock and not _is_thread_of_a_fake(thread):
             _run_within(thread, world.current_thread.run_in_check)
         real_start(thread)
 
@@ -112,7 +112,7 @@ def thread_patches(world: World) -> Iterator[Patch]:
         # An event loop that is not explored, such as that of an ASGI application, runs functions in
         # threads whose contexts do not name the strand for which they work.
         strand = world.current_thread.carried()
-        if strand is None or world.current_thread.is_explored():
+        if strand is None or world.current_thread.role().is_explored:
             return real_submit(pool, function, *args, **kwargs)
 
         def work() -> Any:

@@ -13,6 +13,7 @@ from ...core.signals import Signal
 from ...core.timers import monotonic, to_datetime
 from ..fakes.fakes import DELIVERIES_END_US
 from ..fakes.gate import wait_really
+from ..simulation.current_thread import PROMISE
 from ..simulation.pool import ABANDONED
 from ..simulation.turns import Wakeup
 from ..values.limits import EARLIER_THREADS
@@ -59,7 +60,7 @@ class ThreadWaits:
         if world.simulation is not None:
             self._check_promise(seconds)
             return False
-        if not world.current_thread.is_of_check():
+        if not world.current_thread.role().moves_clock:
             return False
         is_limited = seconds is not None
         until_us = world.fakes.time_after(DELIVERIES_END_US / 1e6 if seconds is None else seconds)
@@ -78,7 +79,7 @@ class ThreadWaits:
 
     def wait_until(self, is_over: Callable[[], bool], timeout: float | None) -> None:
         """Wait until ``is_over()``, unless the timeout is 0; raise ``TimeoutError`` when it ends."""
-        world, strand = self._world, self._world.current_thread.registered_strand()
+        world, strand = self._world, self._world.current_thread.strand()
         simulation = None if strand is None else world.simulation
         if timeout != 0 and not is_over():
             if simulation is not None and strand is not None:
@@ -101,14 +102,18 @@ class ThreadWaits:
     ) -> object:
         """Wait until ``poll()`` returns something other than None, for a blocking command of a fake."""
         world, thread, simulation = self._world, self._world.current_thread, self._world.simulation
-        strand = None if simulation is None else simulation.callers.served_here()
+        strand = thread.served()
         if simulation is not None and strand is not None and not world.fakes.clock.is_moving:
             return simulation.strand_waits.yield_in_command(strand, signal, poll, until_us)
         stream = world.fakes.connections.streams.get(threading.get_ident())
         if stream is not None:
             return stream.look(
                 poll,
-                lambda: signal.closed or world.fakes.now_us() >= until_us or thread.has_ended(),
+                lambda: (
+                    signal.closed
+                    or world.fakes.now_us() >= until_us
+                    or (simulation is not None and simulation.turns.has_ended)
+                ),
             )
         result: object = None
 
@@ -142,7 +147,7 @@ class ThreadWaits:
 
     def _check_promise(self, seconds: float | None) -> None:
         """Raise ``ContractError`` if a promise that is checked after every step is about to wait."""
-        if seconds and self._world.current_thread.is_in_promise():
+        if seconds and self._world.current_thread.role() is PROMISE:
             raise ContractError(
                 "a promise that is checked after every step waits, but time that passes in it would "
                 "change the trial: read from the fakes, or wait in a check at the end of a trial, such "

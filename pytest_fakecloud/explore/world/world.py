@@ -124,7 +124,7 @@ class World(Surroundings):
         simulation = self.simulation
         if simulation is None or not simulation.script.has_steps:
             return
-        if self.current_thread.is_explored():
+        if self.current_thread.role().is_explored:
             simulation.log.touch([READS_CLOCK])
 
     def simulation_and_strand(self) -> tuple[Simulation, Strand] | None:
