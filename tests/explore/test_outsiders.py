@@ -27,7 +27,7 @@ from werkzeug import Request, Response
 from pytest_fakecloud import Cloud, History, KVServer, always
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.explore.explore import player_for
-from pytest_fakecloud.explore.simulation import outsiders
+from pytest_fakecloud.explore.simulation import real_waits
 from pytest_fakecloud.explore.subject.options import Options
 from pytest_fakecloud.explore.subject.programs import programs_of
 from pytest_fakecloud.explore.values.limits import CHECKS_AT_START
@@ -85,7 +85,7 @@ def test_a_thread_that_has_failed_before_it_began_holds_up_no_trial(
     thread = threading.Thread()
     monkeypatch.setitem(threading._limbo, thread, thread)  # type: ignore[attr-defined]
     assert thread in threading.enumerate()
-    others = outsiders.Outsiders()
+    others = real_waits.Outsiders()
     assert thread not in others._idle
     assert thread not in others._all_threads()
 
@@ -95,8 +95,8 @@ def test_a_thread_that_stays_idle_holds_up_no_trial(
     cloud: Cloud, kv: KVServer, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     redis, naps = Redis(kv.url, kv.token, rest_retries=0), []
-    nap = outsiders.nap
-    monkeypatch.setattr(outsiders, "nap", lambda: (naps.append(1), nap()))
+    nap = real_waits.nap
+    monkeypatch.setattr(real_waits, "nap", lambda: (naps.append(1), nap()))
 
     def check() -> None:
         assert kv.value("n") != "0"
@@ -212,7 +212,7 @@ def test_several_clients_of_a_running_application_are_an_error(
     cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch, kind: str, late: str
 ) -> None:
     """The error is the same whichever request reaches a fake first."""
-    monkeypatch.setattr(outsiders, "CHECKS_OF_OUTSIDERS", 2)
+    monkeypatch.setattr(real_waits, "CHECKS_OF_OUTSIDERS", 2)
     app, redis = FastAPI(), Redis(kv.url, kv.token, rest_retries=0)
     gates: list[threading.Event] = []
 

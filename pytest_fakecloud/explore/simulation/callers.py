@@ -96,14 +96,11 @@ class Callers(Part):
             return Caller("outside", strand, is_in_strand_thread)
         if is_in_strand_thread and strand in self._awaited:
             return Caller("awaited", strand, is_in_strand_thread, self._awaited[strand])
-        has_turn = strand.state == "running" and not self._is_second(strand, is_in_strand_thread)
+        # Another call of hers may be in progress: ann awaits a BLPOP, for example, and a thread that
+        # works for her makes a call beside it.
+        is_second = not is_in_strand_thread and self._current_thread.is_served(strand)
+        has_turn = strand.state == "running" and not is_second
         return Caller("in turn" if has_turn else "without turn", strand, is_in_strand_thread)
-
-    def _is_second(self, strand: Strand, is_in_strand_thread: bool) -> bool:
-        """Return whether another call of a strand is in progress: ann awaits a BLPOP, for example, and a
-        thread that works for her makes a call beside it.
-        """
-        return not is_in_strand_thread and self._current_thread.is_served(strand)
 
     def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
         """Return the strand that makes a call, and whether its own thread handles the call.

@@ -20,8 +20,8 @@ from ..values.plan import SwitchKind
 from ..values.trial import Line
 from .call_disturbances import CallDisturbances, Target, faults_of_nodes, possible_disturbances
 from .callers import Caller, Callers
+from .clock import KnownTimes
 from .decisions import Decisions
-from .known_times import KnownTimes
 from .part import Part
 from .pauses import Pauses
 from .stacks import CallSite, CallSites, call_site_of, carried_call_site, describe_places

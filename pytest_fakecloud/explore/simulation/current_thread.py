@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from .pool import is_of_a_strand
 
 if TYPE_CHECKING:
-    from .strand import Strand
-    from .strands import Strands
+    from .strand import Strand, Strands
     from .turns import Turns
 
 OF_FAKES = "fakecloud"

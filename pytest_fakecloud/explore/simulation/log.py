@@ -6,6 +6,7 @@ import functools
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ...core.calls import Call
 from ...core.errors import broken_promise
@@ -19,7 +20,9 @@ from ..values.footprint import CHECKS_PROMISE
 from ..values.schedule import Schedule
 from ..values.trial import Choices, Flag, Handler, Line, ReachedPoint, Step
 from .current_thread import CurrentThread
-from .script import Script
+
+if TYPE_CHECKING:
+    from .part import Script
 
 
 @dataclass(slots=True)

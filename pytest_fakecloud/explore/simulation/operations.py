@@ -37,7 +37,9 @@ class TrialHistory(History):
 
 @dataclass(eq=False)
 class Operations(Part):
-    """Records the calls of observed functions, the clients, and how each strand has ended."""
+    """Records the calls of observed functions, the clients, and how each strand has ended: the history,
+    with which it checks the promises after each step.
+    """
 
     _observed: list[Operation] = field(default_factory=list)
     _clients: list[Operation] = field(default_factory=list)
@@ -123,22 +125,17 @@ class Operations(Part):
         outcomes.clear()
         outcomes.update(in_order)
 
-
-@dataclass(eq=False)
-class PromiseChecks(Part):
-    """Checks the promises after a step, while no strand runs."""
-
-    operations: Operations
-
-    def check(self) -> None:
-        """Call each promise, and record the error of one that is broken."""
+    def check_promises(self) -> None:
+        """Call each promise that is checked after a step, while no strand runs. Record the error of one
+        that is broken.
+        """
         if not self._script.subject.promises.at_step or self._log.broken is not None:
             return
         # The clients of a promise have the old tokens, as those of the code do.
         with self._current_thread.checking_promise(), self._fakes.lasting_events.old_tokens():
             for promise in self._script.subject.promises.at_step:
                 try:
-                    promise(self.operations.history)
+                    promise(self.history)
                 except BaseException as error:
                     broken = broken_by_check(error, is_disturbed=bool(self._log.applied))
                     if broken is not None:

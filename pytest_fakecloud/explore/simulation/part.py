@@ -1,4 +1,4 @@
-"""The parts of a simulation, and what they need of the world around it."""
+"""The parts of a simulation, and what all of them get: what is played, and the world around it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..fakes.fakes import Fakes
+from ..subject.options import Subject
+from ..values.plan import Plan
 from .current_thread import CurrentThread
 from .log import TrialLog
 from .pool import Threads
-from .script import Script
-from .strands import Strands
+from .strand import Strands
 from .turns import Turns
 
 if TYPE_CHECKING:
     from .loops import AsyncLibrary
-    from .outsiders import Outsiders
+    from .real_waits import Outsiders
 
 
 class Surroundings(ABC):
@@ -27,8 +28,6 @@ class Surroundings(ABC):
     """Threads for strands."""
     outsiders: Outsiders
     """The threads that began before the exploration."""
-    async_libraries: list[AsyncLibrary]
-    """The libraries whose event loops are known."""
 
     @abstractmethod
     def awaited(self, value: Any) -> Any:
@@ -37,6 +36,25 @@ class Surroundings(ABC):
     @abstractmethod
     def async_library(self) -> AsyncLibrary | None:
         """Return the library whose event loop this thread runs, if any; the loop may be unexplored."""
+
+
+class Script:
+    """Subject and plan of a trial, and what follows from them. Only the strategy has a state."""
+
+    def __init__(self, subject: Subject, plan: Plan) -> None:
+        self.subject = subject
+        self.plan = plan
+        self.schedule = plan.schedule
+        factory = plan.strategy_factory
+        self.strategy = strategy = None if factory is None else factory.strategy()
+        kinds = subject.kinds if strategy is None else strategy.switch_kinds
+        self.is_late = "late" in kinds or "late" in plan.schedule.kinds
+        """Whether strands can give up their turns before they receive their answers."""
+        self.moves_clock = strategy is not None and strategy.moves_clock
+        """Whether the search orders the moves of the clock."""
+        self.may_move_clock = self.moves_clock or plan.schedule.moves_clock
+        """Whether the clock may move although a strand could run."""
+        self.has_steps = plan.has_details or strategy is not None
 
 
 @dataclass(eq=False)

@@ -19,7 +19,7 @@ from ..values.disturbances import (
     Kind,
 )
 from ..values.trial import Choices
-from .known_times import KnownTimes
+from .clock import KnownTimes
 from .log import seconds
 from .part import Part
 from .strand import Strand

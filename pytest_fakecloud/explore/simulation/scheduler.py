@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter, defaultdict, deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...core.errors import ContractError
-from ..fakes.gate import wait_really
-from ..values.limits import CHECKS_OF_BLOCKED, CHECKS_OF_WAITING
-from .clock import MOST_CHOSEN_MOVES, ClockMove, Option, Sleepers, TrialClock
+from .clock import MOST_CHOSEN_MOVES, ClockMove, Option, TrialClock
 from .decisions import Decisions
 from .delivery_strands import DeliveryStrands
-from .operations import PromiseChecks
-from .outsiders import OutsideCalls
+from .operations import Operations
 from .part import Part
 from .pauses import Pauses
-from .stacks import application_frame, describe_places, describe_stuck
+from .real_waits import RealWaits
+from .stacks import describe_places
 from .strand import Strand
 from .workers import Workers
 
@@ -39,9 +35,8 @@ class Scheduler(Part):
     put last, and workers, which start at most ``MOST_STARTS`` times. ``Decisions`` applies the schedule.
     """
 
-    sleepers: Sleepers
-    outside_calls: OutsideCalls
-    promise_checks: PromiseChecks
+    real_waits: RealWaits
+    operations: Operations
     pauses: Pauses
     clock: TrialClock
     decisions: Decisions
@@ -58,11 +53,11 @@ class Scheduler(Part):
         """Let the trial go on until a strand has to run; return the strand, or None at the end."""
         strands = self._strands
         if any(strand.is_waiting_for_thread() for strand in strands):
-            self.outside_calls.await_idle()
+            self.real_waits.await_idle()
         if self._turns.count > MOST_TURNS:
             raise ContractError(self._endless())
         while True:
-            self.promise_checks.check()
+            self.operations.check_promises()
             for strand in strands:
                 if strand.root.crashed and strand.can_crash():
                     return strand
@@ -144,73 +139,11 @@ class Scheduler(Part):
     def _wait(self) -> bool:
         """Wait or move the clock until something may run; return False at the end of the trial."""
         # Time must not pass while another thread may still work for a strand.
-        if self._await_threads() or self.clock.pass_time():
-            return True
-        blocked = [s for s in self._strands if s.state == "blocked" and not s.is_daemon]
-        waiting = [] if blocked else self._waiting_in_vain()
-        # A thread that is not explored may still release a waiting strand.
-        if waiting and wait_really(
-            lambda: bool(self.sleepers) or self._may_go_on(), CHECKS_OF_WAITING
-        ):
-            return True
-        if blocked or waiting:
-            self._report_stuck(blocked or waiting)
-        for strand in self._strands:
-            if not blocked and strand.is_daemon and strand.state not in ("ended", "new"):
-                self._log.note(f"the daemon thread {strand.name} was still running at the end")
-        return False
-
-    def _await_threads(self) -> bool:
-        """Wait, in wall-clock time, for blocked strands or, without any, for threads from before; return
-        whether something may run then.
-        """
-        if self._has_blocked():
-            if all(strand.is_daemon or strand.state == "ended" for strand in self._strands):
-                return False
-            is_over = wait_really(
-                lambda: not self._has_blocked() or self._may_go_on(), CHECKS_OF_BLOCKED
-            )
-            return is_over and not self._turns.has_ended
-        if not self._world.outsiders:
-            return False
-        self._world.outsiders.await_idle(self._may_go_on)
-        return self._has_options()
-
-    def _has_blocked(self) -> bool:
-        return any(strand.state == "blocked" for strand in self._strands)
-
-    def _may_go_on(self) -> bool:
-        return self._turns.has_ended or self._has_options()
-
-    def _waiting_in_vain(self) -> list[Strand]:
-        """Return the strands that wait although nothing can end that, if they should have ended."""
-        waiting = [
-            strand
-            for strand in self._strands
-            if strand.state == "waiting"
-            and not strand.is_daemon
-            and strand.root.role != "worker"
-            and not strand.root.crashed
-        ]
-        # Ignore idle threads of a pool, which wait in library code.
-        # Keep no dictionary of frames: it would contain this one, which refers to all data of the trial.
-        return [
-            strand
-            for strand in waiting
-            if strand.role != "thread"
-            or application_frame(sys._current_frames().get(strand.thread.ident))
-        ]
-
-    def _report_stuck(self, strands: Sequence[Strand]) -> None:
-        text = describe_stuck(strands)
-        self._log.flags.add("stuck")
-        self._log.note_error(AssertionError(text))
-
-    def end_stuck(self, strand: Strand) -> None:
-        """End the trial because a strand is blocked, and stepping over it was impossible or in vain."""
-        self._report_stuck([s for s in self._strands if s.state == "blocked"] or [strand])
-        self._turns.block(strand)
-        self._turns.end(None)
+        return (
+            self.real_waits.await_threads(self._has_options)
+            or self.clock.pass_time()
+            or self.real_waits.await_release(self._has_options)
+        )
 
     def advance_meanwhile(self) -> Strand | None:
         """Like ``advance()``, while a strand is blocked in the middle of a step: check no promise."""

@@ -14,25 +14,21 @@ from ..values.trial import CloudState, Effects, StrandRecord, Trial, Verdict, Wo
 from .call_disturbances import CallDisturbances
 from .callers import Callers
 from .calls import Calls
-from .clock import Sleepers, TrialClock
+from .clock import KnownTimes, Sleepers, TrialClock
 from .current_thread import CurrentThread
 from .decisions import Decisions
 from .delivery_strands import DeliveryStrands
-from .known_times import KnownTimes
 from .log import TrialLog
 from .loops import Loops
-from .operations import Operations, PromiseChecks
-from .outsiders import OutsideCalls
-from .part import Surroundings
+from .operations import Operations
+from .part import Script, Surroundings
 from .pauses import Pauses
+from .real_waits import RealWaits, Watchdog
 from .scheduler import Scheduler
-from .script import Script
 from .stacks import CallSites, describe_places, distinct_places
-from .strand import Strand
+from .strand import Strand, Strands
 from .strand_waits import StrandWaits
-from .strands import Strands
 from .turns import MOST_CRASHES, Turns
-from .watchdog import Watchdog
 from .workers import MOST_STARTS, Workers
 
 
@@ -55,10 +51,10 @@ class Simulation:
         self.known_times = KnownTimes(world.fakes)
         shared = world, world.fakes, script, strands, turns, current, log
         self.operations = Operations(*shared)
-        self.outside_calls = OutsideCalls(*shared)
         self.callers = Callers(*shared)
         self._workers = Workers(*shared)
         self._sleepers = Sleepers(*shared)
+        self.real_waits = RealWaits(*shared, sleepers=self._sleepers)
         self._pauses = Pauses(*shared, known_times=self.known_times)
         self.clock = TrialClock(
             *shared, known_times=self.known_times, sleepers=self._sleepers, pauses=self._pauses
@@ -79,9 +75,8 @@ class Simulation:
         self.loops = Loops(*shared)
         self.scheduler = Scheduler(
             *shared,
-            sleepers=self._sleepers,
-            outside_calls=self.outside_calls,
-            promise_checks=PromiseChecks(*shared, operations=self.operations),
+            real_waits=self.real_waits,
+            operations=self.operations,
             pauses=self._pauses,
             clock=self.clock,
             decisions=self._decisions,

@@ -50,9 +50,9 @@ from .current_thread import carried_strand
 
 if TYPE_CHECKING:
     from .part import Surroundings
+    from .real_waits import Watchdog
     from .simulation import Simulation
     from .strand import Strand
-    from .watchdog import Watchdog
 
 MOST_CRASHES = 20
 """Number of times that code may catch its crash before its thread is abandoned."""

@@ -54,7 +54,7 @@ class _SharedLock:
             return self._acquire_outside(blocking, timeout)
         simulation, strand = here
         # A thread from before may hold the lock, or be about to fulfil a future under it.
-        simulation.outside_calls.await_idle()
+        simulation.real_waits.await_idle()
         until = None
         if timeout != -1:
             if not blocking or timeout < 0:

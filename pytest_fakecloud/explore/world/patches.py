@@ -32,7 +32,7 @@ from ...process.clocks import (
 )
 from ...process.process_time import ProcessTime
 from ...process.replace import Everywhere, Function, Patch, swap
-from ..simulation.outsiders import Outsiders
+from ..simulation.real_waits import Outsiders
 from ..simulation.simulation import Simulation
 from ..simulation.stacks import innermost
 from ..simulation.strand import Strand

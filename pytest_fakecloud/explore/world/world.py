@@ -53,7 +53,7 @@ class World(Surroundings):
         """Threads for requests of event loops that several strands share."""
         self.threads = Threads()
         self._asyncio = Asyncio(self)
-        self.async_libraries = [self._asyncio]
+        self.async_libraries: list[AsyncLibrary] = [self._asyncio]
 
     def after_fork(self) -> None:
         """Let clients reach the copies of the fakes in a forked process, which lacks the threads."""
