@@ -1,4 +1,4 @@
-"""The states of a strand: the map has the moves that the code allows."""
+"""The states of a strand, and the roles of threads: the map has those of the code."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import ast
 import inspect
 import re
 import textwrap
+from typing import get_args
 
 import pytest
 
 from pytest_fakecloud.core.errors import Crash
+from pytest_fakecloud.explore.simulation import current_thread
+from pytest_fakecloud.explore.simulation.current_thread import OUTSIDE, Origin, Role
 from pytest_fakecloud.explore.simulation.strand import Strand, Waiting
 
 from ..docs.blocks import ROOT
@@ -37,6 +40,16 @@ def test_the_map_has_all_moves_between_states() -> None:
     rows = {method: (before.split(", "), state) for method, before, state in _ROW.findall(section)}
     assert rows.pop("end") == (["all"], "ended")
     assert rows == _moves_of_code()
+
+
+def test_the_map_has_a_row_for_each_role_and_origin_of_a_thread() -> None:
+    page = (ROOT / "docs/contributing/map.md").read_text(encoding="utf-8")
+    _, _, section = page.partition("### Whose thread is this?\n")
+    table, _, _ = section.partition("\n### ")
+    cells = " ".join(re.findall(r"(?m)^\| (`.+?) \|", table))
+    roles = {value.name for value in vars(current_thread).values() if isinstance(value, Role)}
+    names = {*roles, *get_args(Origin)} - {OUTSIDE.name, ""}
+    assert names <= set(re.findall("`([^`]+)`", cells))
 
 
 def test_a_strand_that_has_ended_does_nothing_more() -> None:
