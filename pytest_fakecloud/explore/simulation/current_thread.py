@@ -79,8 +79,8 @@ class CurrentThread:
     drawing_for    the same, for random numbers: none in a promise and in the player's thread
     ============== ===================================================================================
 
-    Those of the first three register the current task of an event loop as a strand if it is none yet:
-    tasks that do nothing here are no part of the trial. Between trials, all are None.
+    Its own one, in an event loop, is the current task, which is registered as a strand at the first
+    question: tasks that do nothing here are no part of the trial. Between trials, all are None.
     """
 
     def __init__(
