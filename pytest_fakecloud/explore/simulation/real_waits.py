@@ -31,7 +31,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING
 
 from ...core.errors import ContractError
 from ...core.frames import stack_of
@@ -56,10 +55,7 @@ from .part import Part
 from .pool import is_of_a_strand
 from .stacks import application_frame, describe_places, describe_stuck
 from .strand import Strand
-from .turns import HOOK_ADVICE
-
-if TYPE_CHECKING:
-    from .simulation import Simulation
+from .turns import HOOK_ADVICE, Turns
 
 _OF_STRANDS = ("explore", "abandoned")
 """How the names of the threads begin that run strands, or have run them."""
@@ -70,9 +66,9 @@ _OWN = (OF_FAKES, *_OF_STRANDS)
 class Watchdog:
     """Lets other strands run while one is blocked, and ends a trial that is stuck."""
 
-    def __init__(self, simulation: Simulation) -> None:
-        self._simulation = simulation
-        self._turns = simulation.turns
+    def __init__(self, turns: Turns, real_waits: RealWaits) -> None:
+        self._turns = turns
+        self._real_waits = real_waits
         self._seen: object = None
         self._since = monotonic()
 
@@ -110,7 +106,7 @@ class Watchdog:
                 )
             )
         elif seconds > STUCK_AFTER:
-            self._simulation.real_waits.end_stuck(blocked)
+            self._real_waits.end_stuck(blocked)
         elif seconds >= BLOCKED_AFTER and blocked.host.loop is None:
             self._turns.step_over(blocked)
 

@@ -36,7 +36,7 @@ class Simulation:
     """Runs clients, workers, deliveries and the clock under one schedule, one strand at a time.
 
     It makes the parts. A ``Part`` gets the first ones and those that it calls, and calls none that is
-    made after it; only the ``Turns`` and their ``Watchdog`` call this class and the ``Scheduler``.
+    made after it; only the ``Turns`` call this class and the ``Scheduler``.
     What is replaced in the process, and the interceptors of the fakes, call the public parts.
     """
 
@@ -88,7 +88,7 @@ class Simulation:
         """Run all strands to their end, and check the promises that apply to every step."""
         try:
             self._pauses.delay_starts()
-            self.turns.run(self, Watchdog(self))
+            self.turns.run(self, Watchdog(self.turns, self.real_waits))
         except Redundant:
             self.log.flags.add("redundant")
         finally:
