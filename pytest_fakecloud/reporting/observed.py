@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from ..cloud.base import BaseCloud, context_of
 from ..cloud.fake import Fake, core_of
@@ -36,8 +35,6 @@ class ObservedTest:
     raised: BaseException | None = None
     unequal: UnequalValues | None = None
     errors: list[str] = field(default_factory=list)
-    computed: dict[Hashable, Any] = field(default_factory=dict, init=False)
-    """What detectors of a service share, by the function that computed it, with its arguments."""
 
     @cached_property
     def by_number(self) -> dict[int, ReportRow]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 from ...cloud.fake import core_of
 from ...core.calls import Action, Call
@@ -192,41 +192,65 @@ _MOVING = {name for name, spec in COMMANDS.items() if spec.other_ttl and len(spe
 """Commands that give a key's TTL to another key."""
 _OVERWRITING = {"SET", "GETSET", "SINTERSTORE"}
 """Commands that overwrite a key without the flag for it (specification)."""
-ServerOrDatabase: TypeAlias = "KVServer | Database"
-"""A server or one of its databases, which a detector examines."""
 
 
-def history(test: ObservedTest, fake: ServerOrDatabase) -> list[Command]:
-    """Return each command that changed the data or may have changed it, and each known read."""
-    number = fake.number if isinstance(fake, Database) else None
-    key = history, fake.name, number
-    if key not in test.computed:
-        if not isinstance(fake, Database):
-            test.computed[key] = list(_history(test, fake))
-        else:
-            test.computed[key] = [
-                replace(command, words=[""], result=UNKNOWN)
-                if command.database is None and command.name in kinds.SCRIPTS else command
-                for command in history(test, fake.fake)
-                if command.database in (number, None)
-            ]  # fmt: skip
-    commands_of_fake: list[Command] = test.computed[key]
-    return commands_of_fake
+@dataclass(frozen=True)
+class Database:
+    """A numbered database of a key-value server, which a detector examines."""
+
+    fake: KVServer
+    number: int
+    history: Sequence[Command]
+    """Each command that changed the data or may have changed it, and each known read."""
+
+    @cached_property
+    def known_commands(self) -> list[Command]:
+        return [command for command in self.history if command.result is not UNKNOWN]
+
+    def with_expiries(self) -> Iterator[tuple[Command, Expiries]]:
+        """Yield each command of the history with the expiries of the keys before it."""
+        expiries = Expiries()
+        for command in self.history:
+            yield command, expiries
+            expiries.follow(command)
+
+    def ttl_ms(self, key: str) -> int:
+        """Return the reply of PTTL."""
+        if not self.number:
+            return self.fake._ttl_ms(key)
+        engine, session = core_of(self.fake).engine, self.fake._new_session()
+        try:
+            engine.execute(session, [b"SELECT", b"%d" % self.number])
+            ttl_ms: Any = engine.execute(session, [b"PTTL", encode(key)])
+            return int(ttl_ms)
+        finally:
+            engine.abandon(session)
 
 
-def commands(test: ObservedTest, fake: ServerOrDatabase) -> list[Command]:
-    return [command for command in history(test, fake) if command.result is not UNKNOWN]
+def databases_of(test: ObservedTest, fake: KVServer) -> list[Database]:
+    """Return the databases that a server's clients have used, or else the first."""
+    commands = list(history(test, fake))
+    used = {command.database for command in commands if command.database is not None}
+    if used <= {0}:
+        return [Database(fake, 0, commands)]
+    # The test itself may have tried to select a database that does not exist. With a real server, a
+    # fake has a single database.
+    databases = getattr(core_of(fake).engine, "databases", [0])
+    return [Database(fake, number, _concerning(number, commands))
+            for number in sorted(used & set(range(len(databases))))]  # fmt: skip
 
 
-def with_expiries(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[tuple[Command, Expiries]]:
-    """Yield each command of the history with the expiries of the keys before it."""
-    expiries = Expiries()
-    for command in history(test, fake):
-        yield command, expiries
-        expiries.follow(command)
+def _concerning(number: int, commands: Iterable[Command]) -> list[Command]:
+    """Return the commands that may concern a database; a script for several may have been any."""
+    return [
+        replace(command, words=[""], result=UNKNOWN)
+        if command.database is None and command.name in kinds.SCRIPTS else command
+        for command in commands if command.database in (number, None)
+    ]  # fmt: skip
 
 
-def _history(test: ObservedTest, fake: KVServer) -> Iterator[Command]:
+def history(test: ObservedTest, fake: KVServer) -> Iterator[Command]:
+    """Yield each command that changed the data or may have changed it, and each known read."""
     entries: list[Call | Action] = [*test.calls_of(fake), *test.actions_on(fake)]
     entries.sort(key=lambda entry: entry.number)
     selected = 0  # by the test itself
@@ -306,33 +330,3 @@ def _of_action(test: ObservedTest, action: Action, selected: int) -> Iterator[Co
         yield Command(action, ["LOAD", *keys], UNKNOWN)
     elif action.kind in ("load", "reset", "restore"):
         yield Command(action, [""], UNKNOWN, None)
-
-
-class Database:
-    """A numbered database of a key-value server, which a detector examines instead of the server."""
-
-    def __init__(self, fake: KVServer, number: int) -> None:
-        self.name = fake.name
-        self.number = number
-        self.fake = fake
-
-    def _ttl_ms(self, key: str) -> int:
-        engine, session = core_of(self.fake).engine, self.fake._new_session()
-        try:
-            if self.number:
-                engine.execute(session, [b"SELECT", b"%d" % self.number])
-            ttl_ms: Any = engine.execute(session, [b"PTTL", encode(key)])
-            return int(ttl_ms)
-        finally:
-            engine.abandon(session)
-
-
-def databases_of(test: ObservedTest, fake: KVServer) -> list[ServerOrDatabase]:
-    """Return the databases that a server's clients have used: the server itself if only the first."""
-    used = {command.database for command in history(test, fake) if command.database is not None}
-    if used <= {0}:
-        return [fake]
-    # The test itself may have tried to select a database that does not exist. With a real server, a
-    # fake has a single database.
-    databases = getattr(core_of(fake).engine, "databases", [0])
-    return [Database(fake, number) for number in sorted(used & set(range(len(databases))))]

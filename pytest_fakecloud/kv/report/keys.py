@@ -9,16 +9,7 @@ from ...core.timers import clock_time, process_seconds, to_datetime
 from ...reporting.model import Finding
 from ...reporting.observed import ObservedTest
 from .calls import QUEUED, lines_of
-from .history import (
-    UNKNOWN,
-    Command,
-    Database,
-    Expiries,
-    ServerOrDatabase,
-    commands,
-    history,
-    with_expiries,
-)
+from .history import UNKNOWN, Command, Database, Expiries
 
 # -- TTL -------------------------------------------------------------------------------------------
 
@@ -26,11 +17,11 @@ _FAR_US = 24 * 3600 * 1_000_000
 """Difference in microseconds below which two times are taken to come from the same clock."""
 
 
-def ttl_removed(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
+def ttl_removed(test: ObservedTest, database: Database) -> Iterator[Finding]:
     """Find commands that left a key without its TTL, if no later one has given it another."""
     removed: dict[str, Command] = {}
     expiries = Expiries()
-    for command in history(test, fake):
+    for command in database.history:
         had_ttl = [key for key in command.keys_kept
                    if key in expiries and not expiries.expired(key, command.at_us)]  # fmt: skip
         expiries.follow(command)
@@ -40,13 +31,13 @@ def ttl_removed(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]
         yield replace(command.finding("ttl_removed", key, command=command.name), is_hidden=True)
 
 
-def expired(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
+def expired(test: ObservedTest, database: Database) -> Iterator[Finding]:
     """Find keys of a failed test that had expired when a command accessed them, or have at its end."""
     if test.raised is None:
         return
     setters: dict[tuple[str, int], Command] = {}
     expiries = Expiries()
-    for command, expiries in with_expiries(test, fake):
+    for command, expiries in database.with_expiries():
         for key in command.keys:
             if expiries.expired(key, command.at_us):
                 setters.setdefault((key, expiries[key].deadline_us or 0), expiries[key])
@@ -64,13 +55,13 @@ _NEAR_US = 5 * 366 * _FAR_US
 """Difference in microseconds from the fake clock below which a number is taken for Unix time."""
 
 
-def wrong_time(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
+def wrong_time(test: ObservedTest, database: Database) -> Iterator[Finding]:
     """Find absolute expiries computed from the wall clock while the fake clock shows another time,
     and Unix time in another unit in expiries, TTLs and ranges of scores.
     """
     real_us = int(process_seconds() * 1e6)
     scores: dict[str, list[str]] = {}
-    for command in commands(test, fake):
+    for command in database.known_commands:
         ttl, deadline = command.ttl, command.deadline_us
         if command.name == "ZADD":
             scores.setdefault(command.key, []).extend(command.bound.named("score"))
@@ -118,39 +109,38 @@ def _whole(text: str) -> int:
 # -- commands that were not executed, and locks --------------------------------------------------
 
 
-def expire_not_executed(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
+def expire_not_executed(test: ObservedTest, database: Database) -> Iterator[Finding]:
     """Find keys without a TTL because a fault prevented the command that sets it, or it was rejected."""
-    for command in _missed_expires(test, fake).values():
+    for command in _missed_expires(test, database).values():
         yield command.finding("expire_not_executed", command=command.name)
 
 
-def _missed_expires(test: ObservedTest, fake: ServerOrDatabase) -> dict[str, Command]:
+def _missed_expires(test: ObservedTest, database: Database) -> dict[str, Command]:
     """Return the last command such as EXPIRE of each key that was not executed, if its key has no TTL
     and no later command replaced the key.
     """
-    server, number = (fake.fake, fake.number) if isinstance(fake, Database) else (fake, None)
-    executed = {(command.entry.number, *command.words) for command in commands(test, fake)}
-    later = {command.key: command for command in commands(test, fake) if command.replaces}
+    executed = {(command.entry.number, *command.words) for command in database.known_commands}
+    later = {command.key: command for command in database.known_commands if command.replaces}
     missed: dict[str, Command] = {}
-    for call in test.calls_of(server):
-        database = call.facts.get("database", 0)
-        if number not in (None, database) or call.response_body == QUEUED:
+    for call in test.calls_of(database.fake):
+        selected = call.facts.get("database", 0)
+        if selected != database.number or call.response_body == QUEUED:
             continue
         for name, *arguments in lines_of(call):
-            command = Command(call, [name.upper(), *arguments], UNKNOWN, database)
+            command = Command(call, [name.upper(), *arguments], UNKNOWN, selected)
             sets = len(arguments) > 1 and command.changes_only_ttl and command.ttl is not None
             if sets and (call.number, *command.words) not in executed:
                 missed[command.key] = command
     return {
-        key: command for key, command in missed.items() if fake._ttl_ms(key) == -1
+        key: command for key, command in missed.items() if database.ttl_ms(key) == -1
         and (key not in later or later[key].entry.number <= command.entry.number)
     }  # fmt: skip
 
 
-def lock_of_another(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
+def lock_of_another(test: ObservedTest, database: Database) -> Iterator[Finding]:
     """Find locks that were deleted while they held a value set after another one had expired."""
     holders: dict[str, list[str]] = {}
-    for command, expiries in with_expiries(test, fake):
+    for command, expiries in database.with_expiries():
         key = command.key
         for removed in holders.keys() - expiries.keys():
             del holders[removed]
