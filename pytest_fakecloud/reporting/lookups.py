@@ -16,8 +16,6 @@ from .mask import Mask
 from .masked import MaskedCall
 from .model import ReplacedValue
 
-LONG_NAME = 16
-"""Maximum length of a name that is shown in full, such as that of a consumer."""
 _WORD = re.compile(r"\b\w{20,}")
 """A word that is as long as an id."""
 
@@ -137,21 +135,3 @@ def exchanges_of(cloud: BaseCloud) -> dict[int, DeliveryExchange]:
 def records_of(cloud: BaseCloud) -> SharedRecords:
     """Return what a cloud records beside its journal: actions, looks, and the places of calls."""
     return context_of(cloud).recorder.shared
-
-
-def abbreviated(ids: Iterable[str]) -> dict[str, str]:
-    """Return the IDs shortened to a common length at which they still differ."""
-    all_ids = set(ids)
-    length = 8  # of a message ID, "msg_" and four characters
-    while len({whole_id[:length] for whole_id in all_ids}) < len(all_ids):
-        length += 2
-    return {whole_id: whole_id[:length] for whole_id in all_ids}
-
-
-def abbreviated_names(names: Iterable[str]) -> dict[str, str]:
-    """Return long names shortened to their two ends, with a length at which they still differ."""
-    long_names = {name for name in names if len(name) > LONG_NAME}
-    length = 6  # the ends of generated names differ, such as "worker-7f9c5d-x2kqp"
-    while len({name[-length:] for name in long_names}) < len(long_names):
-        length += 2
-    return {name: f"{name[:3]}…{name[-length:]}" for name in long_names if length + 4 < len(name)}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...cloud.base import BaseCloud
 from ...core.calls import Entry
 from ...reporting.calls import calls_in
-from ...reporting.lookups import ServiceLookups, abbreviated_names
+from ...reporting.lookups import ServiceLookups
 from ...reporting.mask import Mask
 from ..fake import Broker
+
+_LONGEST_NAME = 16
+"""Maximum length of the name of a consumer that is shown in full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +29,16 @@ def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> BrokerLoo
     brokers = [fake for fake in cloud.fakes() if isinstance(fake, Broker)]
     calls = calls_in(entries, "broker")
     return BrokerLookups(
-        names=abbreviated_names({str(call.facts.get("instance")) for call in calls}),
+        names=_abbreviated({str(call.facts.get("instance")) for call in calls}),
         end_offsets={(broker.name, topic.name): topic.end_offsets
                      for broker in brokers for topic in broker.topics()},
     )  # fmt: skip
+
+
+def _abbreviated(names: Iterable[str]) -> dict[str, str]:
+    """Return long names shortened to their two ends, with a length at which they still differ."""
+    long_names = {name for name in names if len(name) > _LONGEST_NAME}
+    length = 6  # the ends of generated names differ, such as "worker-7f9c5d-x2kqp"
+    while len({name[-length:] for name in long_names}) < len(long_names):
+        length += 2
+    return {name: f"{name[:3]}…{name[-length:]}" for name in long_names if length + 4 < len(name)}

@@ -12,7 +12,7 @@ from ...core.bodies import compact, items_of
 from ...core.calls import Call, Entry, began
 from ...core.errors import listed
 from ...reporting.calls import calls_in, events_in, executed_but_lost, has_full_answer
-from ...reporting.lookups import LONG_NAME, DeliveryExchange, Lookups, ServiceLookups, abbreviated
+from ...reporting.lookups import DeliveryExchange, Lookups, ServiceLookups
 from ...reporting.mask import Mask
 from ...reporting.masked import MaskedEvent
 from ..fake import Queue, finished_deliveries
@@ -23,6 +23,8 @@ _SENT = 2_000
 """Maximum number of characters of a body that a delivery's event keeps."""
 _WITH_BODY = PUBLISHING - {"batch"}
 """Routes of requests whose body is that of their message."""
+_LONGEST_NAME = 16
+"""Maximum length of the name of a workflow run that is shown in full."""
 _ID = re.compile(r"(?:msg|scd)_\w{20,}")
 
 
@@ -54,8 +56,8 @@ def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLook
     runs = {str(data.get("run") or "") for data in details}
     steps, results = steps_of_messages(entries)
     return QueueLookups(
-        ids=abbreviated(ids),
-        names=abbreviated(run for run in runs if len(run) > LONG_NAME),
+        ids=_abbreviated(ids),
+        names=_abbreviated(run for run in runs if len(run) > _LONGEST_NAME),
         bodies={
             str(item["messageId"]): call.request_body.decode("utf-8", "replace")[:_SENT]
             for call, item in items
@@ -65,6 +67,15 @@ def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLook
         steps={message_id: mask.value(sent) for message_id, sent in steps.items()},
         details={message_id: mask.value(step) for message_id, step in results.items()},
     )
+
+
+def _abbreviated(ids: Iterable[str]) -> dict[str, str]:
+    """Return the IDs shortened to a common length at which they still differ."""
+    all_ids = set(ids)
+    length = 8  # of a message ID, "msg_" and four characters
+    while len({whole_id[:length] for whole_id in all_ids}) < len(all_ids):
+        length += 2
+    return {whole_id: whole_id[:length] for whole_id in all_ids}
 
 
 def exchanges(queue: Queue) -> Iterator[tuple[int, DeliveryExchange]]:
