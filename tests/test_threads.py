@@ -19,6 +19,7 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.http.messages import Request
+from pytest_fakecloud.reporting.lookups import Lookups
 from pytest_fakecloud.reporting.rows import rows
 
 from .budget import cases
@@ -191,7 +192,15 @@ def test_fakes_that_start_and_close_while_the_cloud_is_looked_at(cloud: Cloud) -
             first.assert_called("GET")
         send(last, "GET", "/get/k")
 
-    at_once(start_and_close, start_and_close, look, look, listen, be_called, lambda: rows(cloud))
+    at_once(
+        start_and_close,
+        start_and_close,
+        look,
+        look,
+        listen,
+        be_called,
+        lambda: rows(cloud, lookups=Lookups()),
+    )
 
 
 def test_another_seed_reaches_every_stream() -> None:

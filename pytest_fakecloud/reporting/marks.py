@@ -43,7 +43,7 @@ def _refused(rows: Iterable[ReportRow], accesses: Iterable[OrderedAccess]) -> It
     not succeed: row 10. That a read found nothing is an answer, as is an error that the client expects.
     """
     refused = {row.number: row for row in rows if not row.ok or row.faults}
-    for _, row, access in accesses:
+    for row, access in accesses:
         if access.failed or (access.writes and access.succeeded is False):
             refused[row.number] = row
     yield from (row.number for row in refused.values() if row.faults or not row.expects_error)

@@ -390,11 +390,14 @@ ReplacedValue: TypeAlias = tuple[DataAccess, object]  # a write, and the value b
 
 
 class OrderedAccess(NamedTuple):
-    """An access to data by a row, and when it happened."""
+    """An access to data, with its row: one of several in the order in which they happened."""
 
-    order: JournalNumber
     row: ReportRow
     access: DataAccess
+
+    @property
+    def order(self) -> JournalNumber:
+        return self.access.order
 
 
 @dataclass(frozen=True, slots=True)

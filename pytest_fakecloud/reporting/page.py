@@ -24,7 +24,6 @@ from ..core.characters import printable, shortened, visible
 from ..core.errors import counted, shown
 from ..core.output_files import write_public
 from .as_json import as_json
-from .mask import Mask
 from .replayed import states
 from .report import Report
 
@@ -47,7 +46,7 @@ def page(cloud: BaseCloud, report: Report, picture: Picture | None = None) -> st
     """Return the HTML page of one test, whose data ``picture`` makes: by default those of the report,
     with its ``beside`` as a second timeline.
     """
-    masked: Mapping[str, Any] = Mask(cloud).value(states(cloud, report))
+    masked: Mapping[str, Any] = report.lookups.mask.value(states(cloud, report))
     if picture is not None:
         return document(picture(cloud, report, masked))
     data = {**as_json(report), "states": masked}

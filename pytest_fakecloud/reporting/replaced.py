@@ -21,8 +21,8 @@ def replaced_values(
     )
     last_writes: defaultdict[object, dict[str, DataAccess]] = defaultdict(dict)
     replaced: defaultdict[int, list[ReplacedValue]] = defaultdict(list)
-    for order, row, access in accesses:
-        if not access.is_effective_write or order < changed:
+    for row, access in accesses:
+        if not access.is_effective_write or access.order < changed:
             continue
         parts, value = last_writes[access.subject], access.value if access.succeeded else None
         before = parts.get(access.part)

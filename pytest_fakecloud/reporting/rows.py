@@ -63,7 +63,8 @@ def rows(
     cloud: BaseCloud,
     entries: Iterable[Entry] | None = None,
     served: Iterable[ServedRequest] = (),
-    lookups: Lookups | None = None,
+    *,
+    lookups: Lookups,
     is_within: IsWithin = lambda delivery, row: True,
     errors: list[str] | None = None,
 ) -> list[ReportRow]:
@@ -80,7 +81,6 @@ def rows(
     Exceptions of services become lines of ``errors``.
     """
     journal = list(cloud.journal.entries if entries is None else entries)
-    lookups = lookups or Lookups(mask=Mask(cloud))
     builder = _Builder(cloud, journal, lookups, [] if errors is None else errors)
     report_rows = builder.rows(journal)
     if entries is None:
@@ -94,7 +94,7 @@ def ordered_accesses(rows: Sequence[ReportRow]) -> list[OrderedAccess]:
     with a cause are among those of the row that it follows. What is only named is left out.
     """
     ordered = [
-        OrderedAccess(access.order, row, access)
+        OrderedAccess(row, access)
         for row in rows for access in row.accesses
         if not row.first_cause and not access.is_named
     ]  # fmt: skip

@@ -29,8 +29,9 @@ from pytest_fakecloud.process import call_sites
 from pytest_fakecloud.process.call_sites import call_site
 from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.reporting.as_json import as_json
+from pytest_fakecloud.reporting.lookups import Lookups
 from pytest_fakecloud.reporting.report import report_of
-from pytest_fakecloud.reporting.rows import rows
+from pytest_fakecloud.reporting.rows import rows as report_rows
 from pytest_fakecloud.reporting.text import section
 
 from ..harness import Run
@@ -50,6 +51,9 @@ def cloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
         # These stacks know no client, as for one that sends over TLS.
         opened.journal._recorder.shared.find_site = partial(call_site, stacks=Stacks())
         yield opened
+
+
+rows = partial(report_rows, lookups=Lookups())
 
 
 def places(cloud: Cloud) -> list[str]:

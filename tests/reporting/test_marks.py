@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from contextlib import suppress
+from dataclasses import replace
 from hashlib import sha1
 from typing import Any
 
@@ -77,7 +78,8 @@ class Scene:
             **fields,
         )
         self.rows.append(row)
-        self.accesses += [OrderedAccess(executed or number, row, access) for access in accesses]
+        order = executed or number
+        self.accesses += [OrderedAccess(row, replace(access, order=order)) for access in accesses]
         if line:
             self.lines[number] = line
         return number

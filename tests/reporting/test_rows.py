@@ -21,7 +21,7 @@ from pytest_fakecloud.queue.fake import Queue
 from pytest_fakecloud.queue.model import Delivery, SigningKeys
 from pytest_fakecloud.queue.signatures import body_hash, signature_details
 from pytest_fakecloud.reporting.as_json import row_json
-from pytest_fakecloud.reporting.lookups import lookups_of
+from pytest_fakecloud.reporting.lookups import Lookups, lookups_of
 from pytest_fakecloud.reporting.rows import rows as report_rows
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence
@@ -592,13 +592,12 @@ def test_rows_have_durations_on_the_clock_of_the_cloud(cloud: Cloud) -> None:
     kv.client().get("fast")
     queue.destinations.respond(URL, 200, after="2s")
     deliver(queue, URL)
-    found_rows = report_rows(cloud)
+    lookups = lookups_of(cloud, cloud.journal.entries, [])
+    found_rows = report_rows(cloud, lookups=lookups)
     assert [row.took_us for row in found_rows if row.operation == "GET"] == [3_000_000, 0]
     (attempt,) = (row for row in found_rows if row.kind == "delivery")
     assert attempt.took_us == 2_000_000
-    assert (
-        row_json(attempt, (), lookups_of(cloud, cloud.journal.entries, []))["took_us"] == 2_000_000
-    )
+    assert row_json(attempt, (), lookups)["took_us"] == 2_000_000
 
 
 def test_the_row_of_a_call_has_the_accesses_of_the_events_that_it_caused(cloud: Cloud) -> None:
@@ -607,7 +606,7 @@ def test_the_row_of_a_call_has_the_accesses_of_the_events_that_it_caused(cloud: 
     client = broker.client()
     client.get("/consume/g/i/t?timeout=0")
     client.post("/commit/g/i", json={"topic": "t", "partition": 0, "offset": 1})
-    journal = report_rows(cloud)
+    journal = report_rows(cloud, lookups=Lookups())
     by_number = {row.number: row for row in journal}
     events = [row for row in journal if row.first_cause]
     assert len(events) > 1

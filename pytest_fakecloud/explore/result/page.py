@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...reporting.as_json import as_json, row_json
+from ...reporting.lookups import Lookups
 from ...reporting.mask import Mask
 from ...reporting.model import AppliedFault, ReportRow
 from ...reporting.rows import rows
@@ -51,8 +52,9 @@ def page_of_broken_promise(
     }
     if undisturbed is not None:
         calls = [line.call for line in undisturbed.lines if line.call is not None]
+        plain_rows = rows(cloud, calls, lookups=Lookups(mask=shown.mask))
         plain = replace(
-            report, rows=rows(cloud, calls), findings=(), unfinished=(), violations=(), failure=""
+            report, rows=plain_rows, findings=(), unfinished=(), violations=(), failure=""
         )
         last = max((row["number"] for row in page["rows"]), default=0)
         beside = _TrialPage(undisturbed, plain, shown.mask, offset=last)

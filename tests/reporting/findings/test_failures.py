@@ -197,8 +197,8 @@ def test_findings_that_a_read_row_decided_come_first_and_then_those_of_touched_o
     rows += [ReportRow(number, 0, "request", "client", "app", "POST /x") for number in (10, 20)]
     rows += [ReportRow(21, 0, "call", "client", "kv", "", parent=20)]
     marks = Marks(touched=frozenset({2, 3}), linked=frozenset({4, 10}))
-    accesses = [OrderedAccess(4, rows[1], DataAccess(subjects["c"], True)),
-                OrderedAccess(21, rows[5], DataAccess(subjects["d"], False))]  # fmt: skip
+    accesses = [OrderedAccess(rows[1], DataAccess(subjects["c"], True, order=4)),
+                OrderedAccess(rows[5], DataAccess(subjects["d"], False, order=21))]  # fmt: skip
 
     def finding(kind: str, row: int, *names: str) -> Finding:
         return Finding(kind, "kv", (row,), tuple(subjects[name] for name in names))
