@@ -256,7 +256,7 @@ def pytest_assertrepr_compare(config: pytest.Config, op: str, left: object, righ
     """Note two values that an assertion found unequal, which findings of the test's report compare."""
     run = run_of(config)
     if op == "==" and run.owners:
-        from .reporting.failed_statement import UnequalValues
+        from .reporting.statement.failed import UnequalValues
 
         run.test.unequal = UnequalValues.by_caller(left, right)
 

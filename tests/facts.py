@@ -24,9 +24,9 @@ import pytest
 from pytest_fakecloud.cloud.cloud import Cloud
 from pytest_fakecloud.hints.missing_requests import hints_about_silence, old_token_hints
 from pytest_fakecloud.plugin import run_of
+from pytest_fakecloud.reporting.render.text import text as as_text
+from pytest_fakecloud.reporting.render.wording import sentence
 from pytest_fakecloud.reporting.report import report_of
-from pytest_fakecloud.reporting.text import text as as_text
-from pytest_fakecloud.reporting.wording import sentence
 
 _ONE_OF_MANY = re.compile(
     r"\b(?:msg|scd|usr)_\w+|:\d{4,5}\b|\b\d{13}-\d+|[\w-]{20,}|#[0-9a-f]{4}\b|\d+(?:\.\d+)?"

@@ -69,7 +69,7 @@ _KEPT = (
     "pytest_fakecloud.queue.delivery.event_loops",
     "pytest_fakecloud.queue.fake",
     "pytest_fakecloud.queue.signatures",
-    "pytest_fakecloud.reporting.page",
+    "pytest_fakecloud.reporting.render.page",
     "pytest_fakecloud.process.surroundings",
     "pytest_fakecloud.process.inprocess",
     "pytest_fakecloud.vector.fake",

@@ -13,9 +13,9 @@ import urllib3
 
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.recordings.archives import write as record
-from pytest_fakecloud.reporting.page import page
+from pytest_fakecloud.reporting.render.page import page
+from pytest_fakecloud.reporting.render.text import section
 from pytest_fakecloud.reporting.report import report_of
-from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.standalone.api import PREFIX, ControlApp
 
 LAST = "9999-12-31T23:59:59.999999Z"

@@ -23,7 +23,7 @@ REGISTRATIONS = {
     "verify": "cli",
     "hints": "pytest_run.outcomes",
     "last_pass": "pytest_run.outcomes",
-    "replay": "reporting.replayed",
+    "replay": "reporting.render.replayed",
 }
 """For each of these folders, the only module outside it that imports it."""
 OF_EXPLORE = {

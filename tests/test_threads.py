@@ -20,7 +20,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.http.messages import Request
 from pytest_fakecloud.reporting.lookups import Lookups
-from pytest_fakecloud.reporting.rows import rows
+from pytest_fakecloud.reporting.rows.rows import rows
 
 from .budget import cases
 from .harness import in_threads

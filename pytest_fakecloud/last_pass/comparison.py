@@ -16,9 +16,9 @@ from typing import Any
 from ..core.characters import printable
 from ..core.errors import shown
 from ..core.output_files import file_name, write_private
-from ..reporting.as_json import row_json
 from ..reporting.model import VERSION, Comparison, Finding
 from ..reporting.observed import ObservedTest
+from ..reporting.render.as_json import row_json
 
 _LARGEST = 1_000_000
 """Maximum number of characters of a run that is kept; a page contains two runs."""

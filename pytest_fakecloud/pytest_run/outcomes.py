@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from ..reporting.model import Comparison
     from ..reporting.observed import ObservedTest
+    from ..reporting.render.text import TextLine
     from ..reporting.report import Report
-    from ..reporting.text import TextLine
     from .run import Run
 
 
@@ -164,8 +164,8 @@ def _described(clouds: list[Cloud], kinds: set[str]) -> list[str]:
     """Describe the violations of these kinds, equal ones of a client that retries only once."""
     from ..reporting.lookups import Lookups
     from ..reporting.mask import Mask
+    from ..reporting.render.wording import violation
     from ..reporting.violations import violations
-    from ..reporting.wording import violation
 
     return [
         Mask(cloud).text(violation(finding, Lookups()))
@@ -186,8 +186,8 @@ def _refused_clients(cloud: Cloud) -> list[str]:
     if not any(isinstance(e, Call) and e.status == 401 and not meant(e) for e in entries):
         return []
     from ..reporting.lookups import Lookups
+    from ..reporting.render.wording import sentence
     from ..reporting.violations import rejected
-    from ..reporting.wording import sentence
 
     return [
         with_allowance(sentence(finding, Lookups()), "refused", {"fake": finding.fake})
@@ -203,7 +203,7 @@ def write_timelines_index(run: Run) -> None:
         folder = run.options.timelines
         # A folder that could not be created has already been reported.
         if folder is not None and os.path.isdir(folder):
-            from ..reporting.page import write_index
+            from ..reporting.render.page import write_index
 
             write_index(folder)
 
@@ -241,7 +241,7 @@ def report_on(
                 _keep_pass(run, item)
         if named and _is_wanted(run, call, report):
             run.test.is_reported = True
-            from ..reporting.text import TextLine
+            from ..reporting.render.text import TextLine
 
             phase = _Phase(run, item, call, report, [])
             lines: list[TextLine] = []
@@ -371,7 +371,7 @@ def _export_traces(
 
 def _note_pass(run: Run, named: list[tuple[Cloud, str]], item: pytest.Item) -> None:
     """Note the reports of a test's own code, which has passed. Its teardown may reset the fakes."""
-    from ..reporting.as_json import as_json
+    from ..reporting.render.as_json import as_json
     from ..reporting.report import report_of
 
     if _last_pass() is None or _folder_of_passes(item) is None:
@@ -440,7 +440,7 @@ class _Phase(NamedTuple):
 
 def _lines(phase: _Phase, cloud: Cloud, name: str) -> list[TextLine]:
     from ..core.characters import visible
-    from ..reporting.text import WIDE, WIDTH, TextLine, wrapped
+    from ..reporting.render.text import WIDE, WIDTH, TextLine, wrapped
 
     # A worker of pytest-xdist prints to a terminal whose width it cannot see.
     unknown = WIDTH if "PYTEST_XDIST_WORKER" in os.environ else WIDE
@@ -462,9 +462,9 @@ def _lines(phase: _Phase, cloud: Cloud, name: str) -> list[TextLine]:
 def _report_lines(
     phase: _Phase, cloud: Cloud, name: str, hints: list[str], width: int
 ) -> list[TextLine]:
+    from ..reporting.render.text import lines_of
+    from ..reporting.render.wording import headline, sentence
     from ..reporting.report import report_of
-    from ..reporting.text import lines_of
-    from ..reporting.wording import headline, sentence
 
     run, report = phase.run, phase.report
     data = report_of(
@@ -552,7 +552,7 @@ def _compared(phase: _Phase, name: str, test: ObservedTest) -> Comparison | None
 
 def _written(folder: Path, cloud: Cloud, data: Report, phase: _Phase) -> str:
     """Write the HTML page of a test and its JSON; return the path of the page, or the failure."""
-    from ..reporting import as_json, page
+    from ..reporting.render import as_json, page
 
     # An error such as a broken promise can have a function that makes its page.
     picture: Any = getattr(type(phase.raised), "_fakecloud_picture", None)

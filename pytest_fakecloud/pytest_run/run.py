@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..cloud.cloud import Cloud
     from ..process.applications import ServedRequest
     from ..process.surroundings import Variables
-    from ..reporting.failed_statement import UnequalValues
+    from ..reporting.statement.failed import UnequalValues
     from .cloud_owner import CloudOwner
     from .observation import Observation
     from .options import Node, PerTestConfig, RunOptions

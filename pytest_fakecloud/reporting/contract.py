@@ -20,8 +20,18 @@ from ..cloud import services
 from ..core.calls import Arguments, Call, Entry, Event
 from .calls import has_full_answer
 from .errors import MALFORMED
-from .masked import MaskedAction, MaskedCall, MaskedEvent
-from .model import DataAccess, Delivery, Finding, ReportRow, Sentences, Sought, Summary
+from .model import (
+    DataAccess,
+    Delivery,
+    Finding,
+    MaskedAction,
+    MaskedCall,
+    MaskedEvent,
+    ReportRow,
+    Sentences,
+    Sought,
+    Summary,
+)
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud

@@ -13,8 +13,7 @@ from ..core.recorder import SharedRecords
 from .contract import functions_of
 from .errors import contained
 from .mask import Mask
-from .masked import MaskedCall
-from .model import ReplacedValue
+from .model import MaskedCall, ReplacedValue
 
 _WORD = re.compile(r"\b\w{20,}")
 """A word that is as long as an id."""

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 from .model import DataAccess, JournalNumber, Marks, OrderedAccess, ReportRow, ReportSubject
-from .read_data import ReadData
+from .statement.read_data import ReadData
 
 
 def marks_of_rows(

@@ -13,8 +13,15 @@ from ..core.characters import map_strings
 from ..core.secrets import HIDDEN, SecretMask
 from ..process.applications import ServedRequest
 from .contract import functions_of
-from .masked import MaskedAction, MaskedCall, MaskedEvent, MaskedRequest
-from .model import Finding, ReportSubject, Sought
+from .model import (
+    Finding,
+    MaskedAction,
+    MaskedCall,
+    MaskedEvent,
+    MaskedRequest,
+    ReportSubject,
+    Sought,
+)
 
 
 class Mask(SecretMask):

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NewType, TypeAlias, get_args
 
-from ..core.calls import began
+from ..core.calls import Action, Call, Event, began
 from ..core.traces import TraceParent
-from .masked import MaskedAction, MaskedCall, MaskedEvent, MaskedRequest
+from ..process.applications import ServedRequest
 
 if TYPE_CHECKING:
     from .contract import ExchangedValues
@@ -25,6 +25,11 @@ APPLICATION = "application"
 CLIENT = "client"
 CONSOLE = "console"
 TEST = "test"
+MaskedCall = NewType("MaskedCall", Call)
+MaskedEvent = NewType("MaskedEvent", Event)
+MaskedAction = NewType("MaskedAction", Action)
+MaskedRequest = NewType("MaskedRequest", ServedRequest)
+"""With credentials masked by a `Mask`, as the types before it."""
 VERSION = 4
 """The version of the JSON form. It increases when a field is removed, renamed or redefined."""
 

@@ -13,10 +13,10 @@ from ..core.calls import Action, Call, Entry
 from ..core.frames import CodePlace
 from ..core.libraries import outside_libraries
 from .calls import calls_in
-from .failed_statement import UnequalValues
 from .lookups import Lookups, records_of
 from .model import Delivery, OrderedAccess, ReportRow
-from .rows import places_of
+from .rows.rows import places_of
+from .statement.failed import UnequalValues
 
 
 @dataclass

@@ -10,18 +10,18 @@ from ..cloud.base import BaseCloud, context_of
 from ..process.applications import ServedRequest
 from .contract import functions_of
 from .errors import collected, contained
-from .failed_statement import UnequalValues
 from .findings import find, unfinished
 from .lookups import Background, Lookups, lookups_of, records_of
 from .marks import marks_of_rows
 from .mask import Mask
 from .model import Comparison, Finding, Marks, ReportRow
 from .observed import ObservedTest
-from .read_data import ReadData
-from .read_search import read_by_other_process, read_by_statement
-from .replaced import replaced_values
-from .rows import ordered_accesses, rows
+from .rows.replaced import replaced_values
+from .rows.rows import ordered_accesses, rows
 from .select import MOST_FINDINGS, concerning, selected
+from .statement.failed import UnequalValues
+from .statement.read_data import ReadData
+from .statement.search import read_by_other_process, read_by_statement
 from .violations import violations
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from .model import Finding, Marks, OrderedAccess, ReportRow
-from .read_data import ReadData
+from .statement.read_data import ReadData
 
 MOST_FINDINGS = 6
 """Maximum number of findings in one report, without that of the last pass."""

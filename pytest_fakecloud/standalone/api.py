@@ -399,7 +399,7 @@ _SHARED = (
 FILES: Mapping[str, tuple[str, str]] = {
     **{name: ("pytest_fakecloud.standalone", f"page/{name}") for name in _PAGE},
     # The console reuses the timeline of test reports.
-    **{name: ("pytest_fakecloud.reporting", name) for name in _SHARED},
+    **{name: ("pytest_fakecloud.reporting.render", name) for name in _SHARED},
 }
 """Package and path of each file of the console. No code is inline or loaded from another origin."""
 

@@ -61,9 +61,9 @@ class FailedTests:
         self, cloud: Cloud, name: str, failure: str, read: Sequence[object]
     ) -> FailedTest:
         # Imported late, because most servers make no report.
+        from ..reporting.render.text import lines_of
+        from ..reporting.render.wording import headline
         from ..reporting.report import report_of
-        from ..reporting.text import lines_of
-        from ..reporting.wording import headline
 
         lines: list[str] = []
         statement, page = "", None
@@ -79,7 +79,7 @@ class FailedTests:
 
     def _written(self, folder: Path, cloud: Cloud, report: Report) -> tuple[Path | None, str]:
         """Write the page of a report and its JSON; return its path, and the path or an error as text."""
-        from ..reporting import as_json, page
+        from ..reporting.render import as_json, page
 
         failures: list[str] = []
         with report_failure("it could not be written", failures.append):
@@ -107,7 +107,7 @@ class FailedTests:
 
     def write_index(self) -> None:
         """Write the index of the pages; an error is printed."""
-        from ..reporting.page import write_index
+        from ..reporting.render.page import write_index
 
         with report_failure("no index of the pages", partial(print, file=sys.stderr)):
             if self._folder is not None and self._folder.is_dir():
@@ -116,6 +116,6 @@ class FailedTests:
 
 def _width() -> int:
     """Return the width of the terminal in columns, or that of a file."""
-    from ..reporting.text import WIDE, WIDEST
+    from ..reporting.render.text import WIDE, WIDEST
 
     return min(shutil.get_terminal_size((WIDE, 24)).columns, WIDEST)

@@ -275,7 +275,7 @@ class _EndedClouds:
         """Return the report of the server's cloud, and the summary of the failed tests, or without one
         the reports of the last clouds.
         """
-        from ..reporting.text import section
+        from ..reporting.render.text import section
 
         reports = [failed_tests] if failed_tests else [
             f"cloud {ended.id}:\n{section(ended.cloud)}"

@@ -40,7 +40,7 @@ from pytest_fakecloud.http.routing import Route
 from pytest_fakecloud.reporting.calls import has_full_answer, success_of
 from pytest_fakecloud.reporting.contract import CallFunctions, EventFunctions, ReportFunctions
 from pytest_fakecloud.reporting.lookups import Lookups
-from pytest_fakecloud.reporting.masked import MaskedCall, MaskedEvent
+from pytest_fakecloud.reporting.model import MaskedCall, MaskedEvent
 from pytest_fakecloud.reporting.model import DataAccess, ReportSubject, Sought, SubjectKind, Summary
 
 

@@ -209,7 +209,7 @@ def test_the_recipe_for_a_service_names_all_lists_of_services() -> None:
 # -- a kind of row ---------------------------------------------------------------------------------
 
 
-MADE = ("reporting/model.py", "reporting/sources.py")
+MADE = ("reporting/model.py", "reporting/rows/sources.py")
 """The modules in which a kind is defined."""
 
 
@@ -232,7 +232,9 @@ def readers_of_sources() -> dict[str, set[str]]:
 
 
 def test_the_recipe_for_a_kind_of_row_names_all_that_reads_a_source() -> None:
-    section = recipes().partition("\n**A kind of row**")[2].partition("\n\n`reporting/rows.py`")[0]
+    section = (
+        recipes().partition("\n**A kind of row**")[2].partition("\n\n`reporting/rows/rows.py`")[0]
+    )
     readers: dict[str, set[str]] = {}
     for member, places in re.findall(r"^\| `(\w+)` \| (.*?) \|$", section, re.M):
         for functions, path in re.findall(r"((?:`\w+\(\)`,? )+)of `([\w/]+\.py)`", places):

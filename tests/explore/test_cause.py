@@ -21,7 +21,7 @@ from pytest_fakecloud import BrokenPromiseError, Cloud, History, KVServer, alway
 from pytest_fakecloud.explore.simulation.stacks import distinct_places
 from pytest_fakecloud.explore.values.disturbances import Kind
 from pytest_fakecloud.explore.values.trial import Line
-from pytest_fakecloud.reporting.page import page
+from pytest_fakecloud.reporting.render.page import page
 from pytest_fakecloud.reporting.report import report_of
 
 from ..harness import QUIET

@@ -28,11 +28,11 @@ from pytest_fakecloud.core.exits import Exits
 from pytest_fakecloud.process import call_sites
 from pytest_fakecloud.process.call_sites import call_site
 from pytest_fakecloud.process.stacks import Stacks
-from pytest_fakecloud.reporting.as_json import as_json
 from pytest_fakecloud.reporting.lookups import Lookups
+from pytest_fakecloud.reporting.render.as_json import as_json
+from pytest_fakecloud.reporting.render.text import section
 from pytest_fakecloud.reporting.report import report_of
-from pytest_fakecloud.reporting.rows import rows as report_rows
-from pytest_fakecloud.reporting.text import section
+from pytest_fakecloud.reporting.rows.rows import rows as report_rows
 
 from ..harness import Run
 

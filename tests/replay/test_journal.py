@@ -15,7 +15,7 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud.base import record_times
 from pytest_fakecloud.cloud.services import data_module
 from pytest_fakecloud.replay import journal
-from pytest_fakecloud.reporting.replayed import states
+from pytest_fakecloud.reporting.render.replayed import states
 from pytest_fakecloud.reporting.report import report_of
 
 from ..harness import in_threads, wait_until

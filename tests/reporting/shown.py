@@ -9,8 +9,8 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.queue.fake import Queue
 from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.model import ReportRow
-from pytest_fakecloud.reporting.rows import rows
-from pytest_fakecloud.reporting.wording import Summary, describe
+from pytest_fakecloud.reporting.render.wording import Summary, describe
+from pytest_fakecloud.reporting.rows.rows import rows
 
 
 @dataclass(frozen=True)

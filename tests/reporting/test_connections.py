@@ -23,8 +23,8 @@ from pytest_fakecloud.kv.reply import (
 )
 from pytest_fakecloud.kv.report.accesses import of_call
 from pytest_fakecloud.kv.resp.replies import reply
+from pytest_fakecloud.reporting.render.text import section
 from pytest_fakecloud.reporting.report import report_of
-from pytest_fakecloud.reporting.text import section
 
 from .findings.cases import commands
 from .shown import shown as rows

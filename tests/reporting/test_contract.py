@@ -24,8 +24,6 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.broker.report.accesses import ARGUMENTS
 from pytest_fakecloud.cloud.base import fixture_fake
 from pytest_fakecloud.cloud.services import SERVICES, Service, imported, named
-from pytest_fakecloud.reporting import wording
-from pytest_fakecloud.reporting.as_json import as_json
 from pytest_fakecloud.reporting.contract import (
     IN_USE,
     ActionFunctions,
@@ -39,9 +37,11 @@ from pytest_fakecloud.reporting.contract import (
 )
 from pytest_fakecloud.reporting.lookups import Lookups
 from pytest_fakecloud.reporting.model import DataAccess, Finding, SubjectKind
+from pytest_fakecloud.reporting.render import wording
+from pytest_fakecloud.reporting.render.as_json import as_json
+from pytest_fakecloud.reporting.render.text import text
+from pytest_fakecloud.reporting.render.wording import sentence, sentences
 from pytest_fakecloud.reporting.report import Report, report_of
-from pytest_fakecloud.reporting.text import text
-from pytest_fakecloud.reporting.wording import sentence, sentences
 
 from ..harness import check_each, syntax
 from .test_each_builder_raises import BROKE, use_all
@@ -94,7 +94,7 @@ def test_a_sentence_loads_no_service_that_is_not_in_use() -> None:
         from pytest_fakecloud.reporting.contract import functions_of
         from pytest_fakecloud.reporting.lookups import Lookups
         from pytest_fakecloud.reporting.model import Finding
-        from pytest_fakecloud.reporting.wording import sentence
+        from pytest_fakecloud.reporting.render.wording import sentence
 
         functions_of("kv_server")
         print(sentence(Finding("expired", "kv", values={"key": "a", "at": "noon"}), Lookups()))

@@ -23,7 +23,7 @@ from pytest_fakecloud.hints.mistakes import mistakes
 from pytest_fakecloud.process.call_sites import call_site
 from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.reporting.readable import readable
-from pytest_fakecloud.reporting.text import section
+from pytest_fakecloud.reporting.render.text import section
 
 from .test_bodies import b64
 

@@ -13,7 +13,6 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Event
 from pytest_fakecloud.core.characters import shortened
 from pytest_fakecloud.kv.report.accesses import KEY
-from pytest_fakecloud.reporting.folding import RowGroup, folded, merged, without_unlisted
 from pytest_fakecloud.reporting.model import (
     AppliedFault,
     Finding,
@@ -22,10 +21,11 @@ from pytest_fakecloud.reporting.model import (
     RowSource,
     Sought,
 )
-from pytest_fakecloud.reporting.page import page
-from pytest_fakecloud.reporting.read_data import ReadByRows
+from pytest_fakecloud.reporting.render.folding import RowGroup, folded, merged, without_unlisted
+from pytest_fakecloud.reporting.render.page import page
+from pytest_fakecloud.reporting.render.text import section, text
 from pytest_fakecloud.reporting.report import report_of
-from pytest_fakecloud.reporting.text import section, text
+from pytest_fakecloud.reporting.statement.read_data import ReadByRows
 
 
 def row(number: int, same: object = "", **more: Any) -> ReportRow:

@@ -30,8 +30,8 @@ from pytest_fakecloud.reporting.model import (
     ReportSubject,
     Sought,
 )
-from pytest_fakecloud.reporting.read_data import ReadByRows
 from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.statement.read_data import ReadByRows
 from pytest_fakecloud.vector.report.accesses import NAMESPACE
 
 KINDS = {

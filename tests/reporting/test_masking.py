@@ -15,13 +15,13 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Call, set_facts, shorten
 from pytest_fakecloud.core.secrets import HIDDEN
 from pytest_fakecloud.recordings.archives import archive
-from pytest_fakecloud.reporting.as_json import as_json
 from pytest_fakecloud.reporting.contract import functions_of
 from pytest_fakecloud.reporting.mask import Mask
-from pytest_fakecloud.reporting.page import page
+from pytest_fakecloud.reporting.render.as_json import as_json
+from pytest_fakecloud.reporting.render.page import page
+from pytest_fakecloud.reporting.render.text import section
+from pytest_fakecloud.reporting.render.text import text as as_text
 from pytest_fakecloud.reporting.report import report_of
-from pytest_fakecloud.reporting.text import section
-from pytest_fakecloud.reporting.text import text as as_text
 
 from .shown import deliver
 

@@ -14,8 +14,8 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.output_files import file_name, write_public
 from pytest_fakecloud.process.applications import ServedRequest
-from pytest_fakecloud.reporting.as_json import as_json
-from pytest_fakecloud.reporting.page import page, write_index
+from pytest_fakecloud.reporting.render.as_json import as_json
+from pytest_fakecloud.reporting.render.page import page, write_index
 from pytest_fakecloud.reporting.report import report_of
 
 from ..harness import Run, quiet_but

@@ -14,8 +14,8 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.output_files import write_private, write_public
 from pytest_fakecloud.recordings import archives
-from pytest_fakecloud.reporting import as_json
-from pytest_fakecloud.reporting import page as timeline
+from pytest_fakecloud.reporting.render import as_json
+from pytest_fakecloud.reporting.render import page as timeline
 from pytest_fakecloud.reporting.report import report_of
 
 from ..harness import apart

@@ -9,8 +9,8 @@ import pytest
 from upstash_vector.types import MetadataUpdateMode
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting.render.wording import describe
 from pytest_fakecloud.reporting.report import report_of
-from pytest_fakecloud.reporting.wording import describe
 
 
 @pytest.fixture

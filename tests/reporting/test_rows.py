@@ -20,11 +20,11 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.queue.fake import Queue
 from pytest_fakecloud.queue.model import Delivery, SigningKeys
 from pytest_fakecloud.queue.signatures import body_hash, signature_details
-from pytest_fakecloud.reporting.as_json import row_json
 from pytest_fakecloud.reporting.lookups import Lookups, lookups_of
-from pytest_fakecloud.reporting.rows import rows as report_rows
-from pytest_fakecloud.reporting.text import section
-from pytest_fakecloud.reporting.wording import sentence
+from pytest_fakecloud.reporting.render.as_json import row_json
+from pytest_fakecloud.reporting.render.text import section
+from pytest_fakecloud.reporting.render.wording import sentence
+from pytest_fakecloud.reporting.rows.rows import rows as report_rows
 
 from .findings.cases import found, kinds
 from .shown import deliver

@@ -12,9 +12,9 @@ import requests
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, KVServer
-from pytest_fakecloud.reporting.read_data import ReadData
+from pytest_fakecloud.reporting.render.wording import describe
 from pytest_fakecloud.reporting.report import Report, report_of
-from pytest_fakecloud.reporting.wording import describe
+from pytest_fakecloud.reporting.statement.read_data import ReadData
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from pytest_fakecloud.cloud.base import context_of, show_same
 from pytest_fakecloud.core.recorder import SCRIPT_COMMANDS, SharedRecords
 from pytest_fakecloud.kv.report.lookups import KVLookups
 from pytest_fakecloud.reporting.lookups import lookups_of
+from pytest_fakecloud.reporting.render.wording import describe
 from pytest_fakecloud.reporting.report import Report, report_of
-from pytest_fakecloud.reporting.wording import describe
 from tests.harness import Run
 
 TAKE = """

@@ -23,10 +23,10 @@ from pytest_fakecloud.core.statements import handler_at, source_at
 from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
 from pytest_fakecloud.reporting.lookups import records_of
-from pytest_fakecloud.reporting.read_data import ReadData
+from pytest_fakecloud.reporting.render.text import text
+from pytest_fakecloud.reporting.render.wording import describe, headline, read_data_text
 from pytest_fakecloud.reporting.report import Report, report_of
-from pytest_fakecloud.reporting.text import text
-from pytest_fakecloud.reporting.wording import describe, headline, read_data_text
+from pytest_fakecloud.reporting.statement.read_data import ReadData
 
 
 @pytest.fixture

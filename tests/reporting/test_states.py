@@ -13,7 +13,7 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.inspect.data import state_of
 from pytest_fakecloud.kv.engine.engine import EngineCopy
 from pytest_fakecloud.kv.engine.keyspace import KeyspaceCopy
-from pytest_fakecloud.reporting.replayed import states
+from pytest_fakecloud.reporting.render.replayed import states
 from pytest_fakecloud.reporting.report import report_of
 
 from .test_bodies import b64

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.model import KINDS, Kind
-from pytest_fakecloud.reporting.page import document, exception_line
+from pytest_fakecloud.reporting.render.page import document, exception_line
 
 from .test_page import FAILURE as CHECKOUT
 from .test_page import fill, written

@@ -9,9 +9,9 @@ import pytest
 
 from pytest_fakecloud import Cloud, DeliveredRequest
 from pytest_fakecloud.core.traces import trace_parent
-from pytest_fakecloud.reporting.as_json import as_json
+from pytest_fakecloud.reporting.render.as_json import as_json
+from pytest_fakecloud.reporting.render.text import section
 from pytest_fakecloud.reporting.report import report_of
-from pytest_fakecloud.reporting.text import section
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 HEADER = f"00-{TRACE}-{SPAN}-01"

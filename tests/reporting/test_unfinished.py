@@ -8,8 +8,8 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.findings import MOST_UNFINISHED, unfinished
 from pytest_fakecloud.reporting.lookups import lookups_of
-from pytest_fakecloud.reporting.text import section
-from pytest_fakecloud.reporting.wording import sentence
+from pytest_fakecloud.reporting.render.text import section
+from pytest_fakecloud.reporting.render.wording import sentence
 
 from .shown import deliver
 

@@ -13,11 +13,11 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.output_files import write_public
 from pytest_fakecloud.process.stacks import Stacks
-from pytest_fakecloud.reporting.as_json import as_json
-from pytest_fakecloud.reporting.as_json import write as write_json
-from pytest_fakecloud.reporting.page import page, write_index
+from pytest_fakecloud.reporting.render.as_json import as_json
+from pytest_fakecloud.reporting.render.as_json import write as write_json
+from pytest_fakecloud.reporting.render.page import page, write_index
+from pytest_fakecloud.reporting.render.text import text
 from pytest_fakecloud.reporting.report import Report, report_of
-from pytest_fakecloud.reporting.text import text
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from upstash_workflow.flask import Serve
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.process.stacks import Stacks
+from pytest_fakecloud.reporting.render.text import text
+from pytest_fakecloud.reporting.render.wording import describe
 from pytest_fakecloud.reporting.report import Report, report_of
-from pytest_fakecloud.reporting.text import text
-from pytest_fakecloud.reporting.wording import describe
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud.services import SERVICES, fake_class, services_by_word
 from pytest_fakecloud.process.applications import ServedRequest
-from pytest_fakecloud.reporting.as_json import as_json, write
 from pytest_fakecloud.reporting.model import (
     APPLICATION,
     CLIENT,
@@ -28,8 +27,9 @@ from pytest_fakecloud.reporting.model import (
     Mark,
     SubjectKind,
 )
+from pytest_fakecloud.reporting.render.as_json import as_json, write
+from pytest_fakecloud.reporting.render.text import text
 from pytest_fakecloud.reporting.report import report_of
-from pytest_fakecloud.reporting.text import text
 
 from ..notations import golden
 from .shown import deliver

@@ -21,8 +21,8 @@ from pytest_fakecloud.kv.report import wording
 from pytest_fakecloud.process.applications import ServedRequest
 from pytest_fakecloud.queue.report.lookups import message_name
 from pytest_fakecloud.reporting.lookups import lookups_of
+from pytest_fakecloud.reporting.render.text import section, text
 from pytest_fakecloud.reporting.report import report_of
-from pytest_fakecloud.reporting.text import section, text
 
 from ..notations import golden
 from .findings.cases import commands

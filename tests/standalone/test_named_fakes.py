@@ -459,7 +459,7 @@ console.log(JSON.stringify(Object.values(REDIS_CLIENTS).map((write) => write([["
 
 def test_copied_commands_connect_to_named_fakes(tmp_path: Path) -> None:
     need()
-    shutil.copy(ROOT / "pytest_fakecloud" / "reporting" / "copying.js", tmp_path)
+    shutil.copy(ROOT / "pytest_fakecloud" / "reporting" / "render" / "copying.js", tmp_path)
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "write.js").write_text(CLIENTS)
     done = subprocess.run(

@@ -15,8 +15,15 @@ from ...reporting.calls import (
     success_of,
 )
 from ...reporting.lookups import Lookups
-from ...reporting.masked import MaskedAction, MaskedCall, MaskedEvent
-from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind
+from ...reporting.model import (
+    DataAccess,
+    MaskedAction,
+    MaskedCall,
+    MaskedEvent,
+    ReportSubject,
+    Sought,
+    SubjectKind,
+)
 from ..fake import Broker
 from .calls import RecordPosition, group_of, topics_of
 

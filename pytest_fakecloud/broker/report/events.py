@@ -9,8 +9,7 @@ from ...core.bodies import parsed
 from ...core.errors import listed
 from ...core.timers import clock_time
 from ...reporting.lookups import Lookups
-from ...reporting.masked import MaskedCall, MaskedEvent
-from ...reporting.model import Summary
+from ...reporting.model import MaskedCall, MaskedEvent, Summary
 
 _EVENTS = {
     "auto commit": "auto commit of {who}: {offsets}",

@@ -10,8 +10,7 @@ from ...core.characters import shortened
 from ...core.errors import counted, listed
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
-from ...reporting.masked import MaskedCall
-from ...reporting.model import Repeated, Sentences, Summary, Values
+from ...reporting.model import MaskedCall, Repeated, Sentences, Summary, Values
 from .background import BrokerBackground
 from .calls import RecordPosition, group_of, positions_in, topics_of
 from .lookups import BrokerLookups

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...reporting.as_json import as_json, row_json
 from ...reporting.lookups import Lookups
 from ...reporting.mask import Mask
 from ...reporting.model import AppliedFault, ReportRow
-from ...reporting.rows import rows
+from ...reporting.render.as_json import as_json, row_json
+from ...reporting.rows.rows import rows
 from ..values.names import StrandName
 from ..values.trial import Line, Trial
 from .cause import Cause

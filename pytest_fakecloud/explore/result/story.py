@@ -15,8 +15,8 @@ from ...kv.report.calls import SEVERAL, command_of
 from ...kv.report.lookups import gathered
 from ...kv.table import kinds as commands
 from ...reporting.lookups import Lookups
-from ...reporting.masked import MaskedCall
-from ...reporting.sources import error_of, summarise
+from ...reporting.model import MaskedCall
+from ...reporting.rows.sources import error_of, summarise
 from ..judge.anomalies import AnomalyError
 from ..values.disturbances import PAUSES, Disturbance, with_role
 from ..values.names import StrandName

@@ -13,7 +13,7 @@ from ...kv.table import kinds as commands
 from ...kv.table.synopsis import BoundLine
 from ...kv.touches import fields_of, has_field
 from ...reporting.lookups import Lookups
-from ...reporting.sources import summarise
+from ...reporting.rows.sources import summarise
 from .names import StrandName
 
 _SETS_VALUES = commands.CREATES & commands.LOSES_UPDATES

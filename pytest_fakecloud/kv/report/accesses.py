@@ -10,8 +10,15 @@ from ...core.calls import Arguments, Call
 from ...reporting.calls import changed_items, has_full_answer
 from ...reporting.contract import ExchangedValues
 from ...reporting.lookups import Lookups
-from ...reporting.masked import MaskedAction, MaskedCall, MaskedEvent
-from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind
+from ...reporting.model import (
+    DataAccess,
+    MaskedAction,
+    MaskedCall,
+    MaskedEvent,
+    ReportSubject,
+    Sought,
+    SubjectKind,
+)
 from ..command_fields import keys_of
 from ..fake import KVServer
 from ..table import kinds

@@ -11,7 +11,7 @@ from ...core.bodies import from_base64, parsed
 from ...core.calls import ITEMS_OF_CUT, Action, Call, on_connection
 from ...core.characters import map_strings
 from ...reporting.lookups import Lookups
-from ...reporting.masked import MaskedCall
+from ...reporting.model import MaskedCall
 from ..resp.replies import is_error, reply
 from ..table import kinds
 from ..table.registry import COMMANDS

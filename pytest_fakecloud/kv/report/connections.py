@@ -9,7 +9,7 @@ from ...core.calls import Call, on_connection
 from ...core.secrets import HIDDEN
 from ...reporting.contract import ConnectionExchange
 from ...reporting.lookups import Lookups
-from ...reporting.masked import MaskedCall
+from ...reporting.model import MaskedCall
 from ..resp.replies import is_error, reply
 from .calls import hides_words, lines_of
 from .wording import command_text

@@ -19,8 +19,7 @@ from ...core.secrets import HIDDEN
 from ...core.timers import clock_time
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
-from ...reporting.masked import MaskedCall
-from ...reporting.model import ScriptSource, Sentences, Summary, Values
+from ...reporting.model import MaskedCall, ScriptSource, Sentences, Summary, Values
 from ..resp.replies import is_error
 from ..table import kinds
 from ..table.registry import spec_of

@@ -12,8 +12,15 @@ from ...core.errors import ContractError
 from ...http.routing import RouteTable
 from ...reporting.calls import changed_items, has_full_answer, success_of
 from ...reporting.lookups import Lookups
-from ...reporting.masked import MaskedAction, MaskedCall, MaskedEvent
-from ...reporting.model import DataAccess, ReportSubject, Sought, SubjectKind
+from ...reporting.model import (
+    DataAccess,
+    MaskedAction,
+    MaskedCall,
+    MaskedEvent,
+    ReportSubject,
+    Sought,
+    SubjectKind,
+)
 from ..rest.app import PUBLISHING, QueueApp
 from .lookups import QueueLookups, schedule_of
 

@@ -14,7 +14,7 @@ from ...core.errors import listed
 from ...reporting.calls import calls_in, events_in, executed_but_lost, has_full_answer
 from ...reporting.lookups import DeliveryExchange, Lookups, ServiceLookups
 from ...reporting.mask import Mask
-from ...reporting.masked import MaskedEvent
+from ...reporting.model import MaskedEvent
 from ..fake import Queue, finished_deliveries
 from ..rest.app import PUBLISHING
 from .steps import steps_of_messages

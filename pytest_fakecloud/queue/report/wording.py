@@ -15,8 +15,7 @@ from ...core.errors import listed, plural
 from ...core.timers import clock_time
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
-from ...reporting.masked import MaskedCall
-from ...reporting.model import Delivery, Repeated, ReportRow, Sentences, Summary, Values
+from ...reporting.model import Delivery, MaskedCall, Repeated, ReportRow, Sentences, Summary, Values
 from ...reporting.readable import EXCERPT, decoded, readable
 from ..signatures import SignatureDetails
 from .lookups import QueueLookups, schedule_of

@@ -40,12 +40,12 @@ from ...inspect.data import (
     PageQuery,
     whole_number,
 )
-from ...reporting.as_json import row_json
 from ...reporting.lookups import DeliveryExchange, Lookups, exchanges_of
 from ...reporting.mask import Mask
 from ...reporting.model import ReportRow, RowSource
-from ...reporting.rows import rows
-from ...reporting.sources import error_of
+from ...reporting.render.as_json import row_json
+from ...reporting.rows.rows import rows
+from ...reporting.rows.sources import error_of
 from ..state_file import checked_state, stub
 from . import problems, shapes
 from .advice import advice_of, advice_of_violation, advice_on_message, expected_of, place_of

@@ -23,8 +23,8 @@ from ...inspect.data import (
     short_item,
     whole_number,
 )
-from ...reporting import replayed
 from ...reporting.lookups import records_of
+from ...reporting.render import replayed
 from ..copied_tests import in_go, in_pytest, in_vitest
 from ..copied_tests.plan import NoTest, RecordedExchange, fake_of, plan
 from . import shapes

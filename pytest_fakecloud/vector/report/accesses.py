@@ -10,8 +10,16 @@ from ...core.bodies import parsed
 from ...core.calls import Arguments
 from ...reporting.calls import changed_items, has_full_answer, success_of
 from ...reporting.lookups import Lookups
-from ...reporting.masked import MaskedAction, MaskedCall, MaskedEvent
-from ...reporting.model import DELETED, DataAccess, ReportSubject, Sought, SubjectKind
+from ...reporting.model import (
+    DELETED,
+    DataAccess,
+    MaskedAction,
+    MaskedCall,
+    MaskedEvent,
+    ReportSubject,
+    Sought,
+    SubjectKind,
+)
 from .. import QUERIES, UPSERTS
 from ..fake import VectorIndex
 from ..inspect.data import namespace_in

@@ -10,8 +10,7 @@ from ...core.characters import shortened
 from ...core.errors import counted, listed
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
-from ...reporting.masked import MaskedAction, MaskedCall
-from ...reporting.model import Sentences, Summary, Values
+from ...reporting.model import MaskedAction, MaskedCall, Sentences, Summary, Values
 from .. import QUERIES, UPSERTS
 from ..model import VectorHit
 from .background import VectorBackground, length_of

@@ -26,9 +26,9 @@ from pytest_fakecloud.reporting.findings import find
 from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.model import Finding
 from pytest_fakecloud.reporting.observed import ObservedTest
-from pytest_fakecloud.reporting.rows import rows
-from pytest_fakecloud.reporting.text import section
-from pytest_fakecloud.reporting.wording import sentence
+from pytest_fakecloud.reporting.render.text import section
+from pytest_fakecloud.reporting.render.wording import sentence
+from pytest_fakecloud.reporting.rows.rows import rows
 
 from ...notations import Player, golden
 from ..shown import deliver

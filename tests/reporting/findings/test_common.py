@@ -14,9 +14,9 @@ from redis.retry import Retry
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.lookups import Lookups
 from pytest_fakecloud.reporting.model import Finding
+from pytest_fakecloud.reporting.render.text import section
+from pytest_fakecloud.reporting.render.wording import sentence
 from pytest_fakecloud.reporting.report import report_of
-from pytest_fakecloud.reporting.text import section
-from pytest_fakecloud.reporting.wording import sentence
 
 from .cases import HOOK, commands, found, kinds
 

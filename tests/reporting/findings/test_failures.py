@@ -22,9 +22,9 @@ from pytest_fakecloud.reporting.model import (
     ReportSubject,
     Sought,
 )
-from pytest_fakecloud.reporting.read_data import LookedAt
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.select import concerning
+from pytest_fakecloud.reporting.statement.read_data import LookedAt
 
 
 @pytest.fixture

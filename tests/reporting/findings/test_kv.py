@@ -15,12 +15,12 @@ import redis
 import redis.asyncio
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.as_json import as_json
 from pytest_fakecloud.reporting.lookups import Lookups
+from pytest_fakecloud.reporting.render.as_json import as_json
+from pytest_fakecloud.reporting.render.text import text
+from pytest_fakecloud.reporting.render.wording import sentence
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.select import MOST_FINDINGS
-from pytest_fakecloud.reporting.text import text
-from pytest_fakecloud.reporting.wording import sentence
 
 from ...notations import scenarios
 from .cases import SCENES, Scene, check, commands, found, judge, kinds, scene

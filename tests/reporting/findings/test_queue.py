@@ -11,7 +11,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.lookups import lookups_of
-from pytest_fakecloud.reporting.wording import sentence
+from pytest_fakecloud.reporting.render.wording import sentence
 
 from .cases import HOOK, Inject, Scene, check, found, kinds
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud, Response
-from pytest_fakecloud.reporting.failed_statement import UnequalValues
+from pytest_fakecloud.reporting.statement.failed import UnequalValues
 from pytest_fakecloud.vector.report import findings as vector
 from pytest_fakecloud.vector.report import lookups
 

@@ -12,16 +12,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..cloud.files import local_path
-from ..core.characters import printable
-from ..core.errors import shown
-from ..core.output_files import write_public
-from ..core.timers import to_datetime
-from .errors import contained
-from .lookups import Lookups
-from .mask import Mask
-from .model import VERSION, Finding, Marks, Place, ReportRow, ReportSubject
-from .report import Report
+from ...cloud.files import local_path
+from ...core.characters import printable
+from ...core.errors import shown
+from ...core.output_files import write_public
+from ...core.timers import to_datetime
+from ..errors import contained
+from ..lookups import Lookups
+from ..mask import Mask
+from ..model import VERSION, Finding, Marks, Place, ReportRow, ReportSubject
+from ..report import Report
 from .wording import describe, headline, read_data_text, sentence, violation
 
 _BEFORE, _AFTER = 2, 8

@@ -14,13 +14,13 @@ from traceback import walk_tb
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from ..core.errors import chain_of
-from ..core.frames import CodePlace, is_own, stack_of
-from ..core.functions import assignment_of, changes_any, codes_called, statements_changing
-from ..core.libraries import is_library
-from ..core.recorder import Look
-from ..core.statements import FUNCTIONS, Span, expressions_of, span_of, statements_around, tree_of
-from .model import Place
+from ...core.errors import chain_of
+from ...core.frames import CodePlace, is_own, stack_of
+from ...core.functions import assignment_of, changes_any, codes_called, statements_changing
+from ...core.libraries import is_library
+from ...core.recorder import Look
+from ...core.statements import FUNCTIONS, Span, expressions_of, span_of, statements_around, tree_of
+from ..model import Place
 
 _LEVELS = 4
 """Maximum number of assignments from a name in the statement to the line that looked at a fake."""

@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from ..core.json_values import decoded_value, node_of, nodes_in, parts_of
-from .contract import ExchangedValues
-from .errors import contained
-from .model import JournalNumber, OrderedAccess, Sought
-from .observed import ObservedTest
+from ...core.json_values import decoded_value, node_of, nodes_in, parts_of
+from ..contract import ExchangedValues
+from ..errors import contained
+from ..model import JournalNumber, OrderedAccess, Sought
+from ..observed import ObservedTest
 
 _COMMON = frozenset({None, (bool, True), (bool, False), 0, 1, "", "OK", (list,), (dict,)})
 """Values, as `node_of()` adds them, that calls return whatever data they are about."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from ..core.bodies import compact, parsed
-from ..core.characters import shortened
-from ..core.errors import listed
-from .model import CONSOLE, DELETED, DataAccess, OrderedAccess, ReplacedValue, ReportRow
+from ...core.bodies import compact, parsed
+from ...core.characters import shortened
+from ...core.errors import listed
+from ..model import CONSOLE, DELETED, DataAccess, OrderedAccess, ReplacedValue, ReportRow
 
 
 def replaced_values(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..cloud.base import BaseCloud
-from ..core.errors import if_installed
-from .report import Report
+from ...cloud.base import BaseCloud
+from ...core.errors import if_installed
+from ..report import Report
 
 
 def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
     }
     first_causes = {row.number: row.first_cause for row in report.rows if row.first_cause}
     with if_installed("replay"):
-        from ..replay import journal
+        from ...replay import journal
 
         return journal.states(cloud, journal.ReportedRows(received, first_causes))
     return {"steps": [], "note": "The data of the fakes is not shown: replay/ is not installed."}
@@ -27,7 +27,7 @@ def rewinder(cloud: BaseCloud) -> Any:
     replay); None if it is not installed.
     """
     with if_installed("replay"):
-        from ..replay.rewinding import Rewinder
+        from ...replay.rewinding import Rewinder
 
         return Rewinder(cloud)
     return None
@@ -35,6 +35,6 @@ def rewinder(cloud: BaseCloud) -> Any:
 
 def unknown() -> type[Exception]:
     """Return the exception of a `rewinder()` for data that is not known."""
-    from ..replay.rewinding import Unknown
+    from ...replay.rewinding import Unknown
 
     return Unknown

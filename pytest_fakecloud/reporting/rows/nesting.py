@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ..core.calls import Event, caused_by
-from .model import CLIENT, DataAccess, ReportRow
+from ...core.calls import Event, caused_by
+from ..model import CLIENT, DataAccess, ReportRow
 
 IsWithin = Callable[[ReportRow, ReportRow], bool]
 """A function that returns whether the handler of a delivery made a call, given their rows."""

@@ -9,24 +9,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import CodeType
 
-from ..core.functions import codes_of_application
-from ..core.recorder import Look
-from .contract import functions_of
-from .data_of_calls import calls_from, read_by_rows, sought_of
-from .data_of_looks import look_text, looks_from, sought_by
-from .errors import collected
-from .failed_statement import (
+from ...core.functions import codes_of_application
+from ...core.recorder import Look
+from ..contract import functions_of
+from ..errors import collected
+from ..lookups import records_of
+from ..model import OrderedAccess, Sought
+from ..observed import ObservedTest
+from .by_calls import calls_from, read_by_rows, sought_of
+from .by_looks import look_text, looks_from, sought_by
+from .by_values import compared_data
+from .failed import (
     FailedStatement,
     changing,
     failed_statements,
     has_failed_statement,
     promise_looks,
 )
-from .lookups import records_of
-from .model import OrderedAccess, Sought
-from .observed import ObservedTest
 from .read_data import ChangedByFunctions, LastAccess, LookedAt, NamedData, ReadData, UnwrittenKind
-from .runner_values import compared_data
 
 
 def read_by_statement(test: ObservedTest) -> ReadData | None:

@@ -11,17 +11,17 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import PurePath
 
-from ..core.bodies import compact
-from ..core.characters import shortened, visible
-from ..core.errors import counted, describe_error, listed
-from ..core.statements import handler_at, source_at
-from .contract import IN_USE
-from .errors import MALFORMED
-from .lookups import Lookups
-from .model import Finding, Place, Repeated, ReportRow, Sentences, Summary, Values
-from .read_data import LastAccess, ReadData, unwritten_text
-from .replaced import replaced_text
-from .report import Report
+from ...core.bodies import compact
+from ...core.characters import shortened, visible
+from ...core.errors import counted, describe_error, listed
+from ...core.statements import handler_at, source_at
+from ..contract import IN_USE
+from ..errors import MALFORMED
+from ..lookups import Lookups
+from ..model import Finding, Place, Repeated, ReportRow, Sentences, Summary, Values
+from ..report import Report
+from ..rows.replaced import replaced_text
+from ..statement.read_data import LastAccess, ReadData, unwritten_text
 
 
 def describe(row: ReportRow, lookups: Lookups, last: ReportRow | None = None) -> Summary:

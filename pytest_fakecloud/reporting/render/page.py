@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from ..cloud.base import BaseCloud
-from ..core.assets import asset
-from ..core.characters import printable, shortened, visible
-from ..core.errors import counted, shown
-from ..core.output_files import write_public
+from ...cloud.base import BaseCloud
+from ...core.assets import asset
+from ...core.characters import printable, shortened, visible
+from ...core.errors import counted, shown
+from ...core.output_files import write_public
+from ..report import Report
 from .as_json import as_json
 from .replayed import states
-from .report import Report
 
 _INDEX = "index.html"
 _SOURCE_LINES = 6

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
-from ..core.errors import listed
-from .lookups import Lookups
-from .model import DataAccess, JournalNumber, Place, ReportSubject, Sought
+from ...core.errors import listed
+from ..lookups import Lookups
+from ..model import DataAccess, JournalNumber, Place, ReportSubject, Sought
 
 UnwrittenKind: TypeAlias = Literal["never", "later"]
 """Why no row wrote data that a failing statement read: none did, or only after its last read."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from .failed_statement import CodeGroup
-from .model import DataAccess, JournalNumber, ReportRow, Sought
-from .observed import ObservedTest
+from ..model import DataAccess, JournalNumber, ReportRow, Sought
+from ..observed import ObservedTest
+from .failed import CodeGroup
 from .read_data import ReadByRows
 
 

@@ -12,8 +12,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from ..cloud.base import BaseCloud, context_of
-from ..core.calls import (
+from ...cloud.base import BaseCloud, context_of
+from ...core.calls import (
     CREATED,
     Action,
     Call,
@@ -24,21 +24,19 @@ from ..core.calls import (
     faults_end,
     set_facts,
 )
-from ..core.errors import describe_error
-from ..core.frames import CodePlace, place_at
-from ..core.hosts import parts_of_url
-from ..core.libraries import outside_libraries
-from ..core.recorder import CallStack, SharedRecords
-from ..core.traces import TRACEPARENT, TraceParent, trace_parent
-from ..process.applications import ServedRequest
-from . import sources
-from .calls import events_in, has_full_answer
-from .contract import functions_of
-from .errors import contained
-from .lookups import Lookups, records_of
-from .mask import Mask
-from .masked import MaskedEvent
-from .model import (
+from ...core.errors import describe_error
+from ...core.frames import CodePlace, place_at
+from ...core.hosts import parts_of_url
+from ...core.libraries import outside_libraries
+from ...core.recorder import CallStack, SharedRecords
+from ...core.traces import TRACEPARENT, TraceParent, trace_parent
+from ...process.applications import ServedRequest
+from ..calls import events_in, has_full_answer
+from ..contract import functions_of
+from ..errors import contained
+from ..lookups import Lookups, records_of
+from ..mask import Mask
+from ..model import (
     APPLICATION,
     CLIENT,
     CONSOLE,
@@ -48,11 +46,13 @@ from .model import (
     DataAccess,
     Delivery,
     JournalNumber,
+    MaskedEvent,
     OrderedAccess,
     Place,
     ReportRow,
     ReportSubject,
 )
+from . import sources
 from .nesting import IsWithin, nested
 
 _VOLATILE = {"began", "alone", "number", "traceback", "exception"}

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from .contract import functions_of
-from .errors import contained
+from ..contract import functions_of
+from ..errors import contained
+from ..lookups import Lookups
+from ..model import Place, ReportRow, Summary
+from ..report import Report
 from .folding import RowGroup, folded, merged, without_unlisted
-from .lookups import Lookups
-from .model import Place, ReportRow, Summary
-from .report import Report
 from .wording import ShortUrls, code_at, describe, handler_text
 
 LONG_EXPLANATION = 60

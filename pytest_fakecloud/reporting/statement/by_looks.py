@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import dropwhile, takewhile
 
-from ..core.characters import shortened
-from ..core.frames import CodePlace
-from ..core.recorder import Look
-from .contract import functions_of
-from .errors import collected
-from .failed_statement import CodeGroup
-from .mask import Mask
-from .model import Sought
-from .observed import ObservedTest
+from ...core.characters import shortened
+from ...core.frames import CodePlace
+from ...core.recorder import Look
+from ..contract import functions_of
+from ..errors import collected
+from ..mask import Mask
+from ..model import Sought
+from ..observed import ObservedTest
+from .failed import CodeGroup
 
 
 def looks_from(looks: Sequence[Look], group: CodeGroup, *, repeats: bool) -> list[Look]:

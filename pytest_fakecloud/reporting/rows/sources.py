@@ -7,17 +7,27 @@ from dataclasses import dataclass, replace
 from http.client import responses
 from typing import Any
 
-from ..core.bodies import parsed, scalar
-from ..core.calls import CREATED, Call
-from ..core.characters import shortened
-from .calls import has_full_answer
-from .contract import ExchangedValues, functions_of
-from .errors import contained
-from .lookups import Lookups
-from .mask import Mask
-from .masked import MaskedAction, MaskedCall, MaskedEvent, MaskedRequest
-from .model import Accesses, Delivery, Messages, ReportRow, RowSource, Summary
-from .readable import EXCERPT, decoded, readable
+from ...core.bodies import parsed, scalar
+from ...core.calls import CREATED, Call
+from ...core.characters import shortened
+from ..calls import has_full_answer
+from ..contract import ExchangedValues, functions_of
+from ..errors import contained
+from ..lookups import Lookups
+from ..mask import Mask
+from ..model import (
+    Accesses,
+    Delivery,
+    MaskedAction,
+    MaskedCall,
+    MaskedEvent,
+    MaskedRequest,
+    Messages,
+    ReportRow,
+    RowSource,
+    Summary,
+)
+from ..readable import EXCERPT, decoded, readable
 
 _LONGEST = 20_000
 """Maximum number of characters of a body in the JSON form."""

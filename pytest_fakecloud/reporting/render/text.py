@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from typing import NamedTuple
 
-from ..cloud.base import BaseCloud
-from ..core.characters import shortened, visible
-from ..core.errors import counted
-from ..core.timers import clock_time
+from ...cloud.base import BaseCloud
+from ...core.characters import shortened, visible
+from ...core.errors import counted
+from ...core.timers import clock_time
+from ..model import Finding, ReportRow
+from ..report import Report, report_of
+from ..statement.read_data import LastAccess
 from .contents import GroupContent, contents_of, explanation_of, finding_numbers
 from .folding import RowGroup
-from .model import Finding, ReportRow
-from .read_data import LastAccess
-from .report import Report, report_of
 from .wording import read_data_text, sentence, violation, writes_in_short
 
 WIDTH = 80

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 
-from ..core.errors import counted, listed
-from .masked import MaskedEvent
-from .model import ReportRow
+from ...core.errors import counted, listed
+from ..model import MaskedEvent, ReportRow
 
 _SAME = attrgetter(
     "kind", "actor", "peer", "operation", "status", "outcome", "faults", "where", "same"

@@ -1,0 +1,1 @@
+"""The forms of a report: text, JSON and page."""

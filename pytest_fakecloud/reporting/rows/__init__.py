@@ -1,0 +1,1 @@
+"""The rows of a report: how they are made, nested and described."""
