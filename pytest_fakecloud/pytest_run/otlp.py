@@ -28,6 +28,8 @@ SENDS_WITHIN_S = 5.0
 _INTERNAL, _SERVER, _CLIENT = 1, 2, 3
 _ERROR = 2
 _MOST_NS = 999
+_WITH_SPANS = ("call", "delivery", "request")
+"""The kinds of rows that have a span."""
 
 
 class Target(NamedTuple):
@@ -86,9 +88,9 @@ def trace_of(report: Report, *, failed: bool) -> dict[str, Any]:
     root = trace.root(failed=failed)
     spans = {"pytest": [root]}
     for row in report.rows:
-        if row.rules.is_span:
+        if row.kind in _WITH_SPANS:
             # The queue sends a delivery; all other spans belong to the receiver.
-            name = row.actor if row.rules.is_sent else row.peer
+            name = row.actor if row.kind == "delivery" else row.peer
             spans.setdefault(name, []).append(trace.span(row))
     return {
         "resourceSpans": [
@@ -109,11 +111,11 @@ class _Trace:
         self._trace_id, self._root_id = secrets.token_hex(16), secrets.token_hex(8)
         self._ids = {row.number: (self._trace_id, secrets.token_hex(8)) for row in report.rows}
         self._parents = {row.number: row.parent for row in report.rows}
-        self._with_spans = {row.number for row in report.rows if row.rules.is_span}
+        self._with_spans = {row.number for row in report.rows if row.kind in _WITH_SPANS}
         self._publishers: dict[tuple[str, str], int] = {}
         """The first call about each message, which published it, by the names of queue and message."""
         for row in report.rows:
-            if row.rules.is_received:
+            if row.kind == "call":
                 for subject in row.subjects:
                     if subject.kind.is_delivered:
                         self._publishers.setdefault((row.peer, subject.name), row.number)
@@ -153,14 +155,14 @@ class _Trace:
         self._ids[row.number] = trace_id, span_id
         attributes = dict(_details(row))
         # A server is to blame for its own errors, a client for those of its requests, too.
-        least = 400 if row.rules.is_sent else 500
+        least = 400 if row.kind == "delivery" else 500
         failed = (not row.ok and row.status is None) or (row.status or 0) >= least
         if failed:
             attributes["error.type"] = str(row.status or row.outcome or "_OTHER")
         links = [{"traceId": self._trace_id, "spanId": self._root_id}]
         return {
             "traceId": trace_id, "spanId": span_id, "parentSpanId": parent_id, "name": _name_of(row),
-            "kind": _CLIENT if row.rules.is_sent else _SERVER,
+            "kind": _CLIENT if row.kind == "delivery" else _SERVER,
             "startTimeUnixNano": str(self._starts_ns[row.number]),
             "endTimeUnixNano": str(self._end_ns(row)),
             "attributes": _attributes(attributes),
@@ -181,7 +183,7 @@ class _Trace:
         number = row.parent
         while number and number not in self._with_spans:
             number = self._parents.get(number, 0)
-        if row.rules.is_sent and not number:
+        if row.kind == "delivery" and not number:
             messages = [subject.name for subject in row.subjects if subject.kind.is_delivered]
             published = (self._publishers.get((row.actor, message), 0) for message in messages)
             number = next(filter(None, published), 0)
@@ -194,7 +196,7 @@ class _Trace:
 def _name_of(row: ReportRow) -> str:
     """Return the name of a span, which has no values that differ from call to call."""
     request = row.source.request
-    if row.rules.is_sent:
+    if row.kind == "delivery":
         return f"deliver {urlsplit(_url_of(row)).netloc or row.peer}"
     if request is not None:
         return f"{request.target.partition(' ')[0]} {request.path}".strip()

@@ -48,30 +48,12 @@ inside a fake, or an entry that cannot be shown. ``action``: an action of the te
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindRules:
-    """What reports, the console and traces do with the rows of a kind; pages read it in ``rules`` of a
-    row. What a row shows, its `RowSource` says.
-    """
+    """How rows of a kind are drawn, nested and folded. What a row shows, its `RowSource` says."""
 
     bar: str
     """Its bar in a waterfall, a name in ``SPAN_KINDS`` of ``spans.js``; callbacks have another one."""
-    is_received: bool = False
-    """A client sends it to a fake: it is counted as a call, publishes messages, and the page and the
-    console say where its line is not known, send it again and advise about its error.
-    """
-    is_sent: bool = False
-    """A fake sends it: the row shows the sender, its span is that of a client, it has an address, and
-    what happens in it may be somebody else's (``is_within`` of `rows`). The console sends it again.
-    """
-    is_inside: bool = False
-    """It happens inside a fake, as an effect of a row or of the clock, and is no call."""
-    is_of_test: bool = False
-    """The test makes it itself: its row shows no receiver, and no line of code of its own."""
     surrounds: bool = False
     """Its receiver makes the calls in it. (The test makes those of a fault's function, in a call.)"""
-    result_is_read: bool = False
-    """What the calls in it read decides its result, and not what they wrote."""
-    is_span: bool = False
-    """A trace has a span for it."""
     folds_from: int = 3
     """Minimum number of equal ones in succession that become one row."""
 
@@ -80,12 +62,12 @@ Messages: TypeAlias = tuple[dict[str, Any] | None, dict[str, Any] | None]
 """The request and the response of a row, as JSON."""
 Accesses: TypeAlias = "Sequence[DataAccess]"
 KINDS: Mapping[Kind, KindRules] = {
-    "call": KindRules(bar="call", is_received=True, is_span=True),
+    "call": KindRules(bar="call"),
     # Those of one message are a row, whatever their number.
-    "delivery": KindRules(bar="delivery", is_sent=True, surrounds=True, is_span=True, folds_from=1),
-    "request": KindRules(bar="request", surrounds=True, result_is_read=True, is_span=True),
-    "event": KindRules(bar="event", is_inside=True),
-    "action": KindRules(bar="event", is_of_test=True),
+    "delivery": KindRules(bar="delivery", surrounds=True, folds_from=1),
+    "request": KindRules(bar="request", surrounds=True),
+    "event": KindRules(bar="event"),
+    "action": KindRules(bar="event"),
 }
 
 

@@ -66,7 +66,7 @@ def _address(row: ReportRow) -> str:
     """Return the URL of a delivery, or method and path of a request; empty for other rows."""
     if not row.rules.surrounds:
         return ""
-    return row.address if row.rules.is_sent else row.operation
+    return row.address if row.kind == "delivery" else row.operation
 
 
 def selected(

@@ -614,5 +614,5 @@ def test_the_row_of_a_call_has_the_accesses_of_the_events_that_it_caused(cloud: 
         assert {access.order for access in event.accesses} == {event.number}
         assert set(event.accesses) <= set(by_number[event.first_cause].accesses)
         assert set(event.subjects) <= set(by_number[event.first_cause].subjects)
-    [commit] = [row for row in journal if row.operation == "commit" and row.rules.is_received]
+    [commit] = [row for row in journal if row.operation == "commit" and row.kind == "call"]
     assert [access.part for access in commit.accesses if access.writes] == ["t-0"]

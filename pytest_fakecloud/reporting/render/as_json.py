@@ -31,8 +31,10 @@ _COPIED = (
     "outcome", "ok", "parent", "depth", "attempt", "took_us",
 )  # fmt: skip
 """Fields of a row that its JSON contains unchanged."""
-_RULES = ("is_received", "is_sent", "is_inside", "surrounds")
-"""The rules of a kind of row that pages read."""
+_RULES = {"is_received": "call", "is_sent": "delivery", "is_inside": "event"}
+"""What pages read in place of a kind: a client sends it to a fake, a fake sends it, or it happens inside
+a fake.
+"""
 _LEFT_OUT = {"exception", "sent", "sent_headers", "answer", "changed"}
 
 
@@ -106,7 +108,8 @@ def row_json(
         text["script"] = words.script.source
     return {
         **{name: getattr(row, name) for name in _COPIED},
-        "rules": {"bar": row.bar, **{name: getattr(row.rules, name) for name in _RULES}},
+        "rules": {"bar": row.bar, **{name: row.kind == kind for name, kind in _RULES.items()},
+                  "surrounds": row.rules.surrounds},
         "at": _time(row.at_us), "subjects": list(map(_subject, row.subjects)),
         "faults": [asdict(fault) for fault in row.faults], "findings": list(findings),
         "marks": list(marks.of(row.number)), "writer": row.number in marks.writers,

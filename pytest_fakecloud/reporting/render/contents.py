@@ -128,7 +128,7 @@ def _code_of(row: ReportRow, callers: Mapping[Place, set[Place]], report: Report
     one that did; of a call that was refused or found nothing also the line that catches an error of it.
     Lines of the test's function are left out.
     """
-    if row.where is None or row.rules.is_of_test or row.library:
+    if row.where is None or row.kind == "action" or row.library:
         return
     places = [replace(row.where, callers=())]
     if len(callers[places[0]]) > 1:

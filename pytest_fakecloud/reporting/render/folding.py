@@ -97,7 +97,7 @@ def without_unlisted(
 
 
 def _summary(rows: Sequence[ReportRow], library: str) -> str:
-    calls = counted(len(rows), "call" if all(row.rules.is_received for row in rows) else "row")
+    calls = counted(len(rows), "call" if all(row.kind == "call" for row in rows) else "row")
     if library:
         return f"{library}: {calls}"
     names = Counter(f"{row.peer} {row.operation}" for row in rows)

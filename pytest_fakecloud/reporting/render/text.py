@@ -367,9 +367,9 @@ def _time(row: ReportRow, like_us: int) -> str:
 
 
 def _ends(row: ReportRow) -> str:
-    if row.has_one_party or row.rules.is_of_test:
+    if row.has_one_party or row.kind == "action":
         return f"* {row.actor}"
-    if row.rules.is_sent:
+    if row.kind == "delivery":
         return f"{row.actor} -->" if "://" in row.peer else f"{row.actor} --> {row.peer}"
     # A nested row is indented below its caller. Other rows are calls of the test's client.
     return f"--> {row.peer}"

@@ -63,7 +63,7 @@ def _parents(rows: Iterable[ReportRow], is_within: IsWithin) -> dict[int, int]:
             while open_rows and open_rows[-1].ended < row.began:
                 open_rows.pop()
             for outer in open_rows:
-                if not outer.rules.is_sent or is_within(outer, row):
+                if outer.kind != "delivery" or is_within(outer, row):
                     parents[row.number] = outer.number
         if row.ended > row.began:
             open_rows.append(row)

@@ -17,7 +17,7 @@ def replaced_values(
     """Return the writes that replaced another value, by the numbers of their rows."""
     # Nothing says what the console left in the data that it changed.
     changed = max(
-        (row.number for row in rows if row.actor == CONSOLE and row.rules.is_inside), default=0
+        (row.number for row in rows if row.actor == CONSOLE and row.kind == "event"), default=0
     )
     last_writes: defaultdict[object, dict[str, DataAccess]] = defaultdict(dict)
     replaced: defaultdict[int, list[ReplacedValue]] = defaultdict(list)

@@ -316,7 +316,7 @@ def _served_rows(
     so both have rows that have not ended (0).
     """
     background = [began(event) for event in events_in(entries) if event.data.get("alone") is False]
-    with_faults = [row for row in entry_rows if row.rules.is_received and row.ended]
+    with_faults = [row for row in entry_rows if row.kind == "call" and row.ended]
     request_rows = []
     for request in served:
         # The row of a delivery already shows this request.

@@ -27,7 +27,7 @@ def calls_from(group: CodeGroup, test: ObservedTest) -> tuple[int, ...]:
 
 def _is_in_delivery(number: JournalNumber, test: ObservedTest) -> bool:
     parent = test.by_number.get(test.by_number[number].parent)
-    return parent is not None and parent.rules.is_sent
+    return parent is not None and parent.kind == "delivery"
 
 
 def read_by_rows(numbers: tuple[int, ...], test: ObservedTest) -> ReadByRows:

@@ -174,8 +174,8 @@ def _last_access(
     ]  # fmt: skip
     parent = test.by_number.get(last.parent)
     # The response to a request depends on what it read; the effect of a delivery is what it wrote.
-    result_is_read = parent is not None and parent.rules.result_is_read
-    preferred = [access for access in accesses if access.writes != result_is_read]
+    is_in_request = parent is not None and parent.kind == "request"
+    preferred = [access for access in accesses if access.writes != is_in_request]
     sought = tuple(dict.fromkeys(sought_of(preferred or accesses)))
     place, rows = statements[0].place if statements else None, (last.number,)
     return LastAccess(sought=sought, place=place, row_numbers=rows, is_of_statement=is_of_statement)
