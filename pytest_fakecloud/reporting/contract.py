@@ -10,16 +10,20 @@ exploration passes raw calls to ``summary``. What has another type, such as `Cal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import MISSING, dataclass, field, fields, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..cloud import services
 from ..core.calls import Arguments, Call, Entry, Event
-from .calls import has_full_answer
-from .errors import MALFORMED
+from .errors import (
+    FunctionGroup,
+    iterates_over_call,
+    nothing,
+    reads_call,
+    required_of_call,
+    tolerant,
+)
 from .model import (
     DataAccess,
     Delivery,
@@ -72,67 +76,27 @@ class SpanNames(NamedTuple):
     """The attributes of a call, each with the fact of the call that is its value, or ``route``."""
 
 
-def _nothing(*arguments: object) -> tuple[()]:
-    return ()
-
-
 def _none(*arguments: object) -> None:
     return None
-
-
-def reads_call(if_malformed: object, default: Any = None) -> Any:
-    """Declare a function that reads a call. If the call has no full answer, it returns ``if_malformed``
-    in place of an exception of `MALFORMED` (`tolerant()`). A service without the function has the
-    ``default``, or else a function that always returns this value. With `MISSING`, each needs it.
-    """
-    default = (lambda *arguments: if_malformed) if default is None else default
-    return field(default=default, metadata={"tolerant": partial(_returning, if_malformed)})
-
-
-def iterates_over_call(default: Any = _nothing) -> Any:
-    """Declare a generator function that reads a call. Its items end in place of such an exception."""
-    return field(default=default, metadata={"tolerant": _ending})
-
-
-def _returning(if_malformed: object, function: Callable[..., Any]) -> Callable[..., Any]:
-    def value(*arguments: object) -> Any:
-        with suppress(*_expected_errors(arguments)):
-            return function(*arguments)
-        return if_malformed
-
-    return value
-
-
-def _ending(function: Callable[..., Iterable[Any]]) -> Callable[..., Iterator[Any]]:
-    def items(*arguments: object) -> Iterator[Any]:
-        with suppress(*_expected_errors(arguments)):
-            yield from function(*arguments)
-
-    return items
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionGroup:
-    """Functions of a service, some of which can be groups of further ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFunctions(FunctionGroup):
     """The functions about calls to the fakes of a service."""
 
-    summary: Callable[[MaskedCall, Lookups], Summary | None] = reads_call(None, MISSING)
+    summary: Callable[[MaskedCall, Lookups], Summary | None] = required_of_call(if_malformed=None)
     """The words of a request and its answer. None lets the row show the request as it is."""
     accesses: Callable[[MaskedCall, Lookups], Iterable[DataAccess]] = iterates_over_call()
     """The data that a call read and wrote, whether it did something, and what it only names
     (`DataAccess.named()`), such as a channel. The page filters rows by these subjects.
     """
-    may_wait: Callable[[Call], bool] = reads_call(False)
+    may_wait: Callable[[Call], bool] = reads_call(if_malformed=False)
     """Whether a call may have waited: needed if ``lingers`` of its route does not say it."""
-    rejection: Callable[[Call, OwnFake], Mapping[str, str] | None] = reads_call(None)
+    rejection: Callable[[Call, OwnFake], Mapping[str, str] | None] = reads_call(if_malformed=None)
     """Why a fake rejected the credentials of a call, None if they are just missing, wrong, or those of
     another fake: needed for other reasons. The sentence of its ``kind`` has the key ``rejected_{kind}``.
     """
-    address: Callable[[MaskedCall], str] = reads_call("")
+    address: Callable[[MaskedCall], str] = reads_call(if_malformed="")
     """The URL of the application that a call is about, which its words contain: needed if calls have
     one. A text shortens it where an earlier row has shown it.
     """
@@ -144,25 +108,29 @@ class CallFunctions(FunctionGroup):
 class CommandFunctions(FunctionGroup):
     """The functions about calls that contain commands, in the body of a request or on a connection."""
 
-    command: Callable[[MaskedCall], str] = reads_call("")
+    command: Callable[[MaskedCall], str] = reads_call(if_malformed="")
     """The name of the only command of a call, which is the operation of its row; empty if it has none or
     several. Without it, the operation is the route.
     """
     commands: Callable[[MaskedCall, Lookups], Iterable[ExchangedValues]] | None = (
-        iterates_over_call(None)
+        iterates_over_call(absent=None)
     )
     """The commands of a call: needed if a call can have several."""
-    hides_body: Callable[[Call], bool] = reads_call(True, lambda call: False)
+    hides_body: Callable[[Call], bool] = reads_call(if_malformed=True, absent=lambda call: False)
     """Whether the body of a request may contain a password at any place: needed if it can."""
-    shown_facts: Callable[[MaskedCall], Mapping[str, Any]] = reads_call({}, lambda call: call.facts)
+    shown_facts: Callable[[MaskedCall], Mapping[str, Any]] = reads_call(
+        if_malformed={}, absent=lambda call: call.facts
+    )
     """The facts of a call that are shown: needed if not all are."""
-    decoded_answer: Callable[[MaskedCall, Any], Any] = reads_call(None, lambda call, answer: answer)
+    decoded_answer: Callable[[MaskedCall, Any], Any] = reads_call(
+        if_malformed=None, absent=lambda call, answer: answer
+    )
     """The JSON value of an answer, decoded: needed if clients can ask for another encoding."""
     connection_exchange: Callable[[MaskedCall, Lookups], ConnectionExchange | None] = reads_call(
-        None
+        if_malformed=None
     )
     """A call that is no HTTP request, None for any other: needed if the fakes have such calls."""
-    connection_error: Callable[[Call], str | None] = reads_call(None)
+    connection_error: Callable[[Call], str | None] = reads_call(if_malformed=None)
     """The error in the answer to such a call, None without one: needed with ``connection_exchange``."""
 
 
@@ -172,11 +140,11 @@ class EventFunctions(FunctionGroup):
 
     summary: Callable[[MaskedEvent, Lookups], Summary | None] = _none
     """The words of an event. None lets the row show the kind and the text of the event."""
-    accesses: Callable[[MaskedEvent, Lookups], Iterable[DataAccess]] = _nothing
+    accesses: Callable[[MaskedEvent, Lookups], Iterable[DataAccess]] = nothing
     """The data that an event changed, and what it only names. The row of its first cause has these
     accesses, too.
     """
-    effect: Callable[[MaskedEvent, MaskedCall | None, Lookups], str] = reads_call("")
+    effect: Callable[[MaskedEvent, MaskedCall | None, Lookups], str] = reads_call(if_malformed="")
     """What an event adds to the row of its cause, empty if nothing: needed if events are recorded with
     what they are ``caused_by``.
     """
@@ -190,7 +158,7 @@ class ActionFunctions(FunctionGroup):
 
     summary: Callable[[MaskedAction, Lookups], Summary | None] = _none
     """The words of an action. None lets the row show the call of the method."""
-    accesses: Callable[[MaskedAction, Lookups], Iterable[DataAccess]] = _nothing
+    accesses: Callable[[MaskedAction, Lookups], Iterable[DataAccess]] = nothing
     """The data that an action changed."""
 
 
@@ -201,7 +169,7 @@ class DeliveryFunctions(FunctionGroup):
     """
 
     summary: Callable[[ReportRow, ReportRow, Lookups, Summary | None], Summary | None] = reads_call(
-        None
+        if_malformed=None
     )
     """The words of the row of a delivery, given the last of equal ones, and the words of the call if a
     fake received it. None lets the row show these words, or the URL.
@@ -210,11 +178,11 @@ class DeliveryFunctions(FunctionGroup):
     """The data that a delivery read and wrote, given its row."""
     received: Callable[[Iterable[Entry]], Mapping[int, Event]] = lambda entries: {}
     """The events of deliveries that fakes of the cloud received, by the numbers of their calls."""
-    exchanges: Callable[[OwnFake], Iterable[tuple[int, DeliveryExchange]]] = _nothing
+    exchanges: Callable[[OwnFake], Iterable[tuple[int, DeliveryExchange]]] = nothing
     """What the recent deliveries of a fake sent and received, with the number at which each began."""
     handlers: Callable[
         [OwnFake, Sequence[ReportRow]], Iterable[tuple[Iterable[object], Sequence[int]]]
-    ] = _nothing
+    ] = nothing
     """The functions of the application that received deliveries of a fake, with the numbers of the rows
     of these, given the rows of all its deliveries.
     """
@@ -223,9 +191,7 @@ class DeliveryFunctions(FunctionGroup):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFunctions(FunctionGroup):
     """The functions of one service that reports call. Those with a default are needed only if the
-    service does what their description says. Those that read a call may raise the exceptions of
-    ``MALFORMED`` about a call without a full answer (`tolerant()`). The report shows any other
-    exception in place of what the function says; if that is the row, in the row.
+    service does what their description says. `errors` says where the exceptions of each end.
     """
 
     calls: CallFunctions
@@ -249,7 +215,7 @@ class ReportFunctions(FunctionGroup):
     """What a fake knows about calls, by their numbers: needed if that is not in their answers."""
     findings: Sequence[Detector] = ()
     """The detectors: needed if mistakes are possible that no row shows."""
-    unfinished: Callable[[OwnFake, Lookups], Iterable[Finding]] = _nothing
+    unfinished: Callable[[OwnFake, Lookups], Iterable[Finding]] = nothing
     """Findings about the pending work of a fake: needed if work goes on after an answer."""
     sentences: Sentences = field(default_factory=dict)
     """The sentence of each kind of finding, also of unfinished work: needed if it has any."""
@@ -257,7 +223,7 @@ class ReportFunctions(FunctionGroup):
     """Its names in traces of OpenTelemetry."""
 
 
-_WITHOUT_REPORTS = ReportFunctions(calls=CallFunctions(summary=_none), sought=_nothing)
+_WITHOUT_REPORTS = ReportFunctions(calls=CallFunctions(summary=_none), sought=nothing)
 IN_USE: dict[str, ReportFunctions] = {}
 """The functions of the services that a report of this process has asked for something."""
 
@@ -272,31 +238,3 @@ def functions_of(service_name: str) -> ReportFunctions:
     if service.fixture not in IN_USE:
         IN_USE[service.fixture] = tolerant(services.imported(service.report))
     return IN_USE[service.fixture]
-
-
-_Group = TypeVar("_Group", bound=FunctionGroup)
-
-
-def tolerant(functions: _Group) -> _Group:
-    """Return functions, and groups of them, of which those declared by `reads_call()` or
-    `iterates_over_call()` raise no exception of `MALFORMED` for a call that was rejected or cut.
-    """
-    changed: dict[str, Any] = {}
-    for declared in fields(functions):
-        function = getattr(functions, declared.name)
-        if isinstance(function, FunctionGroup):
-            changed[declared.name] = tolerant(function)
-        elif "tolerant" in declared.metadata and function is not None:
-            changed[declared.name] = declared.metadata["tolerant"](function)
-    return replace(functions, **changed)
-
-
-def _expected_errors(arguments: Iterable[object]) -> tuple[type[Exception], ...]:
-    """Return `MALFORMED` if the call among the arguments, or in a row, was rejected or cut, because its
-    bodies may have any form; nothing otherwise.
-    """
-    calls = [own.source.call if isinstance(own, ReportRow) else own for own in arguments]
-    may_be_malformed = any(
-        isinstance(call, Call) and (call.cut or not has_full_answer(call)) for call in calls
-    )
-    return MALFORMED if may_be_malformed else ()

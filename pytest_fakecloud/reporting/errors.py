@@ -1,11 +1,34 @@
-"""Errors in functions that make a part of a report, which shows them in place of that part."""
+"""Errors in functions that make a part of a report. None prevents the other parts.
+
+An exception of a service's function ends in the first of these places:
+
+=======================  ===================================================================
+raised by                ends as
+=======================  ===================================================================
+a function that reads a  what it declares in place of an exception of `MALFORMED`
+rejected or cut call     (`reads_call()`), or the end of its items (`iterates_over_call()`)
+what makes a row from    a row that says why its entry cannot be shown (`_Builder.rows()`):
+an entry                 ``command`` and ``address`` of calls, and masking (``hides_body``)
+words of a row           a remark of the row or a line of its text (`contained()` in
+                         ``rows/sources``, ``render/contents`` and ``render/as_json``)
+a sentence               the kind and the values of its finding, with the reason (`MALFORMED`;
+                         ``render/wording``)
+all others               a line of ``errors`` of the report (`contained()`, `collected()`)
+=======================  ===================================================================
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
 
+from ..core.calls import Call
 from ..core.errors import report_failure, report_hook_failure
+from .calls import has_full_answer
+from .model import ReportRow
 
 _Item = TypeVar("_Item")
 _Arguments = ParamSpec("_Arguments")
@@ -31,3 +54,78 @@ def collected(
     with contained(failed, errors):
         items.extend(function(*arguments, **by_name))
     return items
+
+
+# -- functions that read a call --------------------------------------------------------------------
+
+
+def nothing(*arguments: object) -> tuple[()]:
+    return ()
+
+
+def required_of_call(*, if_malformed: object) -> Any:
+    """Declare a function that reads a call, which each service has. If the call has no full answer, it
+    returns ``if_malformed`` in place of an exception of `MALFORMED`.
+    """
+    return field(metadata={"tolerant": partial(_returning, if_malformed)})
+
+
+def reads_call(*, if_malformed: object, absent: Callable[..., Any] | None = None) -> Any:
+    """Declare such a function. A service without it has the function ``absent``, or else one that always
+    returns ``if_malformed``.
+    """
+    default = absent or (lambda *arguments: if_malformed)
+    return field(default=default, metadata={"tolerant": partial(_returning, if_malformed)})
+
+
+def iterates_over_call(*, absent: Callable[..., Any] | None = nothing) -> Any:
+    """Declare a generator function that reads a call. Its items end in place of such an exception."""
+    return field(default=absent, metadata={"tolerant": _ending})
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionGroup:
+    """Functions of a service, some of which can be groups of further ones."""
+
+
+_Group = TypeVar("_Group", bound=FunctionGroup)
+
+
+def tolerant(functions: _Group) -> _Group:
+    """Return functions, and groups of them, which raise no exception that their declaration replaces."""
+    changed: dict[str, Any] = {}
+    for declared in fields(functions):
+        function = getattr(functions, declared.name)
+        if isinstance(function, FunctionGroup):
+            changed[declared.name] = tolerant(function)
+        elif "tolerant" in declared.metadata and function is not None:
+            changed[declared.name] = declared.metadata["tolerant"](function)
+    return replace(functions, **changed)
+
+
+def _returning(if_malformed: object, function: Callable[..., Any]) -> Callable[..., Any]:
+    def value(*arguments: object) -> Any:
+        with suppress(*_expected_errors(arguments)):
+            return function(*arguments)
+        return if_malformed
+
+    return value
+
+
+def _ending(function: Callable[..., Iterable[Any]]) -> Callable[..., Iterator[Any]]:
+    def items(*arguments: object) -> Iterator[Any]:
+        with suppress(*_expected_errors(arguments)):
+            yield from function(*arguments)
+
+    return items
+
+
+def _expected_errors(arguments: Iterable[object]) -> tuple[type[Exception], ...]:
+    """Return `MALFORMED` if the call among the arguments, or in a row, was rejected or cut, because its
+    bodies may have any form; nothing otherwise.
+    """
+    calls = [own.source.call if isinstance(own, ReportRow) else own for own in arguments]
+    may_be_malformed = any(
+        isinstance(call, Call) and (call.cut or not has_full_answer(call)) for call in calls
+    )
+    return MALFORMED if may_be_malformed else ()

@@ -33,8 +33,8 @@ from pytest_fakecloud.reporting.contract import (
     EventFunctions,
     ReportFunctions,
     functions_of,
-    tolerant,
 )
+from pytest_fakecloud.reporting.errors import tolerant
 from pytest_fakecloud.reporting.lookups import Lookups
 from pytest_fakecloud.reporting.model import DataAccess, Finding, SubjectKind
 from pytest_fakecloud.reporting.render import wording
