@@ -212,7 +212,9 @@ class RowSource:
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """A call, delivery, request, event or action."""
+    """A call, delivery, request, event or action. `nested()` sets ``parent``, ``depth`` and
+    ``first_cause``, adds accesses of events to those of their first cause, and replaces the ``actor``.
+    """
 
     number: JournalNumber
     """Identifies the row, which is ordered by ``began`` (see `JournalNumber`)."""

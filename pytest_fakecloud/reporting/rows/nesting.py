@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...core.calls import Event, caused_by
@@ -14,52 +14,56 @@ IsWithin = Callable[[ReportRow, ReportRow], bool]
 
 
 def nested(unnested_rows: Sequence[ReportRow], is_within: IsWithin) -> list[ReportRow]:
-    """Return the rows in order, each with its parent, its depth and the accesses of its events."""
+    """Return the rows in order, each with its parent, its depth, its first cause, and the accesses of
+    the events that it caused: of a consume request 1 that caused a join 2 and so a rebalance 3, row 1
+    has those of 2 and 3. The receiver of a request or a delivery is the actor of the calls in it; those of a
+    fault's function, which are in a call, are made by the test.
+    """
+    numbers = {row.number for row in unnested_rows}
+    causes = {row.number: cause for row in unnested_rows
+              if (cause := _first_cause(row.source.event)) in numbers}  # fmt: skip
+    effects: defaultdict[int, list[DataAccess]] = defaultdict(list)
+    for row in unnested_rows:
+        if row.number in causes:
+            effects[causes[row.number]] += row.accesses
+    ordered = _in_order(unnested_rows, causes)
+    parents = _parents(ordered, causes, is_within)
     nested_rows: dict[int, ReportRow] = {}
-    ordered = _in_order(_with_causes(unnested_rows))
-    parents = _parents(ordered, is_within)
     for row in ordered:
-        parent = nested_rows.get(parents.get(row.number, 0))
-        nested_rows[row.number] = row if parent is None else _inside(row, parent)
+        parent, actor = nested_rows.get(parents.get(row.number, 0)), row.actor
+        if parent is not None and parent.rules.surrounds and actor == CLIENT:
+            actor = parent.peer
+        nested_rows[row.number] = replace(
+            row, actor=actor, parent=parent.number if parent else 0,
+            depth=parent.depth + 1 if parent else 0, first_cause=causes.get(row.number, 0),
+            accesses=(*row.accesses, *effects[row.number]),
+        )  # fmt: skip
     return list(nested_rows.values())
 
 
-def _with_causes(rows: Sequence[ReportRow]) -> Iterator[ReportRow]:
-    """Yield events with their first cause, and other rows with the accesses of the events that they
-    caused: of a consume request 1 that caused a join 2 and so a rebalance 3, row 1 has those of 2 and 3.
-    """
-    numbers = {row.number for row in rows}
-    causes = {row.number: cause for row in rows
-              if (cause := _first_cause(row.source.event)) in numbers}  # fmt: skip
-    effects: defaultdict[int, list[DataAccess]] = defaultdict(list)
-    for row in rows:
-        if row.number in causes:
-            effects[causes[row.number]] += row.accesses
-    for row in rows:
-        accesses = (*row.accesses, *effects[row.number])
-        yield replace(row, first_cause=causes.get(row.number, 0), accesses=accesses)
-
-
-def _in_order(unordered: Iterable[ReportRow]) -> list[ReportRow]:
+def _in_order(rows: Iterable[ReportRow], causes: Mapping[int, int]) -> list[ReportRow]:
     """Return the rows as they began, but an event directly after its first cause: with a call 1 that
     waited, a call 2 and the event 3 at the end of the wait, 1 3 2.
     """
-    rows = list(unordered)
     starts = {row.number: row.began for row in rows}
-    return sorted(rows, key=lambda row: (starts.get(row.first_cause, row.began), row.began))
+
+    def order(row: ReportRow) -> tuple[int, int]:
+        return starts.get(causes.get(row.number, 0), row.began), row.began
+
+    return sorted(rows, key=order)
 
 
-def _parents(rows: Iterable[ReportRow], is_within: IsWithin) -> dict[int, int]:
+def _parents(
+    rows: Iterable[ReportRow], causes: Mapping[int, int], is_within: IsWithin
+) -> dict[int, int]:
     """Return the number of the parent of each row that has one: the first cause, or else the innermost
     row that had begun and not ended, of deliveries only if the row ``is_within``. In a request 1 to 9
     and a delivery 3 to 7 to its application, a call 5 is in 3, or in 1 if it is not within 3.
     """
-    parents: dict[int, int] = {}
+    parents = dict(causes)
     open_rows: list[ReportRow] = []
     for row in rows:
-        if row.first_cause:
-            parents[row.number] = row.first_cause
-        else:
+        if row.number not in causes:
             while open_rows and open_rows[-1].ended < row.began:
                 open_rows.pop()
             for outer in open_rows:
@@ -68,14 +72,6 @@ def _parents(rows: Iterable[ReportRow], is_within: IsWithin) -> dict[int, int]:
         if row.ended > row.began:
             open_rows.append(row)
     return parents
-
-
-def _inside(row: ReportRow, parent: ReportRow) -> ReportRow:
-    """Return a row nested in its parent. The receiver of a request or a delivery makes the calls in it;
-    those of a fault's function, which are in a call, are made by the test.
-    """
-    actor = parent.peer if row.actor == CLIENT and parent.rules.surrounds else row.actor
-    return replace(row, depth=parent.depth + 1, parent=parent.number, actor=actor)
 
 
 def _first_cause(event: Event | None) -> int:

@@ -33,7 +33,7 @@ from ...core.traces import TRACEPARENT, TraceParent, trace_parent
 from ...process.applications import ServedRequest
 from ..calls import events_in, has_full_answer
 from ..contract import functions_of
-from ..errors import contained
+from ..errors import collected, contained
 from ..lookups import Lookups, records_of
 from ..mask import Mask
 from ..model import (
@@ -133,13 +133,16 @@ class _Builder:
             # An entry that raises an exception must not prevent the rows of the other entries.
             try:
                 row = self._call_row(entry) if isinstance(entry, Call) else self._event_row(entry)
-                entry_rows.append(row)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                source = sources.UnshownSource(error=self._mask.text(describe_error(error)))
-                failed = replace(_row_for(entry), source=source, ok=False, same=entry.number)
-                entry_rows.append(failed)
+                row = ReportRow(
+                    entry.number, entry.at_us, kind="event", actor=entry.fake, peer=entry.fake,
+                    operation="", service=entry.service, ok=False, took_us=_took_us(entry),
+                    source=sources.UnshownSource(error=self._mask.text(describe_error(error))),
+                    began=entry.number, same=entry.number,
+                )  # fmt: skip
+            entry_rows.append(row)
         return entry_rows
 
     def _call_row(self, call: Call) -> ReportRow:
@@ -154,54 +157,71 @@ class _Builder:
         steps = self._lookups.grouped_calls.get(call.number, ())
         is_streamed = call.outcome == "streamed" and (call.status or 400) < 400
         request = (masked.target, masked.request_body)
-        row = replace(
-            _row_for(call), source=sources.CallSource(call=masked), kind="call",
-            actor=CLIENT if again_of is None else CONSOLE,
-            operation=command or call.route or f"{call.method} {masked.path}",
+        row = ReportRow(
+            call.number, call.at_us, kind="call", actor=CLIENT if again_of is None else CONSOLE,
+            peer=call.fake, operation=command or call.route or f"{call.method} {masked.path}",
+            service=call.service, source=sources.CallSource(call=masked),
             address=functions.address(masked),
             trace=trace_parent(masked.request_headers.get(TRACEPARENT)),
-            status=call.status, outcome=call.outcome,
-            ok=is_streamed or has_full_answer(call), faults=faults,
-            expects_error=call.number in self._lookups.expected_errors,
+            accesses=self._accesses(call.fake, executed_at(call), functions.accesses, masked),
+            status=call.status, outcome=call.outcome, ok=is_streamed or has_full_answer(call),
+            expects_error=call.number in self._lookups.expected_errors, faults=faults,
+            took_us=_took_us(call), began=call.number,
+            ended=faults_end(call) if any(fault.kind == "call" for fault in faults) else 0,
             where=_place_of(self._places.get(call.number, ())),
             library=_library_of(self._stacks.get(call.number), call.service),
-            ended=faults_end(call) if any(fault.kind == "call" for fault in faults) else 0,
             same=(masked.method, call.route, request, masked.response_body, call.outcome,
                   note, *(step.request_body for step in steps)),
         )  # fmt: skip
         if (event := self._received.get(call.number)) is None:
-            return self._accessing(row, functions.accesses, masked)
+            return row
         delivery = Delivery.of(self._mask.event(event))
-        row = self._accessing(_delivery_row(row, delivery), functions.accesses, masked)
-        return self._delivering(row, delivery)
+        received = replace(
+            row, kind="delivery", actor=event.fake, address=delivery.url,
+            source=sources.DeliverySource(call=masked, delivery=delivery),
+            attempt=delivery.attempt or 0, faults=row.faults or delivery.faults,
+            began=min(row.number, delivery.began), ended=row.ended or delivery.ended,
+        )  # fmt: skip
+        return self._delivering(received, delivery, executed_at(call))
 
     def _event_row(self, event: Event) -> ReportRow:
         masked = self._mask.event(event)
         if event.kind == "attempt":
             return self._sent_row(Delivery.of(masked))
-        row = replace(
-            _row_for(event), source=sources.EventSource(event=masked), operation=event.kind,
+        accesses = functions_of(event.service).events.accesses
+        return ReportRow(
+            event.number, event.at_us, kind="event", peer=event.fake, operation=event.kind,
             actor=CONSOLE if event.kind in ("restored", "changed") else event.fake,
-            same=(masked.text, _constant_details(masked)),
+            service=event.service, source=sources.EventSource(event=masked),
+            accesses=self._accesses(event.fake, event.number, accesses, masked),
+            took_us=_took_us(event), began=event.number, same=(masked.text, _constant_details(masked)),
         )  # fmt: skip
-        return self._accessing(row, functions_of(event.service).events.accesses, masked)
 
     def _sent_row(self, delivery: Delivery) -> ReportRow:
         """Return the row of a delivery that no fake of the cloud received."""
-        row = replace(
-            _delivery_row(_row_for(delivery.event), delivery), operation=delivery.event.kind,
-            same=_constant_details(delivery.event), trace=self._sent_trace(delivery),
-        )  # fmt: skip
+        event, status, peer = delivery.event, delivery.status, delivery.event.fake
         if delivery.url:
-            parts, status = parts_of_url(delivery.url), delivery.status
+            parts = parts_of_url(delivery.url)
             peer = self._names.get(f"{parts.scheme}://{parts.netloc}", delivery.url)
-            row = replace(row, peer=peer, status=status, ok=200 <= (status or 0) < 300)
-        return self._delivering(row, delivery)
+        row = ReportRow(
+            event.number, event.at_us, kind="delivery", actor=event.fake, peer=peer,
+            operation=event.kind, service=event.service,
+            source=sources.DeliverySource(delivery=delivery), address=delivery.url,
+            trace=self._sent_trace(delivery), status=status if delivery.url else None,
+            ok=not delivery.url or 200 <= (status or 0) < 300, faults=delivery.faults,
+            took_us=_took_us(event), began=min(event.number, delivery.began), ended=delivery.ended,
+            attempt=delivery.attempt or 0, same=_constant_details(event),
+        )  # fmt: skip
+        return self._delivering(row, delivery, event.number)
 
-    def _delivering(self, row: ReportRow, delivery: Delivery) -> ReportRow:
+    def _delivering(self, row: ReportRow, delivery: Delivery, order: JournalNumber) -> ReportRow:
         """Return a row with the accesses of its delivery. The receiver reads when it begins."""
-        accesses = functions_of(delivery.event.service).deliveries.accesses
-        return self._accessing(row, accesses, row, delivery, reads_at=row.began)
+        function, arguments = (
+            functions_of(delivery.event.service).deliveries.accesses,
+            (row, delivery),
+        )
+        own = self._accesses(row.peer, order, function, *arguments, order_of_reads=row.began)
+        return replace(row, accesses=(*row.accesses, *own))
 
     def _sent_trace(self, delivery: Delivery) -> TraceParent | None:
         exchanged = self._lookups.exchanges.get(delivery.began)
@@ -215,45 +235,34 @@ class _Builder:
         details = {name: value for name, value in masked.data.items() if name != CREATED}
         words = details.pop("arguments", None) or []
         where = masked.data["where"]
-        row = replace(
-            _row_for(action), source=sources.ActionSource(action=masked), kind="action", actor=TEST,
-            operation=action.kind, where=where and Place(**where),
-            same=(action.kind, repr(details), tuple(words)),
-        )  # fmt: skip
         if action.kind in ("reset", "restore"):
             every = ReportSubject.all_of(EVERY_KIND, action.fake)
-            return replace(row, accesses=(DataAccess(every, True, order=row.number),))
-        return self._accessing(row, functions_of(action.service).actions.accesses, masked)
+            accesses: tuple[DataAccess, ...] = (DataAccess(every, True, order=action.number),)
+        else:
+            function = functions_of(action.service).actions.accesses
+            accesses = self._accesses(action.fake, action.number, function, masked)
+        return ReportRow(
+            action.number, action.at_us, kind="action", actor=TEST, peer=action.fake,
+            operation=action.kind, service=action.service,
+            source=sources.ActionSource(action=masked), accesses=accesses,
+            took_us=_took_us(action), began=action.number, where=where and Place(**where),
+            same=(action.kind, repr(details), tuple(words)),
+        )  # fmt: skip
 
-    def _accessing(
+    def _accesses(
         self,
-        row: ReportRow,
-        accesses_of: Callable[..., Iterable[DataAccess]],
+        peer: str,
+        order: JournalNumber,
+        function: Callable[..., Iterable[DataAccess]],
         *arguments: object,
-        reads_at: JournalNumber | None = None,
-    ) -> ReportRow:
-        """Return a row with the accesses that a function of a service returns, too: with the order at
-        which a call was executed or another entry ended, of reads ``reads_at`` if given.
-        """
-        call, accesses = row.source.call, list[DataAccess]()
-        order = row.number if call is None else executed_at(call)
-        order_of_reads = order if reads_at is None else reads_at
-        failed = f"what a row of {row.peer} accessed cannot be shown"
-        with contained(failed, self._errors):
-            accesses += accesses_of(*arguments, self._lookups)
-        ordered = (replace(access, order=order if access.writes else order_of_reads)
-                   for access in accesses)  # fmt: skip
-        return replace(row, accesses=(*row.accesses, *ordered))
-
-
-def _delivery_row(row: ReportRow, delivery: Delivery) -> ReportRow:
-    """Return the row of a delivery, given that of its event or of the call that a fake received."""
-    return replace(
-        row, kind="delivery", actor=delivery.event.fake, address=delivery.url,
-        source=sources.DeliverySource(call=row.source.call, delivery=delivery),
-        attempt=delivery.attempt or 0, faults=row.faults or delivery.faults,
-        began=min(row.number, delivery.began), ended=row.ended or delivery.ended,
-    )  # fmt: skip
+        order_of_reads: JournalNumber | None = None,
+    ) -> tuple[DataAccess, ...]:
+        """Return the accesses that a function of a service returns, with their order."""
+        failed = f"what a row of {peer} accessed cannot be shown"
+        accesses = collected(failed, self._errors, function, *arguments, self._lookups)
+        reads_at = order if order_of_reads is None else order_of_reads
+        orders = (order if access.writes else reads_at for access in accesses)
+        return tuple(map(lambda access, at: replace(access, order=at), accesses, orders))
 
 
 def _constant_details(event: MaskedEvent) -> str:
@@ -289,14 +298,6 @@ def _library_of(stack: CallStack | None, service: str) -> str:
         return ""
     name = parts[parts.index("site-packages") + 1].removesuffix(".py")
     return "" if name in {*_CLIENTS, *functions_of(service).calls.clients} else name
-
-
-def _row_for(entry: Entry) -> ReportRow:
-    """Return the row of a journal entry as if the entry was an event inside its fake."""
-    return ReportRow(
-        entry.number, entry.at_us, kind="event", actor=entry.fake, peer=entry.fake,
-        operation="", service=entry.service, began=entry.number, took_us=_took_us(entry),
-    )  # fmt: skip
 
 
 def _took_us(entry: Entry | ServedRequest) -> int | None:
