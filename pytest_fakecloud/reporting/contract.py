@@ -39,7 +39,7 @@ from .model import (
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
-    from .lookups import Background, DeliveryExchange, Lookups, ServiceLookups
+    from .lookups import DeliveryExchange, Lookups, ServiceLookups
     from .mask import Mask
     from .observed import ObservedTest
 
@@ -209,10 +209,12 @@ class ReportFunctions(FunctionGroup):
     """What is looked up in several entries, and in the data of its fakes: needed if one entry does not
     have all words of its row.
     """
-    background: Callable[[OwnFake, Iterable[Entry], Lookups], Mapping[int, Background]] = (
+    background: Callable[[OwnFake, Iterable[Entry], Lookups], Mapping[int, Any]] = (
         lambda fake, entries, lookups: {}
     )
-    """What a fake knows about calls, by their numbers: needed if that is not in their answers."""
+    """What a fake knows about calls, by their numbers, which ``summary`` finds in ``background`` of the
+    lookups: needed if that is not in their answers. Its class is the service's own.
+    """
     findings: Sequence[Detector] = ()
     """The detectors: needed if mistakes are possible that no row shows."""
     unfinished: Callable[[OwnFake, Lookups], Iterable[Finding]] = nothing

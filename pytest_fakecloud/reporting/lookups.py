@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from ..cloud.base import BaseCloud, context_of
-from ..core.calls import Call, Entry
+from ..core.calls import Entry
 from ..core.recorder import SharedRecords
 from .contract import functions_of
 from .errors import contained
@@ -50,27 +50,23 @@ class ServiceLookups:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Background:
-    """What a fake knows about a call beside its answer. Each service has a class of its own for it."""
-
-
 _Own = TypeVar("_Own", bound=ServiceLookups)
-_Known = TypeVar("_Known", bound=Background)
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookups(ServiceLookups):
-    """Lookups of one cloud and its journal: those of all services together."""
+    """Lookups of one cloud and its journal: those of all services together. A report adds the
+    ``background``, and once it has rows, what these ``replaced``.
+    """
 
     exchanges: Mapping[int, DeliveryExchange] = field(default_factory=dict)
     """The request and the response of each recent delivery, by the number at which it began."""
-    background: Mapping[int, Background] = field(default_factory=dict)
-    """What fakes know about calls beside their answers, by the call's number; only in reports."""
+    background: Mapping[int, Any] = field(default_factory=dict)
+    """What fakes know about calls beside their answers, by the call's number."""
     replaced: Mapping[int, Sequence[ReplacedValue]] = field(default_factory=dict)
-    """The writes of each row that replaced another value, by the row's number; only in reports."""
+    """The writes of each row that replaced another value, by the row's number."""
     services: Mapping[type, ServiceLookups] = field(default_factory=dict)
     """The lookups of each service, by their class (see `of()`)."""
     mask: Mask = field(default_factory=Mask)
@@ -80,11 +76,6 @@ class Lookups(ServiceLookups):
         """Return the lookups of the service with a class of its own; empty ones without the service."""
         lookups = self.services.get(own_class)
         return lookups if isinstance(lookups, own_class) else own_class()
-
-    def known(self, call: Call, own_class: type[_Known]) -> _Known:
-        """Return the background of a call in the class of its service; an empty one if there is none."""
-        background = self.background.get(call.number)
-        return background if isinstance(background, own_class) else own_class()
 
     def short(self, name: object) -> str:
         """Return the short form of an id or name; the name itself if it has none."""

@@ -11,7 +11,7 @@ from ..process.applications import ServedRequest
 from .contract import functions_of
 from .errors import collected, contained
 from .findings import find, unfinished
-from .lookups import Background, Lookups, lookups_of, records_of
+from .lookups import Lookups, lookups_of, records_of
 from .marks import marks_of_rows
 from .mask import Mask
 from .model import Comparison, Finding, Marks, ReportRow
@@ -128,14 +128,14 @@ def report_of(
 
 def _lookups(cloud: BaseCloud, errors: list[str]) -> Lookups:
     """Return the lookups of a cloud, with the background of its calls."""
-    entries, lookups = list(cloud.journal.entries), Lookups(mask=Mask(cloud))
     with contained("the lookups failed", errors):
+        entries, background = list(cloud.journal.entries), dict[int, Any]()
         lookups = lookups_of(cloud, entries, errors)
-    background: dict[int, Background] = {}
-    for fake in cloud.fakes():
-        with contained(f"what {fake.name} knows of calls cannot be shown", errors):
-            background |= functions_of(fake.service).background(fake, entries, lookups)
-    return replace(lookups, background=background)
+        for fake in cloud.fakes():
+            with contained(f"what {fake.name} knows of calls cannot be shown", errors):
+                background |= functions_of(fake.service).background(fake, entries, lookups)
+        return replace(lookups, background=background)
+    return Lookups(mask=Mask(cloud))
 
 
 def _read_data(test: ObservedTest, read: Sequence[object] | None) -> ReadData | None:

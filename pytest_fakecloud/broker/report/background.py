@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from ...core.bodies import parsed
 from ...core.calls import Entry
 from ...reporting.calls import calls_in, events_in, executed
-from ...reporting.lookups import Background, Lookups
+from ...reporting.lookups import Lookups
 from ..fake import Broker
 from ..views import description_of
 from .calls import group_of, positions_in, received_by, topics_of
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerBackground(Background):
+class BrokerBackground:
     """What a broker knows about a request for records."""
 
     unfetched: Mapping[str, int] = field(default_factory=dict)

@@ -24,7 +24,7 @@ class BrokerLookups(ServiceLookups):
     """The end offsets of the partitions, by fake and topic."""
 
 
-def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> BrokerLookups:
+def make(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> BrokerLookups:
     """Return the short names of consumers, and the end offsets of topics."""
     brokers = [fake for fake in cloud.fakes() if isinstance(fake, Broker)]
     calls = calls_in(entries, "broker")

@@ -100,7 +100,7 @@ def _with_records(what: str, call: MaskedCall, lookups: Lookups) -> Summary:
     text, are_many = listed(texts) or "no records", len(records) > _WITH_CONTENT
     shown_by = [f" {content} {position}\n" for position, content in records.items()]
     repeated = [Repeated(text, listed([*records]), shown_by)] if are_many else []
-    background = lookups.known(call, BrokerBackground)
+    background: BrokerBackground = lookups.background.get(call.number, BrokerBackground())
     for partition, count in background.skipped.items():
         text += f" ({counted(count, 'record')} of {partition} before its start: policy latest)"
     if background.unfetched:

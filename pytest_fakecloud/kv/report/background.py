@@ -12,7 +12,7 @@ from ...core.bodies import parsed
 from ...core.calls import Call, Entry
 from ...core.errors import ContractError
 from ...reporting.calls import calls_in, has_full_answer
-from ...reporting.lookups import Background, Lookups
+from ...reporting.lookups import Lookups
 from ..fake import KVServer
 from ..table import kinds
 from .accesses import of_command
@@ -59,7 +59,7 @@ def changes_of_watched(calls: Iterable[Call], lookups: Lookups) -> Mapping[int, 
 
 
 @dataclass(frozen=True, slots=True)
-class KVBackground(Background):
+class KVBackground:
     """What a server knows about the commands of a call, by their lines."""
 
     totals: Mapping[Line, int] = field(default_factory=dict)

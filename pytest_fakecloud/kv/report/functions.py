@@ -18,7 +18,7 @@ FUNCTIONS = contract.ReportFunctions(
     events=contract.EventFunctions(accesses=accesses.of_event),
     actions=contract.ActionFunctions(accesses=accesses.of_action),
     sought=accesses.sought,
-    lookups=lookups.lookups,
+    lookups=lookups.make,
     background=background.background,
     findings=findings.FINDINGS,
     sentences=wording.SENTENCES,

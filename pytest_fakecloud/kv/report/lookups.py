@@ -35,7 +35,7 @@ class KVLookups(ServiceLookups):
     """The numbers that the scripts of a call returned, with the integers to which they were cut."""
 
 
-def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> KVLookups:
+def make(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> KVLookups:
     """Return the calls on connections that are one row, the scripts, and what these executed."""
     calls = calls_in(entries, "kv")
     groups, without_row = gathered(calls)

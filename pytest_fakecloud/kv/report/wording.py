@@ -59,7 +59,7 @@ def _summary(call: MaskedCall, lookups: Lookups) -> Summary | None:
         return None
     if hides_words(call):
         lines = [[line[0], HIDDEN] for line in lines]
-    background = lookups.known(call, KVBackground)
+    background: KVBackground = lookups.background.get(call.number, NOTHING_KNOWN)
     if call.route in SEVERAL and (len(lines) > 1 or call.route != "pipeline"):
         return _commands(f"{call.route} of {len(lines)}", lines, _replies(call), background)
     if on_connection(call) and call.number in lookups.grouped_calls:

@@ -20,7 +20,7 @@ FUNCTIONS = contract.ReportFunctions(
         received=deliveries.received, exchanges=lookups.exchanges, handlers=deliveries.handlers,
     ),
     sought=accesses.sought,
-    lookups=lookups.lookups,
+    lookups=lookups.make,
     findings=findings.FINDINGS,
     unfinished=findings.unfinished,
     sentences=wording.SENTENCES,

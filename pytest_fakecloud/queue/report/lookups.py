@@ -40,7 +40,7 @@ class QueueLookups(ServiceLookups):
     """The steps of a workflow run that the deliveries of a message execute, by the message's ID."""
 
 
-def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLookups:
+def make(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLookups:
     """Return the names of messages, schedules and runs, what requests created, and the steps of runs."""
     queues = [fake for fake in cloud.fakes() if isinstance(fake, Queue)]
     calls = calls_in(entries, "queue")

@@ -10,7 +10,7 @@ from ...cloud.fake import core_of
 from ...core.bodies import items_of, parsed
 from ...core.calls import Call, Entry
 from ...reporting.calls import calls_in, executed
-from ...reporting.lookups import Background, Lookups
+from ...reporting.lookups import Lookups
 from .. import QUERIES
 from ..fake import VectorIndex
 from ..model import IndexKind, VectorHit
@@ -26,7 +26,7 @@ _QUERIES = ("query", "query-data")
 
 
 @dataclass(frozen=True, slots=True)
-class VectorBackground(Background):
+class VectorBackground:
     """What an index knows about a request. The fields about the namespace are only set for a query after
     which the namespace was not changed.
     """

@@ -17,7 +17,7 @@ FUNCTIONS = contract.ReportFunctions(
         summary=wording.summary_of_action, accesses=accesses.of_action
     ),
     sought=accesses.sought,
-    lookups=lookups.lookups,
+    lookups=lookups.make,
     background=background.background,
     findings=findings.FINDINGS,
     unfinished=findings.unfinished,

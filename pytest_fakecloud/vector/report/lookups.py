@@ -23,7 +23,7 @@ class VectorLookups(ServiceLookups):
     """The ids of the records that a deletion removed, by its number; missing if not recorded."""
 
 
-def lookups(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> VectorLookups:
+def make(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> VectorLookups:
     removed = records_of(cloud).removed.items()
     return VectorLookups(removed={number: mask.value(ids) for number, ids in removed})
 

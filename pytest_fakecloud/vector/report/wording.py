@@ -36,7 +36,7 @@ def summary(call: MaskedCall, lookups: Lookups) -> Summary | None:
     body = parsed(call.request_body) if call.request_body.strip() else {}
     if not call.route or not isinstance(body, dict | list):
         return None
-    background = lookups.known(call, VectorBackground)
+    background: VectorBackground = lookups.background.get(call.number, VectorBackground())
     space = namespace_of(call)
     # The default one is named if there are others, of which one may be meant.
     is_named = space or (background.has_namespaces and "namespace" not in call.route)
