@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..cloud import services
 from ..core.calls import Arguments, Call, Entry, Event
+from .accesses import DataAccess, Sought
 from .errors import (
     FunctionGroup,
     iterates_over_call,
@@ -25,7 +26,6 @@ from .errors import (
     tolerant,
 )
 from .model import (
-    DataAccess,
     Delivery,
     Finding,
     MaskedAction,
@@ -33,7 +33,6 @@ from .model import (
     MaskedEvent,
     ReportRow,
     Sentences,
-    Sought,
     Summary,
 )
 

@@ -13,10 +13,11 @@ from typing import Any
 from ..cloud.base import BaseCloud, context_of
 from ..cloud.fake import core_of
 from ..core.calls import Action, Call
+from .accesses import ReportSubject
 from .contract import functions_of
 from .errors import collected
 from .lookups import Lookups
-from .model import Finding, ReportSubject
+from .model import Finding
 from .observed import ObservedTest
 
 MOST_UNFINISHED = 4

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
-from .model import DataAccess, JournalNumber, Marks, OrderedAccess, ReportRow, ReportSubject
+from .accesses import DataAccess, JournalNumber, ReportSubject
+from .model import Marks, OrderedAccess, ReportRow
 from .statement.read_data import ReadData
 
 

@@ -12,16 +12,9 @@ from ..core.calls import Action, Call, Event, Headers, set_facts
 from ..core.characters import map_strings
 from ..core.secrets import HIDDEN, SecretMask
 from ..process.applications import ServedRequest
+from .accesses import ReportSubject, Sought
 from .contract import functions_of
-from .model import (
-    Finding,
-    MaskedAction,
-    MaskedCall,
-    MaskedEvent,
-    MaskedRequest,
-    ReportSubject,
-    Sought,
-)
+from .model import Finding, MaskedAction, MaskedCall, MaskedEvent, MaskedRequest
 
 
 class Mask(SecretMask):

@@ -1,4 +1,4 @@
-"""The data of a report: rows with their accesses, what was looked at, marks, findings and words.
+"""The data of a report: rows, marks, findings and words.
 
 The steps of a report, which ``docs/contributing/map.md`` has in their order, pass these values to each
 other; other values are in the module of the step that makes them. Words are made from data when a
@@ -9,13 +9,13 @@ work, and reasons among the values of findings are words already.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NewType, TypeAlias, get_args
 
 from ..core.calls import Action, Call, Event, began
 from ..core.traces import TraceParent
 from ..process.applications import ServedRequest
+from .accesses import DataAccess, JournalNumber, ReportSubject
 
 if TYPE_CHECKING:
     from .contract import ExchangedValues
@@ -33,10 +33,6 @@ MaskedRequest = NewType("MaskedRequest", ServedRequest)
 VERSION = 4
 """The version of the JSON form. It increases when a field is removed, renamed or redefined."""
 
-JournalNumber: TypeAlias = int
-"""A position on the axis of a report: the counter of the cloud's journal, from 1; 0 if it is unknown, or
-if there is none. ``docs/contributing/map.md`` has the words of the axis, with an example of each.
-"""
 Kind: TypeAlias = Literal["call", "delivery", "request", "event", "action"]
 """The kind of a row.
 
@@ -69,49 +65,6 @@ KINDS: Mapping[Kind, KindRules] = {
     "event": KindRules(bar="event"),
     "action": KindRules(bar="event"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class SubjectKind:
-    """A kind of data, such as ``key``, and how its subjects mark rows. Services define their own."""
-
-    name: str
-    _: KW_ONLY
-    has_value: bool = False
-    """A statement reads a value, whole or in parts."""
-    has_id: bool = False
-    """The name of a subject is an id that others repeat, so it links the rows that have it."""
-    parts_have_ids: bool = False
-    """The same of its parts, such as vectors."""
-    links_accesses: bool = False
-    """Rows that access it are linked with those that a request, delivery or line made with it."""
-    is_delivered: bool = False
-    """Deliveries bring it to the application."""
-    unnamed: str = ""
-    """The words for a subject without a name; by default, the name of the kind."""
-
-
-EVERY_KIND = SubjectKind("data")
-
-
-@dataclass(frozen=True, slots=True)
-class ReportSubject:
-    """The subject of a row or a finding; the page filters rows by it."""
-
-    kind: SubjectKind
-    name: str
-    """Empty if it is unknown, or if the default one has none."""
-    fake: str
-    is_all: bool = False
-    """Whether it stands for all data of its kind; that of ``EVERY_KIND``, for all data of the fake."""
-
-    @classmethod
-    def all_of(cls, kind: SubjectKind, fake: str) -> ReportSubject:
-        return cls(kind, "*", fake, is_all=True)
-
-    def includes(self, other: ReportSubject) -> bool:
-        is_same_kind = self.kind in (other.kind, EVERY_KIND)
-        return self == other or (self.is_all and self.fake == other.fake and is_same_kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,47 +287,6 @@ class Comparison(NamedTuple):
     """The ``title`` of the other run, and its ``report`` as JSON."""
 
 
-@dataclass(frozen=True, slots=True)
-class DataAccess:
-    """A read or a write of a subject or of a part of it, or only its name."""
-
-    subject: ReportSubject
-    writes: bool
-    part: str = ""
-    """A field, a member, a partition or a vector; empty for the whole."""
-    succeeded: bool | None = True
-    """False if a write was rejected or changed nothing, or if a read found nothing; None if the answer
-    does not say that (see `success_of()`).
-    """
-    returns_value: bool = False
-    """Whether a write returned the value before it."""
-    order: JournalNumber = 0
-    """When it happened. `rows` sets it, and no service."""
-    is_named: bool = False
-    """Whether this is neither a read nor a write. Others of the same row can be (see `named()`)."""
-    value: object = field(default=None, compare=False)
-    """What a write left there: a string, an object of JSON, or `DELETED`; None if it is not known."""
-    failed: bool = False
-    """Whether it is by a command with an error, of which a call can have several."""
-    expires_us: int | None = None
-    """When this value expires; None if it does not."""
-
-    @classmethod
-    def named(cls, kind: SubjectKind, name: object, fake: str) -> DataAccess:
-        """Return the name of a subject of a row: the page filters rows by it, and its id links them."""
-        return cls(ReportSubject(kind, str(name), fake), False, succeeded=None, is_named=True)
-
-    @property
-    def is_effective_write(self) -> bool:
-        return self.writes and self.succeeded is not False
-
-    @property
-    def reads(self) -> bool:
-        return self.returns_value or not (self.writes or self.is_named)
-
-
-DELETED = object()
-"""The value of what a write removed."""
 ReplacedValue: TypeAlias = tuple[DataAccess, object]  # a write, and the value before
 
 
@@ -387,27 +299,6 @@ class OrderedAccess(NamedTuple):
     @property
     def order(self) -> JournalNumber:
         return self.access.order
-
-
-@dataclass(frozen=True, slots=True)
-class Sought:
-    """Data that a test looked at or a call read: a subject or a part of it, or all subjects that match a
-    ``pattern`` of shells, which is then also the name of the subject.
-    """
-
-    subject: ReportSubject
-    part: str = ""
-    pattern: str = ""
-
-    def has(self, subject: ReportSubject) -> bool:
-        sought = self.subject
-        if sought.includes(subject) or subject.includes(sought):
-            return True
-        is_same_kind = (sought.kind, sought.fake) == (subject.kind, subject.fake)
-        return is_same_kind and bool(self.pattern) and fnmatchcase(subject.name, self.pattern)
-
-    def covers(self, access: DataAccess) -> bool:
-        return self.has(access.subject) and (not self.part or access.part in ("", self.part))
 
 
 Mark: TypeAlias = Literal["touched", "linked", "refused"]

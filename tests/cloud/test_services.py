@@ -41,7 +41,8 @@ from pytest_fakecloud.reporting.calls import has_full_answer, success_of
 from pytest_fakecloud.reporting.contract import CallFunctions, EventFunctions, ReportFunctions
 from pytest_fakecloud.reporting.lookups import Lookups
 from pytest_fakecloud.reporting.model import MaskedCall, MaskedEvent
-from pytest_fakecloud.reporting.model import DataAccess, ReportSubject, Sought, SubjectKind, Summary
+from pytest_fakecloud.reporting.accesses import DataAccess, ReportSubject, Sought, SubjectKind
+from pytest_fakecloud.reporting.model import Summary
 
 
 class Notes:

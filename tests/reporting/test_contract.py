@@ -24,6 +24,7 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.broker.report.accesses import ARGUMENTS
 from pytest_fakecloud.cloud.base import fixture_fake
 from pytest_fakecloud.cloud.services import SERVICES, Service, imported, named
+from pytest_fakecloud.reporting.accesses import DataAccess, SubjectKind
 from pytest_fakecloud.reporting.contract import (
     IN_USE,
     ActionFunctions,
@@ -36,7 +37,7 @@ from pytest_fakecloud.reporting.contract import (
 )
 from pytest_fakecloud.reporting.errors import tolerant
 from pytest_fakecloud.reporting.lookups import Lookups
-from pytest_fakecloud.reporting.model import DataAccess, Finding, SubjectKind
+from pytest_fakecloud.reporting.model import Finding
 from pytest_fakecloud.reporting.render import wording
 from pytest_fakecloud.reporting.render.as_json import as_json
 from pytest_fakecloud.reporting.render.text import text

@@ -13,14 +13,8 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Event
 from pytest_fakecloud.core.characters import shortened
 from pytest_fakecloud.kv.report.accesses import KEY
-from pytest_fakecloud.reporting.model import (
-    AppliedFault,
-    Finding,
-    ReportRow,
-    ReportSubject,
-    RowSource,
-    Sought,
-)
+from pytest_fakecloud.reporting.accesses import ReportSubject, Sought
+from pytest_fakecloud.reporting.model import AppliedFault, Finding, ReportRow, RowSource
 from pytest_fakecloud.reporting.render.folding import RowGroup, folded, merged, without_unlisted
 from pytest_fakecloud.reporting.render.page import page
 from pytest_fakecloud.reporting.render.text import section, text

@@ -18,18 +18,9 @@ from pytest_fakecloud.kv.report.accesses import CHANNEL, KEY
 from pytest_fakecloud.kv.report.effects import did_something
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from pytest_fakecloud.queue.report.accesses import MESSAGE, RUN, SCHEDULE
+from pytest_fakecloud.reporting.accesses import EVERY_KIND, DataAccess, ReportSubject, Sought
 from pytest_fakecloud.reporting.marks import marks_of_rows
-from pytest_fakecloud.reporting.model import (
-    EVERY_KIND,
-    AppliedFault,
-    DataAccess,
-    Kind,
-    Marks,
-    OrderedAccess,
-    ReportRow,
-    ReportSubject,
-    Sought,
-)
+from pytest_fakecloud.reporting.model import AppliedFault, Kind, Marks, OrderedAccess, ReportRow
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.statement.read_data import ReadByRows
 from pytest_fakecloud.vector.report.accesses import NAMESPACE

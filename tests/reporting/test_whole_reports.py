@@ -17,16 +17,8 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud.services import SERVICES, fake_class, services_by_word
 from pytest_fakecloud.process.applications import ServedRequest
-from pytest_fakecloud.reporting.model import (
-    APPLICATION,
-    CLIENT,
-    CONSOLE,
-    EVERY_KIND,
-    TEST,
-    Kind,
-    Mark,
-    SubjectKind,
-)
+from pytest_fakecloud.reporting.accesses import EVERY_KIND, SubjectKind
+from pytest_fakecloud.reporting.model import APPLICATION, CLIENT, CONSOLE, TEST, Kind, Mark
 from pytest_fakecloud.reporting.render.as_json import as_json, write
 from pytest_fakecloud.reporting.render.text import text
 from pytest_fakecloud.reporting.report import report_of

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.bodies import parsed
 from ...core.calls import Arguments
+from ...reporting.accesses import DataAccess, ReportSubject, Sought, SubjectKind
 from ...reporting.calls import (
     changed_items,
     executed,
@@ -15,15 +16,7 @@ from ...reporting.calls import (
     success_of,
 )
 from ...reporting.lookups import Lookups
-from ...reporting.model import (
-    DataAccess,
-    MaskedAction,
-    MaskedCall,
-    MaskedEvent,
-    ReportSubject,
-    Sought,
-    SubjectKind,
-)
+from ...reporting.model import MaskedAction, MaskedCall, MaskedEvent
 from ..fake import Broker
 from .calls import RecordPosition, group_of, topics_of
 

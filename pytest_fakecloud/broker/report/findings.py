@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from ...core.bodies import items_of, parsed
 from ...core.calls import Call
+from ...reporting.accesses import ReportSubject
 from ...reporting.calls import executed
 from ...reporting.findings import about
 from ...reporting.lookups import Lookups
-from ...reporting.model import Finding, ReportSubject
+from ...reporting.model import Finding
 from ...reporting.observed import ObservedTest
 from ..fake import Broker
 from ..model import GroupDescription, TopicPartition

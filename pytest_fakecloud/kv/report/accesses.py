@@ -7,18 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from ...core.calls import Arguments, Call
+from ...reporting.accesses import DataAccess, ReportSubject, Sought, SubjectKind
 from ...reporting.calls import changed_items, has_full_answer
 from ...reporting.contract import ExchangedValues
 from ...reporting.lookups import Lookups
-from ...reporting.model import (
-    DataAccess,
-    MaskedAction,
-    MaskedCall,
-    MaskedEvent,
-    ReportSubject,
-    Sought,
-    SubjectKind,
-)
+from ...reporting.model import MaskedAction, MaskedCall, MaskedEvent
 from ..command_fields import keys_of
 from ..fake import KVServer
 from ..table import kinds

@@ -8,8 +8,9 @@ from contextlib import suppress
 from ...core.bodies import parsed
 from ...core.calls import Call
 from ...core.errors import ContractError
+from ...reporting.accesses import ReportSubject
 from ...reporting.calls import has_full_answer
-from ...reporting.model import Finding, ReportSubject
+from ...reporting.model import Finding
 from ...reporting.observed import ObservedTest
 from ..command_fields import keys_of
 from ..fake import KVServer

@@ -10,8 +10,9 @@ from typing import Any
 from ...cloud.fake import core_of
 from ...core.calls import Action, Call
 from ...core.recorder import ScriptCommand
+from ...reporting.accesses import ReportSubject
 from ...reporting.findings import about
-from ...reporting.model import Finding, ReportSubject
+from ...reporting.model import Finding
 from ...reporting.observed import ObservedTest
 from ..fake import KVServer
 from ..reply import encode

@@ -10,17 +10,10 @@ from ...core.bodies import items_of, parsed
 from ...core.calls import CREATED, Arguments, Call
 from ...core.errors import ContractError
 from ...http.routing import RouteTable
+from ...reporting.accesses import DataAccess, ReportSubject, Sought, SubjectKind
 from ...reporting.calls import changed_items, has_full_answer, success_of
 from ...reporting.lookups import Lookups
-from ...reporting.model import (
-    DataAccess,
-    MaskedAction,
-    MaskedCall,
-    MaskedEvent,
-    ReportSubject,
-    Sought,
-    SubjectKind,
-)
+from ...reporting.model import MaskedAction, MaskedCall, MaskedEvent
 from ..rest.app import PUBLISHING, QueueApp
 from .lookups import QueueLookups, schedule_of
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from ...core.calls import Call, Entry, Event
 from ...core.hosts import parts_of_url
+from ...reporting.accesses import DataAccess, ReportSubject
 from ...reporting.lookups import Lookups
-from ...reporting.model import DataAccess, Delivery, ReportRow, ReportSubject
+from ...reporting.model import Delivery, ReportRow
 from ..delivery.routes import AsgiRoute, FunctionRoute, WsgiRoute, parts_of
 from ..fake import Queue
 from .accesses import CALLBACK, MESSAGE, RUN, of_event

@@ -9,9 +9,10 @@ from typing import Any
 from ...cloud.fake import core_of
 from ...core.bodies import items_of
 from ...core.calls import Call
+from ...reporting.accesses import ReportSubject
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
-from ...reporting.model import Finding, ReportSubject
+from ...reporting.model import Finding
 from ...reporting.observed import ObservedTest
 from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
 from ..fake import Queue

@@ -17,10 +17,11 @@ from ...core.characters import printable
 from ...core.errors import shown
 from ...core.output_files import write_public
 from ...core.timers import to_datetime
+from ..accesses import ReportSubject
 from ..errors import contained
 from ..lookups import Lookups
 from ..mask import Mask
-from ..model import VERSION, Finding, Marks, Place, ReportRow, ReportSubject
+from ..model import VERSION, Finding, Marks, Place, ReportRow
 from ..report import Report
 from .wording import describe, headline, read_data_text, sentence, violation
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...core.calls import Event, caused_by
-from ..model import CLIENT, DataAccess, ReportRow
+from ..accesses import DataAccess
+from ..model import CLIENT, ReportRow
 
 IsWithin = Callable[[ReportRow, ReportRow], bool]
 """A function that returns whether the handler of a delivery made a call, given their rows."""
@@ -16,8 +17,8 @@ IsWithin = Callable[[ReportRow, ReportRow], bool]
 def nested(unnested_rows: Sequence[ReportRow], is_within: IsWithin) -> list[ReportRow]:
     """Return the rows in order, each with its parent, its depth, its first cause, and the accesses of
     the events that it caused: of a consume request 1 that caused a join 2 and so a rebalance 3, row 1
-    has those of 2 and 3. The receiver of a request or a delivery is the actor of the calls in it; those of a
-    fault's function, which are in a call, are made by the test.
+    has those of 2 and 3. The receiver of a request or a delivery is the actor of the calls in it; the
+    test makes those of a fault's function, which are in a call.
     """
     numbers = {row.number for row in unnested_rows}
     causes = {row.number: cause for row in unnested_rows

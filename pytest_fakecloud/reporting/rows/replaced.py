@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from ...core.bodies import compact, parsed
 from ...core.characters import shortened
 from ...core.errors import listed
-from ..model import CONSOLE, DELETED, DataAccess, OrderedAccess, ReplacedValue, ReportRow
+from ..accesses import DELETED, DataAccess
+from ..model import CONSOLE, OrderedAccess, ReplacedValue, ReportRow
 
 
 def replaced_values(

@@ -31,6 +31,7 @@ from ...core.libraries import outside_libraries
 from ...core.recorder import CallStack, SharedRecords
 from ...core.traces import TRACEPARENT, TraceParent, trace_parent
 from ...process.applications import ServedRequest
+from ..accesses import EVERY_KIND, DataAccess, JournalNumber, ReportSubject
 from ..calls import events_in, has_full_answer
 from ..contract import functions_of
 from ..errors import collected, contained
@@ -40,17 +41,13 @@ from ..model import (
     APPLICATION,
     CLIENT,
     CONSOLE,
-    EVERY_KIND,
     TEST,
     AppliedFault,
-    DataAccess,
     Delivery,
-    JournalNumber,
     MaskedEvent,
     OrderedAccess,
     Place,
     ReportRow,
-    ReportSubject,
 )
 from . import sources
 from .nesting import IsWithin, nested

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..model import DataAccess, JournalNumber, ReportRow, Sought
+from ..accesses import DataAccess, JournalNumber, Sought
+from ..model import ReportRow
 from ..observed import ObservedTest
 from .failed import CodeGroup
 from .read_data import ReadByRows

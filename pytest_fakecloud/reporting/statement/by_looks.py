@@ -8,10 +8,10 @@ from itertools import dropwhile, takewhile
 from ...core.characters import shortened
 from ...core.frames import CodePlace
 from ...core.recorder import Look
+from ..accesses import Sought
 from ..contract import functions_of
 from ..errors import collected
 from ..mask import Mask
-from ..model import Sought
 from ..observed import ObservedTest
 from .failed import CodeGroup
 

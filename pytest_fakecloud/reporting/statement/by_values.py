@@ -9,9 +9,10 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from ...core.json_values import decoded_value, node_of, nodes_in, parts_of
+from ..accesses import JournalNumber, Sought
 from ..contract import ExchangedValues
 from ..errors import contained
-from ..model import JournalNumber, OrderedAccess, Sought
+from ..model import OrderedAccess
 from ..observed import ObservedTest
 
 _COMMON = frozenset({None, (bool, True), (bool, False), 0, 1, "", "OK", (list,), (dict,)})

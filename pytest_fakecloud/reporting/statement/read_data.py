@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
 from ...core.errors import listed
+from ..accesses import DataAccess, JournalNumber, ReportSubject, Sought
 from ..lookups import Lookups
-from ..model import DataAccess, JournalNumber, Place, ReportSubject, Sought
+from ..model import Place
 
 UnwrittenKind: TypeAlias = Literal["never", "later"]
 """Why no row wrote data that a failing statement read: none did, or only after its last read."""

@@ -11,10 +11,11 @@ from types import CodeType
 
 from ...core.functions import codes_of_application
 from ...core.recorder import Look
+from ..accesses import Sought
 from ..contract import functions_of
 from ..errors import collected
 from ..lookups import records_of
-from ..model import OrderedAccess, Sought
+from ..model import OrderedAccess
 from ..observed import ObservedTest
 from .by_calls import calls_from, read_by_rows, sought_of
 from .by_looks import look_text, looks_from, sought_by

@@ -8,18 +8,10 @@ from typing import Any
 
 from ...core.bodies import parsed
 from ...core.calls import Arguments
+from ...reporting.accesses import DELETED, DataAccess, ReportSubject, Sought, SubjectKind
 from ...reporting.calls import changed_items, has_full_answer, success_of
 from ...reporting.lookups import Lookups
-from ...reporting.model import (
-    DELETED,
-    DataAccess,
-    MaskedAction,
-    MaskedCall,
-    MaskedEvent,
-    ReportSubject,
-    Sought,
-    SubjectKind,
-)
+from ...reporting.model import MaskedAction, MaskedCall, MaskedEvent
 from .. import QUERIES, UPSERTS
 from ..fake import VectorIndex
 from ..inspect.data import namespace_in

@@ -12,10 +12,11 @@ from ...core.bodies import items_of, parsed
 from ...core.calls import Call
 from ...core.errors import ServiceError
 from ...core.ids import Ids
+from ...reporting.accesses import ReportSubject
 from ...reporting.calls import executed
 from ...reporting.findings import about
 from ...reporting.lookups import Lookups
-from ...reporting.model import Finding, ReportSubject
+from ...reporting.model import Finding
 from ...reporting.observed import ObservedTest
 from .. import QUERIES, UPSERTS
 from ..engine.namespace import VectorNamespace

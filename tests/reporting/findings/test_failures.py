@@ -13,15 +13,8 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.kv.report.accesses import KEY
 from pytest_fakecloud.process.stacks import Stacks
-from pytest_fakecloud.reporting.model import (
-    DataAccess,
-    Finding,
-    Marks,
-    OrderedAccess,
-    ReportRow,
-    ReportSubject,
-    Sought,
-)
+from pytest_fakecloud.reporting.accesses import DataAccess, ReportSubject, Sought
+from pytest_fakecloud.reporting.model import Finding, Marks, OrderedAccess, ReportRow
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.select import concerning
 from pytest_fakecloud.reporting.statement.read_data import LookedAt
