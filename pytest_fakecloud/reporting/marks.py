@@ -8,29 +8,25 @@ row 10 cannot set ``stock``, and the statement read ``stock`` in row 11.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 from .accesses import DataAccess, JournalNumber, ReportSubject
 from .model import Marks, OrderedAccess, ReportRow
+from .observed import ObservedTest
 from .statement.read_data import ReadData
 
 
-def marks_of_rows(
-    rows: Sequence[ReportRow],
-    accesses: Sequence[OrderedAccess],
-    read_data: ReadData | None,
-    lines_of_test: Mapping[int, Hashable],
-) -> Marks:
+def marks_of_rows(test: ObservedTest, read_data: ReadData | None) -> Marks:
     """Return the marks of rows for what the failing statement read; without it, only of those that were
-    refused. ``lines_of_test`` are the lines of the test that called the application's functions
-    which made a row, by its number.
+    refused.
     """
+    rows, accesses = test.rows, test.accesses
     refused = frozenset(_refused(rows, accesses))
     if read_data is None:
         return Marks(refused=refused)
     touched = {ordered.row.number for ordered in accesses if read_data.covers(ordered.access)}
     touched.update(read_data.row_numbers)
-    linked = _Links(rows, accesses, lines_of_test).linked_with(touched)
+    linked = _Links(test).linked_with(touched)
     touched = _with_events(touched, rows)
     return Marks(
         touched=frozenset(touched), linked=frozenset(_with_events(linked, rows) - touched),
@@ -117,19 +113,16 @@ def _overwrites(access: DataAccess, subject: ReportSubject, part: str) -> bool:
 class _Links:
     """The rows with what connects them, by which those are found that are linked with touched ones."""
 
-    def __init__(
-        self,
-        rows: Sequence[ReportRow],
-        accesses: Iterable[OrderedAccess],
-        lines_of_test: Mapping[int, Hashable],
-    ) -> None:
-        self._rows = {row.number: row for row in rows}
+    def __init__(self, test: ObservedTest) -> None:
+        self._rows, lines = test.by_number, test.lines_of_test
         self._accesses = [
-            ordered for ordered in accesses
+            ordered for ordered in test.accesses
             if ordered.access.subject.kind.links_accesses and not ordered.access.subject.is_all
         ]  # fmt: skip
-        self._activities = {row.number: self._activity(row, lines_of_test) for row in rows}
-        self._bonds = {row.number: {self._activities[row.number], *_ids_of(row)} for row in rows}
+        self._activities = {row.number: self._activity(row, lines) for row in test.rows}
+        self._bonds = {
+            row.number: {self._activities[row.number], *_ids_of(row)} for row in test.rows
+        }
         self._with_bond: defaultdict[Hashable, list[int]] = defaultdict(list)
         for number, bonds in self._bonds.items():
             for bond in bonds:
@@ -144,14 +137,14 @@ class _Links:
         linked = self._with_bonds([*touched, *writers])
         return self._with_parents(linked.union(ordered.row.number for ordered in sharing))
 
-    def _activity(self, row: ReportRow, lines_of_test: Mapping[int, Hashable]) -> Hashable:
+    def _activity(self, row: ReportRow, lines: Mapping[int, Hashable]) -> Hashable:
         """Return the request or delivery that a row is or is in: 8 for rows 6 to 8. Without one, return
         the line of the test that called the function which made the row, or else the row: 2 for row 2.
         """
         around: ReportRow | None = row
         while around is not None and not around.rules.surrounds:
             around = self._rows.get(around.parent)
-        return lines_of_test.get(row.number, row.number) if around is None else around.number
+        return lines.get(row.number, row.number) if around is None else around.number
 
     def _sharing_data(self, touched: Iterable[int]) -> list[OrderedAccess]:
         """Return all accesses to subjects that the activity of a touched row accessed: those to

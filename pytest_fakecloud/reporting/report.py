@@ -100,7 +100,7 @@ def report_of(
     read_data = _read_data(observed, read)
     marks = Marks()
     with contained("the marks cannot be shown", errors):
-        marks = marks_of_rows(report_rows, accesses, read_data, observed.lines_of_test)
+        marks = marks_of_rows(observed, read_data)
     findings, comparison = _findings(observed, read_data, marks), None
     with contained("the last passing run cannot be shown", errors):
         comparison = compare(observed)
@@ -153,5 +153,5 @@ def _findings(test: ObservedTest, read_data: ReadData | None, marks: Marks) -> l
     raw = collected("the findings failed", test.errors, find, test)
     findings = list(map(lookups.mask.finding, raw))
     if read_data is not None:
-        findings = concerning(read_data, marks, test.rows, test.accesses, findings)
+        findings = concerning(test, read_data, marks, findings)
     return findings[:MOST_FINDINGS]

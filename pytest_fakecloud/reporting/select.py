@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from .model import Finding, Marks, OrderedAccess, ReportRow
+from .model import Finding, Marks, ReportRow
+from .observed import ObservedTest
 from .statement.read_data import ReadData
 
 MOST_FINDINGS = 6
@@ -23,24 +24,19 @@ _REFUSED = 100
 
 
 def concerning(
-    read_data: ReadData,
-    marks: Marks,
-    rows: Sequence[ReportRow],
-    accesses: Sequence[OrderedAccess],
-    findings: Iterable[Finding],
+    test: ObservedTest, read_data: ReadData, marks: Marks, findings: Iterable[Finding]
 ) -> list[Finding]:
     """Return the findings about the data that a statement read, about the rows that are connected with
     it and what these accessed, and about the whole test. Those that a row decided which it read come
     first, and then those of other touched rows.
     """
     connected = marks.touched | marks.linked
-    by_number = {row.number: row for row in rows}
     # And what the rows in a delivery to the same URL accessed: one may have lacked an item.
-    addresses = {_address(row) for row in rows if row.number in connected} - {""}
+    addresses = {_address(row) for row in test.rows if row.number in connected} - {""}
     accessed = {
-        ordered.access.subject for ordered in accesses
+        ordered.access.subject for ordered in test.accesses
         if ordered.row.number in connected
-        or (ordered.row.parent and _address(by_number[ordered.row.parent]) in addresses)
+        or (ordered.row.parent and _address(test.by_number[ordered.row.parent]) in addresses)
     }  # fmt: skip
 
     def concerns(finding: Finding) -> bool:

@@ -19,8 +19,10 @@ from pytest_fakecloud.kv.report.effects import did_something
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from pytest_fakecloud.queue.report.accesses import MESSAGE, RUN, SCHEDULE
 from pytest_fakecloud.reporting.accesses import EVERY_KIND, DataAccess, ReportSubject, Sought
+from pytest_fakecloud.reporting.lookups import Lookups
 from pytest_fakecloud.reporting.marks import marks_of_rows
 from pytest_fakecloud.reporting.model import AppliedFault, Kind, Marks, OrderedAccess, ReportRow
+from pytest_fakecloud.reporting.observed import ObservedTest
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.statement.read_data import ReadByRows
 from pytest_fakecloud.vector.report.accesses import NAMESPACE
@@ -80,7 +82,14 @@ class Scene:
                       (text.partition(" ") for text in sought))  # fmt: skip
         until = dict.fromkeys(every, fields.pop("until", 1_000))
         found = ReadByRows(sought=every, until=until, **fields)
-        return marks_of_rows(self.rows, self.accesses, found, self.lines)
+        return self.marks_for(found)
+
+    def marks_for(self, found: ReadByRows | None) -> Marks:
+        cloud: Any = None
+        test = ObservedTest(cloud, Lookups(), self.rows, self.accesses)
+        places: Any = {number: ("application", line) for number, line in self.lines.items()}
+        test.places = places
+        return marks_of_rows(test, found)
 
 
 @pytest.fixture
@@ -186,9 +195,7 @@ def test_refused_rows(scene: Scene) -> None:
     faulty = scene.add(faults=(AppliedFault("delay", "delay 1 s"),))
     nothing = scene.add("r key:a", "W key:b")
     assert scene.marks("key:a").refused == {failed, faulty, nothing}
-    assert marks_of_rows(scene.rows, scene.accesses, None, {}) == Marks(
-        refused=frozenset({failed, faulty, nothing})
-    )
+    assert scene.marks_for(None) == Marks(refused=frozenset({failed, faulty, nothing}))
 
 
 def test_the_last_write_before_the_read_was_read(scene: Scene) -> None:

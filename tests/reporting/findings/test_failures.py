@@ -14,7 +14,9 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.kv.report.accesses import KEY
 from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.reporting.accesses import DataAccess, ReportSubject, Sought
+from pytest_fakecloud.reporting.lookups import Lookups
 from pytest_fakecloud.reporting.model import Finding, Marks, OrderedAccess, ReportRow
+from pytest_fakecloud.reporting.observed import ObservedTest
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.select import concerning
 from pytest_fakecloud.reporting.statement.read_data import LookedAt
@@ -203,7 +205,9 @@ def test_findings_that_a_read_row_decided_come_first_and_then_those_of_touched_o
         finding("read by a request to the same address", 6, "d"), Finding("of all"),
     ]  # fmt: skip
     statement = LookedAt(sought=(Sought(subjects["a"]),), looks=("value",), row_numbers=(2,))
-    shown = concerning(statement, marks, rows, accesses, findings)
+    cloud: Any = None
+    test = ObservedTest(cloud, Lookups(), rows, accesses)
+    shown = concerning(test, statement, marks, findings)
     assert [item.kind for item in shown] == [
         "of a read row", "of a touched row", "of a", "of a linked row", "of c",
         "read by a request to the same address",
