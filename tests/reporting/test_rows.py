@@ -21,9 +21,11 @@ from pytest_fakecloud.queue.fake import Queue
 from pytest_fakecloud.queue.model import Delivery, SigningKeys
 from pytest_fakecloud.queue.signatures import body_hash, signature_details
 from pytest_fakecloud.reporting.lookups import Lookups, lookups_of
+from pytest_fakecloud.reporting.model import ReportRow
 from pytest_fakecloud.reporting.render.as_json import row_json
 from pytest_fakecloud.reporting.render.text import section
 from pytest_fakecloud.reporting.render.wording import sentence
+from pytest_fakecloud.reporting.rows.nesting import nested
 from pytest_fakecloud.reporting.rows.rows import rows as report_rows
 
 from .findings.cases import found, kinds
@@ -616,3 +618,15 @@ def test_the_row_of_a_call_has_the_accesses_of_the_events_that_it_caused(cloud: 
         assert set(event.subjects) <= set(by_number[event.first_cause].subjects)
     [commit] = [row for row in journal if row.operation == "commit" and row.kind == "call"]
     assert [access.part for access in commit.accesses if access.writes] == ["t-0"]
+
+
+def test_a_row_is_in_no_row_that_has_ended() -> None:
+    """Also if another row, which began later, has not."""
+    fields: dict[str, Any] = {"at_us": 0, "actor": "client", "operation": ""}
+    overlapping = [
+        ReportRow(1, kind="call", peer="kv_server", began=1, ended=4, **fields),
+        ReportRow(9, kind="delivery", peer="app", began=2, ended=9, **fields),
+        ReportRow(6, kind="call", peer="kv_server", began=6, **fields),
+    ]
+    placed = nested(overlapping, lambda delivery, row: False)
+    assert {row.number: row.parent for row in placed} == {1: 0, 9: 1, 6: 0}

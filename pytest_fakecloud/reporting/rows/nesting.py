@@ -65,8 +65,7 @@ def _parents(
     open_rows: list[ReportRow] = []
     for row in rows:
         if row.number not in causes:
-            while open_rows and open_rows[-1].ended < row.began:
-                open_rows.pop()
+            open_rows = [outer for outer in open_rows if outer.ended >= row.began]
             for outer in open_rows:
                 if outer.kind != "delivery" or is_within(outer, row):
                     parents[row.number] = outer.number
