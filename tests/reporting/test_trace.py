@@ -6,14 +6,14 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.model import KINDS, Kind
+from pytest_fakecloud.reporting.model import Kind
+from pytest_fakecloud.reporting.render.as_json import rules_of
 from pytest_fakecloud.reporting.render.page import document, exception_line
 
 from .test_page import FAILURE as CHECKOUT
@@ -42,7 +42,7 @@ def row(number: int, what: str = "GET k", *, kind: Kind = "call", **more: Any) -
     text = {"what": what, "answer": "OK", "lines": [], "note": "", **more.pop("text", {})}
     return {
         "number": number, "at_us": NOON, "kind": kind, "actor": "client", "peer": "kv",
-        "rules": asdict(KINDS[kind]),
+        "rules": rules_of(kind),
         "ok": True, "depth": 0, "parent": 0, "findings": [], "faults": [], "subjects": [],
         "where": None, "status": 200, "outcome": "answered", "attempt": 0, "data": {},
         "request": {"line": "POST /", "headers": [["Authorization", "***"], ["Host", "x"]],

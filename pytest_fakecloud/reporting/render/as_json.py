@@ -21,7 +21,7 @@ from ..accesses import ReportSubject
 from ..errors import contained
 from ..lookups import Lookups
 from ..mask import Mask
-from ..model import VERSION, Finding, Marks, Place, ReportRow
+from ..model import KINDS, VERSION, Finding, Kind, Marks, Place, ReportRow
 from ..report import Report
 from .wording import describe, headline, read_data_text, sentence, violation
 
@@ -32,10 +32,6 @@ _COPIED = (
     "outcome", "ok", "parent", "depth", "attempt", "took_us",
 )  # fmt: skip
 """Fields of a row that its JSON contains unchanged."""
-_RULES = {"is_received": "call", "is_sent": "delivery", "is_inside": "event"}
-"""What pages read in place of a kind: a client sends it to a fake, a fake sends it, or it happens inside
-a fake.
-"""
 _LEFT_OUT = {"exception", "sent", "sent_headers", "answer", "changed"}
 
 
@@ -109,14 +105,23 @@ def row_json(
         text["script"] = words.script.source
     return {
         **{name: getattr(row, name) for name in _COPIED},
-        "rules": {"bar": row.bar, **{name: row.kind == kind for name, kind in _RULES.items()},
-                  "surrounds": row.rules.surrounds},
+        "rules": {**rules_of(row.kind), "bar": row.bar},
         "at": _time(row.at_us), "subjects": list(map(_subject, row.subjects)),
         "faults": [asdict(fault) for fault in row.faults], "findings": list(findings),
         "marks": list(marks.of(row.number)), "writer": row.number in marks.writers,
         "trace": None if row.trace is None else row.trace.trace_id,
         "where": None if row.where is None else _where(row.where, lookups.mask), "text": text,
         "request": request, "response": response, "data": data,
+    }  # fmt: skip
+
+
+def rules_of(kind: Kind) -> dict[str, Any]:
+    """Return what pages read in place of a kind of rows: a client sends it to a fake, a fake sends it,
+    it happens inside a fake, or its receiver makes the calls in it.
+    """
+    return {
+        "bar": KINDS[kind].bar, "is_received": kind == "call", "is_sent": kind == "delivery",
+        "is_inside": kind == "event", "surrounds": KINDS[kind].surrounds,
     }  # fmt: skip
 
 
