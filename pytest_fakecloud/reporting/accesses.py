@@ -22,13 +22,13 @@ class SubjectKind:
     name: str
     _: KW_ONLY
     has_value: bool = False
-    """A statement reads a value, whole or in parts."""
+    """It has a value that statements read, so the writes before a read explain it."""
     has_id: bool = False
     """The name of a subject is an id that others repeat, so it links the rows that have it."""
     parts_have_ids: bool = False
     """The same of its parts, such as vectors."""
     links_accesses: bool = False
-    """Rows that access it are linked with those that a request, delivery or line made with it."""
+    """A row that accesses it is linked if the request, delivery or line of a touched row did, too."""
     is_delivered: bool = False
     """Deliveries bring it to the application."""
     unnamed: str = ""
@@ -44,7 +44,7 @@ class ReportSubject:
 
     kind: SubjectKind
     name: str
-    """Empty if it is unknown, or if the default one has none."""
+    """Empty if it is unknown, or for the default namespace."""
     fake: str
     is_all: bool = False
     """Whether it stands for all data of its kind; that of ``EVERY_KIND``, for all data of the fake."""
@@ -78,8 +78,8 @@ class DataAccess:
     """Whether this is neither a read nor a write. Others of the same row can be (see `named()`)."""
     value: object = field(default=None, compare=False)
     """What a write left there: a string, an object of JSON, or `DELETED`; None if it is not known."""
-    failed: bool = False
-    """Whether it is by a command with an error, of which a call can have several."""
+    answered_error: bool = False
+    """Whether its command was answered with an error. A call can have several commands."""
     expires_us: int | None = None
     """When this value expires; None if it does not."""
 

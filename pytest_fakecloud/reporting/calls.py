@@ -40,9 +40,8 @@ def executed(call: Call) -> bool:
 
 
 def executed_but_lost(call: Call) -> bool:
-    """Return whether a call was executed although its client received no whole response, or an error.
-
-    If a fault altered the response, the status is the fault's own.
+    """Return whether a call was executed, but a fault lost, cut or replaced its response. The status of
+    a response that was altered is the fault's own.
     """
     if call.outcome == "altered":
         return call.reached and (call.status or 0) >= 400

@@ -1,7 +1,7 @@
 """What reports call of a service: the `ReportFunctions` in its ``report/functions.py``.
 
 Those about one call, event, action or delivery, from which a row is made, are grouped; the others are
-about a fake or the whole journal. No name of a service is in the Python modules of this folder.
+about a fake or the whole journal. The code of this folder depends on no single service.
 
 In rows, and in what has a type such as `MaskedCall`, credentials are masked; only the story of an
 exploration passes raw calls to ``summary``. What has another type, such as `Call`, `Arguments` or
@@ -99,6 +99,16 @@ class CallFunctions(FunctionGroup):
     """The URL of the application that a call is about, which its words contain: needed if calls have
     one. A text shortens it where an earlier row has shown it.
     """
+    hides_body: Callable[[Call], bool] = reads_call(if_malformed=True, absent=lambda call: False)
+    """Whether the body of a request may contain a password at any place: needed if it can."""
+    shown_facts: Callable[[MaskedCall], Mapping[str, Any]] = reads_call(
+        if_malformed={}, absent=lambda call: call.facts
+    )
+    """The facts of a call that are shown: needed if not all are."""
+    decoded_answer: Callable[[MaskedCall, Any], Any] = reads_call(
+        if_malformed=None, absent=lambda call, answer: answer
+    )
+    """The JSON value of an answer, decoded: needed if clients can ask for another encoding."""
     clients: Collection[str] = ()
     """The packages that applications use to call the service."""
 
@@ -115,16 +125,6 @@ class CommandFunctions(FunctionGroup):
         iterates_over_call(absent=None)
     )
     """The commands of a call: needed if a call can have several."""
-    hides_body: Callable[[Call], bool] = reads_call(if_malformed=True, absent=lambda call: False)
-    """Whether the body of a request may contain a password at any place: needed if it can."""
-    shown_facts: Callable[[MaskedCall], Mapping[str, Any]] = reads_call(
-        if_malformed={}, absent=lambda call: call.facts
-    )
-    """The facts of a call that are shown: needed if not all are."""
-    decoded_answer: Callable[[MaskedCall, Any], Any] = reads_call(
-        if_malformed=None, absent=lambda call, answer: answer
-    )
-    """The JSON value of an answer, decoded: needed if clients can ask for another encoding."""
     connection_exchange: Callable[[MaskedCall, Lookups], ConnectionExchange | None] = reads_call(
         if_malformed=None
     )
@@ -214,8 +214,8 @@ class ReportFunctions(FunctionGroup):
     """What a fake knows about calls, by their numbers, which ``summary`` finds in ``background`` of the
     lookups: needed if that is not in their answers. Its class is the service's own.
     """
-    findings: Sequence[Detector] = ()
-    """The detectors: needed if mistakes are possible that no row shows."""
+    detectors: Sequence[Detector] = ()
+    """What finds mistakes: needed if mistakes are possible that no row shows."""
     unfinished: Callable[[OwnFake, Lookups], Iterable[Finding]] = nothing
     """Findings about the pending work of a fake: needed if work goes on after an answer."""
     sentences: Sentences = field(default_factory=dict)

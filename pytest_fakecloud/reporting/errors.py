@@ -64,8 +64,8 @@ def nothing(*arguments: object) -> tuple[()]:
 
 
 def required_of_call(*, if_malformed: object) -> Any:
-    """Declare a function that reads a call, which each service has. If the call has no full answer, it
-    returns ``if_malformed`` in place of an exception of `MALFORMED`.
+    """Declare a function that reads a call, which each service has. If the call was rejected or
+    cut, it returns ``if_malformed`` in place of an exception of `MALFORMED`.
     """
     return field(metadata={"tolerant": partial(_returning, if_malformed)})
 

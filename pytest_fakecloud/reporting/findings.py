@@ -30,7 +30,7 @@ def find(test: ObservedTest) -> list[Finding]:
     """
     findings, errors = list[Finding](), test.errors
     for fake in test.fakes:
-        for detector in functions_of(fake.service).findings:
+        for detector in functions_of(fake.service).detectors:
             findings += collected(f"{detector.__name__} failed", errors, detector, test, fake)
     findings += collected("clock_frozen failed", errors, clock_frozen, test)
     findings.sort(key=lambda finding: -max(finding.row_numbers, default=0))

@@ -41,7 +41,7 @@ def _refused(rows: Iterable[ReportRow], accesses: Iterable[OrderedAccess]) -> It
     """
     refused = {row.number: row for row in rows if not row.ok or row.faults}
     for row, access in accesses:
-        if access.failed or (access.writes and access.succeeded is False):
+        if access.answered_error or (access.writes and access.succeeded is False):
             refused[row.number] = row
     yield from (row.number for row in refused.values() if row.faults or not row.expects_error)
 
@@ -83,7 +83,7 @@ def _writes_read_value(ordered: OrderedAccess, read_data: ReadData) -> bool:
 
 def _refused_write(accesses: Iterable[OrderedAccess], read_data: ReadData) -> JournalNumber:
     """Return the last refused write of what a statement read, unless an effective one followed: 10.
-    If row 11 had set ``stock`` before the read, this would be 0.
+    If a row between 10 and 11 had set ``stock``, this would be 0.
     """
     last: dict[tuple[ReportSubject, str], int] = {}
     for ordered in accesses:

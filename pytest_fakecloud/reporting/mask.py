@@ -25,13 +25,13 @@ class Mask(SecretMask):
 
     def target(self, call: Call) -> str:
         path = call.target.partition("?")[0]
-        if path.count("/") > 1 and functions_of(call.service).protocol.hides_body(call):
+        if path.count("/") > 1 and functions_of(call.service).calls.hides_body(call):
             return f"{path[: path.index('/', 1)]}/{HIDDEN}"
         return self.text(call.target)
 
     def body(self, call: Call) -> bytes:
         """Return a call's request body, hidden whole if a password may be at any place in it."""
-        if call.request_body and functions_of(call.service).protocol.hides_body(call):
+        if call.request_body and functions_of(call.service).calls.hides_body(call):
             return HIDDEN.encode()
         return self.data(call.request_body)
 

@@ -178,7 +178,9 @@ class ReportRow:
     peer: str
     """The receiver; for an event the fake, which is also its ``actor`` unless the console caused it."""
     operation: str
-    """The command or route of a call, method and path of a request, the kind of an event or action."""
+    """The command or route of a call, also of one that is a delivery; method and path of a request; the
+    kind of an event or action, which of other deliveries is ``attempt``.
+    """
     service: str = ""
     source: RowSource = RowSource()
     address: str = ""
@@ -186,7 +188,7 @@ class ReportRow:
     trace: TraceParent | None = None
     """The trace of its request, and the span that sent it; None without a valid ``traceparent``."""
     accesses: tuple[DataAccess, ...] = ()
-    """What its entry read, wrote and named, and what the events did that follow it. A delivery to a fake
+    """What its entry read, wrote and named, and what the events did that it caused. A delivery to a fake
     has those of both services.
     """
 
@@ -206,7 +208,9 @@ class ReportRow:
     began: JournalNumber = 0
     """Its consequences have higher numbers."""
     ended: JournalNumber = 0
-    """Its consequences have lower numbers; 0 if nothing is nested in it, or if it is unknown."""
+    """Its consequences have lower numbers; 0 if it is unknown, or if no more than events that it caused
+    is nested in the row.
+    """
     parent: JournalNumber = 0
     """The row in which it is nested: the request or delivery during which it happened, the call during
     which the function of its fault made this one, or its ``first_cause``. 0 without one.
@@ -218,13 +222,13 @@ class ReportRow:
 
     # What tells it from similar rows.
     attempt: int = 0
-    """How many deliveries of its message there were, with this one; 0 if it is no delivery."""
+    """How many deliveries of its message there were, with this one; 0 if unknown, or no delivery."""
     where: Place | None = None
     """The line that made a call or an action, if it is known."""
     library: str = ""
     """The package that made a call of its own, such as a task queue."""
     same: object = None
-    """Rows that differ only in time and attempt have equal values."""
+    """What `folded()` compares beside the other fields in ``_SAME``."""
 
     @property
     def subjects(self) -> tuple[ReportSubject, ...]:
@@ -260,7 +264,7 @@ class ReportRow:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fact about what happened that may explain the failure.
+    """A fact with its rows and values: a finding, pending work, or a violation.
 
     ``kind`` determines its sentence, ``row_numbers`` are those of the rows it is about, the decisive one
     first, ``values`` are the JSON values in its sentence.
@@ -346,8 +350,8 @@ class ScriptSource(NamedTuple):
 
 
 class Repeated(NamedTuple):
-    """A ``text`` in a description that is ``short`` below rows that have all of ``shown_by``, such as
-    ``WHAT ANSWER`` and the end of the line.
+    """A ``text`` in a description. A report as text has ``short`` in its place if the rows above, each a
+    line ``WHAT ANSWER``, contain all of ``shown_by``.
     """
 
     text: str

@@ -27,8 +27,8 @@ def concerning(
     test: ObservedTest, read_data: ReadData, marks: Marks, findings: Iterable[Finding]
 ) -> list[Finding]:
     """Return the findings about the data that a statement read, about the rows that are connected with
-    it and what these accessed, and about the whole test. Those that a row decided which it read come
-    first, and then those of other touched rows.
+    it and what these accessed, and about the whole test. First come those whose first row the statement
+    read, or wrote what it read, and then those of other touched rows.
     """
     connected = marks.touched | marks.linked
     # And what the rows in a delivery to the same URL accessed: one may have lacked an item.
@@ -68,7 +68,7 @@ def _address(row: ReportRow) -> str:
 def selected(
     rows: Sequence[ReportRow], marks: Marks, evidence: Collection[int] = ()
 ) -> frozenset[int]:
-    """Return the numbers of the rows to list, in any run with the ``evidence`` of findings.
+    """Return the numbers of the rows that a text lists, always those in ``evidence``: of findings.
 
     The calls that a library makes for its own purposes, such as those of a task queue, are listed
     only if they failed or accessed what the failing statement read.

@@ -53,7 +53,7 @@ def test_each_service_has_functions(service: Service) -> None:
     functions = functions_of(service.fixture)
     assert functions is not functions_of("unknown")
     assert service.word is None or functions is functions_of(service.word)
-    assert bool(functions.findings) <= bool(functions.sentences)
+    assert bool(functions.detectors) <= bool(functions.sentences)
 
 
 GROUPS = {"calls.": CallFunctions, "protocol.": CommandFunctions,

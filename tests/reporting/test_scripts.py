@@ -165,7 +165,7 @@ def test_credentials_are_masked(cloud: Cloud, kv: KVServer, client: Redis) -> No
     client.eval(
         "redis.call('SET', ARGV[1], ARGV[1]); return redis.call('GET', ARGV[1])", args=[kv.token]
     )
-    [commands] = lookups_of(cloud, cloud.journal.entries, []).of(KVLookups).executed.values()
+    [commands] = lookups_of(cloud, cloud.journal.entries, []).of(KVLookups).script_commands.values()
     assert [(command.words[1:], command.answer) for command in commands] == [
         (["***", "***"], {"result": "OK"}), (["***"], {"result": "***"})
     ]  # fmt: skip

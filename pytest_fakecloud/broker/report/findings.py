@@ -155,7 +155,7 @@ def _commits_own_offsets(
     return is_first or all(offset == max(before) for offset, before in commits)
 
 
-FINDINGS = (commit_too_high, commit_too_low, own_offset_committed)
+DETECTORS = (commit_too_high, commit_too_low, own_offset_committed)
 
 
 def unfinished(broker: Broker, lookups: Lookups) -> Iterator[Finding]:

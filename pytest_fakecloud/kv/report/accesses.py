@@ -28,7 +28,7 @@ from .calls import (
     word_of,
 )
 from .effects import CLAIMS, did_something
-from .lookups import executed_by
+from .lookups import executed_commands
 
 KEY = SubjectKind("key", has_value=True, links_accesses=True)
 CHANNEL = SubjectKind("channel")
@@ -40,7 +40,7 @@ _RETURNS_VALUE = (kinds.TAKES | kinds.MOVES) - {"SMOVE"} | {
 
 
 def of_call(call: MaskedCall, lookups: Lookups) -> Iterator[DataAccess]:
-    for command in () if hides_words(call) else executed_by(call, lookups):
+    for command in () if hides_words(call) else executed_commands(call, lookups):
         for access in of_command(call.fake, command.words, command.answer):
             yield _with_value(access, command.words, call)
     if command_of(call) == "EXEC" and has_full_answer(call) and result_of(call) is None:
@@ -79,7 +79,7 @@ def _with_value(access: DataAccess, words: list[str], call: Call) -> DataAccess:
     return replace(access, value=stored.get(access.part), expires_us=expires_us)
 
 
-def commands(call: MaskedCall, lookups: Lookups) -> Iterator[ExchangedValues]:
+def exchanges(call: MaskedCall, lookups: Lookups) -> Iterator[ExchangedValues]:
     """Yield the arguments of each command of a call with its result, and what it accessed."""
     for words, answer in () if hides_words(call) else commands_of(call, lookups):
         result = answer.get("result") if isinstance(answer, dict) else None
@@ -109,7 +109,7 @@ def of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess]
         subject = ReportSubject(KEY, key, fake)
         if writes and spec.name in kinds.SCRIPTS:
             # The answer of a script does not say whether it wrote.
-            yield DataAccess(subject, False, "", succeeded, failed=bool(error))
+            yield DataAccess(subject, False, "", succeeded, answered_error=bool(error))
             yield DataAccess(subject, True, "", False if error.startswith("NOSCRIPT") else None)
         elif took_nothing and writes:
             # It has only read that there is nothing to take, and leaves the key to move it to as it was.
@@ -117,7 +117,9 @@ def of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess]
                 yield DataAccess(subject, False, "", False)
         else:
             for part in parts or [""]:
-                yield DataAccess(subject, writes, part, succeeded, returns, failed=bool(error))
+                yield DataAccess(
+                    subject, writes, part, succeeded, returns, answered_error=bool(error)
+                )
     if spec.name == "SEARCH.QUERY" and isinstance(result, list):
         for hit in result:
             yield DataAccess(ReportSubject(KEY, str(hit[0]), fake), False)

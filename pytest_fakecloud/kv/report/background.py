@@ -17,7 +17,7 @@ from ..fake import KVServer
 from ..table import kinds
 from .accesses import of_command
 from .calls import command_of, commands_of, lines_of, result_of
-from .lookups import executed_by
+from .lookups import executed_commands
 
 Line = tuple[str, ...]
 
@@ -80,7 +80,7 @@ def background(
     calls = [call for call in calls_in(entries) if call.fake == fake.name]
     commands = [
         (call.number, tuple(words), answer.get("result") if isinstance(answer, dict) else None)
-        for call in calls for words, answer in executed_by(call, lookups)
+        for call in calls for words, answer in executed_commands(call, lookups)
     ]  # fmt: skip
     facts: defaultdict[int, tuple[dict[Line, int], dict[Line, int]]] = defaultdict(lambda: ({}, {}))
     for number, line, total in _totals(fake, commands):

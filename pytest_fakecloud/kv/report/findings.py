@@ -79,4 +79,4 @@ def of_keys(test: ObservedTest, fake: KVServer) -> Iterator[Finding]:
             yield from detector(test, database)
 
 
-FINDINGS = (of_keys, never_executed, searched_before_ready)
+DETECTORS = (of_keys, never_executed, searched_before_ready)

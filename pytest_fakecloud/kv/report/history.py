@@ -301,15 +301,15 @@ def _of_call(test: ObservedTest, call: Call) -> Iterator[Command]:
             yield Command(call, [""], UNKNOWN, None)
         return
     selected = call.facts.get("database", 0)
-    executed = test.lookups.of(KVLookups).executed
+    in_scripts = test.lookups.of(KVLookups).script_commands
     rejected = call.fault is None and call.status is not None and call.status >= 400
     for words, answer in commands_of(call, test.lookups):
         envelope = answer if call.status == 200 and isinstance(answer, dict) else {}
         # A script that raises an error may have changed data before.
         if (rejected or "error" in envelope) and words[0] not in kinds.SCRIPTS:
             continue
-        if words[0] in kinds.RUNS_SCRIPT and len(lines_of(call)) == 1 and call.number in executed:
-            yield from _of_script(call, executed[call.number])
+        if words[0] in kinds.RUNS_SCRIPT and len(lines_of(call)) == 1 and call.number in in_scripts:
+            yield from _of_script(call, in_scripts[call.number])
             continue
         result = envelope.get("result", UNKNOWN)
         command = Command(call, words, result, _database_of(test, words, selected))

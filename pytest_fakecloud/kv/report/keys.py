@@ -13,8 +13,9 @@ from .history import UNKNOWN, Command, Database, Expiries
 
 # -- TTL -------------------------------------------------------------------------------------------
 
-_FAR_US = 24 * 3600 * 1_000_000
-"""Difference in microseconds below which two times are taken to come from the same clock."""
+_DAY_US = 24 * 3600 * 1_000_000
+_SAME_CLOCK_US = _DAY_US
+"""Difference below which two times are taken to come from the same clock."""
 
 
 def ttl_removed(test: ObservedTest, database: Database) -> Iterator[Finding]:
@@ -51,7 +52,7 @@ def expired(test: ObservedTest, database: Database) -> Iterator[Finding]:
 _TIMES = {"seconds": range(10**8, 10**11), "milliseconds": range(10**11, 10**14)}
 """Numbers that are Unix time in each unit, from 1973 on."""
 _UNITS_US = {"seconds": 1_000_000, "milliseconds": 1000}
-_NEAR_US = 5 * 366 * _FAR_US
+_NEAR_US = 5 * 366 * _DAY_US
 """Difference in microseconds from the fake clock below which a number is taken for Unix time."""
 
 
@@ -67,8 +68,8 @@ def wrong_time(test: ObservedTest, database: Database) -> Iterator[Finding]:
             scores.setdefault(command.key, []).extend(command.bound.named("score"))
         elif ttl is not None and deadline is not None:
             now_us = command.at_us
-            is_real = abs(deadline - real_us) < _FAR_US <= abs(now_us - real_us)
-            if ttl.unit.is_absolute and is_real and abs(deadline - now_us) > _FAR_US:
+            is_real = abs(deadline - real_us) < _SAME_CLOCK_US <= abs(now_us - real_us)
+            if ttl.unit.is_absolute and is_real and abs(deadline - now_us) > _SAME_CLOCK_US:
                 times_us = deadline, now_us
                 at, now = (f"{to_datetime(us):%Y-%m-%d %H:%M:%SZ}" for us in times_us)
                 yield command.finding("expires_by_wall_clock", command=ttl.word, at=at, now=now)

@@ -29,7 +29,7 @@ class KVLookups(ServiceLookups):
 
     scripts: Mapping[str, str] = field(default_factory=dict)
     """The sources of Lua scripts, by the first eight characters of their hash."""
-    executed: Mapping[int, Sequence[ScriptCommand]] = field(default_factory=dict)
+    script_commands: Mapping[int, Sequence[ScriptCommand]] = field(default_factory=dict)
     """The commands that the scripts of a call executed, by its number; missing if not recorded."""
     cut_numbers: Mapping[int, Mapping[float, int]] = field(default_factory=dict)
     """The numbers that the scripts of a call returned, with the integers to which they were cut."""
@@ -47,7 +47,7 @@ def make(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> KVLookups:
         without_row=without_row,
         expected_errors={call.number for call in calls if _sends_script_after(call, sent)},
         scripts={sha: source for sha, (source, _) in sent.items()},
-        executed={
+        script_commands={
             number: [_masked(command, mask) for command in commands]
             for number, commands in records_of(cloud).scripts.items()
         },
@@ -78,11 +78,11 @@ class ExecutedCommand(NamedTuple):
     answer: Any
 
 
-def executed_by(call: Call, lookups: Lookups) -> Iterator[ExecutedCommand]:
+def executed_commands(call: Call, lookups: Lookups) -> Iterator[ExecutedCommand]:
     """Yield each command that a call executed; in place of its scripts, at the end, what these executed,
     if that was recorded.
     """
-    in_scripts = lookups.of(KVLookups).executed.get(call.number)
+    in_scripts = lookups.of(KVLookups).script_commands.get(call.number)
     for words, answer in commands_of(call, lookups):
         if in_scripts is None or words[0] not in kinds.RUNS_SCRIPT:
             yield ExecutedCommand(words, answer)

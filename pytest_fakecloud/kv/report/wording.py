@@ -45,7 +45,7 @@ def summary(call: MaskedCall, lookups: Lookups) -> Summary | None:
     words, scripts = _summary(call, lookups), lookups.of(KVLookups)
     if words is None:
         return None
-    executed = scripts.executed.get(call.number, ())
+    executed = scripts.script_commands.get(call.number, ())
     texts = _shown([(command.words, command.answer) for command in executed], NOTHING_KNOWN)
     texts[:1] = [f"executed {text}" for text in texts[:1]]
     cut_numbers = scripts.cut_numbers.get(call.number, {}).items()
@@ -61,7 +61,7 @@ def _summary(call: MaskedCall, lookups: Lookups) -> Summary | None:
         lines = [[line[0], HIDDEN] for line in lines]
     background: KVBackground = lookups.background.get(call.number, NOTHING_KNOWN)
     if call.route in SEVERAL and (len(lines) > 1 or call.route != "pipeline"):
-        return _commands(f"{call.route} of {len(lines)}", lines, _replies(call), background)
+        return _several_commands(f"{call.route} of {len(lines)}", lines, _replies(call), background)
     if on_connection(call) and call.number in lookups.grouped_calls:
         steps = [step.facts["words"][0] for step in lookups.grouped_calls[call.number]]
         if command_of(call) not in ("EXEC", "DISCARD"):
@@ -102,7 +102,7 @@ def _transaction(
     result = result_of(call) if has_full_answer(call) else []
     results = result if isinstance(result, list) else []
     replies = [result if is_error(result) else {"result": result} for result in results]
-    summary = _commands(f"{command_of(call)} of {len(lines)}", lines, replies, background)
+    summary = _several_commands(f"{command_of(call)} of {len(lines)}", lines, replies, background)
     if isinstance(result, list):
         return summary
     undone = f"null: {_watched(background.watched)}, so nothing was executed"
@@ -117,7 +117,7 @@ def _watched(change: WatchedChange | None) -> str:
     return f"the watched {shortened(change.key)} was changed by {command}"
 
 
-def _commands(
+def _several_commands(
     what: str, lines: Sequence[Sequence[str]], replies: Sequence[Any], background: KVBackground
 ) -> Summary:
     """Describe several commands with their replies, which are ignored if their number differs."""

@@ -99,7 +99,7 @@ def rejection(call: Call, queue: Queue) -> dict[str, str] | None:
     return {"kind": "read_only"} if call.request_headers.get("Authorization") == token else None
 
 
-FINDINGS = (wrong_signature, raised_outside_step, unlikely_duration)
+DETECTORS = (wrong_signature, raised_outside_step, unlikely_duration)
 
 
 def unfinished(queue: Queue, lookups: Lookups) -> Iterator[Finding]:

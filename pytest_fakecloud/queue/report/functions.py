@@ -21,7 +21,7 @@ FUNCTIONS = contract.ReportFunctions(
     ),
     sought=accesses.sought,
     lookups=lookups.make,
-    findings=findings.FINDINGS,
+    detectors=findings.DETECTORS,
     unfinished=findings.unfinished,
     sentences=wording.SENTENCES,
     spans=_SPANS,

@@ -26,11 +26,11 @@ WIDEST = 140
 LINES_OF_A_TEXT = 12
 LINES_OF_A_SCRIPT = 20
 _LINES_OF_THE_STATEMENT = 2
-"""Number of lines up to which a report says what the statement read with four names, or else fewer."""
+"""Number of lines for what the statement read: it has four names, or as many as fit in these lines."""
 _LINES_OF_FINDINGS = 3
 """Number of lines of findings before the rows, of which the first may be longer. Others follow rows."""
 _INDENT = 4
-"""Indentation of the lines below a row, which are longer than rows. It is no wider, so that they fit."""
+"""Indentation of the lines below a row. Little, because these lines are longer than that of the row."""
 
 
 class TextLine(NamedTuple):
@@ -82,7 +82,7 @@ def _addresses(report: Report) -> Iterator[str]:
 _GUTTER = {"refused": "! ", "touched": "> ", "linked": "- "}
 """The beginning of a line by the marks of its row, of which the first of these wins."""
 _OF_LINES = "> ", "- ", "  ", "", "! "
-"""That of a line of several calls: the first of theirs in this order."""
+"""The beginning of a line that several calls share: the first of theirs in this order."""
 _LEGEND = "> touched what {}, - linked, ! failed or did nothing, <== value read"
 _LONGEST_CODE = 600
 """Maximum length of the lines of code below a row, in characters. Only a table in code is longer."""

@@ -33,7 +33,7 @@ _LONGEST = 20_000
 """Maximum number of characters of a body in the JSON form."""
 _MOST_BYTES = 4096
 """Maximum number of bytes of a body that are shown in hexadecimal because they are not UTF-8."""
-_Values = Iterable[ExchangedValues]
+_Exchanges = Iterable[ExchangedValues]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +51,8 @@ class CallSource(RowSource):
 
     def messages(self, row: ReportRow, lookups: Lookups) -> Messages:
         call, mask = self.call, lookups.mask
-        functions = functions_of(call.service).protocol
-        if (exchange := functions.connection_exchange(call, lookups)) is not None:
+        functions = functions_of(call.service)
+        if (exchange := functions.protocol.connection_exchange(call, lookups)) is not None:
             request = _message(exchange.request, (), b"", mask)
             if exchange.answer is None:
                 return request, None
@@ -64,13 +64,13 @@ class CallSource(RowSource):
         headers, cut = call.response_headers.pairs, call.cut.get("response_body")
         answer = _message(_status_line(call), headers, call.response_body, mask, cut)
         if "decoded" in answer:
-            answer["decoded"] = functions.decoded_answer(call, answer["decoded"])
+            answer["decoded"] = functions.calls.decoded_answer(call, answer["decoded"])
         return request, answer
 
     def data(self) -> Mapping[str, Any]:
-        return functions_of(self.call.service).protocol.shown_facts(self.call)
+        return functions_of(self.call.service).calls.shown_facts(self.call)
 
-    def values(self, row: ReportRow, accesses: Accesses, lookups: Lookups) -> _Values:
+    def values(self, row: ReportRow, accesses: Accesses, lookups: Lookups) -> _Exchanges:
         call, commands_of = self.call, functions_of(self.call.service).protocol.commands
         if commands_of is None:
             returned = _content(call.response_body) if has_full_answer(call) else ()
@@ -123,7 +123,7 @@ class DeliverySource(RowSource):
         traceback = {"traceback": str(own["traceback"])} if own.get("traceback") else {}
         return {name: data[name] for name in data if name != "traceback"} | traceback
 
-    def values(self, row: ReportRow, accesses: Accesses, lookups: Lookups) -> _Values:
+    def values(self, row: ReportRow, accesses: Accesses, lookups: Lookups) -> _Exchanges:
         if self._received is not None:
             return self._received.values(row, accesses, lookups)
         exchange = lookups.exchanges.get(row.began)
@@ -191,7 +191,7 @@ class ActionSource(RowSource):
         # The row shows where it was called.
         return {name: value for name, value in self.action.data.items() if name != "where"}
 
-    def values(self, row: ReportRow, accesses: Accesses, lookups: Lookups) -> _Values:
+    def values(self, row: ReportRow, accesses: Accesses, lookups: Lookups) -> _Exchanges:
         positional, by_name = self.action.call or ((), {})
         return [ExchangedValues([*positional, *by_name.values()], (), accesses)]
 

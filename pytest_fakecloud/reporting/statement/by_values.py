@@ -58,7 +58,7 @@ def _with_name(name: str, accesses: Sequence[OrderedAccess]) -> Iterator[Compare
             yield ComparedData(Sought(subject, part), end)
 
 
-_Exchanges: TypeAlias = "dict[Hashable, tuple[int, ExchangedValues]]"
+_LastExchanges: TypeAlias = "dict[Hashable, tuple[int, ExchangedValues]]"
 """The last row that had a value, and what it exchanged."""
 
 
@@ -86,12 +86,12 @@ class _RowValues:
             else:
                 waiting += parts_of(value)
 
-    def _last_with(self, nodes: set[Hashable]) -> tuple[_Exchanges, _Exchanges]:
+    def _last_with(self, nodes: set[Hashable]) -> tuple[_LastExchanges, _LastExchanges]:
         """Return the last row that returned each of these values, and the last that wrote it. Of common
         values, only the last row counts, and only what it returned.
         """
-        returned: _Exchanges = {}
-        written: _Exchanges = {}
+        returned: _LastExchanges = {}
+        written: _LastExchanges = {}
         for row in [row for row in self._test.rows if row.number in self._accesses]:
             accesses = [ordered.access for ordered in self._accesses[row.number]]
             exchanges, errors = list[ExchangedValues](), self._test.errors

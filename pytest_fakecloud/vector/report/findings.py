@@ -283,7 +283,7 @@ def _missing_ids(
     return [record_id for record_id in ids if record_id in pending]
 
 
-FINDINGS = (filter_rejected, lacks_records)
+DETECTORS = (filter_rejected, lacks_records)
 
 
 def unfinished(index: VectorIndex, lookups: Lookups) -> Iterator[Finding]:
