@@ -166,7 +166,7 @@ def sent(cloud: Cloud, *commands: list[str]) -> Call:
 
 
 def hides_body(call: Call) -> bool:
-    return functions_of(call.service).protocol.hides_body(call)
+    return functions_of(call.service).calls.hides_body(call)
 
 
 @pytest.mark.parametrize(
