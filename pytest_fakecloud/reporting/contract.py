@@ -75,10 +75,6 @@ class SpanNames(NamedTuple):
     """The attributes of a call, each with the fact of the call that is its value, or ``route``."""
 
 
-def _none(*arguments: object) -> None:
-    return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFunctions(FunctionGroup):
     """The functions about calls to the fakes of a service."""
@@ -137,7 +133,7 @@ class CommandFunctions(FunctionGroup):
 class EventFunctions(FunctionGroup):
     """The functions about events inside the fakes of a service."""
 
-    summary: Callable[[MaskedEvent, Lookups], Summary | None] = _none
+    summary: Callable[[MaskedEvent, Lookups], Summary | None] = lambda event, lookups: None
     """The words of an event. None lets the row show the kind and the text of the event."""
     accesses: Callable[[MaskedEvent, Lookups], Iterable[DataAccess]] = nothing
     """The data that an event changed, and what it only names. The row of its first cause has these
@@ -155,7 +151,7 @@ class EventFunctions(FunctionGroup):
 class ActionFunctions(FunctionGroup):
     """The functions about actions of the test on the fakes of a service."""
 
-    summary: Callable[[MaskedAction, Lookups], Summary | None] = _none
+    summary: Callable[[MaskedAction, Lookups], Summary | None] = lambda action, lookups: None
     """The words of an action. None lets the row show the call of the method."""
     accesses: Callable[[MaskedAction, Lookups], Iterable[DataAccess]] = nothing
     """The data that an action changed."""
@@ -224,7 +220,9 @@ class ReportFunctions(FunctionGroup):
     """Its names in traces of OpenTelemetry."""
 
 
-_WITHOUT_REPORTS = ReportFunctions(calls=CallFunctions(summary=_none), sought=nothing)
+_WITHOUT_REPORTS = ReportFunctions(
+    calls=CallFunctions(summary=lambda call, lookups: None), sought=nothing
+)
 IN_USE: dict[str, ReportFunctions] = {}
 """The functions of the services that a report of this process has asked for something."""
 

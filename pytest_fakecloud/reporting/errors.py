@@ -2,19 +2,15 @@
 
 An exception of a service's function ends in the first of these places:
 
-=======================  ===================================================================
-raised by                ends as
-=======================  ===================================================================
-a function that reads a  what it declares in place of an exception of `MALFORMED`
-rejected or cut call     (`reads_call()`), or the end of its items (`iterates_over_call()`)
-what makes a row from    a row that says why its entry cannot be shown (`_Builder.rows()`):
-an entry                 ``command`` and ``address`` of calls, and masking (``hides_body``)
-words of a row           a remark of the row or a line of its text (`contained()` in
-                         ``rows/sources``, ``render/contents`` and ``render/as_json``)
-a sentence               the kind and the values of its finding, with the reason (`MALFORMED`;
-                         ``render/wording``)
-all others               a line of ``errors`` of the report (`contained()`, `collected()`)
-=======================  ===================================================================
+=======================================  ==========================================================
+raised by                                ends as
+=======================================  ==========================================================
+what reads a rejected or cut call        what its declaration has in place of `MALFORMED`
+``command``, ``address``, ``hides_body`` a row that says why its entry cannot be shown
+words, requests and responses of a row   a remark or a line of the row (`contained()`)
+a sentence                               the kind and values of its finding, and the reason
+all others                               a line of ``Report.errors`` (`contained()`, `collected()`)
+=======================================  ==========================================================
 """
 
 from __future__ import annotations

@@ -244,22 +244,11 @@ class ReportRow:
         return KINDS[self.kind]
 
     @property
-    def has_one_party(self) -> bool:
-        """Whether its sender is its receiver: of events, unless the console caused them."""
-        return self.actor == self.peer
-
-    @property
     def bar(self) -> str:
         """The kind of its bar in a waterfall."""
         delivery = self.source.delivery
         is_callback = delivery is not None and delivery.kind.endswith("callback")
         return "callback" if is_callback else self.rules.bar
-
-    @property
-    def arguments(self) -> Sequence[str]:
-        """The arguments of an action, as the test wrote them."""
-        action = self.source.action
-        return () if action is None else tuple(action.data.get("arguments") or ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,11 +77,10 @@ class ObservedTest:
 
     def deliveries_of(self, fake: Fake) -> Iterator[tuple[ReportRow, Delivery]]:
         """Yield the row and the data of each delivery of a fake."""
+        rewound = core_of(fake).rewound
         for row in self.rows:
             delivery = row.source.delivery
-            if delivery is None or delivery.event.fake != fake.name:
-                continue
-            if delivery.event.number > core_of(fake).rewound:
+            if delivery and delivery.event.fake == fake.name and delivery.event.number > rewound:
                 yield row, delivery
 
 

@@ -110,14 +110,12 @@ def report_of(
     line = "what is unfinished cannot be shown"
     pending = collected(line, errors, unfinished, cloud, lookups, errors)
     found_violations = collected("the violations cannot be shown", errors, violations, cloud)
-    shared, closed = context_of(cloud), context_of(cloud).closed_fakes.values()
+    shared, closed = context_of(cloud), [*context_of(cloud).closed_fakes.values()]
     return Report(
         now_us=shared.clock.now_us(), clock=shared.clock.mode, seed=cloud.seed, test=test,
         failure=mask.text(failure),
-        fakes=[
-            *(ReportedFake(fake.name, fake.service, fake.url) for fake in shared.fakes),
-            *(ReportedFake(fake.name, fake.service, fake.url, True) for fake in closed),
-        ],
+        fakes=[ReportedFake(fake.name, fake.service, fake.url, fake in closed)
+               for fake in (*shared.fakes, *closed)],
         rows=report_rows, findings=findings, unfinished=list(map(mask.finding, pending)),
         violations=list(map(mask.finding, found_violations)),
         errors=list(dict.fromkeys(map(mask.text, errors))), hints=list(map(mask.text, hints)),

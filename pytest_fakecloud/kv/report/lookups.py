@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...cloud.base import BaseCloud
 from ...core.calls import Call, Entry, on_connection
@@ -71,23 +71,16 @@ def _sends_script_after(call: Call, sent: Mapping[str, tuple[str, int]]) -> bool
     return sent.get(lines_of(call)[0][1][:8].lower(), ("", 0))[1] > call.number
 
 
-class ExecutedCommand(NamedTuple):
-    """A command with its name in capitals and its reply, as `commands_of()` yields them."""
-
-    words: list[str]
-    answer: Any
-
-
-def executed_commands(call: Call, lookups: Lookups) -> Iterator[ExecutedCommand]:
-    """Yield each command that a call executed; in place of its scripts, at the end, what these executed,
-    if that was recorded.
+def executed_commands(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]:
+    """Yield each command that a call executed, as `commands_of()` does; in place of its scripts, at the
+    end, what these executed, if that was recorded.
     """
     in_scripts = lookups.of(KVLookups).script_commands.get(call.number)
     for words, answer in commands_of(call, lookups):
         if in_scripts is None or words[0] not in kinds.RUNS_SCRIPT:
-            yield ExecutedCommand(words, answer)
+            yield words, answer
     for _, (name, *arguments), answer in in_scripts or ():
-        yield ExecutedCommand([name.upper(), *arguments], answer)
+        yield [name.upper(), *arguments], answer
 
 
 # -- calls that are one row ------------------------------------------------------------------------

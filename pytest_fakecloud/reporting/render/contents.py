@@ -98,7 +98,7 @@ def _with_effects(group: RowGroup, words: Summary, lookups: Lookups) -> Summary:
         effect = functions_of(event.service).events.effect
         with contained(f"{event.kind} cannot be described", effects):
             effects += filter(None, [effect(event, row.source.call, lookups)])
-    if row.has_one_party:
+    if row.actor == row.peer:
         return replace(words, what="; ".join([words.what, *effects]))
     if row.trace is not None and len({own.trace and own.trace.trace_id for own in group.rows}) == 1:
         effects.append(f"trace {row.trace.trace_id[:_TRACE_DIGITS]}…")

@@ -367,7 +367,7 @@ def _time(row: ReportRow, like_us: int) -> str:
 
 
 def _ends(row: ReportRow) -> str:
-    if row.has_one_party or row.kind == "action":
+    if row.actor == row.peer or row.kind == "action":
         return f"* {row.actor}"
     if row.kind == "delivery":
         return f"{row.actor} -->" if "://" in row.peer else f"{row.actor} --> {row.peer}"

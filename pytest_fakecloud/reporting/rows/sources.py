@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from http.client import responses
 from typing import Any
@@ -185,7 +185,24 @@ class ActionSource(RowSource):
     action: MaskedAction
 
     def words(self, row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
-        return action_words(self.action, row.arguments, last.source.action, lookups)
+        action, arguments = self.action, tuple(self.action.data.get("arguments") or ())
+        argument_list = ", ".join(arguments)
+        verb = {"add_fault": "added", "remove_fault": "removed"}.get(action.kind)
+        if verb:
+            limits = f" ({argument_list})" if argument_list else ""
+            return Summary(f"{action.fake} fault {verb}: {action.data['fault']}{limits}")
+        if action.kind == "clear_faults":
+            return Summary(f"{action.fake} faults cleared")
+        # Of equal actions, those that the first and the last one created.
+        last_action = last.source.action or action
+        ids = dict.fromkeys(own_action.data.get(CREATED) for own_action in (action, last_action))
+        result = " … ".join(lookups.short(created_id) for created_id in ids if created_id)
+        owner, _, name = action.kind.rpartition(".")
+        what = f"{action.kind}({argument_list})"
+        if owner not in ("", "faults"):
+            what = f"{owner}({''.join(arguments[:1])}).{name}({', '.join(arguments[1:])})"
+        default = Summary(f"{action.fake}.{what}{f' -> {result}' if result else ''}")
+        return _of_service(functions_of(action.service).actions.summary, default, action, lookups)
 
     def data(self) -> Mapping[str, Any]:
         # The row shows where it was called.
@@ -261,27 +278,6 @@ def _status_line(call: Call) -> str:
         return call.outcome
     ending = "" if call.outcome == "answered" else f" ({call.outcome})"
     return f"{call.status} {responses.get(call.status, '')}".strip() + ending
-
-
-def action_words(
-    action: MaskedAction, arguments: Sequence[str], last: MaskedAction | None, lookups: Lookups
-) -> Summary:
-    argument_list = ", ".join(arguments)
-    verb = {"add_fault": "added", "remove_fault": "removed"}.get(action.kind)
-    if verb:
-        limits = f" ({argument_list})" if argument_list else ""
-        return Summary(f"{action.fake} fault {verb}: {action.data['fault']}{limits}")
-    if action.kind == "clear_faults":
-        return Summary(f"{action.fake} faults cleared")
-    # Of equal actions, those that the first and the last one created.
-    ids = dict.fromkeys(own_action.data.get(CREATED) for own_action in (action, last or action))
-    result = " … ".join(lookups.short(created_id) for created_id in ids if created_id)
-    owner, _, name = action.kind.rpartition(".")
-    what = f"{action.kind}({argument_list})"
-    if owner not in ("", "faults"):
-        what = f"{owner}({''.join(arguments[:1])}).{name}({', '.join(arguments[1:])})"
-    default = Summary(f"{action.fake}.{what}{f' -> {result}' if result else ''}")
-    return _of_service(functions_of(action.service).actions.summary, default, action, lookups)
 
 
 # -- bodies ----------------------------------------------------------------------------------------
