@@ -23,12 +23,12 @@ from pytest_fakecloud.reporting.render.as_json import as_json, write
 from pytest_fakecloud.reporting.render.text import text
 from pytest_fakecloud.reporting.report import report_of
 
-from ..notations import golden
-from .shown import deliver
+from ...notations import golden
+from ..shown import deliver
 
-TEXTS = Path(__file__).parent / "expected"
+TEXTS = Path(__file__).parents[1] / "expected"
 SCHEMA = json.loads(
-    (Path(__file__).parents[2] / "docs/reference/report.schema.json").read_text(encoding="utf-8")
+    (Path(__file__).parents[3] / "docs/reference/report.schema.json").read_text(encoding="utf-8")
 )
 HOOK = "https://app.example.com/hook?from=shop"
 BACK = "https://app.example.com/back"

@@ -24,11 +24,11 @@ from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.render.text import section, text
 from pytest_fakecloud.reporting.report import report_of
 
-from ..notations import golden
-from .findings.cases import commands
-from .shown import lines, shown
+from ...notations import golden
+from ..findings.cases import commands
+from ..shown import lines, shown
 
-EXPECTED = Path(__file__).parent / "expected" / "rows.txt"
+EXPECTED = Path(__file__).parents[1] / "expected" / "rows.txt"
 SHOP = "https://shop.example.com"
 HOOK = "https://app.example.com/hook"
 

@@ -794,7 +794,7 @@ def test_the_last_write_of_what_was_read_stands_before_the_rows(
         assert client.get("a") == "other"
 
     head = text(report(cloud, fail), width=140).partition("\n> ")[0]
-    assert '; last written by SET a newer <-- OK (was "value of a") (test_statement.py:' in head
+    assert '; last written by SET a newer <-- OK (was "value of a") (test_search.py:' in head
 
 
 @pytest.mark.parametrize("line", ["SETNX a 2", "SET a 2 NX", "LPUSH a 2", "EXEC"])

@@ -18,8 +18,8 @@ from pytest_fakecloud.reporting.render.as_json import as_json
 from pytest_fakecloud.reporting.render.page import page, write_index
 from pytest_fakecloud.reporting.report import report_of
 
-from ..harness import Run, quiet_but
-from .shown import deliver
+from ...harness import Run, quiet_but
+from ..shown import deliver
 
 EVIL = "<script>document.title='owned'</script>&\"'"
 FAILURE = """\

@@ -28,9 +28,9 @@ from pytest_fakecloud.reporting.render.wording import sentence
 from pytest_fakecloud.reporting.rows.nesting import nested
 from pytest_fakecloud.reporting.rows.rows import rows as report_rows
 
-from .findings.cases import found, kinds
-from .shown import deliver
-from .shown import shown as rows
+from ..findings.cases import found, kinds
+from ..shown import deliver
+from ..shown import shown as rows
 
 URL = "https://app.example.com/orders?from=shop"
 OTHER_KEY = f"sig_{'x' * 32}"

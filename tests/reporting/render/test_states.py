@@ -16,7 +16,7 @@ from pytest_fakecloud.kv.engine.keyspace import KeyspaceCopy
 from pytest_fakecloud.reporting.render.replayed import states
 from pytest_fakecloud.reporting.report import report_of
 
-from .test_bodies import b64
+from ..test_bodies import b64
 
 NOT_DATA = {"accessed", "frequencies", "modified"}
 """What only the eviction of keys reads."""
