@@ -5,7 +5,8 @@ An exception of a service's function ends in the first of these places:
 =======================================  ==========================================================
 raised by                                ends as
 =======================================  ==========================================================
-what reads a rejected or cut call        what its declaration has in place of `MALFORMED`
+`MALFORMED` about a rejected or cut      the value that the function declares (`reads_call()`), or
+call                                     the end of its items (`iterates_over_call()`)
 ``command``, ``address``, ``hides_body`` a row that says why its entry cannot be shown
 words, requests and responses of a row   a remark or a line of the row (`contained()`)
 a sentence                               the kind and values of its finding, and the reason

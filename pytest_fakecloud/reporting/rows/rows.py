@@ -52,6 +52,7 @@ from ..model import (
 from . import sources
 from .nesting import IsWithin, nested
 
+_AccessesOf = Callable[..., Iterable[DataAccess]]
 _VOLATILE = {"began", "alone", "number", "traceback", "exception"}
 """Details that may differ between two otherwise equal events, whatever their service."""
 
@@ -213,11 +214,9 @@ class _Builder:
 
     def _delivering(self, row: ReportRow, delivery: Delivery, order: JournalNumber) -> ReportRow:
         """Return a row with the accesses of its delivery. The receiver reads when it begins."""
-        function, arguments = (
-            functions_of(delivery.event.service).deliveries.accesses,
-            (row, delivery),
-        )
-        own = self._accesses(row.peer, order, function, *arguments, order_of_reads=row.began)
+        function = functions_of(delivery.event.service).deliveries.accesses
+        accesses = self._accesses(row.peer, order, function, row, delivery)
+        own = (access if access.writes else replace(access, order=row.began) for access in accesses)
         return replace(row, accesses=(*row.accesses, *own))
 
     def _sent_trace(self, delivery: Delivery) -> TraceParent | None:
@@ -247,19 +246,12 @@ class _Builder:
         )  # fmt: skip
 
     def _accesses(
-        self,
-        peer: str,
-        order: JournalNumber,
-        function: Callable[..., Iterable[DataAccess]],
-        *arguments: object,
-        order_of_reads: JournalNumber | None = None,
+        self, peer: str, order: JournalNumber, function: _AccessesOf, *arguments: object
     ) -> tuple[DataAccess, ...]:
-        """Return the accesses that a function of a service returns, with their order."""
+        """Return the accesses that a function of a service returns, with the order of their entry."""
         failed = f"what a row of {peer} accessed cannot be shown"
         accesses = collected(failed, self._errors, function, *arguments, self._lookups)
-        reads_at = order if order_of_reads is None else order_of_reads
-        orders = (order if access.writes else reads_at for access in accesses)
-        return tuple(map(lambda access, at: replace(access, order=at), accesses, orders))
+        return tuple(replace(access, order=order) for access in accesses)
 
 
 def _constant_details(event: MaskedEvent) -> str:
