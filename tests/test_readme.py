@@ -48,7 +48,7 @@ def test_the_documentation_is_where_the_package_says() -> None:
 def test_the_first_screen_shows_a_report_and_says_what_the_package_is_not() -> None:
     screen = "\n".join(README.splitlines()[:50])
     assert "emulator of AWS" in screen
-    assert re.search(r"<!-- fails -->.*^The failing statement used .*^```$", screen, re.M | re.S)
+    assert re.search(r"<!-- fails -->.*^The failing statement .* used .*^```$", screen, re.M | re.S)
     assert re.search(r"`fakecloud\.explore\(.+\)`", screen)
 
 

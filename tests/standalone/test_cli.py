@@ -357,7 +357,7 @@ def test_run_prints_the_report_of_a_plain_http_client_below_its_output(tmp_path:
     )  # fmt: skip
     assert done.returncode == 3
     lines = done.stdout.splitlines()
-    assert lines[:8] == [
+    assert lines[:9] == [
         "--- FAIL: TestASessionExpires",
         " fakecloud: 1 failed test ".center(90, "-"),
         "",
@@ -365,7 +365,8 @@ def test_run_prints_the_report_of_a_plain_http_client_below_its_output(tmp_path:
         "The failing statement compared session:ada; last written by SET session:ada 1 EX 3600",
         "  <-- OK",
         "> 00:00:00 --> kv_server SET session:ada 1 EX 3600 <-- OK <== read",
-        "> SET session:bob 1 <-- OK; EXISTS session:ada <-- 1",
+        "  SET session:bob 1 <-- OK",
+        "> EXISTS session:ada <-- 1",
     ]
     assert "clock frozen at 2026-01-01 00:59:00Z" in done.stdout
     assert "pages" not in done.stdout

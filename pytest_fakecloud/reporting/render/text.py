@@ -81,9 +81,7 @@ def _addresses(report: Report) -> Iterator[str]:
 
 _GUTTER = {"refused": "! ", "touched": "> ", "linked": "- "}
 """The beginning of a line by the marks of its row, of which the first of these wins."""
-_OF_LINES = "> ", "- ", "  ", "", "! "
-"""The beginning of a line that several calls share: the first of theirs in this order."""
-_LEGEND = "> touched what {}, - linked, ! failed or did nothing, <== value read"
+_LEGEND = "> touched what {}, - linked, ! failed or did nothing, <== read: wrote it"
 _LONGEST_CODE = 600
 """Maximum length of the lines of code below a row, in characters. Only a table in code is longer."""
 
@@ -221,17 +219,18 @@ class _Writer:
         return blocks
 
     def _shared(self, before: _Block, block: _Block) -> _Block | None:
-        """Return calls with the same lead in one line, such as ``GET a <-- "1"; ! DEL b <-- 0``; None if
-        they need lines of their own.
+        """Return calls with the same lead in one line, such as ``> GET a <-- "1"; ! DEL b <-- 0``;
+        None if they need lines of their own.
         """
         if not (before.is_short and block.is_short and len(before.lines) == len(block.lines) == 1):
             return None
         calls = [*before.calls, *block.calls]
-        # That of refused calls is directly before each of these, unless all of them are.
-        gutter = min((own for own, _ in calls), key=_OF_LINES.index)
-        texts = [own + text if own == "! " != gutter else text for own, text in calls]
+        gutter, marks = calls[0][0], {own for own, _ in calls}
+        # Calls without a mark would seem to have that of the line.
+        is_mixed = {"  "} < marks != {"  ", "! "}
+        texts = [text if own in (gutter, "  ") else own + text for own, text in calls]
         line = f"{gutter}{before.lead}{'; '.join(texts)}"
-        if len(line) > self._width:
+        if is_mixed or len(line) > self._width:
             return None
         rows, code = (*before.rows, *block.rows), [*before.code, *block.code]
         return before._replace(rows=rows, lines=[line], calls=calls, code=code)

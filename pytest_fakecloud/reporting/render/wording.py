@@ -71,8 +71,8 @@ def read_data_text(read_data: ReadData, lookups: Lookups, most: int = 4) -> str:
     names of each.
     """
     at = "" if read_data.place is None else f" ({_name_of(read_data.place)})"
-    unwritten = unwritten_text(read_data, lookups, most)
-    text = f"{read_data.described(lookups, most)}{at}{unwritten}"
+    described = read_data.described(f"failing statement{at}", lookups, most)
+    text = f"{described}{unwritten_text(read_data, lookups, most)}"
     return visible(lookups.mask.text(text))
 
 
@@ -85,30 +85,31 @@ def headline(report: Report) -> str:
         parts = [f"last call: {_in_short(row, lookups, '', True, 160)}" for row in report.rows
                  if row.number in read_data.row_numbers]  # fmt: skip
     else:
-        parts = [f"{read_data.described(lookups, 4)}{unwritten_text(read_data, lookups, 4)}"]
+        described = read_data.described("failing statement", lookups, 4)
+        parts = [described + unwritten_text(read_data, lookups, 4)]
         parts += writes_in_short(report, with_code=True)
     return visible(lookups.mask.text("; ".join(parts)))
 
 
 def writes_in_short(report: Report, *, with_code: bool = False) -> list[str]:
-    """Return the last row that wrote what a failing statement read, with the request or delivery around
-    it, and the last write that did nothing, unless a finding may explain the value; each with the code
-    that made it, or only with the place of the code.
+    """Return the row that wrote what a failing statement read, with the request or delivery around it,
+    unless several rows did, any of which may be wrong; and the last write that did nothing, unless a
+    finding may explain the value. Each has the code that made it, or only the place of the code.
     """
     marks, lookups = report.marks, report.lookups
     rows = {row.number: row for row in report.rows}
     written = [row for row in report.rows if row.number in marks.writers]
     refused = rows.get(marks.refused_write)
     texts = []
-    if written:
-        parent = rows.get(written[-1].parent)
+    if len(written) == 1:
+        parent = rows.get(written[0].parent)
         within = ""
         if parent is not None and parent.rules.surrounds:
             words = describe(parent, lookups)
             words = words if with_code else words.with_short(words.repeated)
             within = f" in {shortened(words.what, 100)}"
         most = 160 if with_code else 80  # The row has the whole, and seldom decides alone.
-        texts.append(f"last written by {_in_short(written[-1], lookups, within, with_code, most)}")
+        texts.append(f"last written by {_in_short(written[0], lookups, within, with_code, most)}")
     if refused is not None and not report.findings:
         did = "did nothing" if refused.ok else "failed"
         text = _in_short(refused, lookups, "", with_code, 160)

@@ -36,8 +36,8 @@ class ReadData:
         """Whether it read values, and not only what calls wrote."""
         return True
 
-    def described(self, lookups: Lookups, most: int) -> str:
-        """Return what it read in words, with at most so many names."""
+    def described(self, statement: str, lookups: Lookups, most: int) -> str:
+        """Return what it, named ``statement``, read, in words with at most so many names."""
         raise NotImplementedError
 
     def covers(self, access: DataAccess) -> bool:
@@ -64,8 +64,8 @@ class LookedAt(ReadData):
     kind = "looked"
     looks: tuple[str, ...]
 
-    def described(self, lookups: Lookups, most: int) -> str:
-        return f"The failing statement used {listed(list(self.looks), min(most, 3))}"
+    def described(self, statement: str, lookups: Lookups, most: int) -> str:
+        return f"The {statement} used {listed(list(self.looks), min(most, 3))}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +74,8 @@ class NamedData(ReadData):
 
     kind = "compared"
 
-    def described(self, lookups: Lookups, most: int) -> str:
-        return f"The failing statement compared {names_of(self.sought, lookups, most)}"
+    def described(self, statement: str, lookups: Lookups, most: int) -> str:
+        return f"The {statement} compared {names_of(self.sought, lookups, most)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +96,13 @@ class ReadByRows(ReadData):
     def own_data(self) -> list[Sought]:
         return [sought for sought in self.sought if sought not in self.earlier]
 
-    def described(self, lookups: Lookups, most: int) -> str:
+    def described(self, statement: str, lookups: Lookups, most: int) -> str:
         written = "" if self.is_read else "calls that wrote "
-        text = f"The failing statement used {written}{names_of(self.own_data, lookups, most)}"
+        text = f"The {statement} used {written}{names_of(self.own_data, lookups, most)}"
         if not self.earlier:
             return text
         earlier = names_of(self.earlier, lookups, most)
-        return f"{text}; an earlier equal request had read {earlier}"
+        return f"{text}; an earlier equal request had also read {earlier}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,14 +115,14 @@ class ChangedByFunctions(ReadByRows):
     by: tuple[str, ...]
     """The names of the functions."""
 
-    def described(self, lookups: Lookups, most: int) -> str:
+    def described(self, statement: str, lookups: Lookups, most: int) -> str:
         functions = ["a lambda" if name == "<lambda>" else f"{name}()" for name in self.by]
         who = listed(functions, 3) or "the test"
         names = names_of(self.own_data, lookups, most)
         if all(sought.subject.kind.is_delivered for sought in self.own_data):
-            return f"The failing statement compared what {who} did with {names}"
+            return f"The {statement} compared what {who} did with {names}"
         when = "reading" if self.is_read else "writing"
-        return f"The failing statement compared what {who} changed when {when} {names}"
+        return f"The {statement} compared what {who} changed when {when} {names}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,12 +137,12 @@ class LastAccess(ReadData):
     def read_values(self) -> bool:
         return False
 
-    def described(self, lookups: Lookups, most: int) -> str:
-        what = "The failing statement read none of the fakes' data"
+    def described(self, statement: str, lookups: Lookups, most: int) -> str:
+        what = f"The {statement} read none of the fakes' data"
         if not self.is_of_statement:
             what = "No statement failed"
         elif self.place is None:
-            what = "What the failing statement read is unknown"
+            what = f"What the {statement} read is unknown"
         return f"{what}; > marks what the last call accessed"
 
 
@@ -178,7 +178,7 @@ def names_of(data: Iterable[Sought], lookups: Lookups, most: int) -> str:
         name = sought.subject.name
         default = sought.subject.kind.unnamed or f"the {sought.subject.kind.name}"
         if not sought.part:
-            also = f" ({listed(parts[sought.subject], most)})" if parts[sought.subject] else ""
+            also = f" (and its {listed(own, most)})" if (own := parts[sought.subject]) else ""
             kind = f"{sought.subject.kind.name} " if has_kinds and name else ""
             names.append(f"{kind}{lookups.short(name or default)}{also}")
         elif sought.subject not in parts:
