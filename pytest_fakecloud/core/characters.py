@@ -60,11 +60,13 @@ def map_strings(value: Any, change: Callable[[str], str], *, names: bool = True)
 
 
 def shortened(text: str, most: int = 48) -> str:
-    """Shorten a string to ``most`` characters: its two ends and a checksum of the whole string."""
+    """Shorten a string to ``most`` characters: its two ends and a checksum of the whole string. Only the
+    beginning of JSON, whose end would seem to belong to the last name before the gap.
+    """
     if len(text) <= most:
         return text
     # The gap and the checksum take eight characters.
     room = max(2, most - 8)
-    tail = room // 3
+    tail = 0 if text.startswith(("{", "[")) else room // 3
     check = zlib.crc32(text.encode("utf-8", "surrogatepass")) & 0xFFFF
-    return f"{text[: room - tail]}…{text[-tail:]} #{check:04x}"
+    return f"{text[: room - tail]}…{text[len(text) - tail :]} #{check:04x}"

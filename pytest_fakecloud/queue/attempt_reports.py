@@ -511,10 +511,13 @@ def dead_letter_lines(engine: Engine, name: Naming = str) -> Iterator[str]:
 
 
 def schedule_lines(engine: Engine, name: Naming = str) -> Iterator[str]:
-    """Yield a line for each schedule that will run again; ``name`` formats its id."""
+    """Yield a line for each schedule that waits for its first run; ``name`` formats its id. Later runs
+    are not pending work, because a schedule never ends.
+    """
     now_us = engine.clock.now_us()
     for schedule in list(engine.schedules.by_id.values()):
-        at_us = None if schedule.paused else schedule.first_run_after(now_us)
+        waits = not schedule.paused and schedule.last_us is None
+        at_us = schedule.first_run_after(now_us) if waits else None
         if at_us is not None:
             destination = as_text(schedule.destination)
             due = due_text(at_us, now_us)

@@ -30,10 +30,13 @@ def b64(text: str) -> str:
         ("abcdefghijklmnopqrst", 12, "abc…t #6ae5"),
         ("abcdefghijklmnopqrst", 11, "ab…t #6ae5"),
         (ALONE * 50, 12, ALONE * 3 + "…" + ALONE + " #"),
+        ('{"name": "ada", "tags": ["new"]}', 20, '{"name": "ad… #'),
     ],
-    ids=["whole", "both ends", "few", "fewer", "surrogates"],
+    ids=["whole", "both ends", "few", "fewer", "surrogates", "JSON"],
 )
-def test_long_text_keeps_both_ends_and_a_check(text: str, most: int, expected: str) -> None:
+def test_long_text_keeps_both_ends_or_the_beginning_of_json_and_a_check(
+    text: str, most: int, expected: str
+) -> None:
     assert shortened(text, most).startswith(expected)
 
 

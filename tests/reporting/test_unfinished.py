@@ -54,6 +54,17 @@ def test_a_delay_a_retry_and_one_that_nobody_drove(cloud: Cloud) -> None:
     ]
 
 
+def test_a_schedule_waits_for_its_first_run_only(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.destinations.accept(URL)
+    headers = {**queue.headers, "Upstash-Cron": "0 13 * * *"}
+    httpx.post(f"{queue.url}/v2/schedules/{URL}", headers=headers).raise_for_status()
+    [waits] = told(cloud)
+    assert waits.endswith(f"of {URL}: next 13:00:00Z in 1 h (0 13 * * *)")
+    queue.clock.advance("2h")
+    assert told(cloud) == []
+
+
 def test_a_paused_queue(cloud: Cloud) -> None:
     queue = cloud.queue()
     mails = {"queueName": "mails", "parallelism": 1}

@@ -130,7 +130,17 @@ def test_the_vectors_that_a_query_did_not_return(cloud: Cloud) -> None:
     assert limited.startswith("4 of 11 vectors, score (1 + cosine) / 2")
     assert default.startswith("10 of 11 vectors, no topK: default 10, score (1 + cosine) / 2")
     client.delete("v1")
-    assert answers(cloud)[1].startswith("4 hits: ")  # How many there were then is not known.
+    # How many there were then is not known.
+    assert answers(cloud)[1].startswith("4 hits, score (1 + cosine) / 2: ")
+
+
+def test_a_page_that_others_follow(cloud: Cloud) -> None:
+    client = cloud.vector_index(dimension=1).client()
+    client.upsert([("a", [1.0]), ("b", [1.0]), ("c", [1.0])])
+    first = client.range(limit=2)
+    client.range(cursor=first.next_cursor, limit=2)
+    texts = answers(cloud)[1:]
+    assert texts == [f"2 found, more after cursor {first.next_cursor}: a, b", "1 found: c"]
 
 
 @pytest.mark.parametrize(

@@ -113,10 +113,15 @@ def _whole_step(step: Mapping[str, Any]) -> str:
     parts += [f"{word} {step[name]}" for word, name in (("until", "sleepUntil"), ("call", "callUrl"))
               if step.get(name)]  # fmt: skip
     # The other kinds of steps have no result of the application.
-    result = step.get("out")
-    if result not in (None, "null") or (step["stepType"] == "Run" and "out" in step):
-        parts.append(f"result {shortened(readable(str(result or 'null')), 80)}")
-    return " ".join(parts)
+    result, kind = str(step.get("out") or "null"), step["stepType"]
+    if result != "null" or (kind == "Run" and "out" in step):
+        answer = parsed(result) if kind == "Call" else None
+        if isinstance(answer, dict) and answer.keys() >= {"status", "body"}:
+            body = readable(str(answer["body"]))
+            parts += ["result", str(answer["status"]), shortened(body, EXCERPT)]
+        else:
+            parts.append(f"result {shortened(readable(result), 80)}")
+    return " ".join(filter(None, parts))
 
 
 def _method(headers: Mapping[str, Any]) -> str:

@@ -27,8 +27,8 @@ _QUERIES = ("query", "query-data")
 
 @dataclass(frozen=True, slots=True)
 class VectorBackground:
-    """What an index knows about a request. The fields about the namespace are only set for a query after
-    which the namespace was not changed.
+    """What an index knows about a request. The last three fields are only set for a query after which
+    the namespace was not changed.
     """
 
     has_namespaces: bool = False
@@ -67,8 +67,8 @@ def background(
     unchanged: list[Call] = []
     for call in calls:
         name = namespace_of(call)
-        backgrounds[call.number] = VectorBackground(has_named)
         is_query = call.route in QUERIES and executed(call)
+        backgrounds[call.number] = VectorBackground(has_named, similarity if is_query else "")
         if is_query and changed.get(name, 0) < call.number and name in counts:
             backgrounds[call.number] = VectorBackground(
                 has_named, similarity, counts[name], lengths.get(name, {})

@@ -10,7 +10,7 @@ from ...core.characters import shortened
 from ...core.errors import counted, listed
 from ...reporting.calls import has_full_answer
 from ...reporting.lookups import Lookups
-from ...reporting.model import MaskedAction, MaskedCall, Sentences, Summary, Values
+from ...reporting.model import MaskedAction, MaskedCall, Repeated, Sentences, Summary, Values
 from .. import QUERIES, UPSERTS
 from ..model import VectorHit
 from .background import VectorBackground, length_of
@@ -19,9 +19,9 @@ from .lookups import namespace_of
 _EQUAL = 1e-3
 """Difference of lengths below which vectors count as normalised alike."""
 _SCORES = {
-    "COSINE": "(1 + cosine) / 2",
-    "DOT_PRODUCT": "(1 + dot product) / 2",
-    "EUCLIDEAN": "1 / (1 + squared distance)",
+    "COSINE": ", score (1 + cosine) / 2",
+    "DOT_PRODUCT": ", score (1 + dot product) / 2",
+    "EUCLIDEAN": ", score 1 / (1 + squared distance)",
 }
 
 
@@ -42,7 +42,9 @@ def summary(call: MaskedCall, lookups: Lookups) -> Summary | None:
     is_named = space or (background.has_namespaces and "namespace" not in call.route)
     where = f" in {_space(space)}" if is_named else ""
     what = f"{call.route} {_content(call.route, body)}".strip() + where
-    return Summary(what, _answer(call, body, background))
+    score = _SCORES.get(background.similarity, "")
+    repeated = [Repeated(score, "", (score,))] if score else []
+    return Summary(what, _answer(call, body, background), repeated=repeated)
 
 
 def _content(route: str, body: Any) -> str:
@@ -113,7 +115,9 @@ def _answer(call: MaskedCall, body: Any, background: VectorBackground) -> str:
     if call.route in ("fetch", "range"):
         records = result["vectors"] if isinstance(result, dict) else result
         texts = ["null" if record is None else _record(record) for record in records]
-        return f"{len(records)} found: {listed(texts)}" if records else "none found"
+        cursor = result.get("nextCursor") if isinstance(result, dict) else ""
+        more = f", more after cursor {cursor}" if cursor else ""
+        return f"{len(records)} found{more}: {listed(texts)}" if records else "none found"
     return scalar(result)
 
 
@@ -150,9 +154,8 @@ def _hits(hits: list[dict[str, Any]], query: dict[str, Any], background: VectorB
     if background.count > len(hits) and not query.get("filter"):
         text = f"{len(hits)} of {counted(background.count, 'vector')}"
         text += "" if "topK" in query else ", no topK: default 10"
-    if background.similarity:
-        text += f", score {_SCORES[background.similarity]}"
-        text += f", query of length {lengths['']:.3g}" if "" in lengths else ""
+    text += _SCORES.get(background.similarity, "")
+    text += f", query of length {lengths['']:.3g}" if "" in lengths else ""
     return f"{text}: {listed(texts)}"
 
 
