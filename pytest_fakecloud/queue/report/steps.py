@@ -24,8 +24,8 @@ def steps_of_messages(
     """Return the steps of workflow runs that the deliveries of each message execute, and the step
     whose result each message has, by the message's ID.
 
-    A delivery executes the steps that it publishes, or whose request it is (`context.call()`). Those
-    published while several deliveries were in progress are left out.
+    A delivery executes the steps that it publishes, or whose request it is (`context.call()`); such a
+    step has the item ``request``. Steps published during several deliveries are left out.
     """
     executed: dict[str, list[dict[str, Any]]] = {}
     results: dict[str, dict[str, Any]] = {}
@@ -43,7 +43,7 @@ def steps_of_messages(
                 executed.setdefault(around[0], []).append(step)
             if message_id is not None:
                 if "out" not in step and step["stepType"] == "Call":
-                    executed[message_id] = [step]
+                    executed[message_id] = [{**step, "request": True}]
                 else:
                     results[message_id] = step
     return executed, results

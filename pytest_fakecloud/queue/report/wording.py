@@ -255,9 +255,8 @@ def _step_of_delivery(delivery: Delivery, lookups: Lookups) -> str:
     if steps := executed.get(message_id):
         # A row of the delivery publishes the step with its result, unless the delivery failed.
         is_row = 200 <= (delivery.status or 0) < 300
-        called = [step for step in steps
-                  if not is_row or (step["stepType"] == "Call" and "out" not in step)]  # fmt: skip
-        text = listed([*dict.fromkeys(map(step_text, called))], 3)
+        shown = [step for step in steps if not is_row or "request" in step]
+        text = listed([*dict.fromkeys(map(step_text, shown))], 3)
         return f"{text} of {lookups.short(run)}, " if text else f"{lookups.short(run)}, "
     before = lookups.details.get(message_id)
     text = f"after {step_text(before)}" if before else "first step"
