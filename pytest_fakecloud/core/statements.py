@@ -37,13 +37,38 @@ def source_at(file: str, line: int) -> str:
     """
     path = statements_around(file, line)
     if not path:
-        return _source(Span(file, line, line))
+        return source_of(Span(file, line, line))
     span = span_of(file, path[-1])
     if span.first < line:
         ends = [node.end_lineno or line for node in expressions_of(path[-1])
                 if isinstance(node, ast.expr) and node.lineno == line]  # fmt: skip
         span = Span(file, line, max(ends, default=line))
-    return _source(span)
+    return source_of(span)
+
+
+def statements_beside(file: str, line: int) -> tuple[list[Span], list[Span]]:
+    """Return the lines of the statements above and of those below the one at a line, in its function and
+    outside functions in it; of a compound statement, those of its head. Statements that use no name,
+    such as docstrings and ``return None``, are left out.
+    """
+    around = statements_around(file, line)
+    functions = [statement for statement in around if isinstance(statement, FUNCTIONS)]
+    own = _own_statements(functions[-1]) if functions else ()
+    spans = [span_of(file, statement) for statement in own if _uses_name(statement)]
+    above = [span for span in spans if span.first < around[-1].lineno]
+    return above, [span for span in spans if span.first > around[-1].lineno]
+
+
+def _own_statements(node: ast.AST) -> Iterator[ast.stmt]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt):
+            yield child
+        if not isinstance(child, (*FUNCTIONS, ast.expr)):
+            yield from _own_statements(child)
+
+
+def _uses_name(statement: ast.stmt) -> bool:
+    return any(isinstance(part, ast.Name) for part in expressions_of(statement))
 
 
 def handler_at(file: str, line: int) -> tuple[int, str] | None:
@@ -56,13 +81,13 @@ def handler_at(file: str, line: int) -> tuple[int, str] | None:
             if body[0].lineno <= line <= (body[-1].end_lineno or line):
                 handler = statement.handlers[0]
                 end = handler.body[0].end_lineno or handler.body[0].lineno
-                return handler.lineno, _source(Span(file, handler.lineno, end))
+                return handler.lineno, source_of(Span(file, handler.lineno, end))
         if isinstance(statement, FUNCTIONS):
             return None
     return None
 
 
-def _source(span: Span) -> str:
+def source_of(span: Span) -> str:
     lines = range(span.first, span.last + 1)
     text = " ".join(linecache.getline(span.file, line).strip() for line in lines)
     return re.sub(r"(?<=[([{]) |,? ?(?=[)\]}])", "", text).removesuffix(",")

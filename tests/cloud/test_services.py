@@ -278,7 +278,7 @@ def test_marker_strictness_and_report_know_it(
             "*with 1 strict-mode violation",
             "*[[]unrouted] *GET /nope*",
             "*toy http://*",
-            "*used toy.notes()*",
+            "*toy.notes()*",
             '! * toy take 10 <-- {"note":null}',
             "> * toy add x <-- added",
             "> * toy add ! <-- added  dropped x",

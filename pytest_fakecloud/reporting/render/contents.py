@@ -12,10 +12,14 @@ from ..lookups import Lookups
 from ..model import Place, ReportRow, Summary
 from ..report import Report
 from .folding import RowGroup, folded, merged, without_unlisted
-from .wording import ShortUrls, code_at, describe, handler_text
+from .wording import ShortUrls, code_at, code_beside, describe, handler_text
 
 LONG_EXPLANATION = 60
 """Maximum length of an explanation that is repeated; a longer one becomes ``as above``."""
+_BESIDE = 2
+"""Maximum number of statements above a call, and below the last one of a function, that are shown: they
+compute what it sends, decide whether it is made, and use its answer.
+"""
 _TRACE_DIGITS = 8
 """Number of digits of a trace's ID that a row shows."""
 
@@ -124,9 +128,9 @@ def _callers(rows: Iterable[ReportRow]) -> dict[Place, set[Place]]:
 
 
 def _code_of(row: ReportRow, callers: Mapping[Place, set[Place]], report: Report) -> Iterator[str]:
-    """Yield the line of the application that made a call, and if several lines called its function, the
-    one that did; of a call that was refused or found nothing also the line that catches an error of it.
-    Lines of the test's function are left out.
+    """Yield the line of the application that made a call, and those beside it; if several lines called
+    its function, the one that did; of a call that was refused or found nothing also the line that
+    catches an error of it. Lines of the test's function are left out.
     """
     if row.where is None or row.kind == "action" or row.library:
         return
@@ -134,6 +138,11 @@ def _code_of(row: ReportRow, callers: Mapping[Place, set[Place]], report: Report
     if len(callers[places[0]]) > 1:
         places += [replace(place, callers=()) for place in row.where.callers[:1]]
     texts = [code_at(place) for place in places if not _is_of_test(place, report)]
+    if not _is_of_test(place := places[0], report):
+        above, below = code_beside(place)
+        later = (other.line > place.line for other in callers
+                 if (other.file, other.function) == (place.file, place.function))  # fmt: skip
+        texts = [*above[-_BESIDE:], *texts, *([] if any(later) else below[:_BESIDE])]
     if row.number in report.marks.refused or any(own.succeeded is False for own in row.accesses):
         around = [*places, *row.where.callers]
         handlers = (handler_text(place) for place in around if not _is_of_test(place, report))

@@ -225,12 +225,14 @@ class _Writer:
         if not (before.is_short and block.is_short and len(before.lines) == len(block.lines) == 1):
             return None
         calls = [*before.calls, *block.calls]
-        gutter, marks = calls[0][0], {own for own, _ in calls}
-        # Calls without a mark would seem to have that of the line.
-        is_mixed = {"  "} < marks != {"  ", "! "}
-        texts = [text if own in (gutter, "  ") else own + text for own, text in calls]
-        line = f"{gutter}{before.lead}{'; '.join(texts)}"
-        if is_mixed or len(line) > self._width:
+        marks = [own for own, _ in calls]
+        # A call without a mark would seem to have that of the call before it.
+        is_unclear = any(last != "  " == own for last, own in pairwise(marks))
+        is_hidden = marks[0] == "  " and not {"  ", "! "}.issuperset(marks)
+        texts = [calls[0][1]]
+        texts += [text if own == last else own + text for (last, _), (own, text) in pairwise(calls)]
+        line = f"{marks[0]}{before.lead}{'; '.join(texts)}"
+        if is_unclear or is_hidden or len(line) > self._width:
             return None
         rows, code = (*before.rows, *block.rows), [*before.code, *block.code]
         return before._replace(rows=rows, lines=[line], calls=calls, code=code)

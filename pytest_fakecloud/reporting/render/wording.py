@@ -14,7 +14,7 @@ from pathlib import PurePath
 from ...core.bodies import compact
 from ...core.characters import shortened, visible
 from ...core.errors import counted, describe_error, listed
-from ...core.statements import handler_at, source_at
+from ...core.statements import handler_at, source_at, source_of, statements_beside
 from ..contract import IN_USE
 from ..errors import MALFORMED
 from ..lookups import Lookups
@@ -128,6 +128,15 @@ def _in_short(row: ReportRow, lookups: Lookups, within: str, with_code: bool, mo
         return f"{what}{answer}{within}"
     place = shortened(f"; {code_at(row.where)}", 180) if with_code else f" ({_name_of(row.where)})"
     return f"{what}{answer}{within}{place}"
+
+
+def code_beside(place: Place) -> tuple[list[str], list[str]]:
+    """Return the statements above and below a place in its function, as `code_at()` returns each."""
+    above, below = (
+        [f"{_name_of(replace(place, line=span.first))} {source_of(span)}" for span in spans]
+        for spans in statements_beside(place.file, place.line)
+    )
+    return above, below
 
 
 def code_at(place: Place) -> str:

@@ -138,12 +138,9 @@ class LastAccess(ReadData):
         return False
 
     def described(self, statement: str, lookups: Lookups, most: int) -> str:
-        what = f"The {statement} read none of the fakes' data"
-        if not self.is_of_statement:
-            what = "No statement failed"
-        elif self.place is None:
-            what = f"What the {statement} read is unknown"
-        return f"{what}; > marks what the last call accessed"
+        unknown = f"What the {statement} read is unknown"
+        what = unknown if self.is_of_statement else "No statement failed"
+        return f"{what}; > marks the data of the last call that accessed any"
 
 
 _UNWRITTEN: dict[UnwrittenKind, str] = {

@@ -19,7 +19,7 @@ from upstash_workflow.flask import Serve
 
 from pytest_fakecloud import Cloud, KVServer, always, at_most_one, eventually, nothing_lost, once
 from pytest_fakecloud.core.exits import Exits
-from pytest_fakecloud.core.statements import handler_at, source_at
+from pytest_fakecloud.core.statements import handler_at, source_at, source_of, statements_beside
 from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
 from pytest_fakecloud.reporting.lookups import records_of
@@ -726,6 +726,32 @@ def test_the_source_of_a_line_inside_a_statement(tmp_path: Path) -> None:
         '"tier": redis.hget("tiers", name)',
         '"coupons": redis.lrange(key, 0, -1)',
     ]
+
+
+def test_the_statements_beside_a_call(tmp_path: Path) -> None:
+    file = tmp_path / "shop.py"
+    file.write_text(
+        "def page(shop, most):\n"
+        '    """Show a shop."""\n'
+        "    def key(name):\n"
+        "        return f'{shop}:{name}'\n"
+        "    if most > 10:\n"
+        "        return None\n"
+        "    rows = redis.lrange(\n"
+        "        key('rows'), 0, most)\n"
+        "    for row in rows:\n"
+        "        print(row)\n"
+        "print(page)\n",
+        encoding="utf-8",
+    )
+
+    def beside(line: int) -> list[list[str]]:
+        return [[source_of(span) for span in spans] for spans in statements_beside(str(file), line)]
+
+    assert beside(7) == [["if most > 10:"], ["for row in rows:", "print(row)"]]
+    assert beside(8) == beside(7)
+    assert beside(4) == [[], []]
+    assert beside(11) == [[], []]
 
 
 def test_the_handler_of_the_try_around_a_line(tmp_path: Path) -> None:
