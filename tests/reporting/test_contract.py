@@ -24,6 +24,7 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.broker.report.accesses import ARGUMENTS
 from pytest_fakecloud.cloud.base import fixture_fake
 from pytest_fakecloud.cloud.services import SERVICES, Service, imported, named
+from pytest_fakecloud.core.calls import Action
 from pytest_fakecloud.reporting.accesses import DataAccess, SubjectKind
 from pytest_fakecloud.reporting.contract import (
     IN_USE,
@@ -37,7 +38,8 @@ from pytest_fakecloud.reporting.contract import (
 )
 from pytest_fakecloud.reporting.errors import tolerant
 from pytest_fakecloud.reporting.lookups import Lookups
-from pytest_fakecloud.reporting.model import Finding
+from pytest_fakecloud.reporting.mask import Mask
+from pytest_fakecloud.reporting.model import Finding, MaskedAction
 from pytest_fakecloud.reporting.render import wording
 from pytest_fakecloud.reporting.render.as_json import as_json
 from pytest_fakecloud.reporting.render.text import text
@@ -168,6 +170,25 @@ def test_an_error_in_a_service_is_reported(
     _, shown = report_of_broken(cloud, monkeypatch, SERVICE["words"], error)
     assert 'POST / ["GET","a"] <-- 200 {"result":null}\n' in shown
     assert f"cannot be described: {error.__name__}" in shown
+
+
+def test_an_action_that_cannot_be_shown_loses_no_other_row(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kv_server, masked = cloud.kv_server(), Mask.action
+    kv_server.client().get("a")
+    kv_server.execute("SET", "a", "1")
+    kv_server.load({"a": "2"})
+
+    def broken(mask: Mask, action: Action) -> MaskedAction:
+        if action.kind == "execute":
+            raise RuntimeError(BROKE)
+        return masked(mask, action)
+
+    monkeypatch.setattr(Mask, "action", broken)
+    report = report_of(cloud, raised=AssertionError())
+    assert [row.kind for row in report.rows] == ["call", "event", "action"]
+    assert f"this entry cannot be shown: RuntimeError: {BROKE}" in text(report)
 
 
 @pytest.mark.parametrize("error", ERRORS)

@@ -6,7 +6,7 @@ describes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from operator import attrgetter
 from pathlib import Path
@@ -24,7 +24,6 @@ from ...core.calls import (
     faults_end,
     set_facts,
 )
-from ...core.errors import describe_error
 from ...core.frames import CodePlace, place_at
 from ...core.hosts import parts_of_url
 from ...core.libraries import outside_libraries
@@ -36,7 +35,6 @@ from ..calls import events_in, has_full_answer
 from ..contract import functions_of
 from ..errors import collected, contained
 from ..lookups import Lookups, records_of
-from ..mask import Mask
 from ..model import (
     APPLICATION,
     CLIENT,
@@ -71,8 +69,8 @@ def rows(
     A delivery to one of the cloud's own fakes is a single row: the received call, with the delivering
     fake as its sender. A row follows its parent. ``served`` are the requests to the
     application; successful requests in which no row stands are left out. Actions of the test have rows
-    only without ``entries``, which are otherwise all of the journal. ``lookups`` contain the calls that
-    are shown in another call's row, and what the recent deliveries exchanged.
+    only without ``entries``, which are otherwise all of the journal. ``lookups`` contain the calls
+    without a row of their own, and what the recent deliveries exchanged.
 
     ``is_within`` returns whether the handler of a delivery made a call, given the rows of the delivery
     and of a call that arrived during it. In a test, nothing else calls, so the default returns True.
@@ -80,11 +78,9 @@ def rows(
     """
     journal = list(cloud.journal.entries if entries is None else entries)
     builder = _Builder(cloud, journal, lookups, [] if errors is None else errors)
-    report_rows = builder.rows(journal)
-    if entries is None:
-        report_rows += map(builder.action_row, records_of(cloud).actions)
-    report_rows += _served_rows(served, report_rows, journal, lookups.mask)
-    return nested(report_rows, is_within)
+    actions = records_of(cloud).actions if entries is None else []
+    entry_rows = builder.entry_rows([*journal, *actions])
+    return nested([*entry_rows, *builder.served_rows(served, entry_rows)], is_within)
 
 
 def ordered_accesses(rows: Sequence[ReportRow]) -> list[OrderedAccess]:
@@ -103,12 +99,15 @@ def ordered_accesses(rows: Sequence[ReportRow]) -> list[OrderedAccess]:
 
 
 class _Builder:
-    """Makes the rows of the entries and actions of a cloud, with credentials masked."""
+    """Makes the rows of a cloud, with credentials masked."""
 
     def __init__(
         self, cloud: BaseCloud, entries: Sequence[Entry], lookups: Lookups, errors: list[str]
     ) -> None:
         self._lookups, self._mask, self._errors = lookups, lookups.mask, errors
+        self._background = [
+            began(event) for event in events_in(entries) if event.data.get("alone") is False
+        ]
         self._stacks = records_of(cloud).stacks
         self._from_console = records_of(cloud).from_console
         self._places = places_of(records_of(cloud))
@@ -121,27 +120,26 @@ class _Builder:
             with contained("which calls are deliveries cannot be shown", errors):
                 self._received |= functions_of(service).deliveries.received(entries)
 
-    def rows(self, entries: Iterable[Entry]) -> list[ReportRow]:
-        """Return a row for each entry that is not shown in the row of another entry."""
-        received = {event.number for event in self._received.values()}
-        entry_rows: list[ReportRow] = []
-        for entry in entries:
-            if entry.number in received or entry.number in self._lookups.without_row:
-                continue
-            # An entry that raises an exception must not prevent the rows of the other entries.
-            try:
-                row = self._call_row(entry) if isinstance(entry, Call) else self._event_row(entry)
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                row = ReportRow(
-                    entry.number, entry.at_us, kind="event", actor=entry.fake, peer=entry.fake,
-                    operation="", service=entry.service, ok=False, took_us=_took_us(entry),
-                    source=sources.UnshownSource(error=self._mask.text(describe_error(error))),
-                    began=entry.number, same=entry.number,
-                )  # fmt: skip
-            entry_rows.append(row)
-        return entry_rows
+    def entry_rows(self, entries: Iterable[Entry]) -> list[ReportRow]:
+        """Return a row for each entry or action that is not shown in the row of another entry."""
+        in_others = self._lookups.without_row | {own.number for own in self._received.values()}
+        return [self._row(entry) for entry in entries if entry.number not in in_others]
+
+    def _row(self, entry: Entry) -> ReportRow:
+        """Return the row of an entry; one that raises an exception must not prevent those of others."""
+        errors: list[str] = []
+        with contained("this entry cannot be shown", errors):
+            if isinstance(entry, Call):
+                return self._call_row(entry)
+            if isinstance(entry, Action):
+                return self._action_row(entry)
+            return self._event_row(entry)
+        return ReportRow(
+            entry.number, entry.at_us, kind="event", actor=entry.fake, peer=entry.fake,
+            operation="", service=entry.service, ok=False, took_us=_took_us(entry),
+            source=sources.UnshownSource(error=self._mask.text(errors[0])),
+            began=entry.number, same=entry.number,
+        )  # fmt: skip
 
     def _call_row(self, call: Call) -> ReportRow:
         masked, faults = self._mask.call(call), _faults_of(call)
@@ -221,12 +219,12 @@ class _Builder:
 
     def _sent_trace(self, delivery: Delivery) -> TraceParent | None:
         exchanged = self._lookups.exchanges.get(delivery.began)
-        in_event: Iterable[tuple[str, str]] = delivery.data.get("sent_headers") or ()
+        in_event: Iterable[tuple[str, str]] = delivery.event.data.get("sent_headers") or ()
         headers = in_event if exchanged is None else exchanged.headers
         values = (str(value) for name, value in headers if str(name).lower() == TRACEPARENT)
         return trace_parent(next(values, None))
 
-    def action_row(self, action: Action) -> ReportRow:
+    def _action_row(self, action: Action) -> ReportRow:
         masked = self._mask.action(action)
         details = {name: value for name, value in masked.data.items() if name != CREATED}
         words = details.pop("arguments", None) or []
@@ -244,6 +242,37 @@ class _Builder:
             took_us=_took_us(action), began=action.number, where=where and Place(**where),
             same=(action.kind, repr(details), tuple(words)),
         )  # fmt: skip
+
+    def served_rows(
+        self, served: Iterable[ServedRequest], entry_rows: Sequence[ReportRow]
+    ) -> Iterator[ReportRow]:
+        """Yield the rows of the requests that failed, or during which something happened. The
+        consequences of one are only known if it ran alone: without a request that overlaps, except of a
+        fault's function, and without a delivery in the background. Of requests 1 to 5 and 3 to 8, a call
+        4 can be in either, so both have ``ended`` 0: unknown.
+        """
+        with_faults = [row for row in entry_rows if row.kind == "call" and row.ended]
+        for request in served:
+            # The row of a delivery already shows this request.
+            if any(_is_delivery_of(row, request) for row in entry_rows):
+                continue
+            ok = (request.status or 0) < 400 and not request.raised
+            if ok and not any(request.began < row.began < request.ended for row in entry_rows):
+                continue
+            is_alone = all(
+                _is_during(request, other, with_faults) for other in request.overlaps
+            ) and not any(request.began < start < request.ended for start in self._background)
+            masked = self._mask.request(request)
+            yield ReportRow(
+                request.began, request.at_us, kind="request", actor=CLIENT, peer=APPLICATION,
+                operation=masked.target, status=request.status, ok=ok,
+                source=sources.RequestSource(request=masked),
+                trace=trace_parent(dict(masked.headers).get(TRACEPARENT.title())),
+                outcome="answered" if request.status is not None else "",
+                began=request.began, ended=request.ended if is_alone else 0,
+                took_us=_took_us(request),
+                same=(masked.target, masked.body, request.status, masked.raised),
+            )  # fmt: skip
 
     def _accesses(
         self, peer: str, order: JournalNumber, function: _AccessesOf, *arguments: object
@@ -292,44 +321,6 @@ def _library_of(stack: CallStack | None, service: str) -> str:
 def _took_us(entry: Entry | ServedRequest) -> int | None:
     """Return a duration; None if it is not known. A reset of the clock does not make it negative."""
     return None if entry.ended_us is None else max(0, entry.ended_us - entry.at_us)
-
-
-def _served_rows(
-    served: Iterable[ServedRequest],
-    entry_rows: Sequence[ReportRow],
-    entries: Sequence[Entry],
-    mask: Mask,
-) -> list[ReportRow]:
-    """Return the rows of the requests that failed, or during which something happened. The consequences
-    of one are only known if it ran alone: without a request that overlaps, except of a fault's function,
-    and without a delivery in the background. Of requests 1 to 5 and 3 to 8, a call 4 can be in either,
-    so both have rows that have not ended (0).
-    """
-    background = [began(event) for event in events_in(entries) if event.data.get("alone") is False]
-    with_faults = [row for row in entry_rows if row.kind == "call" and row.ended]
-    request_rows = []
-    for request in served:
-        # The row of a delivery already shows this request.
-        if any(_is_delivery_of(row, request) for row in entry_rows):
-            continue
-        ok = (request.status or 0) < 400 and not request.raised
-        if ok and not any(request.began < row.began < request.ended for row in entry_rows):
-            continue
-        is_alone = all(
-            _is_during(request, other, with_faults) for other in request.overlaps
-        ) and not any(request.began < start < request.ended for start in background)
-        masked = mask.request(request)
-        request_rows.append(ReportRow(
-            request.began, request.at_us, kind="request", actor=CLIENT, peer=APPLICATION,
-            operation=masked.target, status=request.status, ok=ok,
-            source=sources.RequestSource(request=masked),
-            trace=trace_parent(dict(masked.headers).get(TRACEPARENT.title())),
-            outcome="answered" if request.status is not None else "",
-            began=request.began, ended=request.ended if is_alone else 0,
-            took_us=_took_us(request),
-            same=(masked.target, masked.body, request.status, masked.raised),
-        ))  # fmt: skip
-    return request_rows
 
 
 def _is_during(request: ServedRequest, other: ServedRequest, calls: Iterable[ReportRow]) -> bool:

@@ -102,7 +102,7 @@ class DeliverySource(RowSource):
         """
         if self._received is not None:
             return self._received.messages(row, lookups)
-        data, mask, status = self.delivery.data, lookups.mask, str(row.status)
+        data, mask, status = self.delivery.event.data, lookups.mask, str(row.status)
         line = f"{data.get('method', 'POST')} {self.delivery.url}"
         if sent := lookups.exchanges.get(self.delivery.began):
             request = _message(line, mask.headers(sent.headers), mask.data(sent.body), mask)
@@ -117,7 +117,7 @@ class DeliverySource(RowSource):
         return request, None if row.status is None else answer
 
     def data(self) -> Mapping[str, Any]:
-        data = own = self.delivery.data
+        data = own = self.delivery.event.data
         if self._received is not None:
             data = {**self._received.data(), "delivery": own}
         traceback = {"traceback": str(own["traceback"])} if own.get("traceback") else {}
@@ -129,7 +129,8 @@ class DeliverySource(RowSource):
         exchange = lookups.exchanges.get(row.began)
         if exchange is None:
             return ()
-        sent, returned = _content(exchange.body), _content(exchange.response_body)
+        sent = _content(lookups.mask.data(exchange.body))
+        returned = _content(lookups.mask.data(exchange.response_body))
         return [ExchangedValues(sent, returned, accesses)]
 
 
@@ -175,9 +176,10 @@ class EventSource(RowSource):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnshownSource(RowSource):
     error: str
+    """The words for an entry that cannot be shown, with the reason."""
 
     def words(self, row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
-        return Summary(f"this entry cannot be shown: {self.error}")
+        return Summary(self.error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

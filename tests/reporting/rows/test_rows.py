@@ -580,7 +580,7 @@ def test_a_fault_with_a_setting_of_its_own(cloud: Cloud) -> None:
     with broker.client() as client:
         client.post("/produce/mails", json=[{"value": "a"}, {"value": "b"}])
     (row,) = rows(cloud)
-    assert (row.source.error, row.answer[:3]) == ("", "503")
+    assert (row.kind, row.answer[:3]) == ("call", "503")
     assert [fault.description for fault in row.faults] == ["partial_produce keep=1"]
 
 

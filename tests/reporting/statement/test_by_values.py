@@ -147,6 +147,15 @@ def test_messages_by_id_body_and_what_their_destination_answered(cloud: Cloud) -
     assert data(cloud, "r-1") == [ids[1]]
 
 
+def test_the_answer_of_a_destination_is_compared_with_its_credentials_masked(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    url, answer = "https://app.example", {"key": queue.token}
+    queue.destinations.respond(url, (200, answer), (200, "fine"))
+    first, _ = (queue.publish(url, json={"order": order}).id for order in (1, 2))
+    queue.run_until_idle()
+    assert data(cloud, answer) == [first]
+
+
 def test_vectors_by_id_and_metadata(cloud: Cloud) -> None:
     index = cloud.vector_index(dimension=2)
     for vector_id, colour in (("a", "red"), ("b", "blue")):
