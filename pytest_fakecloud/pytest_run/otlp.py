@@ -209,7 +209,7 @@ def _details(row: ReportRow) -> Iterator[tuple[str, Any]]:
     if row.status is not None:
         yield "http.response.status_code", row.status
     if delivery is not None:
-        data, names = delivery.data, functions_of(delivery.event.service).spans
+        data, names = delivery.event.data, functions_of(delivery.event.service).spans
         if names is not None:
             yield f"{names.kind}.system", names.system
         yield "messaging.operation.name", "deliver"
@@ -240,7 +240,7 @@ def _details(row: ReportRow) -> Iterator[tuple[str, Any]]:
 
 def _url_of(row: ReportRow) -> str:
     """Return the URL of a delivery without its query, which may contain credentials."""
-    data = {} if row.source.delivery is None else row.source.delivery.data
+    data = {} if row.source.delivery is None else row.source.delivery.event.data
     return str(data.get("url", "")).partition("?")[0]
 
 

@@ -78,14 +78,16 @@ class DataAccess:
     """Whether this is neither a read nor a write. Others of the same row can be (see `named()`)."""
     value: object = field(default=None, compare=False)
     """What a write left there: a string, an object of JSON, or `DELETED`; None if it is not known."""
+    expires_us: int | None = None
+    """When what it wrote expires; None if it does not, or if that is not known."""
     answered_error: bool = False
     """Whether its command was answered with an error. A call can have several commands."""
-    expires_us: int | None = None
-    """When this value expires; None if it does not."""
 
     @classmethod
     def named(cls, kind: SubjectKind, name: object, fake: str) -> DataAccess:
-        """Return the name of a subject of a row: the page filters rows by it, and its id links them."""
+        """Return an access that only names a subject, by which the page filters rows; if its kind
+        `has_id`, it links them.
+        """
         return cls(ReportSubject(kind, str(name), fake), False, succeeded=None, is_named=True)
 
     @property

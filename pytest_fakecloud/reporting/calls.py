@@ -39,7 +39,7 @@ def executed(call: Call) -> bool:
     return call.reached and 200 <= (call.status or 0) < 300
 
 
-def executed_but_lost(call: Call) -> bool:
+def executed_without_its_answer(call: Call) -> bool:
     """Return whether a call was executed, but a fault lost, cut or replaced its response. The status of
     a response that was altered is the fault's own.
     """

@@ -190,8 +190,8 @@ class ReportFunctions(FunctionGroup):
     """
 
     calls: CallFunctions
-    sought: Callable[[OwnFake, str, Arguments], Iterable[Sought]]
-    """The data that the test looked at with a method of a fake, given its name and raw arguments."""
+    sought: Callable[[OwnFake, str, Arguments], Iterable[Sought]] = nothing
+    """The data at which the test looked with a ``@look`` of a fake, given its name and raw arguments."""
     protocol: CommandFunctions = CommandFunctions()
     """Needed if calls contain commands."""
     events: EventFunctions = EventFunctions()
@@ -220,9 +220,7 @@ class ReportFunctions(FunctionGroup):
     """Its names in traces of OpenTelemetry."""
 
 
-_WITHOUT_REPORTS = ReportFunctions(
-    calls=CallFunctions(summary=lambda call, lookups: None), sought=nothing
-)
+_WITHOUT_REPORTS = ReportFunctions(calls=CallFunctions(summary=lambda call, lookups: None))
 IN_USE: dict[str, ReportFunctions] = {}
 """The functions of the services that a report of this process has asked for something."""
 

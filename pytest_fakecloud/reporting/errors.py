@@ -102,7 +102,7 @@ def tolerant(functions: _Group) -> _Group:
 
 def _returning(if_malformed: object, function: Callable[..., Any]) -> Callable[..., Any]:
     def value(*arguments: object) -> Any:
-        with suppress(*_expected_errors(arguments)):
+        with suppress(*_replaced_exceptions(arguments)):
             return function(*arguments)
         return if_malformed
 
@@ -111,13 +111,13 @@ def _returning(if_malformed: object, function: Callable[..., Any]) -> Callable[.
 
 def _ending(function: Callable[..., Iterable[Any]]) -> Callable[..., Iterator[Any]]:
     def items(*arguments: object) -> Iterator[Any]:
-        with suppress(*_expected_errors(arguments)):
+        with suppress(*_replaced_exceptions(arguments)):
             yield from function(*arguments)
 
     return items
 
 
-def _expected_errors(arguments: Iterable[object]) -> tuple[type[Exception], ...]:
+def _replaced_exceptions(arguments: Iterable[object]) -> tuple[type[Exception], ...]:
     """Return `MALFORMED` if the call among the arguments, or in a row, was rejected or cut, because its
     bodies may have any form; nothing otherwise.
     """

@@ -1,7 +1,7 @@
 """Findings: facts about what happened that may explain a failure, and never guesses.
 
-A detector yields findings, given an `ObservedTest` and in most cases also one fake. Services have
-their own in ``report/findings.py``; that of all services, `clock_frozen`, is in this module.
+A detector yields findings, given an `ObservedTest` and one fake. Services have their own in
+``report/findings.py``; that of all services, `clock_frozen` in this module, gets the test alone.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class ServiceLookups:
     grouped_calls: Mapping[int, Sequence[MaskedCall]] = field(default_factory=dict)
     """The calls in the row of another one, by that one's number, such as those of a transaction."""
     without_row: Set[int] = frozenset()
-    """The numbers of these calls."""
+    """The numbers of the calls without a row of their own: those in another one's row, or in none."""
     expected_errors: Set[int] = frozenset()
     """The numbers of the calls whose error their client expects, and answers itself."""
     details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -36,8 +36,9 @@ def marks_of_rows(test: ObservedTest, read_data: ReadData | None) -> Marks:
 
 
 def _refused(rows: Iterable[ReportRow], accesses: Iterable[OrderedAccess]) -> Iterator[int]:
-    """Yield the numbers of the rows that failed, to which a fault was applied, or of which a write did
-    not succeed: row 10. That a read found nothing is an answer, as is an error that the client expects.
+    """Yield the numbers of the rows that failed, to which a fault was applied, of which a write did not
+    succeed, as of row 10, or of which a command was answered with an error. That a read found nothing is
+    an answer, as is an error that the client expects.
     """
     refused = {row.number: row for row in rows if not row.ok or row.faults}
     for row, access in accesses:
@@ -114,12 +115,12 @@ class _Links:
     """The rows with what connects them, by which those are found that are linked with touched ones."""
 
     def __init__(self, test: ObservedTest) -> None:
-        self._rows, lines = test.by_number, test.lines_of_test
+        self._rows, places = test.by_number, test.outermost_places
         self._accesses = [
             ordered for ordered in test.accesses
             if ordered.access.subject.kind.links_accesses and not ordered.access.subject.is_all
         ]  # fmt: skip
-        self._activities = {row.number: self._activity(row, lines) for row in test.rows}
+        self._activities = {row.number: self._activity(row, places) for row in test.rows}
         self._bonds = {
             row.number: {self._activities[row.number], *_ids_of(row)} for row in test.rows
         }
@@ -137,14 +138,14 @@ class _Links:
         linked = self._with_bonds([*touched, *writers])
         return self._with_parents(linked.union(ordered.row.number for ordered in sharing))
 
-    def _activity(self, row: ReportRow, lines: Mapping[int, Hashable]) -> Hashable:
+    def _activity(self, row: ReportRow, places: Mapping[int, Hashable]) -> Hashable:
         """Return the request or delivery that a row is or is in: 8 for rows 6 to 8. Without one, return
         the line of the test that called the function which made the row, or else the row: 2 for row 2.
         """
         around: ReportRow | None = row
         while around is not None and not around.rules.surrounds:
             around = self._rows.get(around.parent)
-        return lines.get(row.number, row.number) if around is None else around.number
+        return places.get(row.number, row.number) if around is None else around.number
 
     def _sharing_data(self, touched: Iterable[int]) -> list[OrderedAccess]:
         """Return all accesses to subjects that the activity of a touched row accessed: those to

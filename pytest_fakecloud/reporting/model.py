@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NewType, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NewType, TypeAlias
 
 from ..core.calls import Action, Call, Event, began
 from ..core.traces import TraceParent
@@ -49,14 +49,11 @@ class KindRules:
     bar: str
     """Its bar in a waterfall, a name in ``SPAN_KINDS`` of ``spans.js``; callbacks have another one."""
     surrounds: bool = False
-    """Its receiver makes the calls in it. (The test makes those of a fault's function, in a call.)"""
+    """Its receiver makes the calls in it."""
     folds_from: int = 3
     """Minimum number of equal ones in succession that become one row."""
 
 
-Messages: TypeAlias = tuple[dict[str, Any] | None, dict[str, Any] | None]
-"""The request and the response of a row, as JSON."""
-Accesses: TypeAlias = "Sequence[DataAccess]"
 KINDS: Mapping[Kind, KindRules] = {
     "call": KindRules(bar="call"),
     # Those of one message are a row, whatever their number.
@@ -97,8 +94,6 @@ class Delivery:
     """
 
     event: MaskedEvent
-    data: Mapping[str, Any]
-    """All details of the event."""
     kind: str
     """``message``, or the kind of a callback."""
     message_id: str
@@ -122,18 +117,23 @@ class Delivery:
             str(data.get(name) or "") for name in ("message_id", "about", "run", "url")
         )
         return cls(
-            event, data, str(data.get("message_kind", "message")), message_id, about, run, url,
+            event, str(data.get("message_kind", "message")), message_id, about, run, url,
             data.get("status"), data.get("number"), began(event),
             event.number if data.get("alone") is True else 0,
             tuple(AppliedFault(str(kind), str(kind)) for kind in data.get("faults") or ()),
         )  # fmt: skip
 
 
+Messages: TypeAlias = tuple[dict[str, Any] | None, dict[str, Any] | None]
+"""The request and the response of a row, as JSON."""
+Accesses: TypeAlias = Sequence[DataAccess]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowSource:
     """What a row was made from, and what it shows. Each kind of row has a class of its own in `sources`,
     with the member that it is made from; a delivery that a fake of the cloud received has ``delivery``
-    and ``call``. A row whose entry cannot be shown has only an ``error``.
+    and ``call``. A row whose entry cannot be shown has none.
     """
 
     call: MaskedCall | None = None
@@ -141,8 +141,6 @@ class RowSource:
     request: MaskedRequest | None = None
     event: MaskedEvent | None = None
     action: MaskedAction | None = None
-    error: str = ""
-    """Why an entry cannot be shown."""
 
     def words(self, row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
         """Return the description of a row; ``last`` is the last of equal ones."""
@@ -179,7 +177,7 @@ class ReportRow:
     """The receiver; for an event the fake, which is also its ``actor`` unless the console caused it."""
     operation: str
     """The command or route of a call, also of one that is a delivery; method and path of a request; the
-    kind of an event or action, which of other deliveries is ``attempt``.
+    kind of an event or action; of a delivery to no fake, ``attempt``.
     """
     service: str = ""
     source: RowSource = RowSource()
@@ -208,12 +206,10 @@ class ReportRow:
     began: JournalNumber = 0
     """Its consequences have higher numbers."""
     ended: JournalNumber = 0
-    """Its consequences have lower numbers; 0 if it is unknown, or if no more than events that it caused
-    is nested in the row.
-    """
+    """Its consequences have lower numbers; 0 if unknown, or if only its events can be nested in it."""
     parent: JournalNumber = 0
     """The row in which it is nested: the request or delivery during which it happened, the call during
-    which the function of its fault made this one, or its ``first_cause``. 0 without one.
+    which its fault's function, a part of the test, made this one, or its ``first_cause``. 0 without one.
     """
     depth: int = 0
     """How deep it is nested."""
@@ -264,10 +260,8 @@ class Finding:
     row_numbers: tuple[JournalNumber, ...] = ()
     subjects: tuple[ReportSubject, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
-    is_hidden: bool = False
-    """Whether no answer shows the fact, so that nobody looks for it. It comes before others, but after
-    those that a touched row decided.
-    """
+    no_answer_shows_it: bool = False
+    """So nobody looks for it. It comes before others, but after those that a touched row decided."""
     failed: bool = False
     """Whether unfinished work has failed; otherwise, it still waits."""
 
@@ -299,9 +293,9 @@ Mark: TypeAlias = Literal["touched", "linked", "refused"]
 
 ``touched``: it accessed what the failing statement read. ``linked``: it is connected with such a row, by
 an id, such as that of a message, by the request, delivery or line of the test that made both, or by data
-that both accessed (`SubjectKind`). ``refused``: it failed, a fault was applied to it, or it should have
-changed something and did not. That nothing was found is a plain answer, as is an error that its client
-expects.
+that both accessed (`SubjectKind`). ``refused``: it failed, a fault was applied to it, it should have
+changed something and did not, or a command of it was answered with an error. That nothing was found is a
+plain answer, as is an error that its client expects.
 """
 
 
@@ -318,7 +312,10 @@ class Marks:
     """The last write of what it read that did nothing, if no effective one followed; 0 without one."""
 
     def of(self, number: int) -> tuple[Mark, ...]:
-        return tuple(mark for mark in get_args(Mark) if number in getattr(self, mark))
+        numbers: dict[Mark, frozenset[int]] = {
+            "touched": self.touched, "linked": self.linked, "refused": self.refused
+        }  # fmt: skip
+        return tuple(mark for mark in numbers if number in numbers[mark])
 
 
 # -- words -----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The test as the detectors of findings, and the search for what its statement read, see it."""
+"""What the steps of a report after the rows know of a test."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from .statement.failed import UnequalValues
 
 @dataclass
 class ObservedTest:
-    """A test as the detectors see it: the open fakes of its cloud, the journal, its rows and their
-    accesses in order, the wall-clock time in seconds that it waited, its exception, the last values that
-    it found unequal, and the errors in parts of its report, to which each step adds lines. ``entries``
-    and ``calls`` begin after the last restore of their fake, ``rows`` and ``accesses`` have all.
+    """What these steps know: the open fakes of its cloud, the journal, its rows and their accesses in
+    order, the wall-clock time in seconds that it waited, its exception, the last values that it found
+    unequal, and the errors in parts of its report, to which each step adds lines. ``entries`` and
+    ``calls`` begin after the last restore of their fake, ``rows`` and ``accesses`` have all.
     """
 
     cloud: BaseCloud
@@ -63,9 +63,9 @@ class ObservedTest:
         return requests | places_of(records_of(self.cloud))
 
     @property
-    def lines_of_test(self) -> dict[int, CodePlace]:
-        """The places in the test that called the application's functions which made each call; of a call
-        that the test made itself, none.
+    def outermost_places(self) -> dict[int, CodePlace]:
+        """The outermost of several ``places``: that in the test, if it called the application's function
+        that made the call. Of a call that the test made itself, none.
         """
         return {number: stack[-1] for number, stack in self.places.items() if len(stack) > 1}
 

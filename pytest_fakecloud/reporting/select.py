@@ -53,7 +53,7 @@ def concerning(
     def order(finding: Finding) -> tuple[bool, bool, bool]:
         decisive = finding.row_numbers[:1]
         is_other = read_rows.isdisjoint(decisive)
-        return is_other, marks.touched.isdisjoint(decisive), not finding.is_hidden
+        return is_other, marks.touched.isdisjoint(decisive), not finding.no_answer_shows_it
 
     return sorted(filter(concerns, findings), key=order)
 

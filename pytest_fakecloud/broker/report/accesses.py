@@ -11,7 +11,7 @@ from ...reporting.accesses import DataAccess, ReportSubject, Sought, SubjectKind
 from ...reporting.calls import (
     changed_items,
     executed,
-    executed_but_lost,
+    executed_without_its_answer,
     has_full_answer,
     success_of,
 )
@@ -58,7 +58,7 @@ def of_call(call: MaskedCall, lookups: Lookups) -> Iterator[DataAccess]:
     elif call.route == "delete-consumer":
         yield DataAccess(group, True, "", success_of(call))
     # The event of a commit that was executed writes the partitions.
-    elif call.route == "commit" and not (executed(call) or executed_but_lost(call)):
+    elif call.route == "commit" and not (executed(call) or executed_without_its_answer(call)):
         for item in body if isinstance(body, list) else [body]:
             part = f"{item['topic']}-{item['partition']}" if isinstance(item, dict) else ""
             yield DataAccess(group, True, part, success_of(call))

@@ -1,4 +1,4 @@
-"""Findings about transactions that were not executed, and searches that came too early."""
+"""Findings about transactions that were not executed, searches that came too early, and `keys`."""
 
 from __future__ import annotations
 
@@ -63,20 +63,20 @@ def searched_before_ready(test: ObservedTest, fake: KVServer) -> Iterator[Findin
         if search.total or not search.pending or not is_same:
             continue
         with suppress(ContractError):
-            index, keys = fake.search_index(search.index), []
+            index, matching = fake.search_index(search.index), []
             for key in {*index.documents, *index.pending}:
                 why = index.explain(key, search.filter)
                 # A key that would match has no other reason.
-                keys += [key] if all("not indexed yet" in reason for reason in why) else []
-            if keys:
-                yield command.finding("searched_before_ready", keys=sorted(keys))
+                matching += [key] if all("not indexed yet" in reason for reason in why) else []
+            if matching:
+                yield command.finding("searched_before_ready", keys=sorted(matching))
 
 
 def of_keys(test: ObservedTest, fake: KVServer) -> Iterator[Finding]:
     """Find facts about the keys of each database of a server that clients have used."""
     for database in databases_of(test, fake):
         for detector in keys.DETECTORS:
-            yield from detector(test, database)
+            yield from detector(database)
 
 
 DETECTORS = (of_keys, never_executed, searched_before_ready)

@@ -199,6 +199,7 @@ _OVERWRITING = {"SET", "GETSET", "SINTERSTORE"}
 class Database:
     """A numbered database of a key-value server, which a detector examines."""
 
+    test: ObservedTest
     fake: KVServer
     number: int
     history: Sequence[Command]
@@ -233,11 +234,11 @@ def databases_of(test: ObservedTest, fake: KVServer) -> list[Database]:
     commands = list(history(test, fake))
     used = {command.database for command in commands if command.database is not None}
     if used <= {0}:
-        return [Database(fake, 0, commands)]
+        return [Database(test, fake, 0, commands)]
     # The test itself may have tried to select a database that does not exist. With a real server, a
     # fake has a single database.
     databases = getattr(core_of(fake).engine, "databases", [0])
-    return [Database(fake, number, _concerning(number, commands))
+    return [Database(test, fake, number, _concerning(number, commands))
             for number in sorted(used & set(range(len(databases))))]  # fmt: skip
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from ...core.timers import clock_time, process_seconds, to_datetime
 from ...reporting.model import Finding
-from ...reporting.observed import ObservedTest
 from .calls import QUEUED, lines_of
 from .history import UNKNOWN, Command, Database, Expiries
 
@@ -18,7 +17,7 @@ _SAME_CLOCK_US = _DAY_US
 """Difference below which two times are taken to come from the same clock."""
 
 
-def ttl_removed(test: ObservedTest, database: Database) -> Iterator[Finding]:
+def ttl_removed(database: Database) -> Iterator[Finding]:
     """Find commands that left a key without its TTL, if no later one has given it another."""
     removed: dict[str, Command] = {}
     expiries = Expiries()
@@ -29,12 +28,13 @@ def ttl_removed(test: ObservedTest, database: Database) -> Iterator[Finding]:
         removed |= {key: command for key in had_ttl if key not in expiries}
         removed = {key: command for key, command in removed.items() if key not in expiries}
     for key, command in removed.items():
-        yield replace(command.finding("ttl_removed", key, command=command.name), is_hidden=True)
+        found = command.finding("ttl_removed", key, command=command.name)
+        yield replace(found, no_answer_shows_it=True)
 
 
-def expired(test: ObservedTest, database: Database) -> Iterator[Finding]:
+def expired(database: Database) -> Iterator[Finding]:
     """Find keys of a failed test that had expired when a command accessed them, or have at its end."""
-    if test.raised is None:
+    if database.test.raised is None:
         return
     setters: dict[tuple[str, int], Command] = {}
     expiries = Expiries()
@@ -42,7 +42,7 @@ def expired(test: ObservedTest, database: Database) -> Iterator[Finding]:
         for key in command.keys:
             if expiries.expired(key, command.at_us):
                 setters.setdefault((key, expiries[key].deadline_us or 0), expiries[key])
-    now_us = test.cloud.clock.now_us()
+    now_us = database.test.cloud.clock.now_us()
     for key in [key for key in expiries if expiries.expired(key, now_us)]:
         setters.setdefault((key, expiries[key].deadline_us or 0), expiries[key])
     for (key, at_us), setter in setters.items():
@@ -56,7 +56,7 @@ _NEAR_US = 5 * 366 * _DAY_US
 """Difference in microseconds from the fake clock below which a number is taken for Unix time."""
 
 
-def wrong_time(test: ObservedTest, database: Database) -> Iterator[Finding]:
+def wrong_time(database: Database) -> Iterator[Finding]:
     """Find absolute expiries computed from the wall clock while the fake clock shows another time,
     and Unix time in another unit in expiries, TTLs and ranges of scores.
     """
@@ -110,20 +110,20 @@ def _whole(text: str) -> int:
 # -- commands that were not executed, and locks --------------------------------------------------
 
 
-def expire_not_executed(test: ObservedTest, database: Database) -> Iterator[Finding]:
+def expire_not_executed(database: Database) -> Iterator[Finding]:
     """Find keys without a TTL because a fault prevented the command that sets it, or it was rejected."""
-    for command in _missed_expires(test, database).values():
+    for command in _missed_expires(database).values():
         yield command.finding("expire_not_executed", command=command.name)
 
 
-def _missed_expires(test: ObservedTest, database: Database) -> dict[str, Command]:
+def _missed_expires(database: Database) -> dict[str, Command]:
     """Return the last command such as EXPIRE of each key that was not executed, if its key has no TTL
     and no later command replaced the key.
     """
     executed = {(command.entry.number, *command.words) for command in database.known_commands}
     later = {command.key: command for command in database.known_commands if command.replaces}
     missed: dict[str, Command] = {}
-    for call in test.calls_of(database.fake):
+    for call in database.test.calls_of(database.fake):
         selected = call.facts.get("database", 0)
         if selected != database.number or call.response_body == QUEUED:
             continue
@@ -138,7 +138,7 @@ def _missed_expires(test: ObservedTest, database: Database) -> dict[str, Command
     }  # fmt: skip
 
 
-def lock_of_another(test: ObservedTest, database: Database) -> Iterator[Finding]:
+def lock_of_another(database: Database) -> Iterator[Finding]:
     """Find locks that were deleted while they held a value set after another one had expired."""
     holders: dict[str, list[str]] = {}
     for command, expiries in database.with_expiries():

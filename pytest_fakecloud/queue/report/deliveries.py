@@ -27,7 +27,7 @@ def accesses(row: ReportRow, delivery: Delivery, lookups: Lookups) -> Iterator[D
     read = [delivery.about or delivery.message_id]
     if delivery.run:
         exchange = lookups.exchanges.get(delivery.began)
-        sent = str(delivery.data.get("sent") or "")
+        sent = str(delivery.event.data.get("sent") or "")
         body = exchange.body.decode("utf-8", "replace") if exchange else sent
         read = [message_id for message_id, _ in sent_steps(body)] or read
         yield DataAccess(ReportSubject(RUN, delivery.run, fake), True)

@@ -33,7 +33,7 @@ def _only_message(call: Call) -> tuple[Mapping[str, Any], str]:
 def wrong_signature(test: ObservedTest, queue: Queue) -> Iterator[Finding]:
     """Find deliveries that the application rejected for their signature, with the reasons."""
     for row, delivery in test.deliveries_of(queue):
-        signature = delivery.data.get("signature")
+        signature = delivery.event.data.get("signature")
         # The row of the delivery already shows a fault that changed the signature.
         if not isinstance(signature, dict) or delivery.faults:
             continue
@@ -69,7 +69,8 @@ def _reasons(signature: dict[str, Any]) -> list[dict[str, Any]]:
 def raised_outside_step(test: ObservedTest, queue: Queue) -> Iterator[Finding]:
     """Find exceptions of workflow functions outside of their steps."""
     for row, delivery in test.deliveries_of(queue):
-        if (raised := delivery.data.get("raised_outside_step")) and delivery.kind == "message":
+        raised = delivery.event.data.get("raised_outside_step")
+        if raised and delivery.kind == "message":
             message = ReportSubject(MESSAGE, delivery.message_id, queue.name)
             values = {"message": delivery.message_id, **raised}
             yield Finding("raised_outside_step", queue.name, (row.number,), (message,), values)

@@ -11,7 +11,7 @@ from ...cloud.base import BaseCloud
 from ...core.bodies import compact, items_of
 from ...core.calls import Call, Entry, began
 from ...core.errors import listed
-from ...reporting.calls import calls_in, events_in, executed_but_lost, has_full_answer
+from ...reporting.calls import calls_in, events_in, executed_without_its_answer, has_full_answer
 from ...reporting.lookups import DeliveryExchange, Lookups, ServiceLookups
 from ...reporting.mask import Mask
 from ...reporting.model import MaskedEvent
@@ -104,7 +104,7 @@ def _messages_of_lost_calls(fakes: Iterable[Queue], calls: Sequence[Call]) -> di
     This is the only message with that URL and time that is not in any response. If there are
     several such messages, the request is left out.
     """
-    lost = [call for call in calls if executed_but_lost(call)]
+    lost = [call for call in calls if executed_without_its_answer(call)]
     if not lost:
         return {}
     answers = b"".join(call.response_body for call in calls if call not in lost)

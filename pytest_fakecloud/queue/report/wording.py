@@ -203,7 +203,7 @@ def delivery_summary(
 ) -> Summary:
     delivery = row.source.delivery
     assert delivery is not None
-    data, url, message_id = delivery.data, delivery.url, delivery.message_id
+    data, url, message_id = delivery.event.data, delivery.url, delivery.message_id
     name = _delivery_name(delivery, row, last, lookups)
     if received is not None:
         # The row shows the body that the fake received.
@@ -265,19 +265,19 @@ def _step_of_delivery(delivery: Delivery, lookups: Lookups) -> str:
 
 def _exchange_lines(delivery: Delivery, lookups: Lookups) -> Iterator[str]:
     """Yield the body and headers of a failed delivery, and the exceptions logged during it."""
-    headers = [f"{name}: {value}" for name, value in delivery.data.get("sent_headers", ())]
+    headers = [f"{name}: {value}" for name, value in delivery.event.data.get("sent_headers", ())]
     with_headers = f"with {plural('header', len(headers))} {', '.join(headers)}" if headers else ""
     sent = _sent_body(delivery, lookups)
     if sent or headers:
         yield " ".join(filter(None, ["sent", sent, with_headers]))
-    yield from delivery.data.get("logged") or ()
-    if signature := delivery.data.get("signature"):
+    yield from delivery.event.data.get("logged") or ()
+    if signature := delivery.event.data.get("signature"):
         yield from _signature_lines(signature)
 
 
 def _sent_body(delivery: Delivery, lookups: Lookups) -> str:
     """Return the body of a failed delivery; empty if the row of the publish request shows it."""
-    data = delivery.data
+    data = delivery.event.data
     body = str(data.get("sent") or "")
     if data.get("signature"):
         # Show the body unchanged, because every character of it is signed.
@@ -299,7 +299,7 @@ def _sent_step(body: str) -> str:
 
 def _answered(delivery: Delivery) -> str:
     """Describe the response to a failed delivery; empty if it only repeats the status."""
-    data, status = delivery.data, delivery.status or 0
+    data, status = delivery.event.data, delivery.status or 0
     if data.get("location"):
         return f"to {data['location']}"
     body = _body(data, "answer") if "answer" in data else ""

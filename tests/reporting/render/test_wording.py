@@ -440,7 +440,5 @@ def test_the_steps_of_a_workflow_run(cloud: Cloud) -> None:
     [failed] = [row for row in rows if row.words.answer.startswith("500")]
     assert failed.row.source.delivery is not None
     lookups = lookups_of(cloud, list(cloud.journal.entries), [])
-    assert message_name(failed.row.source.delivery.data["message_id"], lookups).endswith(
-        '(step "charge")'
-    )
+    assert message_name(failed.row.source.delivery.message_id, lookups).endswith('(step "charge")')
     assert failed.row.attempt == 1

@@ -404,7 +404,7 @@ def test_deliveries_to_a_handler_that_changes_what_is_compared(
     assert result.read_data.by == (by,)
     assert [sought.subject.name for sought in result.read_data.sought] == ids
     touched = [row.source.delivery for row in result.rows if row.number in result.marks.touched]
-    delivered = [delivery.data["message_id"] for delivery in touched if delivery is not None]
+    delivered = [delivery.message_id for delivery in touched if delivery is not None]
     assert delivered == ids
 
 
