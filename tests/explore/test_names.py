@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pytest_fakecloud import Cloud, ContractError
@@ -42,3 +44,21 @@ def test_a_client_whose_name_begins_like_that_of_a_delivery_is_none() -> None:
 def test_clients_have_names_that_a_schedule_can_contain(cloud: Cloud, name: str) -> None:
     with pytest.raises(ContractError, match="is not a valid client name: pass a single word"):
         cloud.explore({name: holds})
+
+
+@pytest.mark.parametrize("name", ["delivery1", "delivery23", "clock", "check"])
+@pytest.mark.parametrize("argument", ["run", "workers"])
+def test_a_client_cannot_have_a_name_of_the_exploration(
+    cloud: Cloud, argument: str, name: str
+) -> None:
+    arguments: dict[str, Any] = {"run": {"ann": holds}, argument: {name: holds}}
+    message = f"^'{name}' cannot be the name of a client: .* Pass the function by another name"
+    with pytest.raises(ContractError, match=message):
+        cloud.explore(**arguments)
+
+
+def test_a_number_does_not_make_a_name_of_the_exploration(cloud: Cloud) -> None:
+    def delivery() -> None: ...
+
+    with pytest.raises(ContractError, match=r"^'delivery2' cannot be the name of a client"):
+        cloud.explore([delivery, delivery])

@@ -16,7 +16,7 @@ from ...cloud.fake import Fake
 from ...core.errors import ContractError, brief, shown, unknown_name
 from ...core.field_types import has_not_run
 from ..values.disturbances import CLOCK, KINDS, RANDOM, SWITCHES, Kind
-from ..values.names import StrandName, is_program_name
+from ..values.names import StrandName, is_program_name, is_taken
 from ..values.schedule import Schedule
 
 Functions = (
@@ -46,6 +46,12 @@ def programs_of(run: Functions, workers: Functions) -> list[Program]:
         if name in named:
             name = next(f"{name}{n}" for n in itertools.count(2) if f"{name}{n}" not in taken)
             taken.add(name)
+        if is_taken(name):
+            raise ContractError(
+                f"{shown(name)} cannot be the name of a client: schedules and stories use it for a "
+                "delivery, the clock or a check. Pass the function by another name, such as "
+                "run={'ann': function}"
+            )
         named[name] = replace(program, name=name)
     return list(named.values())
 

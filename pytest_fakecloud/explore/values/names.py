@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 _NAME = re.compile(r"(?P<program>[^/:+]*)(?:/(?P<attempt>\d+))?(?P<part>.*)")
 _DELIVERY = re.compile(r"delivery\d+")
+_TAKEN = re.compile(rf"{_DELIVERY.pattern}|clock|check")
+"""The names that schedules and stories use for deliveries, moves of the clock and calls of checks."""
 _LOOP = ":loop"
 
 
@@ -75,3 +77,8 @@ def actor_of(strand: str) -> str:
 def is_program_name(name: object) -> bool:
     """Return whether a client or a worker can have a name, which schedules and stories contain."""
     return isinstance(name, str) and bool(re.fullmatch(r"[^\s,./:+@]+", name))
+
+
+def is_taken(name: str) -> bool:
+    """Return whether an exploration uses a name itself, so that no client or worker can have it."""
+    return bool(_TAKEN.fullmatch(name))
