@@ -11,6 +11,8 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, History, KVServer
 from pytest_fakecloud.explore.result.cause import Cause
+from pytest_fakecloud.explore.values.schedule import Schedule
+from pytest_fakecloud.explore.values.trial import Outline, Verdict
 
 from ..harness import explore_searches_fewer_modules as explore_searches_fewer_modules
 
@@ -42,6 +44,13 @@ def failure(
     with pytest.raises(BrokenPromiseError, match=match) as caught:
         cloud.explore(*args, **options)
     return caught.value
+
+
+def outline(schedule: Schedule, **fields: Any) -> Outline:
+    """Return the outline of a trial that holds, and has these fields."""
+    empty: dict[str, Any] = {"points": (), "strands": {}, "handlers": {}, "notes": ()}
+    of_trial = {"verdict": Verdict(), "applied": schedule, "flags": frozenset(), "lesson": None}
+    return Outline(**{"planned": schedule, **empty, **of_trial, **fields})
 
 
 _BROKEN: list[str] = []

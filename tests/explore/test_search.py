@@ -28,10 +28,10 @@ from pytest_fakecloud.explore.subject.options import Options
 from pytest_fakecloud.explore.subject.programs import programs_of
 from pytest_fakecloud.explore.values.plan import Plan
 from pytest_fakecloud.explore.values.schedule import Schedule
-from pytest_fakecloud.explore.values.trial import Outline, Trial
+from pytest_fakecloud.explore.values.trial import Outline
 from pytest_fakecloud.explore.world.asyncio_loops import FakeTimeLoop
 
-from .conftest import failure, holds
+from .conftest import failure, holds, outline
 
 
 def test_the_window_of_truncated_seconds_is_found_from_a_whole_second(
@@ -308,7 +308,7 @@ def test_a_success_of_a_handler_is_remembered_after_many_failures(
             log = Simulation(player.world, player.subject, Plan()).log
             for succeeded in outcomes:
                 log.handled(handler, succeeded=succeeded)
-            coverage.merge(Coverage.of(Trial(Schedule(), handlers=log.handlers)))
+            coverage.merge(Coverage.of(outline(Schedule(), handlers=log.handlers)))
     assert coverage.succeeded == {handler: True}
 
 
@@ -318,7 +318,7 @@ def test_the_key_of_stored_failures_is_the_same_in_every_process() -> None:
     for members in (frozenset([0, 8]), frozenset([8, 0])):
         assert members == {0, 8}
         function = types.FunctionType(is_zero.__code__.replace(co_consts=((members,),)), {})
-        keys.add(key_of([function], (), ()))
+        keys.add(key_of([function], (), (), ""))
     assert len(keys) == 1
 
 

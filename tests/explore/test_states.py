@@ -16,9 +16,9 @@ from pytest_fakecloud.explore.fakes.fingerprint import Fingerprints
 from pytest_fakecloud.explore.search.extend import Frontier
 from pytest_fakecloud.explore.search.tally import Tally
 from pytest_fakecloud.explore.values.schedule import Schedule
-from pytest_fakecloud.explore.values.trial import ReachedPoint, Trial
+from pytest_fakecloud.explore.values.trial import Outline, ReachedPoint
 
-from .conftest import holds
+from .conftest import holds, outline
 
 KEYS = "key of db0"
 
@@ -122,13 +122,12 @@ def test_the_restart_of_a_worker_that_changed_nothing_is_no_new_state(
     assert fingerprints.take("worker/3") == fingerprints.take("worker/4")
 
 
-def trial(schedule: str, *states: int) -> Trial:
+def trial(schedule: str, *states: int) -> Outline:
     points = (
         ReachedPoint("run", number, (("crash", ""),), state)
         for number, state in enumerate(states, 1)
     )
-    disturbances = Schedule.parse(schedule)
-    return Trial(disturbances, points=tuple(points), applied=disturbances)
+    return outline(Schedule.parse(schedule), points=tuple(points))
 
 
 def test_a_run_is_extended_where_it_was_the_first_to_reach_a_state() -> None:

@@ -25,10 +25,11 @@ from dataclasses import fields, replace
 from multiprocessing.connection import Connection
 
 from ...core.errors import ContractError, shown
+from ..search.dpor import Branch, InterleavingTree
 from ..search.explorer import PlanPlayer
 from ..search.player import Player
 from ..search.tally import Tally
-from ..values.plan import Plan, PlanTree
+from ..values.plan import Plan
 from ..values.trial import Outline, Trial
 
 CAN_FORK = sys.platform.startswith("linux")
@@ -100,7 +101,7 @@ class Ahead(PlanPlayer):
         self._offers: socket.socket | None = None
         self._offers_end: socket.socket | None = None
         """The other end of ``_offers``, from which the processes take what they play."""
-        self._offered: dict[Plan, PlanTree | None] = {}
+        self._offered: dict[Plan, InterleavingTree | None] = {}
         """The plans that have been offered, and are not done yet, with the trees below them."""
         self._played: dict[Plan, Outline | None] = {}
 
@@ -126,7 +127,7 @@ class Ahead(PlanPlayer):
         if self._processes and self._offers is not None:
             with contextlib.suppress(OSError):  # It is offered again soon, or too long.
                 self._offers.send(pickle.dumps(plan))
-                self._offered[plan] = None if factory is None else factory.tree()
+                self._offered[plan] = _tree_below(plan)
 
     def obtain(self, plan: Plan) -> Outline:
         return self.take(plan) or super().obtain(plan)
@@ -143,9 +144,12 @@ class Ahead(PlanPlayer):
 
     def _is_offered(self, plan: Plan) -> bool:
         """Return whether the plan, or a tree that contains its branch, has been offered."""
+        if plan in self._offered:
+            return True
         branch = plan.strategy_factory
-        trees = () if branch is None else self._offered.values()
-        return plan in self._offered or any(tree and tree.contains(branch) for tree in trees)
+        return isinstance(branch, Branch) and any(
+            tree and tree.contains(branch) for tree in self._offered.values()
+        )
 
     def close(self) -> None:
         """End the processes."""
@@ -230,7 +234,7 @@ def _play_all(
 
 def _played_for(plan_player: PlanPlayer, plan: Plan) -> Iterator[tuple[Plan, Outline | None]]:
     """Play an offered plan or, for a branch, also some of those below it; yield what is played."""
-    tree = None if plan.strategy_factory is None else plan.strategy_factory.tree()
+    tree = _tree_below(plan)
     if tree is None:
         yield plan, _unremarkable(plan_player, plan)
         return
@@ -244,6 +248,12 @@ def _played_for(plan_player: PlanPlayer, plan: Plan) -> Iterator[tuple[Plan, Out
         if trial is None:
             return
         tree.learn(trial)
+
+
+def _tree_below(plan: Plan) -> InterleavingTree | None:
+    """Return the interleavings that a process plays for a plan: its branch, and those below it."""
+    branch = plan.strategy_factory
+    return InterleavingTree(branch) if isinstance(branch, Branch) else None
 
 
 def _unremarkable(plan_player: PlanPlayer, plan: Plan) -> Outline | None:

@@ -30,16 +30,16 @@ class TrialCapture:
     @contextmanager
     def discarding(self, plan: Plan) -> Iterator[None]:
         """Discard what is captured in the block, unless the plan of its trial says otherwise."""
-        if plan.keeps:
+        if plan.keeps == "everything":
             self._forget_shown()
         number, forget = self._recorder.reserve(), _mark()
-        if plan.shows:
+        if plan.keeps == "output":
             self._forget_shown = forget
         yield
-        if not plan.keeps:
+        if plan.keeps != "everything":
             self._recorder.forget_since(number)
-            if not plan.shows:
-                forget()
+        if plan.keeps == "nothing":
+            forget()
 
 
 def _mark() -> Callable[[], None]:

@@ -55,9 +55,6 @@ class Branch:
     def strategy(self) -> BranchStrategy:
         return BranchStrategy(self)
 
-    def tree(self) -> InterleavingTree:
-        return InterleavingTree(self)
-
 
 class Reversal(NamedTuple):
     """Two racing steps, whose order a later trial reverses at a decision: ``initials`` are the
@@ -118,12 +115,12 @@ class InterleavingTree:
         """The decisions below the root, by their numbers in the latest trial, in order."""
         self._has_begun = False
 
-    def contains(self, factory: Branch) -> bool:
+    def contains(self, branch: Branch) -> bool:
         """Return whether a branch begins with the decisions of the root."""
         root = self.root
         return (
-            factory.decisions[: len(root.decisions)] == root.decisions
-            and (root.late, root.moves_clock) == (factory.late, factory.moves_clock)
+            branch.decisions[: len(root.decisions)] == root.decisions
+            and (root.late, root.moves_clock) == (branch.late, branch.moves_clock)
         )  # fmt: skip
 
     def next(self) -> Branch | None:

@@ -38,9 +38,6 @@ class Pieces:
     def strategy(self) -> InOnePiece:
         return InOnePiece(self)
 
-    def tree(self) -> None:
-        return None
-
     def next(self, trial: Trial) -> Pieces | None:
         """Return the order that follows the one in which a trial ran; None after the last one."""
         choices: list[tuple[int, int]] = [*trial.lesson]

@@ -51,7 +51,7 @@ def key_of(
     functions: Iterable[Callable[..., object]],
     kinds: Iterable[Kind],
     fakes: Iterable[str],
-    inputs: str = "",
+    inputs: str,
 ) -> str:
     """Return the key under which the failure of this code with these options is stored."""
     parts = [*sorted(kinds), *sorted(fakes), inputs]

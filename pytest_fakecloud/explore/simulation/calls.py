@@ -208,7 +208,7 @@ class Calls(Part):
         unit = strand.line if session.in_script else object()
         before = tuple(map(session.db.find, line.key_names))
         access = Access(
-            name, unit, line.words, line.keys, before, line.writes, bound=line.bound, at_us=now
+            name, unit, line.words, line.keys, before, line.writes, now, bound=line.bound
         )
         self._log.accesses.append(access)
         if line.writes:
@@ -254,7 +254,7 @@ class Calls(Part):
             words = request.route, request.call.path
             writes = any(touch.writes for touch in touches)
             access = Access(
-                strand.scheduled_name, line, words, subjects, (), writes, request.call, at_us=now
+                strand.scheduled_name, line, words, subjects, (), writes, now, request.call
             )
             self._log.accesses.append(access)
         if (partition := self.call_disturbances.partition(strand, fake)) is not None:

@@ -162,4 +162,4 @@ def _continuation(option: Option) -> tuple[SwitchKind, int]:
     """Return the kind of switch that delays an option, and the number of its latest point."""
     if not isinstance(option, Strand) or option.state == "new":
         return "switch", 0
-    return ("wake" if option.state == "waiting" else option.switch_kind), option.points
+    return option.switch_kind, option.points

@@ -36,12 +36,12 @@ class Access:
     unit: object
     words: tuple[str, ...]
     keys: tuple[Touch, ...]
-    before: tuple[object, ...] = ()
-    is_write: bool = True
+    before: tuple[object, ...]
+    is_write: bool
+    at_us: int
     call: Call | None = None
     bound: BoundLine = field(default_factory=BoundLine)
     """The arguments of a command with their names."""
-    at_us: int = 0
     has_changed: bool = False
     """Whether a command has changed the content of a key, which is known after it has run."""
 

@@ -34,7 +34,7 @@ class StrandName(NamedTuple):
         return cls(match["program"], int(match["attempt"] or 1), match["part"])
 
     @classmethod
-    def of_delivery(cls, ordinal: int, attempt: int = 1) -> StrandName:
+    def of_delivery(cls, ordinal: int, attempt: int) -> StrandName:
         return cls(f"delivery{ordinal}", attempt)
 
     def __str__(self) -> str:

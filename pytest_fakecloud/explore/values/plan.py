@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from .schedule import UNDISTURBED, Schedule
 
 if TYPE_CHECKING:
-    from .trial import Outline, Step
+    from .trial import Step
 
 SwitchKind = Literal["switch", "late", "wake"]
 """The kind of a disturbance that lets another strand run first: before a call of the strand, before the
@@ -54,22 +54,6 @@ class StrategyFactory(Protocol):
 
     def strategy(self) -> Strategy: ...
 
-    def tree(self) -> PlanTree | None:
-        """Return what another process plays of it: this one and those that follow, or it alone."""
-        ...
-
-
-class PlanTree(Protocol):
-    """A tree of strategy factories, each of which depends on the trials of those before it."""
-
-    def contains(self, factory: Any) -> bool: ...
-
-    def next(self) -> StrategyFactory | None:
-        """Return the next one to play; None when there is none."""
-        ...
-
-    def learn(self, trial: Outline) -> None: ...
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -88,17 +72,17 @@ class Plan:
     """Record what explains the trial: its steps and their data, which a strategy records, too, the lines
     of the application that make each call, silent calls, and the calls of the checks.
     """
-    keeps: bool = False
-    """Keep the data that the trial leaves, and its calls in the journal."""
-    shows: bool = False
-    """Keep its log, warnings and output until the next trial that is kept."""
+    keeps: Literal["nothing", "output", "everything"] = "nothing"
+    """Keep the log, warnings and output of the trial until the next one that keeps everything, which is
+    also the calls in the journal, and the data that the trial leaves.
+    """
 
     @classmethod
     def first(cls) -> Plan:
         """Return the plan of the trial without disturbances with which a search begins."""
-        return cls(notes_points=True, has_details=True, shows=True)
+        return cls(notes_points=True, has_details=True, keeps="output")
 
     @classmethod
     def reported(cls, schedule: Schedule) -> Plan:
         """Return the plan of a trial that a report shows."""
-        return cls(schedule, has_details=True, keeps=True)
+        return cls(schedule, has_details=True, keeps="everything")

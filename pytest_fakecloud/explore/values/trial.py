@@ -15,7 +15,7 @@ from .accesses import Access
 from .disturbances import Disturbance, Kind
 from .footprint import Footprint
 from .plan import SwitchKind
-from .schedule import UNDISTURBED, Schedule
+from .schedule import Schedule
 
 Choices: TypeAlias = tuple[tuple[Kind, str], ...]
 """The disturbances that are possible at a point, each as its kind and its detail."""
@@ -172,8 +172,8 @@ class History:
 class StrandRecord:
     """What a strand did in a trial: its number of calls, and what it returned."""
 
-    calls: int = 0
-    result: str | None = None
+    calls: int
+    result: str | None
     """The value that it returned, as text."""
 
 
@@ -201,11 +201,11 @@ class Effects:
 class Wording:
     """What only the story of a trial needs."""
 
-    ids: Mapping[str, str] = field(default_factory=dict)
+    ids: Mapping[str, str]
     """The names that the story uses for messages, by message ID."""
-    silent_calls: Sequence[Call] = ()
+    silent_calls: Sequence[Call]
     """Calls at which no disturbance is tried, such as the commands that a transaction queues."""
-    idle_restarts: Set[str] = frozenset()
+    idle_restarts: Set[str]
     """The workers that started again without a failure, to look for new work."""
 
 
@@ -248,17 +248,17 @@ class Outline:
     """
 
     planned: Schedule
-    verdict: Verdict = Verdict()
-    applied: Schedule = UNDISTURBED
+    verdict: Verdict
+    applied: Schedule
     """The disturbances that were applied, also faults of calls that a partition cuts off, and each
     decision of a strategy that is not the default, as a switch. It alone repeats the trial.
     """
-    points: tuple[ReachedPoint, ...] = ()
-    strands: Mapping[str, StrandRecord] = field(default_factory=dict)
-    handlers: Mapping[Handler, bool] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    flags: Set[Flag] = frozenset()
-    lesson: Any = None
+    points: tuple[ReachedPoint, ...]
+    strands: Mapping[str, StrandRecord]
+    handlers: Mapping[Handler, bool]
+    notes: tuple[str, ...]
+    flags: Set[Flag]
+    lesson: Any
 
     @property
     def broken(self) -> BaseException | None:
@@ -280,13 +280,13 @@ class Trial(Outline):
     its fakes at the end, if the plan asks for it.
     """
 
-    start_us: int = 0
-    lines: tuple[Line, ...] = ()
-    steps: tuple[Step, ...] = ()
-    errors: Mapping[str, BaseException] = field(default_factory=dict)
-    effects: Effects = Effects()
-    state: CloudState | None = None
-    wording: Wording = Wording()
+    start_us: int
+    lines: tuple[Line, ...]
+    steps: tuple[Step, ...]
+    errors: Mapping[str, BaseException]
+    effects: Effects
+    state: CloudState | None
+    wording: Wording
 
     @property
     def calls(self) -> int:

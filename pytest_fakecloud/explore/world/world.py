@@ -79,7 +79,7 @@ class World(Surroundings):
             log.draws_numbers(plan.schedule.series)
         else:
             log.schedule = plan.schedule.with_series(0)
-        state = (self.cloud, self.cloud.snapshot()) if plan.keeps else None
+        state = (self.cloud, self.cloud.snapshot()) if plan.keeps == "everything" else None
         return simulation.make_trial(self._effects(log), state), history
 
     @contextlib.contextmanager
