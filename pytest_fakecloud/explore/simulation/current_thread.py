@@ -170,14 +170,14 @@ class CurrentThread:
             return None
         origin = self.origin()
         if origin == "fake":  # It runs the handler of a ``destination`` for the delivering strand.
-            return self._turns.current
+            return self._turns.holder
         return self.carried() if origin in ("carried", "outsider") else None
 
     def working_for(self) -> Strand | None:
         if self._turns is None or self._strands is None:
             return None
         waiting = (strand for strand in self._strands if strand.is_waiting_for_thread())
-        return self.strand() or self.carried() or self._turns.current or next(waiting, None)
+        return self.strand() or self.carried() or self._turns.holder or next(waiting, None)
 
     def drawing_for(self) -> Strand | None:
         is_player = threading.get_ident() == self._player

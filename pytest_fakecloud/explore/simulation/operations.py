@@ -76,7 +76,7 @@ class Operations(Part):
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Iterator[Callable[[object], None]]:
         """Record a call of an observed function."""
-        strand = self._current_thread.strand() or self._turns.current
+        strand = self._current_thread.strand() or self._turns.holder
         client = strand.root.name if strand is not None else ""
         operation = self.begin(client, name, args, kwargs)
         self._observed.append(operation)

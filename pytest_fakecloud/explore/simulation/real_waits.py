@@ -74,7 +74,7 @@ class Watchdog:
 
     def look(self) -> None:
         """Step in if the strand that has the turn has not moved since an earlier look, for too long."""
-        strand = self._turns.current
+        strand = self._turns.holder
         if strand is not None and _has_lost_thread(strand):
             self._turns.skip_lost(strand)
             return

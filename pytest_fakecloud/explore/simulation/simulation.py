@@ -28,7 +28,7 @@ from .scheduler import Scheduler
 from .stacks import CallSites, describe_places, distinct_places
 from .strand import Strand, Strands
 from .strand_waits import StrandWaits
-from .turns import MOST_CRASHES, Turns
+from .turns import MOST_CRASHES, Callbacks, Turns
 from .workers import MOST_STARTS, Workers
 
 
@@ -36,7 +36,7 @@ class Simulation:
     """Runs clients, workers, deliveries and the clock under one schedule, one strand at a time.
 
     It makes the parts. A ``Part`` gets the first ones and those that it calls, and calls none that is
-    made after it; only the ``Turns`` call this class and the ``Scheduler``.
+    made after it. Only the ``Turns`` do that, through ``Callbacks``.
     What is replaced in the process, and the interceptors of the fakes, call the public parts.
     """
 
@@ -88,7 +88,7 @@ class Simulation:
         """Run all strands to their end, and check the promises that apply to every step."""
         try:
             self._pauses.delay_starts()
-            self.turns.run(self, Watchdog(self.turns, self.real_waits))
+            self.turns.run(self._callbacks(), Watchdog(self.turns, self.real_waits))
         except Redundant:
             self.log.flags.add("redundant")
         finally:
@@ -99,6 +99,17 @@ class Simulation:
         if "redundant" not in self.log.flags:
             self._end()
         self.calls.note_changes()
+
+    def _callbacks(self) -> Callbacks:
+        return Callbacks(
+            self.scheduler.advance,
+            self.scheduler.advance_meanwhile,
+            self.operations.begin_strand,
+            self.run_code,
+            self.end_strand,
+            self.abandon_strand,
+            self.log.note,
+        )
 
     def _end(self) -> None:
         """Complete the steps and the history of a trial that has run to its end."""

@@ -120,7 +120,7 @@ class StrandWaits(Part):
         """
         if self._fakes.clock.is_moving or seconds <= 0:
             return True
-        if self._turns.current is not strand and not strand.thread.real_waits:
+        if self._turns.holder is not strand and not strand.thread.real_waits:
             return False
         self.clock.move_to(self._fakes.time_after(seconds))
         return True

@@ -18,8 +18,10 @@ turn. ``Calls`` serves its requests at once, and the strand that waits for it ke
 
 What is always true:
 
-1. At most one strand has the turn, ``Turns.current``. None has it only while the next one is chosen,
-   and after the end. The thread that has taken the turn, under the lock, chooses the next strand.
+1. At most one strand holds the turn, ``Turns.holder``. With it, all strands of its thread have the turn
+   (``Turns.has_turn()``): an event loop lets another of its tasks run while the holder awaits. None
+   holds it while the next one is chosen, while a strand is stepped over, and after the end. The thread
+   that has taken the turn, under the lock, chooses the next strand.
 2. Explored code runs only in the turn of its strand, or of its event loop. The exception is a *blocked*
    strand, from which the turn was taken (``block()``): its code may go on at any time, finds that it has
    no turn when it rests, and passes none on.
@@ -51,7 +53,6 @@ from .current_thread import carried_strand
 if TYPE_CHECKING:
     from .part import Surroundings
     from .real_waits import Watchdog
-    from .simulation import Simulation
     from .strand import Strand
 
 MOST_CRASHES = 20
@@ -143,10 +144,30 @@ Carrier: TypeAlias = StrandThread | RequestThread | Wakeup
 """Holds the code of a strand that rests."""
 
 
+@dataclass(frozen=True, slots=True)
+class Callbacks:
+    """The functions of later parts of the simulation that the turns call, in the thread of a strand."""
+
+    advance: Callable[[], Strand | None]
+    """Let the trial go on until a strand has to run; return the strand, or None at the end."""
+    advance_meanwhile: Callable[[], Strand | None]
+    """The same while a strand is blocked in the middle of a step."""
+    begin_strand: Callable[[Strand], object]
+    """Record the start of a strand's code in its thread."""
+    run_code: Callable[[Strand], object]
+    """Run the code of a strand in a thread of the pool, and return its result."""
+    end_strand: Callable[[Strand], object]
+    """Record the end of a strand, and what follows from it. Raises an exception that ends the test."""
+    abandon_strand: Callable[[Strand], object]
+    """Record that the code of a crashed strand goes on forever."""
+    note: Callable[[str], object]
+    """Add a sentence about code that was not explored."""
+
+
 class Turns:
     """Passes the turn between strands, in the threads of a pool and in those that the code starts."""
 
-    _simulation: Simulation
+    _callbacks: Callbacks
     _context: contextvars.Context
 
     def __init__(self, world: Surroundings, strands: list[Strand]) -> None:
@@ -157,7 +178,10 @@ class Turns:
         self._lock = threading.Lock()
         self.has_ended = False
         self.failure: BaseException | None = None
-        self.current: Strand | None = None
+        self.holder: Strand | None = None
+        """The strand to which the turn was given last, unless it was taken. In an event loop, another
+        task may be running.
+        """
         self.by_thread: dict[int, Strand] = {}
         self.count = 0
         """Number of turns that strands have had."""
@@ -165,11 +189,11 @@ class Turns:
         """Number of threads that run a strand."""
         self._rests = itertools.count(1)
 
-    def run(self, simulation: Simulation, watchdog: Watchdog) -> None:
+    def run(self, callbacks: Callbacks, watchdog: Watchdog) -> None:
         """Run the strands until the trial ends. Raises ``ContractError``, ``Redundant``, and exceptions
         that end the test, such as Ctrl-C and that of ``pytest.skip()``.
         """
-        self._simulation = simulation
+        self._callbacks = callbacks
         self._context = contextvars.copy_context()
         self._pass_on()
         try:
@@ -184,7 +208,7 @@ class Turns:
                 self._await_threads()
             if not self._live:
                 # Without circles of references, the data of the trial need no garbage collection.
-                del self._simulation, self._context
+                del self._callbacks, self._context
         if self.failure is not None:
             raise self.failure
 
@@ -208,6 +232,10 @@ class Turns:
     def host(self) -> Strand | None:
         """Return the strand of the current thread, or None if the thread is not explored."""
         return self.by_thread.get(threading.get_ident())
+
+    def has_turn(self, strand: Strand) -> bool:
+        """Return whether a strand holds the turn, or another one of its thread."""
+        return self.holder is not None and self.holder.host is strand.host
 
     # -- resting
 
@@ -237,7 +265,7 @@ class Turns:
         may get the turn: it waits for a future or, in a fake's thread, at its gate.
         """
         self._rest_in_thread(host, waiting)
-        task = self.current
+        task = self.holder
         if task is not None and task is not host:
             self._resume(task)
             task.carrier.resume()
@@ -278,18 +306,18 @@ class Turns:
         """Take the turn from a strand that rests or has ended; return False if its thread has none."""
         with self._lock:
             # Look first: as soon as the strand rests, another thread may give it the next turn.
-            has_turn = self.current is not None and self.current.host is strand.host
+            has_turn = self.has_turn(strand)
             if rest is not None:
                 self._begin_rest(strand, rest)
             if has_turn:
-                self.current = None
+                self.holder = None
             return has_turn
 
     def _pass_on(self) -> None:
         """Let the next strand run, when none has the turn; end the trial if there is none."""
         chosen = error = None
         try:
-            chosen = None if self.has_ended else self._simulation.scheduler.advance()
+            chosen = None if self.has_ended else self._callbacks.advance()
         except BaseException as raised:
             error = raised
         if chosen is None:
@@ -302,7 +330,7 @@ class Turns:
         with self._lock:
             if self.has_ended:
                 return
-            self.current = chosen
+            self.holder = chosen
             self.count += 1
         if chosen.state != "new" or chosen.thread.ident:
             chosen.thread.resume()
@@ -326,7 +354,7 @@ class Turns:
                 return
             self.has_ended = True
             self.failure = error
-            self.current = None
+            self.holder = None
         for strand in self._live_strands():
             strand.release()
         self._finished.release()
@@ -341,10 +369,10 @@ class Turns:
     def block(self, strand: Strand) -> bool:
         """Take the turn from a strand whose code is blocked; return False if it has gone on."""
         with self._lock:
-            if self.current is not strand:
+            if self.holder is not strand:
                 return False
             strand.host.block()
-            self.current = None
+            self.holder = None
             return True
 
     def step_over(self, strand: Strand) -> None:
@@ -353,11 +381,11 @@ class Turns:
         """
         if not self.block(strand):
             return
-        chosen = self._simulation.scheduler.advance_meanwhile()
+        chosen = self._callbacks.advance_meanwhile()
         with self._lock:
             if chosen is None and strand.host.state == "blocked" and not strand.is_daemon:
                 strand.host.go_on()
-                self.current = strand
+                self.holder = strand
                 return
         if chosen is not None:
             self._give_to(chosen)
@@ -374,7 +402,7 @@ class Turns:
             self.end(ContractError(text))
             return
         note = f"not explored: the thread {strand.name}, which ended before its code began"
-        self._simulation.log.note(note)
+        self._callbacks.note(note)
         self._record_end(strand)
         if self._take_from(strand):
             self._pass_on()
@@ -396,7 +424,7 @@ class Turns:
     def _abandon(self, strand: Strand) -> None:
         """End a strand although its code goes on, and block this thread, which is its, forever."""
         strand.note_error(Crash())
-        self._simulation.abandon_strand(strand)
+        self._callbacks.abandon_strand(strand)
         self._threads.forget(threading.current_thread())
         self.by_thread.pop(strand.thread.ident, None)
         self._record_end(strand)
@@ -414,7 +442,7 @@ class Turns:
             try:
                 strand.thread.gate.acquire()
                 self._resume(strand)
-                self._simulation.operations.begin_strand(strand)
+                self._callbacks.begin_strand(strand)
                 body()
             except BaseException as error:
                 strand.note_error(error)
@@ -437,8 +465,8 @@ class Turns:
             context = self._context.copy()
             context.run(carried_strand.set, strand)
             try:
-                context.run(self._simulation.operations.begin_strand, strand)
-                strand.result = context.run(self._simulation.run_code, strand)
+                context.run(self._callbacks.begin_strand, strand)
+                strand.result = context.run(self._callbacks.run_code, strand)
             except ContractError as error:
                 self.end(error)
             except BaseException as error:
@@ -463,6 +491,6 @@ class Turns:
         if self.has_ended:
             return
         try:
-            self._simulation.end_strand(strand)
+            self._callbacks.end_strand(strand)
         except BaseException as error:
             self.end(error)
