@@ -23,7 +23,7 @@ from pytest_fakecloud.explore.subject.options import Subject
 from pytest_fakecloud.explore.subject.programs import Program
 from pytest_fakecloud.explore.subject.promises import Promises
 from pytest_fakecloud.explore.values.disturbances import SWITCHES
-from pytest_fakecloud.explore.values.plan import Plan, SwitchKind
+from pytest_fakecloud.explore.values.plan import Plan, Strategy, SwitchKind
 from pytest_fakecloud.explore.values.trial import Step, Trial
 from pytest_fakecloud.explore.world.patches import explored
 
@@ -35,7 +35,7 @@ PATIENCE_US = 3_600_000_000
 Clients = Mapping[str, Callable[[], object]]
 
 
-class Everything:
+class Everything(Strategy):
     """A strategy that runs every interleaving, for comparison with the reduction."""
 
     def __init__(self, *, late: bool, moves_clock: bool = False) -> None:
@@ -77,7 +77,7 @@ class Everything:
         return options[at]
 
 
-class Reduced:
+class Reduced(Strategy):
     """A strategy that runs each distinct interleaving once."""
 
     def __init__(self, *, late: bool, moves_clock: bool = False) -> None:

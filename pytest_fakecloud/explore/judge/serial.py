@@ -3,7 +3,7 @@
 A trial whose only disturbances are switches is *serializable* if some trial in which each client,
 worker and delivery runs in one piece leaves the same data and the same results. A client that leaves
 nothing counts as one that did not run, such as one that finds its lock taken and gives up.
-``search.pieces`` plays the trials in one piece.
+``search.in_one_piece`` plays the trials in one piece.
 """
 
 from __future__ import annotations
@@ -56,10 +56,15 @@ def idle_programs(trial: Trial, programs: frozenset[str]) -> frozenset[str]:
     return programs - busy
 
 
-def differences(trial: Trial, piece: Trial, clients: Collection[str]) -> Iterator[tuple[str, str]]:
+def differences(
+    trial: Trial, serial_trial: Trial, clients: Collection[str]
+) -> Iterator[tuple[str, str]]:
     """Yield what two trials leave that differs, and both in words."""
     caches = _invalidated(trial)
-    outcome, serial_outcome = _outcome(trial, caches, clients), _outcome(piece, caches, clients)
+    outcome, serial_outcome = (
+        _outcome(trial, caches, clients),
+        _outcome(serial_trial, caches, clients),
+    )
     for subject in dict.fromkeys((*outcome, *serial_outcome)):
         kind, name = subject[0], subject[-1]
         text, serial_text = (

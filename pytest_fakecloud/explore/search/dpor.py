@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from ..values.disturbances import CLOCK
 from ..values.footprint import Footprint
-from ..values.plan import Redundant, SwitchKind
+from ..values.plan import Redundant, Strategy, SwitchKind
 from ..values.trial import Outline, Step
 
 
@@ -182,7 +182,7 @@ class InterleavingTree:
         self._frames = frames
 
 
-class BranchStrategy:
+class BranchStrategy(Strategy):
     """A strategy that begins with the decisions of a branch, and then makes no step that sleeps."""
 
     def __init__(self, branch: Branch) -> None:

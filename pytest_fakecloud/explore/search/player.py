@@ -14,7 +14,7 @@ from ..values.schedule import Schedule
 from ..values.trial import Trial
 from ..world.world import World
 from .capture import TrialCapture
-from .pieces import PiecePlayer
+from .in_one_piece import SerialPlayer
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,7 @@ class Player:
     subject: Subject
     judge: Judge
     _capture: TrialCapture
-    _pieces: PiecePlayer
+    _serial_player: SerialPlayer
     _reference: Evidence | None = None
     """The evidence of the undisturbed trial with which this player compares its trials."""
 
@@ -33,7 +33,7 @@ class Player:
     def of(cls, world: World, subject: Subject, judge: Judge) -> Player:
         """Return a player that compares its trials with none."""
         capture = TrialCapture(context_of(world.cloud).recorder)
-        return cls(world, subject, judge, capture, PiecePlayer(world, subject, capture))
+        return cls(world, subject, judge, capture, SerialPlayer(world, subject, capture))
 
     def with_inputs(self, inputs: Inputs) -> Player:
         """Return a player of the same code, with the same judge and these inputs."""
@@ -84,5 +84,5 @@ class Player:
         trial = evidence.trial
         if "redundant" in trial.flags or trial.broken is not None:
             return trial
-        evidence.differences = self._pieces.differences(trial)
+        evidence.differences = self._serial_player.differences(trial)
         return replace(trial, verdict=self.judge.with_anomalies(trial.verdict, evidence))

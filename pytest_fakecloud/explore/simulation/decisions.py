@@ -9,7 +9,7 @@ from ..fakes.fakes import DueDelivery
 from ..values.disturbances import CLOCK, KINDS, SWITCHES, Disturbance, Kind
 from ..values.footprint import MEMORY, Footprint
 from ..values.names import StrandName
-from ..values.plan import Redundant, SwitchKind
+from ..values.plan import SwitchKind
 from ..values.trial import Step
 from .clock import ClockMove, Option, TrialClock
 from .log import seconds
@@ -32,6 +32,7 @@ class Decisions(Part):
     """The times that the clock could move to at the last decision."""
 
     def __post_init__(self) -> None:
+        self._strategy = self._script.strategy
         for disturbance in self._script.schedule:
             if disturbance.kind in SWITCHES:
                 self._switches.setdefault(disturbance.point_id, []).append(disturbance)
@@ -40,35 +41,20 @@ class Decisions(Part):
         """Return whether the schedule runs another strand at a point, and has not done so yet."""
         return bool(self._switches.get((strand, point)))
 
-    def allowed(self, piece: Strand | None, options: list[Option]) -> list[Option]:
-        """Return all options or, if the plan is in pieces, those of the client, worker or delivery that
-        ran last. Raises ``Redundant`` if it waits while others could run.
-        """
-        begin = self._script.plan.in_pieces_from
-        if begin is None or piece is None or piece.state == "ended" or not options:
-            return options
-        # A piece that begins at the first read may still let others run after a write.
-        if begin == "read" and self._has_only_written(piece):
-            return options
-        own = [option for option in options if getattr(option, "root", None) is piece]
-        if not own:
-            raise Redundant
-        return own
-
-    def _has_only_written(self, root: Strand) -> bool:
-        """Return whether a client, worker or delivery has written data of fakes and read none."""
-        names = {strand.scheduled_name for strand in self._strands if strand.root is root}
-        own = [access for access in self._log.accesses if access.strand in names]
-        return bool(own) and all(access.is_write and access.name != "consume" for access in own)
-
-    def decide(self, options: list[Option]) -> Option:
+    def decide(self, options: list[Option], last_root: Strand | None) -> Option:
         """Return the option that comes next: the first one unless the schedule or the strategy wants
-        another. Record the decision.
+        another. Record the decision. ``last_root`` is the client, worker or delivery that ran last.
         """
         has_steps = self._script.has_steps
         if len(options) == 1 and not has_steps:
             return options[0]
         names = [option.scheduled_name for option in options]
+        if self._strategy is not None:
+            last = "" if last_root is None or last_root.state == "ended" else last_root.name
+            allowed = self._strategy.allowed(names, last, self._log.accesses)
+            if len(allowed) < len(names):
+                options = [option for option in options if option.scheduled_name in allowed]
+                names = [option.scheduled_name for option in options]
         kind, point = _continuation(options[0])
         if has_steps:
             self.end_step(names)
@@ -97,8 +83,8 @@ class Decisions(Part):
             for disturbance in planned:
                 if disturbance.kind == kind and disturbance.detail in names:
                     return disturbance
-        elif self._script.strategy is not None and kind in self._script.strategy.switch_kinds:
-            name = self._script.strategy.pick(self._log.steps, names, kind)
+        elif self._strategy is not None and kind in self._strategy.switch_kinds:
+            name = self._strategy.pick(self._log.steps, names, kind)
             if name != names[0]:
                 return Disturbance(names[0], point, kind, name)
         return None
@@ -135,11 +121,7 @@ class Decisions(Part):
         step = Step(
             option.scheduled_name, kind, point, tuple(options), Footprint(), enabled_by, barrier
         )
-        if (
-            kind != "switch"
-            and self._script.strategy is not None
-            and "late" in self._script.strategy.switch_kinds
-        ):
+        if kind != "switch" and self._strategy and "late" in self._strategy.switch_kinds:
             # Code between two calls is a step of its own, which shares the process's memory.
             step.footprint.add(MEMORY)
         self._log.steps.append(step)

@@ -62,9 +62,8 @@ class Scheduler(Part):
                 if strand.root.crashed and strand.can_crash():
                     return strand
             options = self._runnable() or self._restart_worker()
-            options = self.decisions.allowed(self._last_root, options)
             if options := self._add_clock_move(options):
-                chosen = self._take(self.decisions.decide(options))
+                chosen = self._take(self.decisions.decide(options, self._last_root))
                 if chosen is not None:
                     return chosen
             elif self._wait():

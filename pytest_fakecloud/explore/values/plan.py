@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -9,15 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from .schedule import UNDISTURBED, Schedule
 
 if TYPE_CHECKING:
+    from .accesses import Access
     from .trial import Step
 
 SwitchKind = Literal["switch", "late", "wake"]
 """The kind of a disturbance that lets another strand run first: before a call of the strand, before the
 answer of the call, or before the strand wakes up.
 """
-
-PieceBegin = Literal["start", "read"]
-"""From where on nothing else runs until a client ends: its start, or the first data that it reads."""
 
 
 class Redundant(Exception):
@@ -26,11 +25,12 @@ class Redundant(Exception):
     """
 
 
-class Strategy(Protocol):
+class Strategy(ABC):
     """Decides in one trial which strand runs next where the schedule contains no disturbance.
 
     The same steps and options must lead to the same answers. A ``pick()`` other than the first option
-    becomes a switch in ``Trial.applied``, which repeats the trial without the strategy.
+    that is allowed becomes a switch in ``Trial.applied``. If all are, that repeats the trial without the
+    strategy.
     """
 
     switch_kinds: frozenset[SwitchKind]
@@ -38,13 +38,21 @@ class Strategy(Protocol):
     moves_clock: bool
     """Whether a move of the clock, ``CLOCK``, can be an option although a strand could run."""
 
+    def allowed(
+        self, options: Sequence[str], last_root: str, accesses: Sequence[Access]
+    ) -> Sequence[str]:
+        """Return the options that exist for this strategy, by default all; raise ``Redundant`` to end
+        the trial. ``last_root`` is the client, worker or delivery that ran last, unless it has ended.
+        """
+        return options
+
+    @abstractmethod
     def pick(self, steps: Sequence[Step], options: Sequence[str], kind: SwitchKind) -> str:
         """Return one of the options; raise ``Redundant`` to end the trial."""
-        ...
 
+    @abstractmethod
     def lesson(self, steps: Sequence[Step]) -> Any:
         """Return what a search learns from the steps, also of a redundant trial. Processes pickle it."""
-        ...
 
 
 class StrategyFactory(Protocol):
@@ -62,8 +70,6 @@ class Plan:
     schedule: Schedule = UNDISTURBED
     strategy_factory: StrategyFactory | None = None
     """Makes what decides where the schedule says nothing; else the first strand that can run goes on."""
-    in_pieces_from: PieceBegin | None = None
-    """Let each client, worker and delivery run to its end before another one begins, from there on."""
     notes_points: bool = False
     """Record the calls, gaps of pipelines and late starts where disturbances are possible (those of
     deliveries and orders are always recorded), and the states at all points.

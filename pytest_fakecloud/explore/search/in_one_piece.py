@@ -6,39 +6,45 @@ other trials.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 from ...core.errors import ContractError
 from ..judge.serial import differences, idle_programs, is_compared
 from ..subject.options import Subject
 from ..subject.promises import Promises
+from ..values.accesses import Access
 from ..values.names import StrandName
-from ..values.plan import PieceBegin, Plan, SwitchKind
+from ..values.plan import Plan, Redundant, Strategy, SwitchKind
 from ..values.trial import Step, Trial
 from ..world.world import World
 from .capture import TrialCapture
 
-MOST_PIECES = 100
+MOST_ORDERS = 100
 """Maximum number of trials in one piece; code that has more orders is not judged."""
+
+Begin: TypeAlias = Literal["start", "read"]
+"""From where on nothing else runs until a client ends: its start, or the first data that it reads."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class Order:
     """An order of clients, workers and deliveries, each of which ends before another one begins.
 
-    ``choices`` are the indexes of the strands that run where several can; 0 from then on. What a client
-    writes before it has read data depends on nothing, so others may also run between these writes, if
-    pieces begin at the first read.
+    ``choices`` are the indexes of the strands that run, at each place where another strand has to be
+    chosen, also if only one can run; 0 from then on. What a client writes before it has read data
+    depends on nothing, so others may run between these writes if nothing else runs from the first read
+    on.
     """
 
-    begin: PieceBegin
+    begin: Begin
     choices: tuple[int, ...] = ()
 
     def strategy(self) -> InOnePiece:
         return InOnePiece(self)
 
-    def next(self, trial: Trial) -> Pieces | None:
+    def next(self, trial: Trial) -> Order | None:
         """Return the order that follows the one in which a trial ran; None after the last one."""
         choices: list[tuple[int, int]] = [*trial.lesson]
         while choices and choices[-1][0] + 1 >= choices[-1][1]:
@@ -46,20 +52,34 @@ class Pieces:
         if not choices:
             return None
         *earlier, last = (choice for choice, _ in choices)
-        return Pieces(self.begin, (*earlier, last + 1))
+        return Order(self.begin, (*earlier, last + 1))
 
 
-class InOnePiece:
+class InOnePiece(Strategy):
     """A strategy that runs each client, with its tasks and threads, worker and delivery in one piece."""
 
     switch_kinds: frozenset[SwitchKind] = frozenset({"switch", "wake"})
     moves_clock = False
 
-    def __init__(self, order: Pieces) -> None:
+    def __init__(self, order: Order) -> None:
         self._order = order
         self._choices_made: list[tuple[int, int]] = []
         """The choices so far, each with the number of strands that could run."""
         self._latest = ""
+
+    def allowed(
+        self, options: Sequence[str], last_root: str, accesses: Sequence[Access]
+    ) -> Sequence[str]:
+        """Return the options of the client, worker or delivery that ran last, unless it has ended.
+        Raises ``Redundant`` if it waits while others could run.
+        """
+        may_let_run = self._order.begin == "read" and _has_only_written(last_root, accesses)
+        if not last_root or may_let_run:
+            return options
+        own = [option for option in options if StrandName.of(option).root == last_root]
+        if not own:
+            raise Redundant
+        return own
 
     def pick(self, steps: Sequence[Step], options: Sequence[str], kind: SwitchKind) -> str:
         programs = {StrandName.of(option).program for option in options}
@@ -76,7 +96,13 @@ class InOnePiece:
         return self._choices_made
 
 
-class PiecePlayer:
+def _has_only_written(root: str, accesses: Iterable[Access]) -> bool:
+    """Return whether a client, worker or delivery has written data of fakes and read none."""
+    own = [access for access in accesses if access.made_by.root == root]
+    return bool(own) and all(access.is_write and access.name != "consume" for access in own)
+
+
+class SerialPlayer:
     """Plays the trials in one piece, when another trial has to be compared with them."""
 
     def __init__(self, world: World, subject: Subject, capture: TrialCapture) -> None:
@@ -86,7 +112,7 @@ class PiecePlayer:
         programs = subject.programs
         self._programs = frozenset(program.name for program in programs)
         self._clients = frozenset(program.name for program in programs if not program.is_worker)
-        self._played: dict[tuple[frozenset[str], PieceBegin], list[Trial] | None] = {}
+        self._played: dict[tuple[frozenset[str], Begin], list[Trial] | None] = {}
         """The trials in one piece without some of the clients, from the start or from the first read on;
         None if not all orders can be played.
         """
@@ -98,35 +124,35 @@ class PiecePlayer:
         idle = idle_programs(trial, self._programs)
         closest: list[tuple[str, str]] = []
         nobody = frozenset[str]()
-        ways: list[tuple[frozenset[str], PieceBegin]] = [
+        ways: list[tuple[frozenset[str], Begin]] = [
             (nobody, "start"), (idle, "start"), (nobody, "read"), (idle, "read")
         ]  # fmt: skip
         for way in dict.fromkeys(ways):
             if way not in self._played:
                 self._played[way] = self._play_all(*way)
-            pieces = self._played[way]
-            if pieces is None:
+            serial_trials = self._played[way]
+            if serial_trials is None:
                 return ()
-            for piece in pieces:
-                different = [*differences(trial, piece, self._clients - idle)]
+            for serial_trial in serial_trials:
+                different = [*differences(trial, serial_trial, self._clients - idle)]
                 if not different:
                     return ()
                 if not closest or len(different) < len(closest):
                     closest = different
         return closest
 
-    def _play_all(self, absent: frozenset[str], begin: PieceBegin) -> list[Trial] | None:
-        pieces: list[Trial] = []
-        order: Pieces | None = Pieces(begin)
+    def _play_all(self, absent: frozenset[str], begin: Begin) -> list[Trial] | None:
+        serial_trials: list[Trial] = []
+        order: Order | None = Order(begin)
         while order is not None:
-            trial = self._play(Plan(strategy_factory=order, in_pieces_from=begin), absent)
+            trial = self._play(Plan(strategy_factory=order), absent)
             if trial is None or {"redundant", "stuck", "numbers"} & trial.flags:
                 return None
-            pieces.append(trial)
+            serial_trials.append(trial)
             order = order.next(trial)
-            if order is not None and len(pieces) == MOST_PIECES:
+            if order is not None and len(serial_trials) == MOST_ORDERS:
                 return None
-        return pieces
+        return serial_trials
 
     def _play(self, plan: Plan, absent: frozenset[str]) -> Trial | None:
         """Play a trial without some clients; return None if that fails."""
