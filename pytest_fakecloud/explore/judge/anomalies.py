@@ -190,7 +190,7 @@ def _is_over(evidence: Evidence, ends: Sequence[Access], *, of_delivery: bool) -
     a later worker can find the work, in a key such as ``processing``, or pending in a stream.
     """
     client = evidence.disturbed_actor
-    usual_ends = _ends(evidence.undisturbed_trial, client)
+    usual_ends = _ends(evidence.undisturbed.trial, client)
     if usual_ends and not ends:
         return False
     if not of_delivery and client not in evidence.workers:

@@ -29,14 +29,19 @@ _WORD = re.compile(r"[A-Za-z_-]{1,14}")
 class Evidence:
     """What patterns look at: the accesses of a trial, and those of the trial without disturbances."""
 
-    def __init__(self, trial: Trial, undisturbed: Evidence | None, workers: frozenset[str]) -> None:
+    def __init__(
+        self,
+        trial: Trial,
+        undisturbed: Evidence | None,
+        workers: frozenset[str],
+        differences: Sequence[tuple[str, str]],
+    ) -> None:
         self.trial = trial
         self.undisturbed = self if undisturbed is None else undisturbed
         """The evidence of the trial without disturbances, which what is compared with it shares."""
-        self.undisturbed_trial = self.undisturbed.trial
         self.workers = workers
         """The names of the clients that start again when they fail."""
-        self.differences: Sequence[tuple[str, str]] = ()
+        self.differences = differences
         """What the trial leaves that no trial in one piece leaves, each with a description."""
         self.accesses = trial.effects.accesses
         self.commands = [access for access in self.accesses if access.call is None]
@@ -234,7 +239,7 @@ class Evidence:
         return [
             access
             for access in rarer
-            if lasts(access, self.undisturbed_trial)
+            if lasts(access, self.undisturbed.trial)
             and counts[access.text] < usual_counts[access.text]
         ]
 
@@ -262,7 +267,7 @@ class Evidence:
             access for access in self.undisturbed.accesses if access.actor == self.disturbed_actor
         ]
         sources = {key for access in own for key in access.keys}
-        missing = _writes_by_root(self.undisturbed_trial) - _writes_by_root(self.trial)
+        missing = _writes_by_root(self.undisturbed.trial) - _writes_by_root(self.trial)
         writes = (
             key._replace(writes=True) for root, key in missing if root != self.disturbed_actor
         )
@@ -292,7 +297,7 @@ class Evidence:
             for access in self.own_accesses
             if access.changes
             and self.trial.effects.remaining.get(access.keys[-1])
-            and access.keys[-1] not in self.undisturbed_trial.effects.remaining
+            and access.keys[-1] not in self.undisturbed.trial.effects.remaining
         ]
 
 

@@ -37,10 +37,10 @@ class Judge:
         """Call the checks of a trial that has just ended, while the fakes have the data that it left."""
         recorder = context_of(self.world.cloud).recorder
         broken, number = trial.broken, recorder.reserve()
-        applied = trial.applied if plan.strategy_factory is not None else plan.schedule
-        history.schedule = str(applied)
+        schedule = trial.applied if plan.strategy_factory is not None else plan.schedule
+        history.schedule = str(schedule)
         for check in self.promises.at_end:
-            broken = broken or self._broken_promise(partial(check, history), trial, applied)
+            broken = broken or self._broken_promise(partial(check, history), trial, schedule)
         lines = [
             Line(entry.at_us, "check", call=entry)
             for entry in (recorder.entries if plan.has_details else ())

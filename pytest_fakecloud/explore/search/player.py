@@ -52,7 +52,9 @@ class Player:
         this player, an undisturbed trial. Without a reference, it shows no anomalies.
         """
         trial, reference = self._play_checked(plan), self._reference
-        return trial if reference is None else self._compared(self._evidence(trial, reference))
+        if reference is None or not _holds(trial):
+            return trial
+        return self._with_anomalies(self._evidence(trial, reference))
 
     def play_again(self, schedule: Schedule, broken: BaseException) -> Trial:
         """Play a schedule that has broken the promise; one that holds now has the error of before."""
@@ -64,7 +66,10 @@ class Player:
     def play_reference(self, plan: Plan) -> tuple[Player, Trial]:
         """Play an undisturbed trial. Return it, after a player that has it as its reference."""
         evidence = self._evidence(self._play_checked(plan), None)
-        return replace(self, _reference=evidence), self._compared(evidence)
+        trial = evidence.trial
+        if _holds(trial):
+            trial = self._with_anomalies(evidence)
+        return replace(self, _reference=evidence), trial
 
     def _play_checked(self, plan: Plan) -> Trial:
         with self._capture.discarding(plan):
@@ -77,12 +82,14 @@ class Player:
     def _evidence(self, trial: Trial, reference: Evidence | None) -> Evidence:
         programs = self.subject.programs
         workers = frozenset(program.name for program in programs if program.is_worker)
-        return Evidence(trial, reference, workers)
+        differences = self._serial_player.differences(trial) if _holds(trial) else ()
+        return Evidence(trial, reference, workers, differences)
 
-    def _compared(self, evidence: Evidence) -> Trial:
-        """Return a trial with the anomalies that it shows, unless it has broken the promise."""
+    def _with_anomalies(self, evidence: Evidence) -> Trial:
         trial = evidence.trial
-        if "redundant" in trial.flags or trial.broken is not None:
-            return trial
-        evidence.differences = self._serial_player.differences(trial)
         return replace(trial, verdict=self.judge.with_anomalies(trial.verdict, evidence))
+
+
+def _holds(trial: Trial) -> bool:
+    """Return whether a trial has a result, and its checks hold."""
+    return "redundant" not in trial.flags and trial.broken is None

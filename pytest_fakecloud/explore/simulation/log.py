@@ -17,7 +17,6 @@ from ..fakes.fingerprint import Fingerprints
 from ..values.accesses import Access
 from ..values.disturbances import DELAYS, DUE, KINDS, RANDOM, Disturbance, Kind
 from ..values.footprint import CHECKS_PROMISE
-from ..values.schedule import Schedule
 from ..values.trial import Choices, Flag, Handler, Line, ReachedPoint, Step
 from .current_thread import CurrentThread
 
@@ -32,7 +31,6 @@ class TrialLog:
     _fakes: Fakes
     _script: Script
     _current_thread: CurrentThread
-    schedule: Schedule = field(init=False)
     start_us: int = field(init=False)
     fingerprints: Fingerprints = field(init=False)
     broken: BaseException | None = None
@@ -53,7 +51,6 @@ class TrialLog:
     """Sentences about code that was not explored, in order."""
 
     def __post_init__(self) -> None:
-        self.schedule = self._script.schedule
         self.start_us = self._fakes.now_us()
         self.fingerprints = Fingerprints(self._fakes)
 
@@ -112,7 +109,7 @@ class TrialLog:
         """Note a call of a destination handler."""
         self.handlers[handler] = self.handlers.get(handler, False) or succeeded
 
-    def draws_numbers(self, series: int) -> None:
+    def note_numbers(self, series: int) -> None:
         """Note that the code has drawn random numbers, of a series other than the usual one if not 0."""
         self.flags.add("numbers")
         if series:

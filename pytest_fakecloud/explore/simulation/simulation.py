@@ -132,7 +132,9 @@ class Simulation:
         connections.sweep()
 
     def make_trial(self, effects: Effects | None = None, state: CloudState | None = None) -> Trial:
-        """Return the trial that has ended, with its effects on the fakes and the data that it left."""
+        """Complete the log (its flag ``overlap``, and the sources of its lines), and return its trial.
+        The effects on the fakes, and the data that it left, are those of a trial that has a result.
+        """
         log, plan, strategy = self.log, self.script.plan, self.script.strategy
         if plan.has_details:
             places = distinct_places([line.call_site for line in log.lines])
@@ -145,7 +147,7 @@ class Simulation:
         errors = {s.name: s.error for s in self.strands if s.error is not None}
         names = dict.fromkeys((*log.call_counts, *sorted(begun), *errors))
         return Trial(
-            planned=log.schedule,
+            planned=plan.schedule if "numbers" in log.flags else plan.schedule.with_series(0),
             # A trial that repeats a known order has no result.
             verdict=Verdict() if "redundant" in log.flags else Verdict(log.broken),
             applied=Schedule(log.applied),

@@ -76,9 +76,7 @@ class World(Surroundings):
         if "redundant" in log.flags:
             return simulation.make_trial(), history
         if self.randomness.has_drawn():
-            log.draws_numbers(plan.schedule.series)
-        else:
-            log.schedule = plan.schedule.with_series(0)
+            log.note_numbers(plan.schedule.series)
         state = (self.cloud, self.cloud.snapshot()) if plan.keeps == "everything" else None
         return simulation.make_trial(self._effects(log), state), history
 
