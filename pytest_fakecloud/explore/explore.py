@@ -36,6 +36,7 @@ from .subject.programs import (
 from .subject.promises import Promises
 from .undisturbed import check_undisturbed
 from .values.disturbances import KINDS
+from .values.learned import Learned
 from .world.patches import explored
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def explore(
         check_budget(tally, budget)
         check_covered(tally, cloud, named_kinds)
         player.subject.promises.finish()
-        player.judge.allowed.check_used()
+        player.judge.allowed.check_used(player.learned.used_allowances)
         if options.trust and not player.judge.anomalies_break:
             trust = examination.trust(player, undisturbed)
     return Exploration(tally, named_kinds or [*KINDS], trust)
@@ -165,7 +166,7 @@ def player_for(
             setup=options.setup,
         )
         judge = Judge(world, promises, allowed_anomalies, anomalies_break and not asserts)
-        yield Player.of(world, subject, judge)
+        yield Player.of(world, subject, judge, Learned())
 
 
 def _examining(trust: bool) -> Callable[[World], AbstractContextManager[Any]]:

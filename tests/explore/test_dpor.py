@@ -23,6 +23,7 @@ from pytest_fakecloud.explore.subject.options import Subject
 from pytest_fakecloud.explore.subject.programs import Program
 from pytest_fakecloud.explore.subject.promises import Promises
 from pytest_fakecloud.explore.values.disturbances import SWITCHES
+from pytest_fakecloud.explore.values.learned import Learned
 from pytest_fakecloud.explore.values.plan import Plan, Strategy, SwitchKind
 from pytest_fakecloud.explore.values.trial import Step, Trial
 from pytest_fakecloud.explore.world.patches import explored
@@ -124,7 +125,7 @@ def outcomes(
         while strategy.next():
             world.fakes.reset()
             memory.clear()
-            simulation = Simulation(world, subject, Plan(strategy_factory=strategy))
+            simulation = Simulation(world, subject, Plan(strategy_factory=strategy), Learned())
             with world.simulating(simulation):
                 simulation.run_strands()
             trial = simulation.make_trial()

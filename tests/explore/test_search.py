@@ -305,7 +305,7 @@ def test_a_success_of_a_handler_is_remembered_after_many_failures(
     handler = "call", "https://example.com/"
     with player_for(cloud, programs_of(redis.ping, ()), holds, Options()) as player:
         for outcomes in ([False] * 100, [True], [False]):
-            log = Simulation(player.world, player.subject, Plan()).log
+            log = Simulation(player.world, player.subject, Plan(), player.learned).log
             for succeeded in outcomes:
                 log.handled(handler, succeeded=succeeded)
             coverage.merge(Coverage.of(outline(Schedule(), handlers=log.handlers)))

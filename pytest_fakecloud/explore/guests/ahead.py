@@ -270,6 +270,6 @@ def _unremarkable(plan_player: PlanPlayer, plan: Plan) -> Outline | None:
 
 def _findings(plan_player: PlanPlayer) -> object:
     """Return a value that changes if a trial shows something that no trial has shown before."""
-    judge, promises = plan_player.player.judge, plan_player.player.subject.promises
-    anomalies, unused = len(plan_player.tally.anomalies), judge.allowed.unused()
-    return anomalies, unused, promises.reached(), promises.reads_order
+    learned, promises = plan_player.player.learned, plan_player.player.subject.promises
+    anomalies, used = len(plan_player.tally.anomalies), len(learned.used_allowances)
+    return anomalies, used, promises.reached(), learned.reads_order

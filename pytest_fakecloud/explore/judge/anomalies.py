@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import NamedTuple
@@ -366,7 +366,6 @@ class Allowed:
 
     def __init__(self, allow: str | Iterable[str]) -> None:
         texts = (allow,) if isinstance(allow, str) else tuple(allow)
-        self._unused = dict.fromkeys(texts)
         self._entries = []
         for text in texts:
             if not isinstance(text, str):
@@ -376,28 +375,24 @@ class Allowed:
                 raise ContractError(unknown_name("anomaly", name, PATTERNS, "allow"))
             self._entries.append((text, name, subject.strip() or "*"))
 
-    def covers(self, anomaly: Anomaly) -> bool:
+    def entry_for(self, anomaly: Anomaly) -> str | None:
+        """Return the first entry that allows an anomaly, or None."""
         for text, name, subject in self._entries:
             if anomaly.name == name and fnmatchcase(anomaly.subject, subject):
-                self._unused.pop(text, None)
-                return True
-        return False
+                return text
+        return None
 
-    def unused(self) -> int:
-        """Return the number of entries that no trial has needed."""
-        return len(self._unused)
-
-    def check_used(self) -> None:
+    def check_used(self, used: Container[str]) -> None:
         """Raise ``ContractError`` for an entry that no trial needed."""
-        if self._unused:
-            text = next(iter(self._unused))
-            raise ContractError(f"allow={text!r}: no trial shows this anomaly: leave it out")
+        for text, _, _ in self._entries:
+            if text not in used:
+                raise ContractError(f"allow={text!r}: no trial shows this anomaly: leave it out")
 
 
-def find_anomalies(evidence: Evidence, allowed: Allowed) -> list[Anomaly]:
-    """Return the anomalies of a trial that are not allowed, one for each name and subject."""
+def find_anomalies(evidence: Evidence) -> list[Anomaly]:
+    """Return the anomalies of a trial, one for each name and subject."""
     anomalies: dict[tuple[str, str], Anomaly] = {}
     for name, pattern in PATTERNS.items():
         for subject, words in pattern.find(evidence):
             anomalies.setdefault((name, subject), Anomaly(name, subject, words))
-    return [anomaly for anomaly in anomalies.values() if not allowed.covers(anomaly)]
+    return [*anomalies.values()]

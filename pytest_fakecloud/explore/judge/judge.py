@@ -50,10 +50,12 @@ class Judge:
 
     def with_anomalies(self, verdict: Verdict, evidence: Evidence) -> Verdict:
         """Add the anomalies to the verdict of a trial whose checks hold."""
-        anomalies = find_anomalies(evidence, self.allowed)
+        entries = {found: self.allowed.entry_for(found) for found in find_anomalies(evidence)}
+        anomalies = [anomaly for anomaly, entry in entries.items() if entry is None]
+        used_allowances = frozenset(entry for entry in entries.values() if entry is not None)
         reported = [a for a in anomalies if self.counts_last or not PATTERNS[a.name].is_last]
         broken = AnomalyError(reported[0]) if reported and self.anomalies_break else None
-        return replace(verdict, broken=broken, anomalies=anomalies)
+        return replace(verdict, broken=broken, anomalies=anomalies, used_allowances=used_allowances)
 
     def _broken_promise(
         self, check: Callable[[], object], trial: Trial, schedule: Schedule

@@ -222,5 +222,5 @@ class Explorer:
         self, *, late: bool, moves_clock: bool = False, head_start: float = 0.0
     ) -> Share:
         tree = InterleavingTree(Branch(late=late, moves_clock=moves_clock))
-        promises = self._plan_player.player.subject.promises
-        return Share(OrdersOfCalls(self._tally, promises, tree), head_start=head_start)
+        learned = self._plan_player.player.learned
+        return Share(OrdersOfCalls(self._tally, learned, tree), head_start=head_start)

@@ -15,6 +15,7 @@ from ..judge.serial import differences, idle_programs, is_compared
 from ..subject.options import Subject
 from ..subject.promises import Promises
 from ..values.accesses import Access
+from ..values.learned import Learned
 from ..values.names import StrandName
 from ..values.plan import Plan, Redundant, Strategy, SwitchKind
 from ..values.trial import Step, Trial
@@ -162,7 +163,7 @@ class SerialPlayer:
         left = self._world.cloud.snapshot()
         with self._capture.discarding(plan):
             try:
-                return self._world.play_unjudged(subject, plan)[0]
+                return self._world.play_unjudged(subject, plan, Learned())[0]
             except ContractError:
                 return None
             finally:

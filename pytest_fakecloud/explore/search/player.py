@@ -9,6 +9,7 @@ from ..judge.evidence import Evidence
 from ..judge.judge import Judge
 from ..subject.clients import Inputs, with_inputs
 from ..subject.options import Subject
+from ..values.learned import Learned
 from ..values.plan import Plan
 from ..values.schedule import Schedule
 from ..values.trial import Trial
@@ -24,22 +25,23 @@ class Player:
     world: World
     subject: Subject
     judge: Judge
+    learned: Learned
     _capture: TrialCapture
     _serial_player: SerialPlayer
     _reference: Evidence | None = None
     """The evidence of the undisturbed trial with which this player compares its trials."""
 
     @classmethod
-    def of(cls, world: World, subject: Subject, judge: Judge) -> Player:
+    def of(cls, world: World, subject: Subject, judge: Judge, learned: Learned) -> Player:
         """Return a player that compares its trials with none."""
         capture = TrialCapture(context_of(world.cloud).recorder)
-        return cls(world, subject, judge, capture, SerialPlayer(world, subject, capture))
+        return cls(world, subject, judge, learned, capture, SerialPlayer(world, subject, capture))
 
     def with_inputs(self, inputs: Inputs) -> Player:
         """Return a player of the same code, with the same judge and these inputs."""
         programs = with_inputs(self.subject.programs, inputs)
         subject = replace(self.subject, programs=programs, inputs=inputs)
-        return Player.of(self.world, subject, self.judge)
+        return Player.of(self.world, subject, self.judge, self.learned)
 
     def counting_last(self) -> Player:
         """Return a player for which the patterns that are reported last count."""
@@ -73,10 +75,10 @@ class Player:
 
     def _play_checked(self, plan: Plan) -> Trial:
         with self._capture.discarding(plan):
-            trial, history = self.world.play_unjudged(self.subject, plan)
+            trial, history = self.world.play_unjudged(self.subject, plan, self.learned)
             if "redundant" not in trial.flags:
                 trial = replace(trial, verdict=self.judge.checked(trial, history, plan))
-                self.subject.promises.reads_order |= trial.verdict.reads_order
+                self.learned.add(trial.verdict)
             return trial
 
     def _evidence(self, trial: Trial, reference: Evidence | None) -> Evidence:
@@ -87,7 +89,9 @@ class Player:
 
     def _with_anomalies(self, evidence: Evidence) -> Trial:
         trial = evidence.trial
-        return replace(trial, verdict=self.judge.with_anomalies(trial.verdict, evidence))
+        verdict = self.judge.with_anomalies(trial.verdict, evidence)
+        self.learned.add(verdict)
+        return replace(trial, verdict=verdict)
 
 
 def _holds(trial: Trial) -> bool:

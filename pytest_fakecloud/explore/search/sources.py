@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from enum import Enum
 
-from ..subject.promises import Promises
+from ..values.learned import Learned
 from ..values.plan import Plan
 from ..values.schedule import Schedule
 from ..values.trial import Outline
@@ -70,17 +70,17 @@ class OrdersOfCalls(Source):
 
     counter = "orders"
 
-    def __init__(self, tally: Tally, promises: Promises, tree: InterleavingTree) -> None:
+    def __init__(self, tally: Tally, learned: Learned, tree: InterleavingTree) -> None:
         self._tally = tally
-        self._promises = promises
+        self._learned = learned
         self._tree = tree
         self._had_read_order: bool | None = None
-        """Whether a promise read the order of operations before the first trial of this source."""
+        """Whether a check had read the order of operations before the first trial of this source."""
         tally.interleavings.unfinished_searches += 1
 
     def next_plan(self) -> Plan | NoPlan:
         if self._had_read_order is None:
-            self._had_read_order = self._promises.reads_order
+            self._had_read_order = self._learned.reads_order
         branch = self._tree.next()
         if branch is not None:
             return Plan(strategy_factory=branch)
@@ -106,7 +106,7 @@ class OrdersOfCalls(Source):
         # Each interleaving runs with the random numbers of the undisturbed trial, and code that is not
         # explored may run in any order.
         is_one_of_many = tally.varies_numbers or bool(tally.coverage.notes)
-        is_exact = self._tree.is_exact and self._promises.reads_order == self._had_read_order
+        is_exact = self._tree.is_exact and self._learned.reads_order == self._had_read_order
         if not is_exact or is_one_of_many:
             return Extent.SOME
         if not root.late and "late" in tally.kinds:

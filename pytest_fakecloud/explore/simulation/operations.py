@@ -67,8 +67,8 @@ class Operations(Part):
         operation.ended, operation.result = next(self._positions), result
 
     def _touch(self, *, writes: bool) -> None:
-        promises = self._script.subject.promises
-        if promises.reads_order or (writes and promises.reads_ends):
+        reads_ends = writes and self._script.subject.promises.reads_ends
+        if reads_ends or self._script.learned.reads_order:
             self._log.touch([Touch("", "history", ALL, writes)])
 
     @contextmanager

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..fakes.fakes import Fakes
 from ..subject.options import Subject
+from ..values.learned import Learned
 from ..values.plan import Plan
 from .current_thread import CurrentThread
 from .log import TrialLog
@@ -39,11 +40,14 @@ class Surroundings(ABC):
 
 
 class Script:
-    """Subject and plan of a trial, and what follows from them. Only the strategy has a state."""
+    """Subject and plan of a trial, and what follows from them. Only the strategy, the promises, and what
+    the search has learned, have a state.
+    """
 
-    def __init__(self, subject: Subject, plan: Plan) -> None:
+    def __init__(self, subject: Subject, plan: Plan, learned: Learned) -> None:
         self.subject = subject
         self.plan = plan
+        self.learned = learned
         self.schedule = plan.schedule
         factory = plan.strategy_factory
         self.strategy = strategy = None if factory is None else factory.strategy()

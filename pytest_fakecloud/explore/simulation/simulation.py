@@ -8,6 +8,7 @@ from ...core.errors import Crash, broken_promise, ends_the_test
 from ..subject.options import Subject
 from ..subject.programs import check_has_run
 from ..values.disturbances import CLOCK
+from ..values.learned import Learned
 from ..values.plan import Plan, Redundant
 from ..values.schedule import Schedule
 from ..values.trial import CloudState, Effects, StrandRecord, Trial, Verdict, Wording
@@ -40,9 +41,9 @@ class Simulation:
     What is replaced in the process, and the interceptors of the fakes, call the public parts.
     """
 
-    def __init__(self, world: Surroundings, subject: Subject, plan: Plan) -> None:
+    def __init__(self, world: Surroundings, subject: Subject, plan: Plan, learned: Learned) -> None:
         self._world, self._fakes = world, world.fakes
-        self.script = script = Script(subject, plan)
+        self.script = script = Script(subject, plan, learned)
         self.strands = strands = Strands(subject.programs)
         self.turns = turns = Turns(world, strands)
         self.current_thread = current = CurrentThread(turns, strands, world.outsiders)

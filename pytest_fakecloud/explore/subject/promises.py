@@ -238,8 +238,6 @@ class Promises:
             check.takes_history for check in self.checks if isinstance(check, StepPromise)
         )
         """Whether a promise can read after a step which clients have ended."""
-        self.reads_order = False
-        """Whether any verdict so far ``reads_order``: then that order counts in later trials."""
 
     def reached(self) -> int:
         """Return the number of the promises that had to hold at least once and did."""

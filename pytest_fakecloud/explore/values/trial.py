@@ -221,6 +221,8 @@ class Verdict:
     """The calls that the checks at the end made, if the plan ``has_details``."""
     reads_order: bool = False
     """Whether a check has read in which order operations or clients began and ended."""
+    used_allowances: Set[str] = frozenset()
+    """The entries of ``allow=`` that contain anomalies of the trial."""
 
 
 Flag = Literal["redundant", "stuck", "limited", "timers", "numbers", "overlap"]

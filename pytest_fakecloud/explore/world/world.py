@@ -26,6 +26,7 @@ from ..subject.options import Subject
 from ..subject.programs import check_has_run, current_observer
 from ..values.disturbances import SWITCHES
 from ..values.footprint import command_line
+from ..values.learned import Learned
 from ..values.plan import Plan
 from ..values.trial import Effects, Trial
 from .asyncio_loops import Asyncio
@@ -61,7 +62,9 @@ class World(Surroundings):
         self.threads.after_fork()
         self.fakes.connections.after_fork()
 
-    def play_unjudged(self, subject: Subject, plan: Plan) -> tuple[Trial, TrialHistory]:
+    def play_unjudged(
+        self, subject: Subject, plan: Plan, learned: Learned
+    ) -> tuple[Trial, TrialHistory]:
         """Play one trial from the baseline of the fakes; return it, with its history for checks."""
         self.fakes.reset()
         self.randomness.begin(plan.schedule.series)
@@ -69,7 +72,7 @@ class World(Surroundings):
             with self.current_thread.setting_up():
                 check_has_run(self.awaited(subject.setup()), "setup=")
             self.randomness.mark()
-        simulation = Simulation(self, subject, plan)
+        simulation = Simulation(self, subject, plan, learned)
         with self.simulating(simulation):
             simulation.run_strands()
         log, history = simulation.log, simulation.operations.history
