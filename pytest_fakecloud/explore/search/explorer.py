@@ -16,7 +16,7 @@ from .extend import Frontier
 from .player import Player
 from .singles import singles
 from .sources import Extending, NoPlan, Numbers, OrdersOfCalls, Singles, Source
-from .tally import Extent, SearchBudget, Tally
+from .tally import Extent, SearchBudget, Tally, TriedInterleavings
 from .tuning import (
     EXTENDING_HEAD_STARTS,
     EXTENDING_WEIGHTS,
@@ -96,12 +96,13 @@ class Explorer:
         self._undisturbed = undisturbed
         self._tally = plan_player.tally
         self._kinds = self._tally.kinds
-        self._tally.interleavings.has_timers = "timers" in undisturbed.flags
         self._tally.seed = seed
         self._budget = budget
         self._chance = random.Random(str(seed))
         self._frontier = Frontier(self._tally)
         self._frontier.learn(undisturbed)
+        self._searches: list[OrdersOfCalls] = []
+        """The searches for interleavings that have begun."""
 
     def search(self) -> Trial | None:
         """Return the first trial that breaks the promise; None if no schedule did."""
@@ -141,7 +142,7 @@ class Explorer:
         single.go_on_with(others)
         beside = [*(Share(share.source, is_over=share.is_over) for share in orders)]
         beside += map(Share, numbers)
-        if tally.interleavings.has_timers and {"switch", "jump"} <= self._kinds:
+        if tally.has_timers and {"switch", "jump"} <= self._kinds:
             beside.append(self._interleavings(late="late" in self._kinds, moves_clock=True))
         beside.append(Share(extending, EXTENDING_WEIGHTS[1], EXTENDING_HEAD_STARTS[1]))
         part = self._part_for_singles()
@@ -160,6 +161,11 @@ class Explorer:
             plan = share.source.next_plan()
             if isinstance(plan, NoPlan):
                 share.is_over = plan is NoPlan.LEFT
+                if isinstance(share.source, OrdersOfCalls):
+                    self._note_interleavings()
+                    if share.source.contains_others:
+                        # All interleavings count once, so the budget has some trials more.
+                        self._tally.counts["orders"] = share.source.trials
                 continue
             self._plan_player.offer(plan, share.source.upcoming())
             trial = self._play_plan(plan, share.source)
@@ -222,5 +228,11 @@ class Explorer:
         self, *, late: bool, moves_clock: bool = False, head_start: float = 0.0
     ) -> Share:
         tree = InterleavingTree(Branch(late=late, moves_clock=moves_clock))
-        learned = self._plan_player.player.learned
-        return Share(OrdersOfCalls(self._tally, learned, tree), head_start=head_start)
+        search = OrdersOfCalls(self._tally, self._plan_player.player.learned, tree)
+        self._searches.append(search)
+        self._note_interleavings()
+        return Share(search, head_start=head_start)
+
+    def _note_interleavings(self) -> None:
+        results = [search.result for search in self._searches]
+        self._tally.interleavings = TriedInterleavings.by(results)

@@ -76,7 +76,8 @@ class OrdersOfCalls(Source):
         self._tree = tree
         self._had_read_order: bool | None = None
         """Whether a check had read the order of operations before the first trial of this source."""
-        tally.interleavings.unfinished_searches += 1
+        self.result: Extent | None = None
+        """Which interleavings have run, at the end of the search."""
 
     def next_plan(self) -> Plan | NoPlan:
         if self._had_read_order is None:
@@ -84,17 +85,21 @@ class OrdersOfCalls(Source):
         branch = self._tree.next()
         if branch is not None:
             return Plan(strategy_factory=branch)
-        extent, root = self._extent(), self._tree.root
-        self._tally.interleavings.end_search(extent)
-        if extent is Extent.ALL and (root.late or root.moves_clock):
-            # This tree contains the interleavings of all others, which count once: ``tried`` falls.
-            self._tally.counts[self.counter] = self._tree.trials
+        self.result = self._extent()
         return NoPlan.LEFT
+
+    @property
+    def trials(self) -> int:
+        return self._tree.trials
+
+    @property
+    def contains_others(self) -> bool:
+        """Whether all interleavings have run, those of all other searches among them."""
+        root = self._tree.root
+        return self.result is Extent.ALL and (root.late or root.moves_clock)
 
     def learn(self, trial: Outline) -> None:
         self._tree.learn(trial)
-        if "redundant" not in trial.flags and "timers" in trial.flags:
-            self._tally.interleavings.has_timers = True
 
     def upcoming(self) -> Iterator[Plan]:
         for branch in self._tree.upcoming():
@@ -111,7 +116,7 @@ class OrdersOfCalls(Source):
             return Extent.SOME
         if not root.late and "late" in tally.kinds:
             return Extent.ALL_OF_SEARCH
-        if tally.interleavings.has_timers and not root.moves_clock:
+        if tally.has_timers and not root.moves_clock:
             return Extent.ALL_OF_SEARCH if "jump" in tally.kinds else Extent.ALL_OF_KINDS
         return Extent.ALL
 

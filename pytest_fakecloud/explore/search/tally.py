@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Literal, NamedTuple, TypeAlias
@@ -126,22 +126,20 @@ class ShownAnomaly(NamedTuple):
 
 
 class Extent(IntEnum):
-    """Which interleavings have run: some, all of the last search that has ended, all to which the kinds
-    of disturbances in use can lead, or all, also of late answers and timers.
+    """Which interleavings have run: some, all of the last search for them, all to which the kinds of
+    disturbances in use can lead, or all, also of late answers and timers.
     """
 
     SOME, ALL_OF_SEARCH, ALL_OF_KINDS, ALL = range(4)
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class TriedInterleavings:
     """The interleavings that a search has tried, and what is known of others."""
 
-    unfinished_searches: int = 0
-    """Number of searches for interleavings that have not ended."""
     extent: Extent = Extent.SOME
-    has_timers: bool = False
-    """Whether the clock could have moved to a timer in any of them, or in the undisturbed trial."""
+    is_unfinished: bool = False
+    """Whether a search for interleavings has not ended."""
 
     @property
     def is_exhaustive(self) -> bool:
@@ -150,17 +148,24 @@ class TriedInterleavings:
     @property
     def has_all(self) -> bool:
         """Whether no search for interleavings could find another one."""
-        return self.extent > (Extent.ALL_OF_KINDS if self.unfinished_searches else Extent.SOME)
+        return self.extent > (Extent.ALL_OF_KINDS if self.is_unfinished else Extent.SOME)
 
-    def end_search(self, extent: Extent) -> None:
-        """Note what a search has run to its end. What holds for all kinds is known for good."""
-        self.unfinished_searches -= 1
-        self.extent = max(extent, self.extent) if self.extent >= Extent.ALL_OF_KINDS else extent
+    @classmethod
+    def by(cls, results: Sequence[Extent | None]) -> TriedInterleavings:
+        """Return what searches have run, each of which contains the interleavings of those before it.
+        The result of one that has not ended is None.
+        """
+        ended = [extent for extent in results if extent is not None]
+        # What holds for all kinds is known for good.
+        for_good = max(ended, default=Extent.SOME)
+        latest = ended[-1] if ended else Extent.SOME
+        extent = for_good if for_good >= Extent.ALL_OF_KINDS else latest
+        return cls(extent, is_unfinished=None in results)
 
-    def merge(self, other: TriedInterleavings) -> None:
-        """Add what is known from a search with other inputs."""
-        self.unfinished_searches += other.unfinished_searches
-        self.extent = min(self.extent, other.extent)
+    def merged(self, other: TriedInterleavings) -> TriedInterleavings:
+        """Return what is known from searches with two inputs."""
+        is_unfinished = self.is_unfinished or other.is_unfinished
+        return TriedInterleavings(min(self.extent, other.extent), is_unfinished)
 
 
 Outcomes: TypeAlias = Mapping[Schedule, Schedule | None]
@@ -183,7 +188,11 @@ class Tally:
     """The trials that count against the budget, without known orders. Not the undisturbed one, those in
     one piece, and those that repeat or shrink.
     """
-    interleavings: TriedInterleavings = field(default_factory=TriedInterleavings)
+    interleavings: TriedInterleavings = TriedInterleavings()
+    has_timers: bool = False
+    """Whether the clock could have moved while a strand could run, in a trial without a schedule: the
+    undisturbed one, or an interleaving.
+    """
     all_singles: int = 0
     states: int = 0
     """Number of distinct states in the trials from which the ``Frontier`` learns."""
@@ -235,6 +244,8 @@ class Tally:
             shown_anomaly = ShownAnomaly(anomaly, trial.applied, self.inputs)
             self.anomalies.setdefault((anomaly.name, anomaly.subject), shown_anomaly)
         self.coverage.merge(Coverage.of(trial))
+        if not plan.schedule:
+            self.has_timers = self.has_timers or "timers" in trial.flags
         if plan.strategy_factory is None:
             is_broken = trial.broken is not None
             self.outcomes[plan.schedule] = trial.applied if is_broken else None
@@ -245,7 +256,7 @@ class Tally:
             self.last_new_state = self.tried + other.last_new_state
         self.states += other.states
         self.counts.update(other.counts)
-        self.interleavings.merge(other.interleavings)
+        self.interleavings = self.interleavings.merged(other.interleavings)
         self.all_singles += other.all_singles
         self.coverage.merge(other.coverage)
         self.seconds += other.seconds
