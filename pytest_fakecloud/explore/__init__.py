@@ -12,7 +12,8 @@ A folder may import those before it in this list; only functions of ``explore``,
     search/         takes the next plan from its sources, plays and counts it, and shrinks what fails
     result/         repeats the failing trial, finds the cause, and tells the story
     undisturbed     checks that the undisturbed trial keeps the promise, and repeats
-    find_failure    plays the undisturbed trial, searches, and shrinks the failing schedule
-    explore         checks the arguments, and searches for a failure, with each drawn input if any are
+    without_guests  what guests replace: the only input, the only process, no examination of the promise
+    find_failure    for each input: plays the undisturbed trial, searches, and shrinks what fails
+    explore         checks the arguments, searches for a failure, and examines the promise
     guests/         parts that can be deleted, one by one
 """

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack
 
 from ..core.clock import asyncio_is_running
 from ..core.errors import ContractError, importing, shown
 from ..core.timers import duration_us
-from .find_failure import InputSearch, MakePlanPlayer, SearchResult, find_failure
+from .find_failure import SearchResult, search_inputs
 from .judge.anomalies import Allowed
 from .judge.judge import Judge
 from .result.exploration import Exploration, Trust
 from .result.reproduce import raise_broken, replay_only
 from .search.coverage_checks import check_budget, check_covered
-from .search.explorer import PlanPlayer
 from .search.player import Player
-from .search.tally import budget_of, merged
+from .search.tally import budget_of
 from .subject.assertions import may_assert
 from .subject.clients import functions_of_all, has_drawn_inputs
 from .subject.options import Checks, ExploreOptions, Options, Subject
@@ -37,11 +34,11 @@ from .subject.promises import Promises
 from .undisturbed import check_undisturbed
 from .values.disturbances import KINDS
 from .values.learned import Learned
+from .without_guests import Examination, InputSearch, Processes
 from .world.patches import explored
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
-    from .world.world import World
 
 
 def explore(
@@ -74,62 +71,43 @@ def explore(
     programs = programs_of(run, options.workers)
     if options.setup is not None and not callable(options.setup):
         raise ContractError(f"setup={shown(options.setup)} is not a function")
-    make_plan_player = _maker_of_plan_player(options.processes, trust=options.trust)
-    examining = _examining(options.trust)
+    processes = _processes(options.processes, trust=options.trust)
+    examination = _examination(options.trust)
     replayed = schedule_to_replay(options.schedule, programs)
     # With a seed, a search is the same each time, so it does not begin with what failed last time.
     cache = cloud._cache if options.seed is None else None
     seed = cloud.seed if options.seed is None else options.seed
     inputs = inputs_to_replay(options.inputs)
-    input_search = InputSearch()
-    if inputs is not None or has_drawn_inputs(programs):
-        with importing("inputs="):
-            from .guests.inputs.search import DrawnInputSearch
-        input_search = DrawnInputSearch(programs, inputs, seed, is_replayed=replayed is not None)
+    input_search = _input_search(programs, inputs, seed, is_replayed=replayed is not None)
     budget = budget_of(options.budget)
     named_kinds = () if options.kinds is None else names_of("kinds", options.kinds)
-    trust = Trust()
     with (
         player_for(cloud, programs, check, options, anomalies_break=True) as player,
-        examining(player.world) as examination,
+        examination.watching(player.world),
     ):
         if replayed is not None:
-            player = player.with_inputs(inputs or {})
-            return Exploration(replay_only(player, replayed), named_kinds, trust)
-        searches: list[SearchResult] = []
-        for next_player in input_search.players(player):
-            used = sum(ended.tally.tried for ended in searches)
-            if searches and budget.remaining(used) <= 0:
-                break
-            left = input_search.budget_of_next(budget, used)
-            searches.append(find_failure(next_player, left, seed, cache, make_plan_player))
-            if searches[-1].failing is not None:
-                _raise_failure(searches, input_search, player)
-        # Reports are about the input of most calls, with the numbers of all searches.
-        tally = merged(ended.tally for ended in searches)
-        player, _, undisturbed, _ = max(
-            searches, key=lambda ended: len(ended.undisturbed.call_lines)
-        )
-        check_budget(tally, budget)
-        check_covered(tally, cloud, named_kinds)
+            tally = replay_only(player.with_inputs(inputs or {}), replayed)
+            return Exploration(tally, named_kinds, Trust())
+        result = search_inputs(player, input_search, budget, seed, cache, processes)
+        if result.failing is not None:
+            _raise_failure(result, input_search, player)
+        check_budget(result.tally, budget)
+        check_covered(result.tally, cloud, named_kinds)
         player.subject.promises.finish()
         player.judge.allowed.check_used(player.learned.used_allowances)
-        if options.trust and not player.judge.anomalies_break:
-            trust = examination.trust(player, undisturbed)
-    return Exploration(tally, named_kinds or [*KINDS], trust)
+        has_promise = not player.judge.anomalies_break
+        trust = examination.trust(result.player, result.undisturbed) if has_promise else Trust()
+    return Exploration(result.tally, named_kinds or [*KINDS], trust)
 
 
-def _raise_failure(searches: list[SearchResult], inputs: InputSearch, whole: Player) -> NoReturn:
-    """Raise ``BrokenPromiseError`` for the last search, with the smallest inputs that are found."""
+def _raise_failure(result: SearchResult, inputs: InputSearch, whole: Player) -> NoReturn:
+    """Raise ``BrokenPromiseError`` for a search, with the smallest inputs that are found."""
     __tracebackhide__ = True
-    player, _, undisturbed, failing = searches[-1]
-    assert failing is not None
-    is_undisturbed = failing is undisturbed
-    tally = merged(ended.tally for ended in searches)
-    player, failing = inputs.shrink_inputs(whole, player, failing)
-    if is_undisturbed:
-        check_undisturbed(player, tally, failing)
-    raise_broken(player, tally, failing)
+    assert result.failing is not None
+    player, failing = inputs.shrink_inputs(whole, result.player, result.failing)
+    if result.failing is result.undisturbed:
+        check_undisturbed(player, result.tally, failing)
+    raise_broken(player, result.tally, failing)
 
 
 @contextlib.contextmanager
@@ -169,21 +147,33 @@ def player_for(
         yield Player.of(world, subject, judge, Learned())
 
 
-def _examining(trust: bool) -> Callable[[World], AbstractContextManager[Any]]:
-    """Return a block in which the promise is examined, if the caller asks for it."""
-    if not trust:
-        return contextlib.nullcontext
-    with importing("trust="):
-        from .guests.trust import examining
-    return examining
+def _input_search(
+    programs: Sequence[Program],
+    inputs: Mapping[str, Any] | None,
+    seed: int | str,
+    *,
+    is_replayed: bool,
+) -> InputSearch:
+    if inputs is None and not has_drawn_inputs(programs):
+        return InputSearch()
+    with importing("inputs="):
+        from .guests.inputs.search import DrawnInputSearch
+    return DrawnInputSearch(programs, inputs, seed, is_replayed=is_replayed)
 
 
-def _maker_of_plan_player(processes: int | Literal["auto"], *, trust: bool) -> MakePlanPlayer:
-    """Return a function that makes the player of the plans of a search."""
-    if type(processes) is int and processes == 1:
-        return lambda player, tally, _: PlanPlayer(player, tally)
+def _processes(argument: int | Literal["auto"], *, trust: bool) -> Processes:
+    if type(argument) is int and argument == 1:
+        return Processes()
     with importing("processes="):
-        from .guests.ahead import number_of_processes, plan_player_in_processes
-    number = number_of_processes(processes)
+        from .guests.ahead import ForkedProcesses, number_of_processes
+    number = number_of_processes(argument)
     # With trust=, what trials write is noted in this process only.
-    return partial(plan_player_in_processes, 1 if trust else number)
+    return Processes() if trust or number == 1 else ForkedProcesses(number)
+
+
+def _examination(trust: bool) -> Examination:
+    if not trust:
+        return Examination()
+    with importing("trust="):
+        from .guests.trust import PromiseExamination
+    return PromiseExamination()

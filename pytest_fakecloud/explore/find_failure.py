@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from ..core.errors import ContractError
 from ..core.timers import monotonic
 from .judge.anomalies import AnomalyError
-from .search.explorer import Explorer, PlanPlayer
+from .search.explorer import Explorer
 from .search.player import Player
 from .search.shrinking import smallest
 from .search.store import Store
-from .search.tally import SearchBudget, Tally
+from .search.tally import SearchBudget, Tally, merged
 from .undisturbed import check_repeats, check_undisturbed, own_errors
 from .values.plan import Plan
 from .values.schedule import Schedule
 from .values.trial import Trial
-
-MakePlanPlayer: TypeAlias = Callable[[Player, Tally, Trial], PlanPlayer]
+from .without_guests import InputSearch, Processes
 
 
 class SearchResult(NamedTuple):
-    """The result of a search: its player, its tally, and the trials that it found."""
+    """The result of a search: its player, its tally, and the trials that it found. Of searches with
+    several inputs, the tally is that of all.
+    """
 
     player: Player
     tally: Tally
@@ -32,28 +32,35 @@ class SearchResult(NamedTuple):
     """The trial of the smallest schedule found that breaks the promise, if any."""
 
 
-class InputSearch:
-    """The search for inputs: one part with a budget, and nothing to shrink, unless inputs are drawn."""
-
-    def players(self, player: Player) -> Iterator[Player]:
-        """Yield the player of each part."""
-        yield player
-
-    def budget_of_next(self, budget: SearchBudget, used: int) -> SearchBudget:
-        """Return the part of a budget for the next player, after so many trials with others."""
-        return budget
-
-    def shrink_inputs(self, whole: Player, part: Player, failing: Trial) -> tuple[Player, Trial]:
-        """Return the player of the part, or one with smaller inputs, and its smallest failing trial."""
-        return part, failing
-
-
-def find_failure(
+def search_inputs(
     player: Player,
+    inputs: InputSearch,
     budget: SearchBudget,
     seed: int | str,
     cache: Any,
-    make_plan_player: MakePlanPlayer,
+    processes: Processes,
+) -> SearchResult:
+    """Search for a failure with one input after the other. Return the result of the search that has
+    found one, or else of that with most calls.
+    """
+    __tracebackhide__ = True
+    results: list[SearchResult] = []
+    for next_player in inputs.players(player):
+        used = sum(ended.tally.tried for ended in results)
+        if results and budget.remaining(used) <= 0:
+            break
+        left = inputs.budget_of_next(budget, used)
+        results.append(find_failure(next_player, left, seed, cache, processes))
+        if results[-1].failing is not None:
+            break
+    result = results[-1]
+    if result.failing is None:
+        result = max(results, key=lambda ended: len(ended.undisturbed.call_lines))
+    return result._replace(tally=merged(ended.tally for ended in results))
+
+
+def find_failure(
+    player: Player, budget: SearchBudget, seed: int | str, cache: Any, processes: Processes
 ) -> SearchResult:
     """Search for a schedule that breaks the promise, and shrink it.
 
@@ -74,7 +81,7 @@ def find_failure(
     tally.record(Plan(), check_repeats(player, undisturbed, "the second time"))
     _check_can_fail(player, undisturbed)
     store = Store.of(player.subject, cache)
-    with contextlib.closing(make_plan_player(player, tally, undisturbed)) as plan_player:
+    with contextlib.closing(processes.plan_player(player, tally, undisturbed)) as plan_player:
         began = monotonic()
         explorer = Explorer(plan_player, undisturbed, budget, seed)
         failing = _stored_failure(player, tally, store) or explorer.search()

@@ -31,6 +31,7 @@ from ..search.player import Player
 from ..search.tally import Tally
 from ..values.plan import Plan
 from ..values.trial import Outline, Trial
+from ..without_guests import Processes
 
 CAN_FORK = sys.platform.startswith("linux")
 """Whether a process with threads can be forked safely: libraries of macOS do not allow that."""
@@ -61,17 +62,17 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def plan_player_in_processes(
-    processes: int, player: Player, tally: Tally, undisturbed: Trial
-) -> PlanPlayer:
-    """Return what plays plans in several processes or, if that is impossible, in this one."""
-    if processes > 1:
+class ForkedProcesses(Processes):
+    """Several processes that play the plans of a search or, if that is impossible, this one."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def plan_player(self, player: Player, tally: Tally, undisturbed: Trial) -> PlanPlayer:
         tally.one_process_reason = _reason_for_one_process(undisturbed)
-    return (
-        PlanPlayer(player, tally)
-        if processes == 1 or tally.one_process_reason
-        else Ahead(player, tally, processes)
-    )
+        if tally.one_process_reason:
+            return PlanPlayer(player, tally)
+        return Ahead(player, tally, self._number)
 
 
 def _reason_for_one_process(undisturbed: Trial) -> str:

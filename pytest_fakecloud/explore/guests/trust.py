@@ -29,6 +29,7 @@ from ..subject.promises import Predicate
 from ..values.footprint import touches_of_request
 from ..values.plan import Plan
 from ..values.trial import History, Line, Trial
+from ..without_guests import Examination
 from ..world.world import World
 
 MOST_LEFT_OUT = 100
@@ -59,27 +60,12 @@ _KEY_READERS = ("find", "lookup", "peek", "string", "exists", "__iter__")
 """The methods by which a key-value server reads a key, or all keys."""
 
 
-@contextmanager
-def examining(world: World) -> Iterator[Examination]:
-    """Watch the fakes within the block, in which the code is explored."""
-    examination = Examination(world)
-    with exiting() as exits:
-        for fake in world.fakes.members:
-            app: Any = core_of(fake).app
-            exits.callback(app.chain.add(EXPLORATION, partial(examination.see_call, fake)))
-            if fake.fixture == "kv_server":
-                listeners: Any = core_of(fake).engine.listeners
-                listener = partial(examination.see_command, fake)
-                exits.callback(listeners.remove, listener)
-                listeners.add(listener)
-        yield examination
-
-
-class Examination:
+class PromiseExamination(Examination):
     """Notes what promises read and what trials write, and leaves writes out."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    _world: World
+
+    def __init__(self) -> None:
         self._reads: dict[Touch, None] = {}
         """What the promises have read of the fakes and of the history."""
         self._written: set[Touch] = set()
@@ -91,9 +77,23 @@ class Examination:
         self._has_left_out = False
         """Whether its effect alone has changed the data of its fake."""
 
+    @contextmanager
+    def watching(self, world: World) -> Iterator[None]:
+        self._world = world
+        with exiting() as exits:
+            for fake in world.fakes.members:
+                app: Any = core_of(fake).app
+                exits.callback(app.chain.add(EXPLORATION, partial(self._see_call, fake)))
+                if fake.fixture == "kv_server":
+                    listeners: Any = core_of(fake).engine.listeners
+                    listener = partial(self._see_command, fake)
+                    exits.callback(listeners.remove, listener)
+                    listeners.add(listener)
+            yield
+
     # -- what promises read
 
-    def see_command(self, fake: Fake, session: Any, spec: Any, argv: list[bytes]) -> None:
+    def _see_command(self, fake: Fake, session: Any, spec: Any, argv: list[bytes]) -> None:
         """Note the accesses of a command that an engine is about to run."""
         databases = len(session.engine.databases)
         line = self._world.command_line(fake.name, session.db.index, databases, spec, tuple(argv))
@@ -102,7 +102,7 @@ class Examination:
         else:
             self._written.update(touch for touch in line.touches if touch.writes)
 
-    def see_call(self, fake: Fake, request: Request, proceed: Proceed) -> AnyResponse:
+    def _see_call(self, fake: Fake, request: Request, proceed: Proceed) -> AnyResponse:
         """Process a call; if it is the one to leave out, restore the data that it has changed."""
         simulation = self._world.simulation
         if simulation is None:

@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import Any
 
 from ....core.errors import ContractError
-from ...find_failure import InputSearch
 from ...search.player import Player
 from ...search.tally import SearchBudget
 from ...subject.clients import Inputs
 from ...subject.programs import Program
 from ...values.trial import Trial
+from ...without_guests import InputSearch
 from .drawing import Drawing, check_inputs, distinct_inputs, sources_of
 from .joint import JointShrinking
 
