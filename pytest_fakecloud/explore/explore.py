@@ -121,7 +121,8 @@ def player_for(
 ) -> Iterator[Player]:
     """Explore a cloud within the block; the player plays schedules of the programs.
 
-    With ``anomalies_break``, an anomaly breaks a trial if neither a check nor the code asserts anything.
+    With ``anomalies_break``, an anomaly breaks a trial if there is no check, and the code has no
+    assertion.
     """
     if asyncio_is_running():
         raise ContractError(

@@ -13,7 +13,7 @@ from .search.player import Player
 from .search.shrinking import smallest
 from .search.store import Store
 from .search.tally import SearchBudget, Tally, merged
-from .undisturbed import check_repeats, check_undisturbed, own_errors
+from .undisturbed import REPEATED, check_repeats, check_undisturbed, own_errors
 from .values.plan import Plan
 from .values.schedule import Schedule
 from .values.trial import Trial
@@ -78,7 +78,7 @@ def find_failure(
         if not (undisturbed.calls or undisturbed.errors):
             return SearchResult(player, tally, undisturbed)  # Other inputs may lead to calls.
     check_undisturbed(player, tally, undisturbed)
-    tally.record(Plan(), check_repeats(player, undisturbed, "the second time"))
+    tally.record(REPEATED, check_repeats(player, undisturbed, "the second time"))
     _check_can_fail(player, undisturbed)
     store = Store.of(player.subject, cache)
     with contextlib.closing(processes.plan_player(player, tally, undisturbed)) as plan_player:
@@ -97,7 +97,7 @@ def find_failure(
         failing = player.play_again(schedule, AnomalyError(anomaly))
         failing = smallest(player, failing, undisturbed, {})
     if failing is None:
-        tally.record(Plan(), check_repeats(player, undisturbed, "after the search"))
+        tally.record(REPEATED, check_repeats(player, undisturbed, "after the search"))
     return SearchResult(player, tally, undisturbed, failing)
 
 

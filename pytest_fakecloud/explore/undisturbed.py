@@ -15,6 +15,9 @@ from .values.plan import Plan
 from .values.schedule import UNDISTURBED
 from .values.trial import Line, Trial
 
+REPEATED = Plan(has_details=True)
+"""The plan of the trials that repeat the undisturbed one."""
+
 
 def own_errors(trial: Trial) -> list[tuple[str, BaseException]]:
     """Return the exceptions of the code, by client, which are no failed assertions."""
@@ -55,7 +58,7 @@ def check_repeats(player: Player, first: Trial, when: str) -> Trial:
     sentence, such as "the second time".
     """
     __tracebackhide__ = True
-    second = player.play(Plan(has_details=True))
+    second = player.play(REPEATED)
     # Without the process's time, arguments and answers contain wall-clock times.
     has_content = player.world.fakes.process_time is not None
     pairs = itertools.zip_longest(first.call_lines, second.call_lines)

@@ -51,7 +51,7 @@ class Evidence:
             for key in command.keys:
                 self.places.setdefault(key, []).append(at)
         self.reading = {command.unit for command in self.commands if not command.is_write}
-        """The units of the commands that only read."""
+        """Scripts and single commands in which a command only reads; a script may also write."""
 
     def of_key(self, key: Touch, after: int) -> Iterator[Access]:
         """Yield the commands that access a key, after an index of ``commands``."""
@@ -82,7 +82,9 @@ class Evidence:
 
     @cached_property
     def loss(self) -> Disturbance | None:
-        """The only disturbance that can have kept a client from an effect; others paused a worker."""
+        """The only disturbance that can have kept a client from an effect. None if there are others,
+        except pauses of all clients at points of the worker that it hit.
+        """
         losses = [disturbance for disturbance in self.trial.applied if disturbance.kind in _LOSSES]
         if len(losses) != 1:
             return None

@@ -29,7 +29,9 @@ class Judge:
     promises: Promises
     allowed: Allowed
     anomalies_break: bool
-    """Whether an anomaly breaks a trial: in ``explore()``, if neither a check nor the code asserts."""
+    """Whether an anomaly breaks a trial: in ``explore()``, if there is no check, and the code asserts
+    nothing.
+    """
     counts_last: bool = False
     """Whether the patterns that are reported last count, because nothing else was found."""
 

@@ -1,5 +1,7 @@
-"""Schedules that extend that of a trial: with a disturbance where it is the first to reach a state, and
-with one, or two that only matter together, that probably meet what the last one has begun.
+"""Schedules that extend that of a trial by one disturbance, or by two that only matter together.
+
+A disturbance is added where the trial is the first to reach a state, or where it probably meets what the
+last one has begun.
 
 A trial that reached a fingerprint that no earlier trial had is extended at each of its new points: the
 retry after a failed attempt, the next start of a worker, the step after a compensation.

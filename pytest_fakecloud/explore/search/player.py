@@ -20,7 +20,9 @@ from .in_one_piece import SerialPlayer
 
 @dataclass(frozen=True, eq=False)
 class Player:
-    """Plays and judges trials of the subject. It keeps only the reference and those in one piece."""
+    """Plays and judges trials of the subject. Of these, it keeps only those with which it compares
+    others: the reference, and the trials in one piece.
+    """
 
     world: World
     subject: Subject

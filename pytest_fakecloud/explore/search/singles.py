@@ -19,11 +19,12 @@ _Schedules: TypeAlias = list[Schedule]
 def singles(trial: Trial, chance: random.Random | None = None) -> tuple[_Schedules, _Schedules]:
     """Return all schedules with one disturbance at a point of a trial: those to try first, and others.
 
-    The plan has ``notes_points`` and ``has_details``. The others probably have the effect of one of the
-    first, such as a lost answer of a call that writes nothing. In both lists, kinds of disturbances
-    alternate, so that a bug that needs one kind is found after a few rounds. Those of one kind come
-    first at the first call that each line of the application makes, then at the second, and so on. With
-    ``chance``, those that are equal in this respect are in random order, otherwise in the trial's.
+    The trial must have been played with ``notes_points`` and ``has_details``. The others probably have
+    the effect of one of the first, such as a lost answer of a call that writes nothing. In both lists,
+    kinds of disturbances alternate, so that a bug that needs one kind is found after a few rounds. Those
+    of one kind come first at the first call that each line of the application makes, then at the second,
+    and so on. With ``chance``, those that are equal in this respect are in random order, otherwise in
+    the trial's.
     """
     points = (reached.disturbances() for reached in trial.points)
     disturbances = list(dict.fromkeys(itertools.chain(*points)))
