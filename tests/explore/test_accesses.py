@@ -46,4 +46,4 @@ def test_a_command_that_leaves_its_keys_as_they_were_changes_nothing(
 
     with player_for(cloud, programs_of(run, ()), None, Options()) as player:
         trial = player.play(Plan())
-    assert any(access.changes for access in trial.effects.accesses) is changes
+    assert any(access.has_effect for access in trial.effects.accesses) is changes

@@ -11,13 +11,13 @@ from typing import NamedTuple
 from ...core.errors import ContractError, shown, unknown_name
 from ...kv.table import kinds as commands
 from ..values.accesses import NUMBER, Access
-from ..values.disturbances import DELAYS, PAUSES, with_role
+from ..values.disturbances import DELAYS, PAUSES, with_trait
 from ..values.names import StrandName
 from ..values.trial import Anomaly, Trial
 from .evidence import Evidence, effects_of, lasts
 from .services import commits_records, subject_of
 
-_SECOND_TIME = with_role("repeat")
+_SECOND_TIME = with_trait("repeat")
 """Kinds of disturbances after which code runs, or a request arrives, a second time."""
 _MOVES_OF_TIME = PAUSES | DELAYS
 """Kinds of disturbances that let time pass."""
@@ -45,7 +45,7 @@ def _foreign_release(evidence: Evidence) -> Findings:
     """
     for acquisition, other, key, place in evidence.takeovers:
         for command in evidence.of_key(key, place):
-            is_late = command.strand == acquisition.strand and command.changes
+            is_late = command.strand == acquisition.strand and command.has_effect
             if is_late and _ignores_holder(evidence, command):
                 yield key.name, _description(acquisition, other, command)
             if is_late or (command.strand == other.strand and command.is_write):
@@ -67,7 +67,9 @@ def _expired_lock(evidence: Evidence) -> Findings:
         peers = [command for command in evidence.commands if command.strand == other.strand]
         for command in evidence.commands[place + 1 :]:
             is_late = (
-                command.strand == acquisition.strand and command.changes and key not in command.keys
+                command.strand == acquisition.strand
+                and command.has_effect
+                and key not in command.keys
             )
             is_shared = any(command.keys[0] in peer.keys and command.meets(peer) for peer in peers)
             if is_late and is_shared and _ignores_data(evidence, command):
@@ -207,7 +209,7 @@ def _ends(trial: Trial, client: str) -> list[Access]:
     noted_units = {
         access.unit
         for access in own_accesses
-        if access.changes and access.name not in commands.CONSUMES
+        if access.has_effect and access.name not in commands.CONSUMES
     }
     takings = [
         access
@@ -251,7 +253,7 @@ def _partial_update(evidence: Evidence) -> Findings:
 def _had_in_the_same_words(evidence: Evidence, effect: Access) -> bool:
     """Return whether somebody had an effect in its words: bob's ``SADD done 7`` counts for ann's."""
     words = effect.text, effect.content
-    changes = (access for access in evidence.accesses if access.changes)
+    changes = (access for access in evidence.accesses if access.has_effect)
     return any((access.text, access.content) == words for access in changes)
 
 
@@ -305,7 +307,9 @@ def _is_entry(access: Access) -> bool:
     """Return whether a command notes something that was not there, such as an ID that has been used."""
     is_creation = access.name in commands.CREATES | commands.IF_NEW and bool(access.creates)
     return (
-        access.call is None and access.changes and (is_creation or access.name in commands.APPENDS)
+        access.call is None
+        and access.has_effect
+        and (is_creation or access.name in commands.APPENDS)
     )
 
 
@@ -315,7 +319,7 @@ def _comparing_units(accesses: Sequence[Access]) -> Iterator[object]:
     for access in accesses:
         if not access.is_write:
             reads.setdefault(access.unit, []).append(access)
-        elif access.changes and not all(map(NUMBER.fullmatch, access.values)):
+        elif access.has_effect and not all(map(NUMBER.fullmatch, access.values)):
             own = reads.get(access.unit, ())
             if any(read.keys[0] in access.keys and read.meets(access) for read in own):
                 yield access.unit

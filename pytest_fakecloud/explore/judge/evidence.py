@@ -11,14 +11,14 @@ from typing import Any
 from ...core.touches import Touch
 from ...kv.table import kinds as commands
 from ..values.accesses import Access
-from ..values.disturbances import DELAYS, PAUSES, Disturbance, with_role
+from ..values.disturbances import DELAYS, PAUSES, Disturbance, with_trait
 from ..values.names import actor_of
 from ..values.trial import Trial
 from .services import OF_CONSUMERS, STORES, deletes_no_vector, subject_of
 
-_LOSSES = with_role("loss")
+_LOSSES = with_trait("loss")
 """Kinds of disturbances that can keep a client from having an effect."""
-_LOSSES_OF_ALL = with_role("loss of all")
+_LOSSES_OF_ALL = with_trait("loss of all")
 """Those that can keep all clients from their effects."""
 PAUSES_OF_ALL = PAUSES - DELAYS
 """Kinds of disturbances that pause all clients, and so change no order."""
@@ -116,10 +116,12 @@ class Evidence:
         return [access for access in self.accesses if access.actor == self.disturbed_actor]
 
     @cached_property
-    def changes(self) -> Counter[object]:
+    def change_counts(self) -> Counter[object]:
         """How often something of each shape, and of each text, was changed."""
         changes = [
-            access for access in self.accesses if access.changes and not deletes_no_vector(access)
+            access
+            for access in self.accesses
+            if access.has_effect and not deletes_no_vector(access)
         ]
         return Counter(aspect for change in changes for aspect in (change.shape, change.text))
 
@@ -181,8 +183,8 @@ class Evidence:
         notes ``RPUSH failed 7``, for example, in place of ``SADD done 7``.
         """
         return any(
-            access.changes
-            and access.shape not in self.undisturbed.changes
+            access.has_effect
+            and access.shape not in self.undisturbed.change_counts
             and access.name not in OF_CONSUMERS
             for access in self.own_accesses
         )
@@ -200,7 +202,7 @@ class Evidence:
         """
         return any(
             access.has_condition
-            and not access.changes
+            and not access.has_effect
             and self.trial.effects.remaining.get(access.keys[0]) is False
             for access in self._later_commands
         )
@@ -219,7 +221,7 @@ class Evidence:
         key = effect.keys[0]
         is_seen = any(key in later.keys and effect.meets(later) for later in self._later_commands)
         return is_seen and any(
-            command.changes and key in command.keys and command.actor != self.disturbed_actor
+            command.has_effect and key in command.keys and command.actor != self.disturbed_actor
             for command in self.commands
         )
 
@@ -229,10 +231,11 @@ class Evidence:
         effective = (
             access
             for access in self.accesses
-            if access.changes or (access.name in commands.REPEATABLE and not access.has_condition)
+            if access.has_effect
+            or (access.name in commands.REPEATABLE and not access.has_condition)
         )
         counts = Counter(aspect for access in effective for aspect in (access.shape, access.text))
-        usual_counts = self.undisturbed.changes
+        usual_counts = self.undisturbed.change_counts
         rarer = (
             access
             for access in self.undisturbed.accesses
@@ -285,7 +288,7 @@ class Evidence:
         root, counted = access.actor, (access.name, access.keys, access.fields)
         for other in self.accesses:
             takes_work = other.name in OF_CONSUMERS | commands.CONSUMES | commands.MOVES
-            if other.changes and not takes_work and other.actor == root:
+            if other.has_effect and not takes_work and other.actor == root:
                 is_same = (other.name, other.keys, other.fields) == counted
                 if is_same or not _counts_one(other):
                     first.setdefault(other.strand, other)
@@ -297,7 +300,7 @@ class Evidence:
         return [
             access.keys[-1]
             for access in self.own_accesses
-            if access.changes
+            if access.has_effect
             and self.trial.effects.remaining.get(access.keys[-1])
             and access.keys[-1] not in self.undisturbed.trial.effects.remaining
         ]
@@ -312,8 +315,8 @@ def _counts_one(access: Access) -> bool:
 def lasts(access: Access, trial: Trial) -> bool:
     """Return whether an effect remains at the end of a trial: something sent, or a key without TTL."""
     if access.call is not None:
-        return access.changes and access.name in STORES
-    return access.changes and any(trial.effects.remaining.get(key, False) for key in access.keys)
+        return access.has_effect and access.name in STORES
+    return access.has_effect and any(trial.effects.remaining.get(key, False) for key in access.keys)
 
 
 def _writes_by_root(trial: Trial) -> Counter[tuple[str, Touch]]:
@@ -321,7 +324,7 @@ def _writes_by_root(trial: Trial) -> Counter[tuple[str, Touch]]:
     return Counter(
         (access.actor, key)
         for access in trial.effects.accesses
-        if access.changes
+        if access.has_effect
         for key in access.keys
     )
 
@@ -335,12 +338,12 @@ def effects_of(trial: Trial) -> Iterator[tuple[object, Access]]:
     for at, access in enumerate(trial.effects.accesses):
         if (
             access.call is not None
-            or not access.changes
+            or not access.has_effect
             or not trial.effects.remaining.get(access.keys[0])
         ):
             continue
         is_replaced = any(
-            other.changes
+            other.has_effect
             and other.name in commands.LOSES_UPDATES
             and access.keys[0] in other.keys
             and access.meets(other)

@@ -49,7 +49,7 @@ def idle_programs(trial: Trial, programs: frozenset[str]) -> frozenset[str]:
         for access in trial.effects.accesses
         if sends_message(access)
         or (
-            (access.changes or access.counts)
+            (access.has_effect or access.counts)
             and any(key[:3] in changed or key.fake in indexes for key in access.keys)
         )
     }
@@ -94,7 +94,7 @@ def _outcome(
     for access in trial.effects.accesses:
         if sends_message(access):
             messages[varied(f"{access.text} {access.content}")] += 1
-        elif access.name in commands.LOSES_UPDATES - commands.DELETES_ANY and access.changes:
+        elif access.name in commands.LOSES_UPDATES - commands.DELETES_ANY and access.has_effect:
             # Two clients that overwrite the same data have both acted, although one is seen.
             changes.update(key[:3] for key in access.keys if trial.effects.remaining.get(key))
     for subject, number in changes.items():

@@ -18,7 +18,7 @@ OF_CONSUMERS = frozenset({"consume", "commit", "delete-consumer"})
 
 def sends_message(access: Access) -> bool:
     """Return whether a call sends a message that nobody recognises as a duplicate."""
-    if access.call is None or not access.changes or access.name not in _MESSAGES:
+    if access.call is None or not access.has_effect or access.name not in _MESSAGES:
         return False
     return not any("deduplication" in name.lower() for name in access.call.request_headers)
 

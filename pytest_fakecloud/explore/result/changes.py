@@ -88,7 +88,7 @@ def request_of(call: Call) -> tuple[str, bytes]:
 def _other_calls(disturbance: Disturbance, without: Trial, applied: Trial) -> Iterator[_Pair]:
     """Yield the calls that the other side does not have: first those without the disturbance."""
     calls, others = calls_by_id(without), calls_by_id(applied)
-    is_hidden = "hidden effect" in KINDS[disturbance.kind].roles
+    is_hidden = "hidden effect" in KINDS[disturbance.kind].traits
     for call_id in {**calls, **others}:
         call, other = calls.get(call_id), others.get(call_id)
         if call is None or other is None:

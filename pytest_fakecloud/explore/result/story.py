@@ -18,7 +18,7 @@ from ...reporting.lookups import Lookups
 from ...reporting.model import MaskedCall
 from ...reporting.rows.sources import error_of, summarise
 from ..judge.anomalies import AnomalyError
-from ..values.disturbances import PAUSES, Disturbance, with_role
+from ..values.disturbances import PAUSES, Disturbance, with_trait
 from ..values.names import StrandName
 from ..values.trial import Line, Trial
 
@@ -273,7 +273,7 @@ def reason(error: BaseException | None) -> str:
 
 # -- the cause, and what each disturbance changed --------------------------------------------------
 
-_OF_A_FAKE = with_role("fake")
+_OF_A_FAKE = with_trait("fake")
 """Kinds of disturbances that happen in a fake. Their lines are whole sentences."""
 
 

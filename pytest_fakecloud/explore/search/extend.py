@@ -25,7 +25,7 @@ from ..values.disturbances import (
     WINDOWS,
     Disturbance,
     Kind,
-    with_role,
+    with_trait,
 )
 from ..values.names import StrandName
 from ..values.schedule import Schedule
@@ -33,7 +33,7 @@ from ..values.trial import Outline, ReachedPoint
 from .tally import Tally
 from .tuning import CALLS_AFTER_SLOW_ANSWER, LIKELY_WEIGHT, MOST_DISTURBANCES, REPEATED_WEIGHT
 
-_LASTING = with_role("lasting")
+_LASTING = with_trait("lasting")
 """Kinds of disturbances that begin a disturbance that a timer ends."""
 _Why = Literal["new", "repeated", "likely", "aligned"]
 """Why a disturbance is added: its point is new, and it may also repeat the last one, as failures of a

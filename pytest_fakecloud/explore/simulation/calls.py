@@ -113,7 +113,7 @@ class Calls(Part):
     async def exchange(self, fake: Fake, send: Callable[[], T]) -> T:
         """Make an asynchronous request; let other tasks and strands run before and after it."""
         strand = self._current_thread.strand()
-        if strand is None or strand.role != "task":
+        if strand is None or strand.type != "task":
             return send()
         self._turns.check_alive(strand)
         point = self._next_point(strand)
@@ -226,7 +226,7 @@ class Calls(Part):
         strand = self._current_thread.executing()
         if strand is None or self._fakes.clock.is_moving:
             return
-        if strand.role == "task" and self._current_thread.role().is_explored:
+        if strand.type == "task" and self._current_thread.role().is_explored:
             return
         point = strand.next_point()
         if self._script.plan.notes_points and fake.name in self._script.subject.disturbable_fakes:

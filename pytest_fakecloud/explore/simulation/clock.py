@@ -298,7 +298,7 @@ class TrialClock(Part):
         return all(
             strand.is_daemon
             or strand.state == "ended"
-            or (strand.role == "thread" and strand.waiting.wake_us is None)
+            or (strand.type == "thread" and strand.waiting.wake_us is None)
             for strand in self._strands
         )
 

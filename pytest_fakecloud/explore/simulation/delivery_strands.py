@@ -10,7 +10,7 @@ from ...core.errors import counted, shown
 from ...queue.delivery.routes import parts_of
 from ...queue.model import SUCCESS, Outcome
 from ..fakes.fakes import DueDelivery
-from ..values.disturbances import KINDS, Disturbance, Kind, with_role
+from ..values.disturbances import KINDS, Disturbance, Kind, with_trait
 from ..values.trial import Choices
 from .part import Part
 from .strand import PauseState, Strand
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...queue.delivery.routes import DestinationRoute
     from ...queue.model import Deliver, Exchange
 
-OF_DELIVERIES = with_role("delivery")
+OF_DELIVERIES = with_trait("delivery")
 """Kinds that are applied at the start of a delivery."""
 _Loss = Literal["unreachable", "unheard"]
 """A lost delivery: its destination is not reached, or the answer of its destination is lost."""

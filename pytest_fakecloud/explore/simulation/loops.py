@@ -114,7 +114,7 @@ class Loops(Part):
             return
         host.end_loop()
         tasks = [
-            strand for strand in self._strands if strand.role == "task" and strand.host is host
+            strand for strand in self._strands if strand.type == "task" and strand.host is host
         ]
         for strand in sorted(tasks, key=lambda strand: strand.rested_at):
             while strand.state == "parked":
@@ -148,7 +148,7 @@ class Loops(Part):
     def add_task(self, task: object, is_inner: bool) -> None:
         """Called when a task is created. An *inner* one belongs to the task that creates it."""
         creator = self._current_thread.strand()
-        if is_inner and creator is not None and creator.role == "task":
+        if is_inner and creator is not None and creator.type == "task":
             self._strands.tasks[task] = creator
 
     def note_unhandled(self, error: BaseException) -> None:

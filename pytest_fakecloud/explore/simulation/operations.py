@@ -88,7 +88,7 @@ class Operations(Part):
 
     def begin_strand(self, strand: Strand) -> None:
         """Record the start of a client as that of an operation."""
-        if strand.role != "client":
+        if strand.type != "client":
             return
         operation = self.begin(strand.name, strand.name, (), {})
         self._by_client[strand] = operation
@@ -99,9 +99,9 @@ class Operations(Part):
         if strand.crashed and strand.root is strand:
             history.crashed.append(strand.name)
         has_returned = error is None and not strand.crashed
-        if strand.role in ("client", "worker") and has_returned:
+        if strand.type in ("client", "worker") and has_returned:
             history.results[strand.name] = strand.result
-        if strand.role != "delivery" and error is not None:
+        if strand.type != "delivery" and error is not None:
             history.errors[strand.name] = error
         operation = self._by_client.get(strand)
         if operation is not None:

@@ -79,7 +79,7 @@ class Pauses(Part):
 
     def delay_starts(self) -> None:
         """Let clients of which there are several start later, as the schedule demands."""
-        clients = [strand for strand in self._strands if strand.role == "client"]
+        clients = [strand for strand in self._strands if strand.type == "client"]
         if len(clients) < 2:
             return
         for strand in clients:

@@ -218,7 +218,7 @@ class RealWaits(Part):
             for strand in self._strands
             if strand.state == "waiting"
             and not strand.is_daemon
-            and strand.root.role != "worker"
+            and strand.root.type != "worker"
             and not strand.root.crashed
         ]
         # Ignore idle threads of a pool, which wait in library code.
@@ -226,7 +226,7 @@ class RealWaits(Part):
         return [
             strand
             for strand in waiting
-            if strand.role != "thread"
+            if strand.type != "thread"
             or application_frame(sys._current_frames().get(strand.thread.ident))
         ]
 

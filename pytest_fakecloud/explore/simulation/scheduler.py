@@ -119,7 +119,7 @@ class Scheduler(Part):
         workers, last = groups["worker"], groups["last"]
         if workers and (options or last or self.workers.may_begin(now)):
             # A paused worker lets other workers start before it continues.
-            paused = [strand for strand in last if strand.root.role == "worker"]
+            paused = [strand for strand in last if strand.root.type == "worker"]
             last = [*(strand for strand in last if strand not in paused), *workers, *paused]
         return options + last
 
@@ -158,9 +158,9 @@ class Scheduler(Part):
 
 
 def _group_of(strand: Strand, now: int) -> str:
-    """Return ``last``, the state of a strand that can run, or the role of a new one; else ``''``."""
+    """Return ``last``, the state of a strand that can run, or the type of a new one; else ``''``."""
     if not strand.can_run(now):
         return ""
     if strand.state == "new":
-        return strand.role
+        return strand.type
     return "last" if strand.pause.lets_others_first else strand.state

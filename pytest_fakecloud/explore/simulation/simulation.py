@@ -174,7 +174,7 @@ class Simulation:
     def run_code(self, strand: Strand) -> object:
         """Run a strand's code, and return what it returns or, for a coroutine, awaits."""
         result = self._world.awaited(strand.body())
-        if strand.role != "delivery":
+        if strand.type != "delivery":
             check_has_run(result, strand.name)
         return result
 
@@ -193,7 +193,7 @@ class Simulation:
             self.delivery_strands.report(strand.scheduled_name, strand.due)
         if strand.crashed or (error is not None and broken_promise(error) is None):
             self._workers.leave_groups(strand)
-            if strand.role == "worker" and strand.work.starts < MOST_STARTS:
+            if strand.type == "worker" and strand.work.starts < MOST_STARTS:
                 self._workers.start_again(strand, failed=True)
 
     def abandon_strand(self, strand: Strand) -> None:
@@ -201,6 +201,6 @@ class Simulation:
         note = f"{describe_places([strand])} caught its crash {MOST_CRASHES} times"
         self.log.note(f"{note}: its thread was abandoned. Do not catch BaseException")
         for task in self.strands:
-            if task.role == "task" and task.host is strand:
+            if task.type == "task" and task.host is strand:
                 task.end()
                 task.note_error(Crash())

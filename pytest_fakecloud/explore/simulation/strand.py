@@ -22,7 +22,7 @@ from .turns import NOT_WAITING, Carrier, RequestThread, StrandThread, Waiting
 if TYPE_CHECKING:
     from .loops import EventLoop
 
-Role = Literal["client", "worker", "delivery", "task", "thread"]
+StrandType = Literal["client", "worker", "delivery", "task", "thread"]
 CarrierT = TypeVar("CarrierT", bound=Carrier)
 State = Literal["new", "running", "blocked", "parked", "waiting", "ended"]
 _UNKNOWN = -1
@@ -67,7 +67,7 @@ class Strand:
     """
 
     name: str
-    role: Role
+    type: StrandType
     body: Callable[[], object] = lambda: None
     """The code, unless a thread or an event loop of the code runs it."""
     due: DueDelivery | None = None
@@ -119,7 +119,7 @@ class Strand:
         self.scheduled_name = self.name
         self.root = self if self.parent is None else self.parent.root
         self.host = self
-        if self.role == "task":
+        if self.type == "task":
             assert self.parent is not None
             self.host, self.thread = self.parent, self.parent.thread
         self.carrier = self.thread

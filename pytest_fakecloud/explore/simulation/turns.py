@@ -241,7 +241,7 @@ class Turns:
 
     def yield_turn(self, strand: Strand, rest: Rest) -> None:
         """Let others run until a strand's next turn. Raises ``Crash`` at the end of the trial."""
-        if strand.role == "task" and self.host() is not strand.host:
+        if strand.type == "task" and self.host() is not strand.host:
             self._rest_in_request(strand, rest)
         else:
             self._rest_in_thread(strand, rest)
@@ -395,7 +395,7 @@ class Turns:
 
     def skip_lost(self, strand: Strand) -> None:
         """Let the next strand run if it is the turn of one whose thread has ended before it began."""
-        if strand.role != "thread":
+        if strand.type != "thread":
             with self._lock:
                 self._live -= 1
             text = f"the thread of {strand.name} ended before its code began: {HOOK_ADVICE}"

@@ -54,7 +54,7 @@ class Workers(Part):
             return None
         latest: dict[str, Strand] = {}
         for strand in reversed(self._strands):
-            if strand.role == "worker":
+            if strand.type == "worker":
                 latest.setdefault(_program(strand), strand)
         for strand in reversed(latest.values()):  # the worker that started first comes first
             can_restart = strand.state == "ended" and strand.work.starts < MOST_STARTS
@@ -80,10 +80,10 @@ class Workers(Part):
         """Return whether another strand may have created work after the worker looked for it."""
         return any(
             other.work.last_call > strand.work.first_call
-            and (other.role != "worker" or other.work.follows_failure)
+            and (other.type != "worker" or other.work.follows_failure)
             for other in self._strands
             if other.root is other
-            and not (other.role == "worker" and _program(other) == _program(strand))
+            and not (other.type == "worker" and _program(other) == _program(strand))
         )
 
     def _backlog(self, strand: Strand) -> tuple[object, ...]:

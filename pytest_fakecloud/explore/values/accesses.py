@@ -71,7 +71,7 @@ class Access:
         return self.call.request_body.decode("utf-8", "replace")
 
     @property
-    def changes(self) -> bool:
+    def has_effect(self) -> bool:
         """Whether it has changed data. A TTL counts only if nothing else can change."""
         if self.call is not None:
             return self.is_write and self.call.reached
@@ -84,7 +84,7 @@ class Access:
         is_overwriting = (
             self.name in commands.LOSES_UPDATES and not self.options & commands.CONDITIONS
         )
-        values = self.bound.with_role("value") if is_overwriting and not self.changes else ()
+        values = self.bound.with_role("value") if is_overwriting and not self.has_effect else ()
         return any(map(NUMBER.fullmatch, values))
 
     @property
@@ -109,12 +109,12 @@ class Access:
     @property
     def acquires(self) -> bool:
         """Whether the command takes a lock: a key that only its first writer sets."""
-        return self.has_condition and self.changes and len(self.keys) == 1
+        return self.has_condition and self.has_effect and len(self.keys) == 1
 
     @property
     def is_relative(self) -> bool:
         """Whether a second run of the command or call has a second effect."""
-        return self.changes and (self.call is not None or self.name in commands.CHANGES_AGAIN)
+        return self.has_effect and (self.call is not None or self.name in commands.CHANGES_AGAIN)
 
     @property
     def summary(self) -> str:

@@ -147,7 +147,7 @@ _TICK = Detail("|".join(TICKS), f"has none of the spans {', '.join(TICKS)}", "pa
 
 _PAUSE_WORDS = "pauses for {} before its call"
 
-_Role: TypeAlias = Literal[
+_Trait: TypeAlias = Literal[
     # Where it is applied, and by which class or table: each kind has one of these, or two.
     "switch",  # where several strands could run, by ``Decisions``: only changes the order of steps
     "pause",  # before a call, or a client's start, by ``Pauses``: pauses a strand, or all of them
@@ -195,7 +195,7 @@ class _Spec(NamedTuple):
 
     complexity: int
     """How complex an explanation with it is: 1 is the simplest, which the search tries first."""
-    roles: tuple[_Role, ...] = ()
+    traits: tuple[_Trait, ...] = ()
     words: str = ""
     """How the story describes it; the code that applies it fills the gaps."""
     detail: Detail = _NO_DETAIL
@@ -306,22 +306,22 @@ RANKS = {kind: number for number, kind in enumerate(SIMPLEST_FIRST)}
 """The position of each kind in that order: no two kinds have the same."""
 
 
-def with_role(role: _Role) -> frozenset[Kind]:
-    """Return the kinds that have a role."""
-    return frozenset(kind for kind, row in KINDS.items() if role in row.roles)
+def with_trait(trait: _Trait) -> frozenset[Kind]:
+    """Return the kinds that have a trait."""
+    return frozenset(kind for kind, row in KINDS.items() if trait in row.traits)
 
 
-SWITCHES = with_role("switch")
+SWITCHES = with_trait("switch")
 """Kinds that only change the order of steps."""
-PAUSES = with_role("pause")
+PAUSES = with_trait("pause")
 """Kinds that pause a strand before its call, and all others too if they are not among ``DELAYS``."""
-SLOW_ANSWERS = with_role("slow answer")
+SLOW_ANSWERS = with_trait("slow answer")
 """Kinds that pause a strand before its answer."""
-DELAYS = with_role("one strand")
+DELAYS = with_trait("one strand")
 """Kinds that delay one strand while the others go on."""
-EVENTS = with_role("event")
+EVENTS = with_trait("event")
 """Kinds that happen before a call is served."""
-FAULTS = with_role("fault")
+FAULTS = with_trait("fault")
 """Faults that determine a call's outcome."""
 ENDS: frozenset[Kind] = FAULTS | {"crash"}
 """All kinds that determine a call's outcome."""
