@@ -52,7 +52,10 @@ class Judge:
 
     def with_anomalies(self, verdict: Verdict, evidence: Evidence) -> Verdict:
         """Add the anomalies to the verdict of a trial whose checks hold."""
-        entries = {found: self.allowed.entry_for(found) for found in find_anomalies(evidence)}
+        found_anomalies = find_anomalies(evidence)
+        if not found_anomalies:
+            return verdict
+        entries = {anomaly: self.allowed.entry_for(anomaly) for anomaly in found_anomalies}
         anomalies = [anomaly for anomaly, entry in entries.items() if entry is None]
         used_allowances = frozenset(entry for entry in entries.values() if entry is not None)
         reported = [a for a in anomalies if self.counts_last or not PATTERNS[a.name].is_last]

@@ -56,9 +56,10 @@ class Player:
         this player, an undisturbed trial. Without a reference, it shows no anomalies.
         """
         trial, reference = self._play_checked(plan), self._reference
-        if reference is None or not _holds(trial):
-            return trial
-        return self._with_anomalies(self._evidence(trial, reference))
+        if reference is not None and _holds(trial):
+            trial = self._with_anomalies(self._evidence(trial, reference))
+        self.learned.add(trial.verdict)
+        return trial
 
     def play_again(self, schedule: Schedule, broken: BaseException) -> Trial:
         """Play a schedule that has broken the promise; one that holds now has the error of before."""
@@ -73,6 +74,7 @@ class Player:
         trial = evidence.trial
         if _holds(trial):
             trial = self._with_anomalies(evidence)
+        self.learned.add(trial.verdict)
         return replace(self, _reference=evidence), trial
 
     def _play_checked(self, plan: Plan) -> Trial:
@@ -80,7 +82,6 @@ class Player:
             trial, history = self.world.play_unjudged(self.subject, plan, self.learned)
             if "redundant" not in trial.flags:
                 trial = replace(trial, verdict=self.judge.checked(trial, history, plan))
-                self.learned.add(trial.verdict)
             return trial
 
     def _evidence(self, trial: Trial, reference: Evidence | None) -> Evidence:
@@ -91,9 +92,7 @@ class Player:
 
     def _with_anomalies(self, evidence: Evidence) -> Trial:
         trial = evidence.trial
-        verdict = self.judge.with_anomalies(trial.verdict, evidence)
-        self.learned.add(verdict)
-        return replace(trial, verdict=verdict)
+        return replace(trial, verdict=self.judge.with_anomalies(trial.verdict, evidence))
 
 
 def _holds(trial: Trial) -> bool:
