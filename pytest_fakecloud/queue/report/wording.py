@@ -116,12 +116,11 @@ def _whole_step(step: Mapping[str, Any]) -> str:
     result, kind = str(step.get("out") or "null"), step["stepType"]
     if result != "null" or (kind == "Run" and "out" in step):
         answer = parsed(result) if kind == "Call" else None
+        shown, most = readable(result), 80
         if isinstance(answer, dict) and answer.keys() >= {"status", "body"}:
-            body = readable(str(answer["body"]))
-            parts += ["result", str(answer["status"]), shortened(body, EXCERPT)]
-        else:
-            parts.append(f"result {shortened(readable(result), 80)}")
-    return " ".join(filter(None, parts))
+            shown, most = f"{answer['status']} {readable(str(answer['body']))}", EXCERPT
+        parts.append(f"result {shortened(shown.rstrip(), most)}")
+    return " ".join(parts)
 
 
 def _method(headers: Mapping[str, Any]) -> str:

@@ -17,9 +17,7 @@ from .wording import ShortUrls, code_at, code_beside, describe, handler_text
 LONG_EXPLANATION = 60
 """Maximum length of an explanation that is repeated; a longer one becomes ``as above``."""
 _BESIDE = 2
-"""Maximum number of statements above a call, and below the last one of a function, that are shown: they
-compute what it sends, decide whether it is made, and use its answer.
-"""
+"""Maximum number of statements shown above a call, and below the last call of a function."""
 _TRACE_DIGITS = 8
 """Number of digits of a trace's ID that a row shows."""
 
@@ -140,9 +138,9 @@ def _code_of(row: ReportRow, callers: Mapping[Place, set[Place]], report: Report
     texts = [code_at(place) for place in places if not _is_of_test(place, report)]
     if not _is_of_test(place := places[0], report):
         above, below = code_beside(place)
-        later = (other.line > place.line for other in callers
-                 if (other.file, other.function) == (place.file, place.function))  # fmt: skip
-        texts = [*above[-_BESIDE:], *texts, *([] if any(later) else below[:_BESIDE])]
+        own = [other for other in callers if replace(other, line=place.line) == place]
+        is_last = all(other.line <= place.line for other in own)
+        texts = [*above[-_BESIDE:], *texts, *(below[:_BESIDE] if is_last else ())]
     if row.number in report.marks.refused or any(own.succeeded is False for own in row.accesses):
         around = [*places, *row.where.callers]
         handlers = (handler_text(place) for place in around if not _is_of_test(place, report))

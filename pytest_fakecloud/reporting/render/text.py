@@ -226,13 +226,12 @@ class _Writer:
             return None
         calls = [*before.calls, *block.calls]
         marks = [own for own, _ in calls]
-        # A call without a mark would seem to have that of the call before it.
-        is_unclear = any(last != "  " == own for last, own in pairwise(marks))
-        is_hidden = marks[0] == "  " and not {"  ", "! "}.issuperset(marks)
-        texts = [calls[0][1]]
-        texts += [text if own == last else own + text for (last, _), (own, text) in pairwise(calls)]
+        # A call without a mark would seem to have that of the call before it, or hide that of the next.
+        is_unclear = any("  " in pair and pair[0] != pair[1] != "! " for pair in pairwise(marks))
+        pairs = zip([marks[0], *marks], calls, strict=False)
+        texts = [text if own == last else own + text for last, (own, text) in pairs]
         line = f"{marks[0]}{before.lead}{'; '.join(texts)}"
-        if is_unclear or is_hidden or len(line) > self._width:
+        if is_unclear or len(line) > self._width:
             return None
         rows, code = (*before.rows, *block.rows), [*before.code, *block.code]
         return before._replace(rows=rows, lines=[line], calls=calls, code=code)

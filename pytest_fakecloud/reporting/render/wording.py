@@ -72,8 +72,7 @@ def read_data_text(read_data: ReadData, lookups: Lookups, most: int = 4) -> str:
     """
     at = "" if read_data.place is None else f" ({_name_of(read_data.place)})"
     described = read_data.described(f"failing statement{at}", lookups, most)
-    text = f"{described}{unwritten_text(read_data, lookups, most)}"
-    return visible(lookups.mask.text(text))
+    return visible(lookups.mask.text(described + unwritten_text(read_data, lookups, most)))
 
 
 def headline(report: Report) -> str:
@@ -130,13 +129,11 @@ def _in_short(row: ReportRow, lookups: Lookups, within: str, with_code: bool, mo
     return f"{what}{answer}{within}{place}"
 
 
-def code_beside(place: Place) -> tuple[list[str], list[str]]:
-    """Return the statements above and below a place in its function, as `code_at()` returns each."""
-    above, below = (
-        [f"{_name_of(replace(place, line=span.first))} {source_of(span)}" for span in spans]
-        for spans in statements_beside(place.file, place.line)
-    )
-    return above, below
+def code_beside(place: Place) -> list[list[str]]:
+    """Return the statements above and those below a place in its function, each as by `code_at()`."""
+    beside = statements_beside(place.file, place.line)
+    name = PurePath(place.file).name
+    return [[f"{name}:{span.first} {source_of(span)}" for span in spans] for spans in beside]
 
 
 def code_at(place: Place) -> str:

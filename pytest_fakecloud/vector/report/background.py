@@ -27,9 +27,7 @@ _QUERIES = ("query", "query-data")
 
 @dataclass(frozen=True, slots=True)
 class VectorBackground:
-    """What an index knows about a request. The last three fields are only set for a query after which
-    the namespace was not changed.
-    """
+    """What an index knows about a request; the last three fields if its namespace is still the same."""
 
     has_namespaces: bool = False
     """Whether requests used a namespace other than the default one."""
