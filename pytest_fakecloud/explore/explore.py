@@ -47,7 +47,7 @@ def explore(
     """Run code under many schedules; raise an error with the smallest one found that breaks a promise.
 
     A schedule is a list of disturbances: faults, crashes, orders of calls, slow clients, repeated
-    deliveries (see ``disturbances.Kind``). Before each trial, the fakes return to their baseline.
+    deliveries (see ``disturbances.KINDS``). Before each trial, the fakes return to their baseline.
     Queues deliver their messages. An ``AssertionError`` of ``check`` or of the code breaks the promise,
     and so does any exception of ``check`` after a disturbance; any other exception of the code means
     that this client gave up.

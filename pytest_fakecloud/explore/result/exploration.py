@@ -119,7 +119,7 @@ class Exploration:
         self.writes, self.unnoticed = trust.writes, trust.unnoticed
         self._trust = tuple(trust.lines())
         anomalies = tally.anomalies.values()
-        self.anomalies = tuple(f"{shown.anomaly}; {_replay(shown)}" for shown in anomalies)
+        self.anomalies = tuple(f"{found.anomaly}; {_replay(found)}" for found in anomalies)
         self.seconds = tally.seconds
         self.seed = tally.seed
         varies_numbers = "numbers" in kinds_to_name or tally.only_schedule
@@ -245,10 +245,10 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         return f"a schedule of {disturbances}, after {_summary(tally)}"
 
 
-def _replay(shown: ShownAnomaly) -> str:
-    schedule = str(shown.schedule)
-    if shown.inputs:
-        return f"replay it with replay_schedule({replay_text(schedule, shown.inputs)})"
+def _replay(found: ShownAnomaly) -> str:
+    schedule = str(found.schedule)
+    if found.inputs:
+        return f"replay it with replay_schedule({replay_text(schedule, found.inputs)})"
     return f"replay it with {schedule!r}" if schedule else "in the undisturbed trial"
 
 

@@ -42,8 +42,9 @@ class Decision(NamedTuple):
 class Branch:
     """The decisions with which a trial begins; all others avoid orders that are known.
 
-    ``sleep`` are the next steps, by strand, that earlier trials made in an equivalent order. Footprints
-    have no hash, so ``asleep``, their strands, represents them in comparisons of branches.
+    ``sleep`` has the footprints of the next steps, by strand, that earlier trials made in an equivalent
+    order. Footprints have no hash, so ``asleep``, their strands, represents them in comparisons of
+    branches.
     """
 
     decisions: tuple[Decision, ...] = ()
@@ -216,7 +217,9 @@ class BranchStrategy(Strategy):
         return awake[0]
 
     def _sleep(self, steps: Sequence[Step]) -> Mapping[str, Footprint]:
-        """Return the strands whose next steps earlier trials made in an equivalent order."""
+        """Return the footprints of the next steps, by strand, that earlier trials made in an equivalent
+        order.
+        """
         if self._decisions:
             sleep, last = self._sleeps[-1], self._decisions[-1]
         elif self._branch.decisions:

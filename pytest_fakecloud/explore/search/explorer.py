@@ -115,7 +115,7 @@ class Explorer:
         """Yield the phases of the search. Each depends on the trials of those before it."""
         tally, orders = self._tally, self._orders()
 
-        # 1. Orders of calls alone, if nothing else can differ.
+        # 1. Orders of calls alone, if ``kinds=`` asks for nothing else.
         if self._kinds <= SWITCHES:
             for share in orders:
                 yield Phase([share], self._budget.part(tally.tried, ORDERS_ALONE_SHARE))

@@ -34,7 +34,7 @@ from .tally import Tally
 from .tuning import CALLS_AFTER_SLOW_ANSWER, LIKELY_WEIGHT, MOST_DISTURBANCES, REPEATED_WEIGHT
 
 _LASTING = with_trait("lasting")
-"""Kinds of disturbances that begin a disturbance that a timer ends."""
+"""Kinds that begin a state that a timer ends, such as a rotated token."""
 _Why = Literal["new", "repeated", "likely", "aligned"]
 """Why a disturbance is added: its point is new, and it may also repeat the last one, as failures of a
 retry do; ``likely_disturbances()`` names it, or ``_around_redeliveries()``.
@@ -85,8 +85,8 @@ class Frontier:
         if not levels:
             return None
         # A bug of few disturbances is likelier than one of many.
-        fewest = min(levels, key=lambda level: level.tried * level.extended)
-        return fewest.next(self._likelihood)
+        cheapest = min(levels, key=lambda level: level.tried * level.extended)
+        return cheapest.next(self._likelihood)
 
     def _likelihood(self, kind: Kind) -> float:
         """Return an estimate of how likely a disturbance of a kind leads to a new state."""

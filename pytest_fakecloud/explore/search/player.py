@@ -52,8 +52,8 @@ class Player:
     def play(self, plan: Plan) -> Trial:
         """Play a trial, and judge it unless its strategy ends it.
 
-        If its checks hold, it is compared with trials in one piece, and then with the *reference* of
-        this player, an undisturbed trial. Without a reference, it shows no anomalies.
+        If its checks hold, and this player has a *reference*, which is an undisturbed trial, anomalies
+        are looked for: the trial is compared with trials in one piece, then with the reference.
         """
         trial, reference = self._play_checked(plan), self._reference
         if reference is not None and _holds(trial):

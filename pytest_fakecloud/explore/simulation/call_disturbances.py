@@ -90,7 +90,7 @@ class CallDisturbances(Part):
                 if gaps is None:
                     continue
                 text = KINDS[disturbance.kind].words.format(*gaps)
-            self._log.apply([disturbance], strand.scheduled_name, text)
+            self._log.note_applied([disturbance], strand.scheduled_name, text)
             if strand.root.crashed:
                 raise Crash
         return fault

@@ -65,7 +65,7 @@ class Decisions(Part):
         if has_steps:
             self._begin_step(chosen, names)
         if switch is not None:
-            self._apply(switch, chosen)
+            self._note_applied(switch, chosen)
         return chosen
 
     def _note_point(self, names: list[str], point: int, kind: Kind) -> None:
@@ -89,19 +89,19 @@ class Decisions(Part):
                 return Disturbance(names[0], point, kind, name)
         return None
 
-    def _apply(self, switch: Disturbance, chosen: Option) -> None:
+    def _note_applied(self, switch: Disturbance, chosen: Option) -> None:
         """Record a switch as applied, in which an option comes first."""
         if planned := self._switches.get(switch.point_id):
             planned.remove(switch)
         if isinstance(chosen, ClockMove):
             span = seconds(chosen.at_us - self._fakes.now_us())
-            self._log.apply([switch], "clock", f"moves by {span}")
+            self._log.note_applied([switch], "clock", f"moves by {span}")
             return
         is_start = switch.kind == "switch" and not switch.point
         when = "before {} starts" if is_start else KINDS[switch.kind].words
         words = "receives its answer" if _continuation(chosen)[0] == "late" else "runs"
         text = f"{words} {when.format(StrandName.of(switch.strand).shown)}"
-        self._log.apply([switch], switch.detail, text)
+        self._log.note_applied([switch], switch.detail, text)
 
     def end_step(self, options: Sequence[str]) -> None:
         """Record which options and clock times the last step made impossible."""

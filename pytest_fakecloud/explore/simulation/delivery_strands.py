@@ -60,7 +60,7 @@ class DeliveryStrands(Part):
         strand = self._strands.add(Strand(due.scheduled_name, "delivery", body, due, pause=pause))
         self._strands.created_by[due.scheduled_name] = len(self._log.steps) - 1
         words = _delivery_words(due, disturbances)
-        self._log.apply(disturbances, due.scheduled_name, words)
+        self._log.note_applied(disturbances, due.scheduled_name, words)
         return strand
 
     def _plan(self, due: DueDelivery, disturbances: Sequence[Disturbance]) -> None:

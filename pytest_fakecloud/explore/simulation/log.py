@@ -87,7 +87,7 @@ class TrialLog:
         self.lines.append(line)
         return line
 
-    def apply(self, disturbances: Sequence[Disturbance], strand: str, words: str) -> None:
+    def note_applied(self, disturbances: Sequence[Disturbance], strand: str, words: str) -> None:
         """Count disturbances as applied, and add their line to the story, unless ``words`` is empty."""
         self.applied += disturbances
         if words:

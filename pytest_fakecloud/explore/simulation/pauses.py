@@ -74,7 +74,7 @@ class Pauses(Part):
             due_us = self._fakes.deliveries.next_us()
             if len(paused) > 1 or (due_us is not None and due_us < until_us):
                 words += ", and the others wait"
-        self._log.apply([disturbance], strand.scheduled_name, words)
+        self._log.note_applied([disturbance], strand.scheduled_name, words)
         return True
 
     def delay_starts(self) -> None:
@@ -89,7 +89,7 @@ class Pauses(Part):
                 if disturbance.kind in PAUSES and (end_us := self._end_us(disturbance)) is not None:
                     strand.start_at(end_us)
                     words = f"starts {seconds(end_us - self._fakes.now_us())} later"
-                    self._log.apply([disturbance], strand.scheduled_name, words)
+                    self._log.note_applied([disturbance], strand.scheduled_name, words)
 
     def _end_us(self, disturbance: Disturbance) -> int | None:
         """Return the time at which a pause that begins now ends, or None without such a time."""

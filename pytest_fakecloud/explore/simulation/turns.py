@@ -349,6 +349,7 @@ class Turns:
             self.end(error)
 
     def end(self, error: BaseException | None) -> None:
+        """End the trial: no strand gets the turn any more, and ``run()`` raises the error, if any."""
         with self._lock:
             if self.has_ended:
                 return

@@ -205,7 +205,7 @@ class _Spec(NamedTuple):
     """How the story describes it behind the destination of a delivery."""
     at_calls: AtCalls | None = None
     effect: _Effect = "of its own"
-    """Where it probably has another effect than the disturbances that the search tries before it."""
+    """Where to try it first: elsewhere, it probably acts as a disturbance that is tried anyway."""
 
 
 KINDS: dict[Kind, _Spec] = {

@@ -9,13 +9,11 @@ from .trial import Verdict
 
 @dataclass
 class Learned:
-    """What the verdicts of an exploration have shown so far, with all inputs: the only state of a search
-    that changes its later trials.
-    """
+    """What the verdicts of an exploration have shown so far, with all inputs."""
 
     reads_order: bool = False
     """Whether a check has read in which order operations or clients began and ended: then that order
-    counts in the footprints of later trials.
+    counts in the footprints of later trials, which nothing else here changes.
     """
     used_allowances: set[str] = field(default_factory=set)
     """The entries of ``allow=`` that a trial needed."""

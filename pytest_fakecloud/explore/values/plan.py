@@ -79,8 +79,9 @@ class Plan:
     of the application that make each call, silent calls, and the calls of the checks.
     """
     keeps: Literal["nothing", "output", "everything"] = "nothing"
-    """Keep the log, warnings and output of the trial until the next one that keeps everything, which is
-    also the calls in the journal, and the data that the trial leaves.
+    """What is kept of the trial: ``output`` is its log, warnings and output, until a trial keeps
+    everything; ``everything`` is also its calls in the journal, and the data that it leaves
+    (``Trial.state``).
     """
 
     @classmethod
