@@ -49,14 +49,18 @@ def source_at(file: str, line: int) -> str:
 def statements_beside(file: str, line: int) -> tuple[list[Span], list[Span]]:
     """Return the lines of the statements above and of those below the one at a line, in its function and
     outside functions in it; of a compound statement, those of its head. Statements that use no name,
-    such as docstrings and ``return None``, are left out.
+    such as docstrings, are left out, and above also those that leave the function: they have not run.
     """
     around = statements_around(file, line)
     functions = [statement for statement in around if isinstance(statement, FUNCTIONS)]
-    own = _own_statements(functions[-1]) if functions else ()
-    spans = [span_of(file, statement) for statement in own if _uses_name(statement)]
-    above = [span for span in spans if span.first < around[-1].lineno]
-    return above, [span for span in spans if span.first > around[-1].lineno]
+    own = list(filter(_uses_name, _own_statements(functions[-1]))) if functions else []
+    above, below = list[Span](), list[Span]()
+    for statement in own:
+        if statement.lineno > around[-1].lineno:
+            below.append(span_of(file, statement))
+        elif statement is not around[-1] and not isinstance(statement, (ast.Return, ast.Raise)):
+            above.append(span_of(file, statement))
+    return above, below
 
 
 def _own_statements(node: ast.AST) -> Iterator[ast.stmt]:

@@ -736,11 +736,12 @@ def test_the_statements_beside_a_call(tmp_path: Path) -> None:
         "    def key(name):\n"
         "        return f'{shop}:{name}'\n"
         "    if most > 10:\n"
-        "        return None\n"
+        "        return shop\n"
         "    rows = redis.lrange(\n"
         "        key('rows'), 0, most)\n"
         "    for row in rows:\n"
         "        print(row)\n"
+        "    return None\n"
         "print(page)\n",
         encoding="utf-8",
     )
@@ -751,7 +752,7 @@ def test_the_statements_beside_a_call(tmp_path: Path) -> None:
     assert beside(7) == [["if most > 10:"], ["for row in rows:", "print(row)"]]
     assert beside(8) == beside(7)
     assert beside(4) == [[], []]
-    assert beside(11) == [[], []]
+    assert beside(12) == [[], []]
 
 
 def test_the_handler_of_the_try_around_a_line(tmp_path: Path) -> None:
