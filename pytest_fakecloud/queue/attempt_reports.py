@@ -549,7 +549,7 @@ def _why_held(engine: Engine, message: Message, name: Naming, now_us: int) -> st
     if queue.paused:
         return f"waits: queue {queue.name} is paused"
     ahead = sorted(
-        (engine.data.messages[message_id] for message_id in queue.active),
+        [engine.data.messages[message_id] for message_id in list(queue.active)],
         key=lambda message: message.number,
     )
     ids = [name(message.public_id) for message in ahead]

@@ -6,6 +6,8 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.cloud.fake import core_of
+from pytest_fakecloud.queue.model import Message
 from pytest_fakecloud.reporting.findings import MOST_UNFINISHED, unfinished
 from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.render.text import section
@@ -52,6 +54,25 @@ def test_a_delay_a_retry_and_one_that_nobody_drove(cloud: Cloud) -> None:
         f"POST {URL}: due 2026-03-02 01:00:00Z in 13 h (delay)",
         f"POST {URL}: due now, but not delivered yet; call queue.run_until_idle()",
     ]
+
+
+def test_slots_of_a_queue_that_change_meanwhile(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    engine = core_of(queue).engine
+    two_slots = {"queueName": "mails", "parallelism": 2}
+    httpx.post(f"{queue.url}/v2/queues", json=two_slots, headers=queue.headers).raise_for_status()
+    for _ in range(3):
+        httpx.post(f"{queue.url}/v2/enqueue/mails/{URL}", headers=queue.headers).raise_for_status()
+    [mails] = engine.queues.by_name.values()
+
+    class Messages(dict[str, Message]):
+        def __getitem__(self, message_id: str) -> Message:
+            mails.active["another"] = None
+            del mails.active["another"]
+            return super().__getitem__(message_id)
+
+    engine.data.messages = Messages(engine.data.messages)
+    assert [line for line in told(cloud) if "waits in queue mails behind" in line]
 
 
 def test_a_schedule_waits_for_its_first_run_only(cloud: Cloud) -> None:

@@ -140,7 +140,7 @@ class LastAccess(ReadData):
     def described(self, statement: str, lookups: Lookups, most: int) -> str:
         unknown = f"What the {statement} read is unknown"
         what = unknown if self.is_of_statement else "No statement failed"
-        return f"{what}; > marks the data of the last call that accessed any"
+        return f"{what}; > marks the last data accessed"
 
 
 _UNWRITTEN: dict[UnwrittenKind, str] = {
