@@ -119,7 +119,9 @@ class Exploration:
         self.writes, self.unnoticed = trust.writes, trust.unnoticed
         self._trust = tuple(trust.lines())
         anomalies = tally.anomalies.values()
-        self.anomalies = tuple(f"{found.anomaly}; {_replay(found)}" for found in anomalies)
+        self.anomalies = tuple(
+            f"{shown_anomaly.anomaly}; {_replay(shown_anomaly)}" for shown_anomaly in anomalies
+        )
         self.seconds = tally.seconds
         self.seed = tally.seed
         varies_numbers = "numbers" in kinds_to_name or tally.only_schedule
@@ -245,10 +247,10 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         return f"a schedule of {disturbances}, after {_summary(tally)}"
 
 
-def _replay(found: ShownAnomaly) -> str:
-    schedule = str(found.schedule)
-    if found.inputs:
-        return f"replay it with replay_schedule({replay_text(schedule, found.inputs)})"
+def _replay(shown_anomaly: ShownAnomaly) -> str:
+    schedule = str(shown_anomaly.schedule)
+    if shown_anomaly.inputs:
+        return f"replay it with replay_schedule({replay_text(schedule, shown_anomaly.inputs)})"
     return f"replay it with {schedule!r}" if schedule else "in the undisturbed trial"
 
 

@@ -28,8 +28,8 @@ def ttl_removed(database: Database) -> Iterator[Finding]:
         removed |= {key: command for key in had_ttl if key not in expiries}
         removed = {key: command for key, command in removed.items() if key not in expiries}
     for key, command in removed.items():
-        found = command.finding("ttl_removed", key, command=command.name)
-        yield replace(found, no_answer_shows_it=True)
+        finding = command.finding("ttl_removed", key, command=command.name)
+        yield replace(finding, no_answer_shows_it=True)
 
 
 def expired(database: Database) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +38,8 @@ class QueueLookups(ServiceLookups):
     """The message that a request created whose answer was lost, by the request's number."""
     steps: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     """The steps of a workflow run that the deliveries of a message execute, by the message's ID."""
+    requests: Collection[str] = ()
+    """The IDs of the messages that are the request of a step."""
 
 
 def make(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLookups:
@@ -54,7 +56,7 @@ def make(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLookups
     names += [str(data.get(name)) for data in details for name in ("message_id", "about")]
     ids = filter(_ID.fullmatch, names)  # An application may name a schedule.
     runs = {str(data.get("run") or "") for data in details}
-    steps, results = steps_of_messages(entries)
+    steps, requests, results = steps_of_messages(entries)
     return QueueLookups(
         ids=_abbreviated(ids),
         names=_abbreviated(run for run in runs if len(run) > _LONGEST_NAME),
@@ -65,6 +67,7 @@ def make(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> QueueLookups
         },
         created_by_lost_call=_messages_of_lost_calls(queues, calls),
         steps={message_id: mask.value(sent) for message_id, sent in steps.items()},
+        requests=requests,
         details={message_id: mask.value(step) for message_id, step in results.items()},
     )
 

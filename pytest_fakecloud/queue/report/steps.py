@@ -20,14 +20,16 @@ _STEP_HEADER = "upstash-callback-forward-upstash-workflow-step"
 
 def steps_of_messages(
     entries: Iterable[Entry],
-) -> tuple[dict[str, list[dict[str, Any]]], dict[str, dict[str, Any]]]:
-    """Return the steps of workflow runs that the deliveries of each message execute, and the step
-    whose result each message has, by the message's ID.
+) -> tuple[dict[str, list[dict[str, Any]]], set[str], dict[str, dict[str, Any]]]:
+    """Return the steps of workflow runs that the deliveries of each message execute, the messages that
+    are the request of a step (`context.call()`), and the step whose result each message has, by the
+    message's ID.
 
-    A delivery executes the steps that it publishes, or whose request it is (`context.call()`); such a
-    step has the item ``request``. Steps published during several deliveries are left out.
+    A delivery executes the steps that it publishes, or the one whose request it is. Steps published
+    during several deliveries are left out.
     """
     executed: dict[str, list[dict[str, Any]]] = {}
+    requests: set[str] = set()
     results: dict[str, dict[str, Any]] = {}
     entries = list(entries)
     deliveries = [event for event in events_in(entries) if event.kind == "attempt"]
@@ -43,10 +45,11 @@ def steps_of_messages(
                 executed.setdefault(around[0], []).append(step)
             if message_id is not None:
                 if "out" not in step and step["stepType"] == "Call":
-                    executed[message_id] = [{**step, "request": True}]
+                    executed[message_id] = [step]
+                    requests.add(message_id)
                 else:
                     results[message_id] = step
-    return executed, results
+    return executed, requests, results
 
 
 def _published_steps(call: Call) -> Iterator[tuple[dict[str, Any], str | None]]:

@@ -248,14 +248,13 @@ def _step_of_delivery(delivery: Delivery, lookups: Lookups) -> str:
     message_id, run = delivery.message_id, delivery.run
     if not run:
         return ""
-    executed = lookups.of(QueueLookups).steps
-    if message_id not in executed:
+    own = lookups.of(QueueLookups)
+    if message_id not in own.steps:
         message_id = delivery.about or message_id
-    if steps := executed.get(message_id):
-        # A row of the delivery publishes the step with its result, unless the delivery failed.
-        is_row = 200 <= (delivery.status or 0) < 300
-        shown = [step for step in steps if not is_row or "request" in step]
-        text = listed([*dict.fromkeys(map(step_text, shown))], 3)
+    if steps := own.steps.get(message_id):
+        # A row of a delivery publishes its steps, unless it failed, or is itself the request of one.
+        is_row = 200 <= (delivery.status or 0) < 300 and message_id not in own.requests
+        text = "" if is_row else listed([*dict.fromkeys(map(step_text, steps))], 3)
         return f"{text} of {lookups.short(run)}, " if text else f"{lookups.short(run)}, "
     before = lookups.details.get(message_id)
     text = f"after {step_text(before)}" if before else "first step"
