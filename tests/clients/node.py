@@ -39,7 +39,7 @@ def install(folder: Path) -> None:
     """Let modules in a folder import the packages of the JavaScript clients, and the project's own."""
     modules = folder / "node_modules"
     modules.mkdir(parents=True)
-    for package in (HERE / "node_modules").iterdir():
+    for package in (HERE / "node_modules").glob("*"):  # none without `npm ci`
         (modules / package.name).symlink_to(package, target_is_directory=True)
     # A copy, because Node.js resolves the imports of a linked package from its own folder.
     own = modules / "pytest-fakecloud"
