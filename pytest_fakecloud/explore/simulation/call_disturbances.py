@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ...cloud.fake import Fake, core_of
-from ...core.errors import ContractError, Crash, ServiceError, listed
+from ...core.errors import ContractError, ServiceError, listed
 from ...faults.answers import lost
 from ...faults.plan import injector_of
 from ...http.messages import Answer, AnyResponse, ConnectionEffect, Proceed, Request
@@ -91,8 +91,7 @@ class CallDisturbances(Part):
                     continue
                 text = KINDS[disturbance.kind].words.format(*gaps)
             self._log.note_applied([disturbance], strand.scheduled_name, text)
-            if strand.root.crashed:
-                raise Crash
+            self._turns.check_alive(strand)
         return fault
 
     def serve(

@@ -127,7 +127,7 @@ class Operations(Part):
 
     def check_promises(self) -> None:
         """Call each promise that is checked after a step, while no strand runs. Record the error of one
-        that is broken.
+        that is broken, and raise any other.
         """
         if not self._script.subject.promises.at_step or self._log.broken is not None:
             return
@@ -143,5 +143,4 @@ class Operations(Part):
                         self._log.add_line("the promise", "breaks here").breaks = True
                         return
                     add_schedule(error, "during", Schedule(self._log.applied))
-                    # End the trial here, because the explored code could catch the exception.
-                    self._turns.fail_trial(error)
+                    raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...core.errors import Crash, broken_promise, ends_the_test
+from ...core.errors import ContractError, Crash, broken_promise, ends_the_test
 from ..subject.options import Subject
 from ..subject.programs import check_has_run
 from ..values.disturbances import CLOCK
@@ -89,7 +89,16 @@ class Simulation:
         """Run all strands to their end, and check the promises that apply to every step."""
         try:
             self._pauses.delay_starts()
-            self.turns.run(self._callbacks(), Watchdog(self.turns, self.real_waits))
+            callbacks = Callbacks(
+                advance=self.scheduler.advance,
+                advance_meanwhile=self.scheduler.advance_meanwhile,
+                begin_strand=self.operations.begin_strand,
+                run_code=self.run_code,
+                end_strand=self.end_strand,
+                abandon_strand=self.abandon_strand,
+                note=self.log.note,
+            )
+            self.turns.run(callbacks, Watchdog(self.turns, self.real_waits))
         except Redundant:
             self.log.flags.add("redundant")
         finally:
@@ -100,17 +109,6 @@ class Simulation:
         if "redundant" not in self.log.flags:
             self._end()
         self.calls.note_changes()
-
-    def _callbacks(self) -> Callbacks:
-        return Callbacks(
-            self.scheduler.advance,
-            self.scheduler.advance_meanwhile,
-            self.operations.begin_strand,
-            self.run_code,
-            self.end_strand,
-            self.abandon_strand,
-            self.log.note,
-        )
 
     def _end(self) -> None:
         """Complete the steps and the history of a trial that has run to its end."""
@@ -183,6 +181,8 @@ class Simulation:
         Raises an exception that ends the test.
         """
         error = strand.error
+        if isinstance(error, ContractError) and strand.type != "thread":
+            raise error
         if (outcome := ends_the_test(error)) is not None:
             raise outcome
         if strand.crashed:

@@ -29,6 +29,26 @@ What is always true:
 4. A carrier that is resumed before it waits does not wait. So no turn is lost in between.
 5. After ``end()`` no strand gets the turn. All threads go on, and their code gets ``Crash``.
 
+How a trial ends: ``Turns.end()`` decides it, once. When all threads have ended, ``run()`` raises the
+error of that call, if any, in the player's thread. These functions call it:
+
+* ``_pass_on()``, when ``Callbacks.advance()`` returns None, because nothing can happen any more, or
+  raises: for a check after a step that raises an error of its own, too many turns, or a known order.
+* ``_record_end()``, when ``Callbacks.end_strand()`` raises an error of the code that ends the test.
+* ``fail_trial()``, which the other parts call in the middle of a step, where the code could catch the
+  error.
+* ``run()`` for Ctrl-C, ``_give_to()`` and ``skip_lost()`` for a thread that does not begin, and the
+  ``Watchdog`` for one that does not go on.
+
+A broken promise ends no trial: the ``TrialLog`` notes it, and the strands go on.
+
+A strand that goes on after the end of its trial, or after the crash of its client, gets ``Crash`` at the
+next thing that it does: from ``check_alive()``, or from ``Strand`` and ``world.locks`` where it would
+wait. In a thread that an earlier trial has left, ``Callers`` raises it. It ends the code in
+``run_in_own_thread()`` or ``run_in_pool_thread()``. A thread of a fake that handles a request of the
+strand gets it, too: ``Calls.at_call()`` drops the connection, and ``StrandWaits.yield_in_command()``
+ends the wait of a blocking command.
+
 "Whose thread is this?" and "One turn, from strand to strand" in docs/contributing/map.md have examples.
 """
 
@@ -284,7 +304,7 @@ class Turns:
             self.check_alive(strand)
             thread.wait(lambda: strand.state == "ended" or self.has_ended)
         if strand.state == "ended":
-            raise Crash
+            self._raise_crash(strand)
 
     def _begin_rest(self, strand: Strand, rest: Rest) -> None:
         """Change the state of a strand that rests. The turn may stay with its event loop."""
@@ -297,7 +317,7 @@ class Turns:
     def _resume(self, strand: Strand) -> None:
         """Change the state of a strand that has the turn."""
         if self.has_ended:
-            self.raise_crash(strand)
+            self._raise_crash(strand)
         strand.resume()
 
     # -- taking and giving
@@ -348,23 +368,6 @@ class Turns:
                 self._live -= 1
             self.end(error)
 
-    def end(self, error: BaseException | None) -> None:
-        """End the trial: no strand gets the turn any more, and ``run()`` raises the error, if any."""
-        with self._lock:
-            if self.has_ended:
-                return
-            self.has_ended = True
-            self.failure = error
-            self.holder = None
-        for strand in self._live_strands():
-            strand.release()
-        self._finished.release()
-
-    def fail_trial(self, error: BaseException) -> NoReturn:
-        """End the trial and the calling strand with an error."""
-        self.end(error)
-        raise Crash
-
     # -- a strand that does not go on
 
     def block(self, strand: Strand) -> bool:
@@ -408,14 +411,31 @@ class Turns:
         if self._take_from(strand):
             self._pass_on()
 
-    # -- crashes
+    # -- the end of a trial, and crashes
+
+    def end(self, error: BaseException | None) -> None:
+        """End the trial, unless it has ended; ``run()`` raises the error, if any."""
+        with self._lock:
+            if self.has_ended:
+                return
+            self.has_ended = True
+            self.failure = error
+            self.holder = None
+        for strand in self._live_strands():
+            strand.release()
+        self._finished.release()
+
+    def fail_trial(self, error: BaseException) -> NoReturn:
+        """End the trial with an error in the middle of a step, where the code could catch it."""
+        self.end(error)
+        raise Crash
 
     def check_alive(self, strand: Strand) -> None:
         """End a strand that has crashed, or whose trial has ended, at the next thing that it does."""
         if self.has_ended or strand.root.crashed:
-            self.raise_crash(strand)
+            self._raise_crash(strand)
 
-    def raise_crash(self, strand: Strand) -> NoReturn:
+    def _raise_crash(self, strand: Strand) -> NoReturn:
         """Raise ``Crash`` in a strand; do not return to code that has caught it too often."""
         strand.crashes += 1
         if strand.crashes > MOST_CRASHES and self.host() is strand.host:
@@ -468,8 +488,6 @@ class Turns:
             try:
                 context.run(self._callbacks.begin_strand, strand)
                 strand.result = context.run(self._callbacks.run_code, strand)
-            except ContractError as error:
-                self.end(error)
             except BaseException as error:
                 strand.note_error(error)
         return_thread()  # This thread may be the next to be woken.
