@@ -625,8 +625,9 @@ def test_each_thread_has_a_row(
     rows: dict[str, set[str]] = {}
 
     def note(name: str) -> None:
-        thread = player.world.current_thread
-        rows.setdefault(name, set()).add(thread.origin() or thread.role().name)
+        world = player.world
+        origin = "" if world.simulation is None else world.simulation.current_thread.origin()
+        rows.setdefault(name, set()).add(origin or world.current_thread.role().name)
 
     def run() -> None:
         note("client")

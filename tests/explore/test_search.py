@@ -22,7 +22,7 @@ from pytest_fakecloud.explore.search.shrinking import minimal, smallest
 from pytest_fakecloud.explore.search.sources import NoPlan, Source
 from pytest_fakecloud.explore.search.store import key_of
 from pytest_fakecloud.explore.search.tally import Coverage, Tally, budget_of
-from pytest_fakecloud.explore.simulation.current_thread import CurrentThread
+from pytest_fakecloud.explore.simulation.current_thread import ThreadBetweenTrials
 from pytest_fakecloud.explore.simulation.simulation import Simulation
 from pytest_fakecloud.explore.subject.options import Options
 from pytest_fakecloud.explore.subject.programs import programs_of
@@ -83,7 +83,7 @@ def test_the_only_order_of_several_strands_is_exhaustive(cloud: Cloud, redis: Re
 
 def test_answers_arrive_in_the_order_of_their_sockets() -> None:
     fakes = types.SimpleNamespace(now_us=lambda: 0, connections=Connections([]))
-    world: Any = types.SimpleNamespace(fakes=fakes, current_thread=CurrentThread())
+    world: Any = types.SimpleNamespace(fakes=fakes, current_thread=ThreadBetweenTrials())
     loop = FakeTimeLoop(world)
     pairs = [socket.socketpair() for _ in range(3)]
     try:

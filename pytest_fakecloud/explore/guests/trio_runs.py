@@ -66,7 +66,7 @@ class Trio(AsyncLibrary):
             def work() -> None:
                 results.append(function(*args))
 
-            await real_run_sync(partial(world.current_thread.run_in_check, work), **options)
+            await real_run_sync(partial(world.between_trials.run_in_check, work), **options)
             return results[0]
 
         yield trio, "run", run

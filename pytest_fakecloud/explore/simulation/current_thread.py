@@ -1,6 +1,7 @@
 """The thread that asks: its role in a trial, and the strand for which it works.
 
-``CurrentThread`` answers both questions for all of ``explore()``. The map, "Whose thread is this?", says
+``CurrentThread`` answers both questions for all of ``explore()``: ``ThreadInTrial`` while a trial is
+played, and ``ThreadBetweenTrials`` for checks and ``setup=``. The map, "Whose thread is this?", says
 what each thread does.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
@@ -66,13 +68,69 @@ Origin: TypeAlias = Literal[
 ]
 
 
-class CurrentThread:
-    """Answers two questions about the thread that asks: ``role()``, and for which strand it works.
+class CurrentThread(ABC):
+    """Answers two questions about the thread that asks: ``role()``, and for which strand it works. The
+    second has several meanings, which ``ThreadInTrial`` lists.
+    """
+
+    @abstractmethod
+    def role(self) -> Role:
+        """Return what this thread runs."""
+
+    def strand(self) -> Strand | None:
+        return None
+
+    def cooperating(self) -> Strand | None:
+        return None
+
+    def served(self) -> Strand | None:
+        return None
+
+    def carried(self) -> Strand | None:
+        return None
+
+    def drawing_for(self) -> Strand | None:
+        return None
+
+
+class ThreadBetweenTrials(CurrentThread):
+    """The thread that asks while no trial is played, such as in a check. It works for no strand."""
+
+    def __init__(self) -> None:
+        self._player = threading.get_ident()
+        self._roles = {self._player: CHECK}
+        """The roles of threads, by their identifiers."""
+
+    def role(self) -> Role:
+        return self._roles.get(threading.get_ident(), OUTSIDE)
+
+    @contextlib.contextmanager
+    def setting_up(self) -> Iterator[None]:
+        """Prepare a trial in the block, in the player's thread."""
+        self._roles[self._player] = SETUP
+        try:
+            yield
+        finally:
+            self._roles[self._player] = CHECK
+
+    def run_in_check(self, run: Callable[[], object]) -> None:
+        """Run the code of a thread that a check or ``setup=`` has started."""
+        me = threading.get_ident()
+        self._roles[me] = CHECK
+        try:
+            run()
+        finally:
+            self._roles.pop(me, None)
+
+
+class ThreadInTrial(CurrentThread):
+    """The thread that asks while a trial is played, and the strand for which it works:
 
     ============== ===================================================================================
     strand         its own one: the thread runs the code of the strand, or an event loop with its task
     cooperating    its own one, if the thread may let other strands run
     executing      its own one, or the one whose call it handles: what a command does belongs to it
+    served         the one whose call it handles
     carried        the one that its context names
     sleeping_for   the one for which it sleeps in fake time, although it is ``OUTSIDE``
     working_for    the first that there is: its own, that of its context, the running or a waiting one
@@ -80,21 +138,16 @@ class CurrentThread:
     ============== ===================================================================================
 
     Its own one, in an event loop, is the current task, which is registered as a strand at the first
-    question: tasks that do nothing here are no part of the trial. Between trials, all are None.
+    question: tasks that do nothing here are no part of the trial.
     """
 
     def __init__(
-        self,
-        turns: Turns | None = None,
-        strands: Strands | None = None,
-        outsiders: Container[threading.Thread] = (),
+        self, turns: Turns, strands: Strands, outsiders: Container[threading.Thread]
     ) -> None:
         self._turns = turns
         self._strands = strands
         self._outsiders = outsiders
         self._player = threading.get_ident()
-        self._between_trials = {self._player: CHECK}
-        """The roles of threads between trials, by their identifiers."""
         self._promise: int | None = None
         """The thread that checks a promise after a step, by its identifier."""
         self._served: dict[int, Strand] = {}
@@ -103,10 +156,7 @@ class CurrentThread:
     # -- the role
 
     def role(self) -> Role:
-        """Return what this thread runs."""
         me, turns = threading.get_ident(), self._turns
-        if turns is None:
-            return self._between_trials.get(me, OUTSIDE)
         if self._promise == me:
             return PROMISE
         host = turns.by_thread.get(me)
@@ -122,7 +172,7 @@ class CurrentThread:
         """Return where a thread comes from that is ``OUTSIDE``. Do not ask in a thread that is just
         beginning, which has no ``Thread`` yet.
         """
-        if self._strands is None or self.role() is not OUTSIDE:
+        if self.role() is not OUTSIDE:
             return ""
         named, thread = carried_strand.get(), threading.current_thread()
         if named is not None and named not in self._strands:
@@ -144,8 +194,8 @@ class CurrentThread:
     # -- the strand
 
     def strand(self) -> Strand | None:
-        host = self._turns.host() if self._turns is not None and self.role().is_explored else None
-        if host is None or host.loop is None or self._strands is None:
+        host = self._turns.host() if self.role().is_explored else None
+        if host is None or host.loop is None:
             return host
         task = host.loop.current_task()
         return host if task is None else self._strands.registered(host, host.loop, task)
@@ -154,19 +204,19 @@ class CurrentThread:
         return self.strand() if self.role() is STRAND else None
 
     def executing(self) -> Strand | None:
-        return None if self._has_ended() else self.served() or self.strand()
+        return None if self._turns.has_ended else self.served() or self.strand()
 
     def served(self) -> Strand | None:
-        """Return the strand whose call this thread handles."""
         return None if self.is_checking_promise() else self._served.get(threading.get_ident())
 
     def carried(self) -> Strand | None:
         strand = carried_strand.get()
-        is_of_trial = self._strands is not None and strand in self._strands
-        return strand if strand is not None and is_of_trial and strand.state != "ended" else None
+        if strand is None or strand not in self._strands or strand.state == "ended":
+            return None
+        return strand
 
     def sleeping_for(self) -> Strand | None:
-        if self._turns is None or self.is_checking_promise() or self._has_ended():
+        if self.is_checking_promise() or self._turns.has_ended:
             return None
         origin = self.origin()
         if origin == "fake":  # It runs the handler of a ``destination`` for the delivering strand.
@@ -174,20 +224,15 @@ class CurrentThread:
         return self.carried() if origin in ("carried", "outsider") else None
 
     def working_for(self) -> Strand | None:
-        if self._turns is None or self._strands is None:
-            return None
         waiting = (strand for strand in self._strands if strand.is_waiting_for_thread())
         return self.strand() or self.carried() or self._turns.holder or next(waiting, None)
 
     def drawing_for(self) -> Strand | None:
         is_player = threading.get_ident() == self._player
-        is_outside = is_player or self.is_checking_promise() or self._has_ended()
+        is_outside = is_player or self.is_checking_promise() or self._turns.has_ended
         return None if is_outside else self.working_for()
 
-    def _has_ended(self) -> bool:
-        return self._turns is not None and self._turns.has_ended
-
-    # -- what threads begin and end
+    # -- what the thread begins and ends
 
     @contextlib.contextmanager
     def checking_promise(self) -> Iterator[None]:
@@ -197,24 +242,6 @@ class CurrentThread:
             yield
         finally:
             self._promise = None
-
-    @contextlib.contextmanager
-    def setting_up(self) -> Iterator[None]:
-        """Prepare a trial in the block, in the player's thread."""
-        self._between_trials[self._player] = SETUP
-        try:
-            yield
-        finally:
-            self._between_trials[self._player] = CHECK
-
-    def run_in_check(self, run: Callable[[], object]) -> None:
-        """Run the code of a thread that a check or ``setup=`` has started."""
-        me = threading.get_ident()
-        self._between_trials[me] = CHECK
-        try:
-            run()
-        finally:
-            self._between_trials.pop(me, None)
 
     @contextlib.contextmanager
     def serving(self, strand: Strand) -> Iterator[None]:

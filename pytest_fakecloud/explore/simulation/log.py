@@ -18,7 +18,7 @@ from ..values.accesses import Access
 from ..values.disturbances import DELAYS, DUE, KINDS, RANDOM, Disturbance, Kind
 from ..values.footprint import CHECKS_PROMISE
 from ..values.trial import Choices, Flag, Handler, Line, ReachedPoint, Step
-from .current_thread import CurrentThread
+from .current_thread import ThreadInTrial
 
 if TYPE_CHECKING:
     from .part import Script
@@ -30,7 +30,7 @@ class TrialLog:
 
     _fakes: Fakes
     _script: Script
-    _current_thread: CurrentThread
+    _current_thread: ThreadInTrial
     start_us: int = field(init=False)
     fingerprints: Fingerprints = field(init=False)
     broken: BaseException | None = None

@@ -10,7 +10,7 @@ from ..fakes.fakes import Fakes
 from ..subject.options import Subject
 from ..values.learned import Learned
 from ..values.plan import Plan
-from .current_thread import CurrentThread
+from .current_thread import ThreadInTrial
 from .log import TrialLog
 from .pool import Threads
 from .strand import Strands
@@ -70,5 +70,5 @@ class Part:
     _script: Script
     _strands: Strands
     _turns: Turns
-    _current_thread: CurrentThread
+    _current_thread: ThreadInTrial
     _log: TrialLog

@@ -16,7 +16,7 @@ from .call_disturbances import CallDisturbances
 from .callers import Callers
 from .calls import Calls
 from .clock import KnownTimes, Sleepers, TrialClock
-from .current_thread import CurrentThread
+from .current_thread import ThreadInTrial
 from .decisions import Decisions
 from .delivery_strands import DeliveryStrands
 from .log import TrialLog
@@ -46,7 +46,7 @@ class Simulation:
         self.script = script = Script(subject, plan, learned)
         self.strands = strands = Strands(subject.programs)
         self.turns = turns = Turns(world, strands)
-        self.current_thread = current = CurrentThread(turns, strands, world.outsiders)
+        self.current_thread = current = ThreadInTrial(turns, strands, world.outsiders)
         self.log = log = TrialLog(world.fakes, script, current)
         self.call_sites = CallSites(world, are_noted=plan.has_details)
         self.known_times = KnownTimes(world.fakes)

@@ -78,7 +78,7 @@ def thread_patches(world: World) -> Iterator[Patch]:
             # Threads that begin in one which is not explored work for the same strand.
             _run_within(thread, copy_context().run)
         if world.current_thread.role().moves_clock and not _is_thread_of_a_fake(thread):
-            _run_within(thread, world.current_thread.run_in_check)
+            _run_within(thread, world.between_trials.run_in_check)
         real_start(thread)
 
     def join(

@@ -14,7 +14,7 @@ from ...core.touches import READS_CLOCK, Touch
 from ...kv.touches import key_of_touch
 from ...process.replace import Function
 from ..fakes.fakes import Fakes
-from ..simulation.current_thread import CurrentThread
+from ..simulation.current_thread import CurrentThread, ThreadBetweenTrials
 from ..simulation.log import TrialLog
 from ..simulation.loops import AsyncLibrary
 from ..simulation.operations import TrialHistory
@@ -44,7 +44,8 @@ class World(Surroundings):
         self.cloud, self.fakes = cloud, Fakes(cloud)
         self.randomness = Randomness(seed, lambda: self.current_thread.drawing_for())
         self.simulation: Simulation | None = None
-        self._between_trials = self.current_thread = CurrentThread()
+        self.between_trials = ThreadBetweenTrials()
+        self.current_thread: CurrentThread = self.between_trials
         self.waits = ThreadWaits(self)
         # The trials of a search repeat the same commands.
         self.command_line = lru_cache(maxsize=256)(command_line)
@@ -69,7 +70,7 @@ class World(Surroundings):
         self.fakes.reset()
         self.randomness.begin(plan.schedule.series)
         if subject.setup is not None:
-            with self.current_thread.setting_up():
+            with self.between_trials.setting_up():
                 check_has_run(self.awaited(subject.setup()), "setup=")
             self.randomness.mark()
         simulation = Simulation(self, subject, plan, learned)
@@ -93,7 +94,7 @@ class World(Surroundings):
         try:
             yield
         finally:
-            self.simulation, self.current_thread = None, self._between_trials
+            self.simulation, self.current_thread = None, self.between_trials
             current_observer.reset(token)
         self.fakes.check_queues()
 
