@@ -16,17 +16,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
-from ..values.disturbances import (
-    DELAY,
-    DELAYS,
-    DUE,
-    EDGE,
-    RANKS,
-    WINDOWS,
-    Disturbance,
-    Kind,
-    with_trait,
-)
+from ..values.disturbances import DELAY, DELAYS, RANKS, Disturbance, Kind, with_trait
 from ..values.names import StrandName
 from ..values.schedule import Schedule
 from ..values.trial import Outline, ReachedPoint
@@ -186,9 +176,11 @@ def _further_delays(
     """
     if last.kind not in DELAYS:
         return
-    if last.detail == DUE:
+    if last.is_until_due:
         for reached in after:
-            yield from (other for other in reached.disturbances() if other.detail == last.strand)
+            yield from (
+                other for other in reached.disturbances() if other.runs_first == last.strand
+            )
         return
     if "overlap" in trial.flags:
         for reached in after:
@@ -206,7 +198,7 @@ def _ends_of_spans(last: Disturbance, after: Iterable[ReachedPoint]) -> Iterator
         for other in reached.disturbances():
             # Code that truncates times to seconds fails only just before the end of a window. A
             # disturbance that ends in between affects only some of the calls.
-            is_window = last.detail == EDGE and other.detail in WINDOWS
+            is_window = last.is_at_edge and other.is_window
             is_end = last.kind in _LASTING and other.kind == "jump" and not other.detail
             if is_window or is_end:
                 yield other
@@ -230,7 +222,7 @@ def _around_redeliveries(trial: Outline) -> Iterator[_Added]:
     for reached in trial.points:
         if reached.strand in begins and reached.point > 1:
             for other in reached.disturbances():
-                if other.kind == "delay" and other.detail != DUE:
+                if other.kind == "delay" and not other.is_until_due:
                     if has_late_start:
                         yield (other,)
                     else:
@@ -250,7 +242,7 @@ def _is_redelivery(strand: str) -> bool:
 
 def _is_late_start(disturbance: Disturbance) -> bool:
     """Return whether a disturbance lets a client or a message begin its work later."""
-    is_lost_once = disturbance.kind == "unreachable" and disturbance.detail == "1"
+    is_lost_once = disturbance.kind == "unreachable" and disturbance.attempts == 1
     return not disturbance.point and (is_lost_once or disturbance.kind == "delay")
 
 
@@ -260,9 +252,9 @@ def _late_starts(trial: Outline, again: str, at_us: int) -> Iterator[Disturbance
         name = StrandName.of(reached.strand)
         if reached.point or name.program == StrandName.of(again).program or name.attempt > 1:
             continue
-        for kind, detail in reached.choices:
-            if kind == "unreachable" and detail == "1":
-                yield Disturbance(reached.strand, 0, kind, detail)
-            elif kind == "delay" and detail != DUE:
+        for other in reached.disturbances():
+            if other.kind == "unreachable" and other.attempts == 1:
+                yield other
+            elif other.kind == "delay" and not other.is_until_due:
                 seconds = math.ceil((at_us - reached.at_us) / 1e6) + DELAY // 2
-                yield Disturbance(reached.strand, 0, kind, str(seconds))
+                yield other._replace(detail=str(seconds))

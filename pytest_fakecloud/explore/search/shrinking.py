@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
-from ..values.disturbances import ONLY_TIMING, RANKS, SIMPLEST_FIRST, SWITCHES, Disturbance, Kind
+from ..values.disturbances import ONLY_TIMING, RANKS, SIMPLEST_FIRST, Disturbance, Kind
 from ..values.plan import Plan
 from ..values.schedule import Schedule
 from ..values.trial import ReachedPoint, Trial
@@ -137,10 +137,12 @@ def _points_from(disturbance: Disturbance, trial: Trial) -> list[ReachedPoint]:
 
 def _single_switches(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:
     """Yield schedules with one switch of the undisturbed trial, between strands that were disturbed."""
-    strands = {disturbance.strand for disturbance in trial.applied} | {
-        disturbance.detail for disturbance in trial.applied if disturbance.kind in SWITCHES
+    strands = {
+        name
+        for disturbance in trial.applied
+        for name in (disturbance.strand, disturbance.runs_first)
     }
     for reached in undisturbed.points:
-        for disturbance in reached.disturbances():
-            if disturbance.kind == "switch" and {disturbance.strand, disturbance.detail} <= strands:
-                yield Schedule([disturbance])
+        for switch in reached.disturbances():
+            if switch.kind == "switch" and {switch.strand, switch.runs_first} <= strands:
+                yield Schedule([switch])

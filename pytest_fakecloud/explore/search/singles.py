@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from ...core.touches import READS_CLOCK
-from ..values.disturbances import EDGE, KINDS, RANKS, SWITCHES, Disturbance
+from ..values.disturbances import KINDS, RANKS, SWITCHES, Disturbance
 from ..values.footprint import Footprint
 from ..values.schedule import Schedule
 from ..values.trial import Trial
@@ -58,10 +58,10 @@ def _likeness(trial: Trial) -> Callable[[Disturbance], bool]:
         footprint = touched.get(disturbance.point_id)
         before = touched.get((disturbance.strand, disturbance.point - 1))
         effect = KINDS[disturbance.kind].effect
-        if effect == "on readers of the clock" or disturbance.detail == EDGE:
+        if effect == "on readers of the clock" or disturbance.is_at_edge:
             return not reads_clock
         if effect == "at the first known time":
-            return disturbance.detail.isdigit()
+            return disturbance.known_time > 1
         if effect == "at a write":
             return footprint is not None and not _writes(footprint)
         if effect == "after a write":
@@ -69,7 +69,7 @@ def _likeness(trial: Trial) -> Callable[[Disturbance], bool]:
         if effect == "at the last call":
             return (disturbance.strand, disturbance.point + 1) in points
         if effect == "after a dependent call":
-            other = strands.get(disturbance.detail, Footprint())
+            other = strands.get(disturbance.runs_first, Footprint())
             return before is not None and not before.depends_on(other)
         return False
 

@@ -99,7 +99,7 @@ class CallDisturbances(Part):
     ) -> AnyResponse:
         """Serve a call with its fault, and describe the fault in the call's line."""
         line.disturbances = (fault,)
-        line.words = KINDS[fault.kind].words.format(_status_of(fault))
+        line.words = KINDS[fault.kind].words.format(fault.status)
         request.call.faults = ({"kind": fault.kind, "description": fault.kind},)
         return SERVE[fault.kind](_FaultyCall(fault, fake, request, proceed, line))
 
@@ -123,10 +123,10 @@ def _hold(event: _Event) -> _Gaps:
 
 
 def _partition(event: _Event) -> _Gaps:
-    span = int(event.disturbance.detail)
-    until_us = event.fakes.now_us() + span * 1_000_000
+    span_us = event.disturbance.span_us
+    until_us = event.fakes.now_us() + span_us
     event.partitions[event.strand.root.name, event.fake.name] = until_us, event.disturbance
-    return event.fake.name, span
+    return event.fake.name, span_us // 1_000_000
 
 
 def _disturb_group(event: _Event) -> _Gaps | None:
@@ -166,7 +166,7 @@ def _respond(call: _FaultyCall) -> AnyResponse:
     session = session_of(call.fake, call.request)
     if session is not None:
         return _loading(session)
-    status = _status_of(call.fault)
+    status = call.fault.status
     error = ServiceError(status, HTTPStatus(status).phrase)
     return injector_of(call.fake.faults).answers.render(error)
 
@@ -190,10 +190,6 @@ def _failover(call: _FaultyCall) -> AnyResponse:
 def _cluster_down(call: _FaultyCall) -> AnyResponse:
     _disturb_nodes(call.fault.kind, call.fake, call.request)
     return Answer(CLUSTER_DOWN, 400, (), "text/plain")  # The port makes a reply of it.
-
-
-def _status_of(fault: Disturbance) -> int:
-    return int(fault.detail or 503) if fault.kind == "respond" else 503
 
 
 SERVE: dict[Kind, _Serve] = {

@@ -61,7 +61,7 @@ class Decisions(Part):
         if len(options) > 1:
             self._note_point(names, point, kind)
         switch = self._wanted_switch(names, point, kind)
-        chosen = options[0] if switch is None else options[names.index(switch.detail)]
+        chosen = options[0] if switch is None else options[names.index(switch.runs_first)]
         if has_steps:
             self._begin_step(chosen, names)
         if switch is not None:
@@ -81,7 +81,7 @@ class Decisions(Part):
         planned = self._switches.get((names[0], point))
         if planned:
             for disturbance in planned:
-                if disturbance.kind == kind and disturbance.detail in names:
+                if disturbance.kind == kind and disturbance.runs_first in names:
                     return disturbance
         elif self._strategy is not None and kind in self._strategy.switch_kinds:
             name = self._strategy.pick(self._log.steps, names, kind)
@@ -101,7 +101,7 @@ class Decisions(Part):
         when = "before {} starts" if is_start else KINDS[switch.kind].words
         words = "receives its answer" if _continuation(chosen)[0] == "late" else "runs"
         text = f"{words} {when.format(StrandName.of(switch.strand).shown)}"
-        self._log.note_applied([switch], switch.detail, text)
+        self._log.note_applied([switch], switch.runs_first, text)
 
     def end_step(self, options: Sequence[str]) -> None:
         """Record which options and clock times the last step made impossible."""

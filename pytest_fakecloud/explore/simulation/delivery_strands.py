@@ -70,7 +70,7 @@ class DeliveryStrands(Part):
         for disturbance in disturbances:
             if disturbance.kind not in LOST_ATTEMPTS:
                 continue
-            losses: list[_Loss] = ["unreachable"] * int(disturbance.detail or 1)
+            losses: list[_Loss] = ["unreachable"] * disturbance.attempts
             if disturbance.kind == "fail":
                 losses[0] = "unheard"  # The first attempt reaches the destination.
             self._losses[due.message.public_id] = losses
@@ -118,7 +118,7 @@ def _delivery_words(due: DueDelivery, disturbances: Sequence[Disturbance]) -> st
     words = f"is delivered to {url if isinstance(url, str) else shown(url)}"
     for disturbance in disturbances:
         words += KINDS[disturbance.kind].of_delivery
-        count = int(disturbance.detail or 0)
+        count = disturbance.attempts
         if disturbance.kind == "unreachable" and count > 1:
             words += f" {count} times"
         elif disturbance.kind == "fail" and count > 1:

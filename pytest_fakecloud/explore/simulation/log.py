@@ -15,7 +15,7 @@ from ...queue.touches import touches_of_delivery
 from ..fakes.fakes import DueDelivery, Fakes
 from ..fakes.fingerprint import Fingerprints
 from ..values.accesses import Access
-from ..values.disturbances import DELAYS, DUE, KINDS, RANDOM, Disturbance, Kind
+from ..values.disturbances import DELAYS, KINDS, RANDOM, Disturbance, Kind
 from ..values.footprint import CHECKS_PROMISE
 from ..values.trial import Choices, Flag, Handler, Line, ReachedPoint, Step
 from .current_thread import ThreadInTrial
@@ -131,12 +131,12 @@ class TrialLog:
     def has_overlap(self) -> bool:
         """Return whether another strand made a call while the last disturbance delayed a strand."""
         disturbance = self.applied[-1] if self.applied else None
-        if disturbance is None or disturbance.kind not in DELAYS or disturbance.detail == DUE:
+        if disturbance is None or disturbance.kind not in DELAYS or disturbance.is_until_due:
             return False
         strand = disturbance.strand
         own = (line.at_us for line in self.lines if line.is_disturbance and line.strand == strand)
         began = next(own, self.start_us)
-        ended = began + int(disturbance.detail) * 1_000_000
+        ended = began + disturbance.span_us
         others = (line.at_us for line in self.lines if line.call and line.strand != strand)
         return any(began < at_us < ended for at_us in others)
 

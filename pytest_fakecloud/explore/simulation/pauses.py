@@ -65,7 +65,7 @@ class Pauses(Part):
         if not all(self.may_pause(other, span_us) for other in begun):
             return False
         # What is due is done first, so that the strand can be switched to in the middle of it.
-        is_last = is_for_all or disturbance.detail == DUE
+        is_last = is_for_all or disturbance.is_until_due
         for other in paused:
             other.pause_until(until_us, span_us, lets_others_first=is_last and other is strand)
         words = KINDS[disturbance.kind].words.format(seconds(span_us))
@@ -94,20 +94,17 @@ class Pauses(Part):
     def _end_us(self, disturbance: Disturbance) -> int | None:
         """Return the time at which a pause that begins now ends, or None without such a time."""
         now = self._fakes.now_us()
-        if disturbance.detail == DUE:
+        if disturbance.is_until_due:
             return self.known_times.next_in_data(now)
-        if disturbance.kind in DELAYS:
-            return now + int(disturbance.detail) * 1_000_000
-        if disturbance.kind == "tick":
-            return now + TICKS[disturbance.detail]
-        if disturbance.detail == EDGE:
+        if disturbance.kind in DELAYS or disturbance.kind == "tick":
+            return now + disturbance.span_us
+        if disturbance.is_at_edge:
             target = _edge(now)
         else:
-            index = int(disturbance.detail or 1) - 1
-            instants = self.known_times.upcoming(now, JUMPS)
-            if index >= len(instants):
+            times = self.known_times.upcoming(now, JUMPS)
+            if disturbance.known_time > len(times):
                 return None
-            target = instants[index]
+            target = times[disturbance.known_time - 1]
         target += {"jump": 0, "nearly": -1_000, "past": 1_000_000}[disturbance.kind]
         return target if target > now else None
 

@@ -15,7 +15,7 @@ from ...cloud.base import BaseCloud
 from ...cloud.fake import Fake
 from ...core.errors import ContractError, brief, shown, unknown_name
 from ...core.field_types import has_not_run
-from ..values.disturbances import CLOCK, KINDS, RANDOM, SWITCHES, Kind
+from ..values.disturbances import CLOCK, KINDS, RANDOM, Kind
 from ..values.names import StrandName, is_program_name, is_taken
 from ..values.schedule import Schedule
 
@@ -154,11 +154,7 @@ def _check_names(schedule: Schedule, programs: Sequence[Program]) -> None:
     """Raise ``ContractError`` for a disturbance of a strand that no program can begin."""
     clients = [program.name for program in programs]
     for disturbance in schedule:
-        for name in (
-            (disturbance.strand, disturbance.detail)
-            if disturbance.kind in SWITCHES
-            else (disturbance.strand,)
-        ):
+        for name in filter(None, (disturbance.strand, disturbance.runs_first)):
             parsed = StrandName.of(name)
             if parsed.program not in (*clients, CLOCK, RANDOM) and not parsed.is_delivery:
                 raise ContractError(

@@ -29,8 +29,7 @@ PARTITION = 60
 """Length in seconds of the ``partition`` disturbances that the search tries."""
 TICKS = {"1ms": 1_000, "1s": 1_000_000, "9999ms": 9_999_000, "59999ms": 59_999_000}
 """Durations in microseconds of the ``tick`` disturbances to try, keyed by the disturbance's detail."""
-WINDOWS = frozenset({"9999ms", "59999ms"})
-"""Details of ``tick`` disturbances that end just within a window of ten seconds or a minute."""
+_WINDOWS = frozenset({"9999ms", "59999ms"})
 DUE = "due"
 """The detail of a ``delay`` that ends at the next time that the application keeps as data."""
 EDGE = "edge"
@@ -43,8 +42,8 @@ class Disturbance(NamedTuple):
     """A disturbance that a schedule injects: the strand, its point, the kind, and a detail.
 
     Point 1 of a strand is its first call, point 0 its start. A gap between two commands of a pipeline
-    is a point, too. ``detail`` depends on the kind (``KINDS``): the strand that a ``switch`` runs
-    first, seconds, a number of attempts, the status of a ``respond`` if it is not 503, or a time.
+    is a point, too. What ``detail`` says depends on the kind (``KINDS``): ``runs_first``, ``span_us``,
+    ``is_until_due``, ``known_time``, ``is_at_edge``, ``attempts`` or ``status``.
     """
 
     strand: str
@@ -86,6 +85,46 @@ class Disturbance(NamedTuple):
     def order(self) -> int:
         return _ORDER[self.kind]
 
+    @property
+    def runs_first(self) -> str:
+        """The strand that a switch lets run first, or ``CLOCK``; empty for other kinds."""
+        return self.detail if self.kind in SWITCHES else ""
+
+    @property
+    def span_us(self) -> int:
+        """Microseconds of a ``tick``, ``slow``, ``partition``, or ``delay`` unless ``is_until_due``."""
+        return TICKS[self.detail] if self.kind == "tick" else int(self.detail) * 1_000_000
+
+    @property
+    def is_window(self) -> bool:
+        """Whether it is a ``tick`` that ends just within a window of ten seconds or a minute."""
+        return self.detail in _WINDOWS
+
+    @property
+    def is_until_due(self) -> bool:
+        """Whether it is a ``delay`` until the next time that the application keeps as data."""
+        return self.detail == DUE
+
+    @property
+    def known_time(self) -> int:
+        """Which of the next known times a ``jump``, ``nearly`` or ``past`` moves to, from 1."""
+        return int(self.detail or 1)
+
+    @property
+    def is_at_edge(self) -> bool:
+        """Whether it is a ``jump`` or ``nearly`` to the next whole second, which is no known time."""
+        return self.detail == EDGE
+
+    @property
+    def attempts(self) -> int:
+        """How many attempts of a delivery ``fail``, or are ``unreachable``."""
+        return int(self.detail or 1)
+
+    @property
+    def status(self) -> int:
+        """The status of a ``respond``."""
+        return int(self.detail or 503)
+
     def simpler(self) -> Iterator[Disturbance]:
         """Yield disturbances that are easier to explain and have the same effect, or a smaller one."""
         return KINDS[self.kind].simpler(self)
@@ -103,7 +142,7 @@ def _not_simpler(disturbance: Disturbance) -> Iterator[Disturbance]:
 
 
 def _next_known_time(disturbance: Disturbance) -> Iterator[Disturbance]:
-    if disturbance.kind != "jump" and disturbance.detail != EDGE:
+    if disturbance.kind != "jump" and not disturbance.is_at_edge:
         yield disturbance._replace(kind="jump")
     if disturbance.detail:
         yield disturbance._replace(detail="")
@@ -118,8 +157,8 @@ def _switch_at_next_call(disturbance: Disturbance) -> Iterator[Disturbance]:
 
 
 def _fewer_attempts(disturbance: Disturbance) -> Iterator[Disturbance]:
-    if disturbance.detail not in ("", "1"):
-        yield disturbance._replace(detail=str(int(disturbance.detail) - 1))
+    if disturbance.attempts > 1:
+        yield disturbance._replace(detail=str(disturbance.attempts - 1))
 
 
 # -- the table of kinds ----------------------------------------------------------------------------
@@ -298,7 +337,10 @@ KINDS: dict[Kind, _Spec] = {
     # In a whole trial: other random numbers.
     "numbers": _Spec(21, ("whole trial",), "draws other random numbers, of series {}"),
 }  # fmt: skip
-"""All kinds, in the order in which disturbances of one point are applied."""
+"""All kinds. Their order says in which order disturbances of one point are applied (``Schedule.at()``),
+which of several counts that would determine the outcome of a call (the first one, in ``Schedule``), and
+which of several that are equally complex the search tries first (``SIMPLEST_FIRST``).
+"""
 _ORDER = {kind: at for at, kind in enumerate(KINDS)}
 SIMPLEST_FIRST = sorted(KINDS, key=lambda kind: KINDS[kind].complexity)
 """All kinds in the order in which the search tries them, the simplest explanations first."""

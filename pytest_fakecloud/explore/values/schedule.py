@@ -59,7 +59,7 @@ class Schedule(tuple[Disturbance, ...]):
     @property
     def moves_clock(self) -> bool:
         """Whether the clock moves although a strand could run."""
-        return any(disturbance.detail == CLOCK for disturbance in self)
+        return any(disturbance.runs_first == CLOCK for disturbance in self)
 
     def with_series(self, number: int) -> Schedule:
         """Return the schedule with another series of random numbers, or without one for 0."""
