@@ -54,40 +54,38 @@ class Calls(Part):
     def at_call(self, fake: Fake, request: Request, proceed: Proceed) -> AnyResponse:
         """Handle a request at its endpoint, in the strand's own thread or in the fake's."""
         caller = self.callers.caller_of(fake, request)
-        if caller.way == "not explored":
-            return proceed()
-        if caller.way == "left over":
-            self._log.note("not explored: late calls for a request of an earlier trial")
-            return ConnectionEffect("drop")
         try:
-            return self._serve_for(caller, fake, request, proceed)
+            if caller.strand is not None:
+                self._turns.check_alive(caller.strand)
+            match caller:
+                case Caller("in turn", Strand() as strand):
+                    with self._current_thread.serving(strand):
+                        return self._serve_in_turn(strand, fake, request, proceed)
+                case Caller("without turn", Strand() as strand):
+                    with self._current_thread.serving(strand):
+                        return self._serve_without_turn(strand, fake, request, proceed)
+                case Caller("awaited", Strand() as strand, point=point):
+                    with self._current_thread.serving(strand):
+                        return self._serve(strand, point, fake, request, proceed)
+                case Caller("outside", Strand() as strand):
+                    self.callers.admit_outside(strand, self._fakes.now_us())
+                    return self._serve_without_turn(strand, fake, request, proceed)
+                case Caller("silent"):
+                    if self._script.plan.has_details:
+                        self._log.silent_calls.append(request.call)
+                    return proceed()
+                case Caller("left over"):
+                    self._log.note("not explored: late calls for a request of an earlier trial")
+                    return ConnectionEffect("drop")
+                case Caller("ended"):
+                    return ConnectionEffect("drop")
+                case _:  # not explored
+                    return proceed()
         except Crash:
             if caller.is_in_strand_thread and request.client is None:
                 raise
             # The strand ends after this request, or another thread runs its code until its next turn.
             return ConnectionEffect("drop")
-
-    def _serve_for(
-        self, caller: Caller, fake: Fake, request: Request, proceed: Proceed
-    ) -> AnyResponse:
-        """Serve a call in the way of its caller. Raises ``Crash`` if the strand has ended."""
-        strand = caller.strand
-        if strand is None:
-            raise Crash
-        self._turns.check_alive(strand)
-        if caller.way == "silent":
-            if self._script.plan.has_details:
-                self._log.silent_calls.append(request.call)
-            return proceed()
-        if caller.way == "outside":
-            self.callers.admit_outside(strand, self._fakes.now_us())
-            return self._serve_without_turn(strand, fake, request, proceed)
-        with self._current_thread.serving(strand):
-            if caller.way == "awaited":
-                return self._serve(strand, caller.point, fake, request, proceed)
-            if caller.way == "in turn":
-                return self._serve_in_turn(strand, fake, request, proceed)
-            return self._serve_without_turn(strand, fake, request, proceed)
 
     def _serve_in_turn(
         self, strand: Strand, fake: Fake, request: Request, proceed: Proceed
@@ -238,25 +236,12 @@ class Calls(Part):
         self, strand: Strand, point: int, fake: Fake, request: Request, proceed: Proceed
     ) -> AnyResponse:
         """Apply the disturbances of a call, add the call to the story, and return its outcome."""
-        now = self._fakes.now_us()
         self.workers.note_call(strand, fake, request)
         if fake.fixture != "kv_server":  # which reports its commands
             self.known_times.note_data(times_in(request.body))
         planned = self._script.schedule.at(strand.scheduled_name, point)
         fault = self.call_disturbances.apply(planned, strand, fake, request) if planned else None
-        self._log.call_counts[strand.name] += 1
-        app: Any = core_of(fake).app
-        app.recorder.renumber(request.call, now)
-        line = strand.line = self._add_line(strand, request, point)
-        if touches := touches_of_request(fake, request):
-            self._log.touch(touches)
-            subjects = tuple(touch.read for touch in touches if touch.fake)
-            words = request.route, request.call.path
-            writes = any(touch.writes for touch in touches)
-            access = Access(
-                strand.scheduled_name, line, words, subjects, (), writes, now, request.call
-            )
-            self._log.accesses.append(access)
+        line = strand.line = self._record(strand, point, fake, request)
         if (partition := self.call_disturbances.partition(strand, fake)) is not None:
             line.disturbances, line.words = (partition,), f"does not reach {fake.name}"
             return ConnectionEffect("drop")
@@ -266,6 +251,22 @@ class Calls(Part):
             return proceed()
         finally:
             self.note_changes()
+
+    def _record(self, strand: Strand, point: int, fake: Fake, request: Request) -> Line:
+        """Add a call to the journal, the story and the accesses; return its line."""
+        now, name = self._fakes.now_us(), strand.scheduled_name
+        self._log.call_counts[strand.name] += 1
+        app: Any = core_of(fake).app
+        app.recorder.renumber(request.call, now)
+        line = self._add_line(strand, request, point)
+        if touches := touches_of_request(fake, request):
+            self._log.touch(touches)
+            subjects = tuple(touch.read for touch in touches if touch.fake)
+            words = request.route, request.call.path
+            writes = any(touch.writes for touch in touches)
+            access = Access(name, line, words, subjects, (), writes, now, request.call)
+            self._log.accesses.append(access)
+        return line
 
     def _add_line(self, strand: Strand, request: Request, point: int = 0) -> Line:
         line = self._log.add_line(strand.scheduled_name, call=request.call)
