@@ -69,7 +69,7 @@ def find_failure(
     """
     __tracebackhide__ = True
     tally = Tally.of(player)
-    player, undisturbed = player.play_reference(Plan.first())
+    player, undisturbed = player.play_undisturbed(Plan.first())
     tally.record(Plan.first(), undisturbed)
     if player.subject.inputs:
         if undisturbed.broken is not None and not own_errors(undisturbed):

@@ -351,7 +351,7 @@ def test_a_source_plays_until_it_or_the_budget_ends(
 
     source, budget = _Repeats(most), budget_of(5)
     with player_for(cloud, programs_of(visit, ()), holds, Options()) as player:
-        player, undisturbed = player.play_reference(Plan.first())
+        player, undisturbed = player.play_undisturbed(Plan.first())
         tally = Tally.of(player)
         explorer = Explorer(PlanPlayer(player, tally), undisturbed, budget, seed=1)
         assert explorer.search_phase(Phase([Share(source)], budget)) is None
@@ -374,7 +374,7 @@ def test_upcoming_plans_change_no_search(cloud: Cloud, redis: Redis) -> None:
     schedules = []
     for make in (Explorer, _Curious):
         with player_for(cloud, programs_of([add, add], ()), holds, Options()) as player:
-            player, undisturbed = player.play_reference(Plan.first())
+            player, undisturbed = player.play_undisturbed(Plan.first())
             tally, budget = Tally.of(player), budget_of(200)
             make(PlanPlayer(player, tally), undisturbed, budget, seed=1).search()
         assert tally.counts["extended"] > 4
@@ -414,7 +414,7 @@ def test_a_failing_trial_is_not_played_again(
 
     source, budget = _Twice(), budget_of(5)
     with player_for(cloud, programs_of(visit, ()), check, Options()) as player:
-        player, undisturbed = player.play_reference(Plan.first())
+        player, undisturbed = player.play_undisturbed(Plan.first())
         tally = Tally.of(player)
         explorer = Explorer(PlanPlayer(player, tally), undisturbed, budget, seed=1)
         found = explorer.search_phase(Phase([Share(source)], budget))

@@ -80,7 +80,7 @@ def every_failure(
         if replayed is not None:
             replay_only(player, replayed)
             return Results()
-        player, undisturbed = player.play_reference(Plan.first())
+        player, undisturbed = player.play_undisturbed(Plan.first())
         tally = Tally.of(player)
         check_undisturbed(player, tally, undisturbed)
         check_repeats(player, undisturbed, "the second time")

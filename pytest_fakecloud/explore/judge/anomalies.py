@@ -12,9 +12,9 @@ from ...core.errors import ContractError, shown, unknown_name
 from ...kv.table import kinds as commands
 from ..values.accesses import NUMBER, Access
 from ..values.disturbances import DELAYS, PAUSES, with_trait
-from ..values.names import StrandName
 from ..values.trial import Anomaly, Trial
-from .evidence import Evidence, effects_of, lasts
+from .evidence import Evidence, effects_of
+from .losses import Loss, lasts
 from .services import commits_records, subject_of
 
 _SECOND_TIME = with_trait("repeat")
@@ -92,8 +92,8 @@ def _repeated_effect(evidence: Evidence) -> Findings:
     Exceptions: a call that ``_arrives_twice``, an effect that ``counts_attempts``, and one of a client
     that ``_may_compensate``.
     """
-    trial, usual = evidence.trial, evidence.undisturbed
-    if not usual.effects or _arrives_twice(trial):
+    trial, undisturbed = evidence.trial, evidence.undisturbed
+    if not undisturbed.effects or _arrives_twice(trial):
         return
     counts: Counter[object] = Counter()
     own_counts: Counter[object] = Counter()
@@ -101,9 +101,9 @@ def _repeated_effect(evidence: Evidence) -> Findings:
         own = effect, access.actor
         counts[effect] += 1
         own_counts[own] += 1
-        if not 0 < usual.effects[effect] == counts[effect] - 1:
+        if not 0 < undisturbed.effects[effect] == counts[effect] - 1:
             continue
-        is_second = own_counts[own] > max(1, usual.effects_by_actor[own])
+        is_second = own_counts[own] > max(1, undisturbed.effects_by_actor[own])
         if (
             (_by_attempt(evidence, access, is_second) or _by_write(evidence, access, is_second))
             and not evidence.counts_attempts(access)
@@ -163,42 +163,40 @@ def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
     """Work counts as done without its effect: it ``_is_over`` although, for example, ``relay`` crashed
     between ``LPOP jobs`` and ``INCR done``, or a handler answered 200 before it failed.
     """
-    client = evidence.disturbed_actor
-    if StrandName.of(client).is_delivery is not of_delivery or not evidence.lost_effects:
+    loss = evidence.loss
+    if loss is None or loss.is_of_delivery is not of_delivery or not loss.effects:
         return
-    ends = _ends(evidence.trial, client)
-    if not _is_over(evidence, ends, of_delivery=of_delivery):
+    ends = _ends(evidence.trial, loss.client)
+    if not _is_over(evidence, loss, ends):
         return
     takings = [end for end in ends if end.call is None]
     # A worker that starts again takes more, which it does not lose.
     stopped = {disturbance.strand for disturbance in evidence.trial.applied}
     lost_takings = [end for end in takings if end.strand in stopped]
     last_taking = [] if of_delivery else lost_takings[-1:] or takings[-1:] or ends[-1:]
-    ending = (
-        _description(*last_taking) or f"{client} {'was acknowledged' if of_delivery else 'went on'}"
-    )
-    for effect in evidence.lost_effects:
+    went_on = f"{loss.client} {'was acknowledged' if of_delivery else 'went on'}"
+    ending = _description(*last_taking) or went_on
+    for effect in loss.effects:
         yield (
-            subject_of(last_taking[0]) if last_taking else client,
+            subject_of(last_taking[0]) if last_taking else loss.client,
             f"{ending}, and nobody ran {effect.summary}",
         )
 
 
-def _is_over(evidence: Evidence, ends: Sequence[Access], *, of_delivery: bool) -> bool:
+def _is_over(evidence: Evidence, loss: Loss, ends: Sequence[Access]) -> bool:
     """Return whether nobody does the work again: its handler has answered, its worker has gone on, or a
     client has taken as much as without the disturbance.
 
     Exceptions: the client has taken nothing that could be lost, as it crashed before ``LPOP jobs``; or
     a later worker can find the work, in a key such as ``processing``, or pending in a stream.
     """
-    client = evidence.disturbed_actor
-    usual_ends = _ends(evidence.undisturbed.trial, client)
-    if usual_ends and not ends:
+    undisturbed_ends = _ends(evidence.undisturbed.trial, loss.client)
+    if undisturbed_ends and not ends:
         return False
-    if not of_delivery and client not in evidence.workers:
-        return len(ends) >= len(usual_ends) > 0
-    can_be_found = bool(evidence.left_keys or evidence.trial.effects.pending)
-    return evidence.has_gone_on and (of_delivery or not can_be_found)
+    if not (loss.is_of_delivery or loss.is_of_worker):
+        return len(ends) >= len(undisturbed_ends) > 0
+    can_be_found = bool(loss.left_keys or evidence.trial.effects.pending)
+    return loss.has_gone_on and (loss.is_of_delivery or not can_be_found)
 
 
 def _ends(trial: Trial, client: str) -> list[Access]:
@@ -229,15 +227,16 @@ def _partial_update(evidence: Evidence) -> Findings:
     Exceptions: a client that ``_is_started_again``, an access that is ``_recognised`` by its script, and
     an effect that somebody ``_had_in_the_same_words``.
     """
-    if not evidence.lost_effects or _is_started_again(evidence):
+    loss = evidence.loss
+    if loss is None or not loss.effects or _is_started_again(evidence, loss):
         return
-    recognised = _recognised(evidence.own_accesses)
+    recognised = _recognised(loss.own_accesses)
     halves = [
         access
-        for access in evidence.own_accesses
-        if access not in recognised and _cannot_be_repaired(evidence, access)
+        for access in loss.own_accesses
+        if access not in recognised and _cannot_be_repaired(evidence, loss, access)
     ]
-    for lost_effect in evidence.lost_effects:
+    for lost_effect in loss.effects:
         if _had_in_the_same_words(evidence, lost_effect):
             continue
         for half in halves:
@@ -257,33 +256,26 @@ def _had_in_the_same_words(evidence: Evidence, effect: Access) -> bool:
     return any((access.text, access.content) == words for access in changes)
 
 
-def _is_started_again(evidence: Evidence) -> bool:
+def _is_started_again(evidence: Evidence, loss: Loss) -> bool:
     """Return whether a worker, a delivery or a consumer is disturbed, which does the rest later: after a
     crash, ``relay/2`` reads the record again whose offset ``relay`` has not committed.
     """
-    client = evidence.disturbed_actor
-    return (
-        client in evidence.workers
-        or StrandName.of(client).is_delivery
-        or any(
-            access.name == "consume"
-            for access in evidence.undisturbed.accesses
-            if access.actor == client
-        )
-    )
+    accesses = evidence.undisturbed.accesses
+    routes = {access.name for access in accesses if access.actor == loss.client}
+    return loss.is_of_worker or loss.is_of_delivery or "consume" in routes
 
 
-def _cannot_be_repaired(evidence: Evidence, access: Access) -> bool:
+def _cannot_be_repaired(evidence: Evidence, loss: Loss, access: Access) -> bool:
     """Return whether a second attempt cannot repair an effect that stays: a lock that is left, or a
     relative write, such as ``DECR stock``, of a client that has not crashed, and so could have taken
     back what it added.
 
     Exceptions: numbers that a counter gave out (``shapes_of_state``), and those that count attempts.
     """
-    is_alive = evidence.loss is not None and evidence.loss.kind != "crash"
+    is_alive = loss.disturbance.kind != "crash"
     return (
         access.call is None
-        and ((access.acquires and bool(evidence.left_keys)) or (access.is_relative and is_alive))
+        and ((access.acquires and bool(loss.left_keys)) or (access.is_relative and is_alive))
         and lasts(access, evidence.trial)
         and access.shape in evidence.undisturbed.shapes_of_state
         and not evidence.counts_attempts(access)

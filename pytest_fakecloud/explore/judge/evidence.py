@@ -11,17 +11,10 @@ from typing import Any
 from ...core.touches import Touch
 from ...kv.table import kinds as commands
 from ..values.accesses import Access
-from ..values.disturbances import DELAYS, PAUSES, Disturbance, with_trait
-from ..values.names import actor_of
 from ..values.trial import Trial
-from .services import OF_CONSUMERS, STORES, deletes_no_vector, subject_of
+from .losses import Loss, loss_in
+from .services import OF_CONSUMERS, deletes_no_vector, subject_of
 
-_LOSSES = with_trait("loss")
-"""Kinds of disturbances that can keep a client from having an effect."""
-_LOSSES_OF_ALL = with_trait("loss of all")
-"""Those that can keep all clients from their effects."""
-PAUSES_OF_ALL = PAUSES - DELAYS
-"""Kinds of disturbances that pause all clients, and so change no order."""
 _WORD = re.compile(r"[A-Za-z_-]{1,14}")
 """The name of a field or member that a program contains, unlike an ID."""
 
@@ -81,39 +74,8 @@ class Evidence:
         return takeovers
 
     @cached_property
-    def loss(self) -> Disturbance | None:
-        """The only disturbance that can have kept a client from an effect. None if there are others,
-        except pauses of all clients at points of the worker that it hit.
-        """
-        losses = [disturbance for disturbance in self.trial.applied if disturbance.kind in _LOSSES]
-        if len(losses) != 1:
-            return None
-        pauses = self.trial.applied.without(losses).with_series(0)
-        strand = losses[0].strand if actor_of(losses[0].strand) in self.workers else ""
-        is_alone = all(
-            disturbance.kind in PAUSES_OF_ALL and disturbance.strand == strand
-            for disturbance in pauses
-        )
-        return losses[0] if is_alone else None
-
-    @cached_property
-    def disturbed_actor(self) -> str:
-        """The client or delivery that the loss hit."""
-        return "" if self.loss is None else actor_of(self.loss.strand)
-
-    @cached_property
-    def has_gone_on(self) -> bool:
-        """Whether the disturbed worker or delivery ended its work later, and will not start again."""
-        if self.disturbed_actor not in self.workers:
-            return self.disturbed_actor in map(actor_of, self.trial.effects.acknowledged)
-        starts = [access.strand for access in self.own_accesses]
-        is_dead = self.loss is not None and self.loss.kind == "crash" and self.loss.strand
-        return bool(starts) and starts[-1] not in self.trial.errors and starts[-1] != is_dead
-
-    @cached_property
-    def own_accesses(self) -> list[Access]:
-        """The accesses of the disturbed client and of its restarts."""
-        return [access for access in self.accesses if access.actor == self.disturbed_actor]
+    def loss(self) -> Loss | None:
+        return loss_in(self)
 
     @cached_property
     def change_counts(self) -> Counter[object]:
@@ -154,130 +116,6 @@ class Evidence:
         """The time of the last access, in microseconds from the start."""
         return max(access.at_us for access in self.accesses) - self.trial.start_us
 
-    @cached_property
-    def lost_effects(self) -> Sequence[Access]:
-        """The lasting effects that the disturbed client has without the disturbance, and that neither it
-        nor anybody else had here.
-
-        Exceptions: the client ``lacks_work``, ``_acts_otherwise`` or ``_awaits_lease``, there
-        ``_is_dead_letter``, or the effect ``_is_decided_against`` or ``_is_superseded``.
-        """
-        if (
-            self.loss is None
-            or self.lacks_work
-            or self._acts_otherwise()
-            or self._is_dead_letter()
-            or self._awaits_lease()
-        ):
-            return ()
-        return [
-            effect
-            for effect in self._missing()
-            if effect.actor == self.disturbed_actor
-            and not self._is_decided_against(effect)
-            and not self._is_superseded(effect)
-        ]
-
-    def _acts_otherwise(self) -> bool:
-        """Return whether the disturbed client changes what nobody changes without the disturbance: it
-        notes ``RPUSH failed 7``, for example, in place of ``SADD done 7``.
-        """
-        return any(
-            access.has_effect
-            and access.shape not in self.undisturbed.change_counts
-            and access.name not in OF_CONSUMERS
-            for access in self.own_accesses
-        )
-
-    def _is_dead_letter(self) -> bool:
-        """Return whether a delivery has not succeeded: ``RPUSH orders`` was lost, each attempt answered
-        500, and the dead letter waits for a person.
-        """
-        deliveries = {access.actor for access in self.accesses if access.made_by.is_delivery}
-        return not deliveries <= set(map(actor_of, self.trial.effects.acknowledged))
-
-    def _awaits_lease(self) -> bool:
-        """Return whether a later attempt finds a key taken, which expires: ``SET lock relay/2 NX EX 60``
-        fails as long as the lock of the relay that crashed lives.
-        """
-        return any(
-            access.has_condition
-            and not access.has_effect
-            and self.trial.effects.remaining.get(access.keys[0]) is False
-            for access in self._later_commands
-        )
-
-    @cached_property
-    def _later_commands(self) -> list[Access]:
-        """The commands of other starts or attempts of the disturbed client."""
-        disturbed = "" if self.loss is None else self.loss.strand
-        own = (access for access in self.own_accesses if access.call is None)
-        return [command for command in own if command.strand != disturbed]
-
-    def _is_decided_against(self, effect: Access) -> bool:
-        """Return whether a later attempt could see what somebody else wrote in place of an effect: bob
-        has run ``SET owner bob``, and ann's second attempt reads it.
-        """
-        key = effect.keys[0]
-        is_seen = any(key in later.keys and effect.meets(later) for later in self._later_commands)
-        return is_seen and any(
-            command.has_effect and key in command.keys and command.actor != self.disturbed_actor
-            for command in self.commands
-        )
-
-    def _missing(self) -> Sequence[Access]:
-        """Return the lasting effects without the disturbance that nobody had here."""
-        # A command that sets the value that its key has already counts as done.
-        effective = (
-            access
-            for access in self.accesses
-            if access.has_effect
-            or (access.name in commands.REPEATABLE and not access.has_condition)
-        )
-        counts = Counter(aspect for access in effective for aspect in (access.shape, access.text))
-        usual_counts = self.undisturbed.change_counts
-        rarer = (
-            access
-            for access in self.undisturbed.accesses
-            if counts[access.shape] < usual_counts[access.shape]
-        )
-        return [
-            access
-            for access in rarer
-            if lasts(access, self.undisturbed.trial)
-            and counts[access.text] < usual_counts[access.text]
-        ]
-
-    def _is_superseded(self, effect: Access) -> bool:
-        """Return whether without the disturbance, too, nothing remains of an effect: ``SET status busy``
-        is followed by ``SET status done``.
-        """
-        accesses = self.undisturbed.accesses
-        later = accesses[accesses.index(effect) + 1 :]
-        same = (
-            access for access in later if (access.name, access.keys) == (effect.name, effect.keys)
-        )
-        return effect.name in commands.LOSES_UPDATES and any(
-            {*access.fields} >= {*effect.fields} for access in same
-        )
-
-    @cached_property
-    def lacks_work(self) -> bool:
-        """Whether others could not write data that the disturbed client reads or takes without the
-        disturbance, such as a record or an element: an effect of what does not exist is not lost.
-        """
-        if self.loss is None or self.loss.kind not in _LOSSES_OF_ALL:
-            return False
-        own = [
-            access for access in self.undisturbed.accesses if access.actor == self.disturbed_actor
-        ]
-        sources = {key for access in own for key in access.keys}
-        missing = _writes_by_root(self.undisturbed.trial) - _writes_by_root(self.trial)
-        writes = (
-            key._replace(writes=True) for root, key in missing if root != self.disturbed_actor
-        )
-        return any(write.conflicts(source) for write in writes for source in sources)
-
     def counts_attempts(self, access: Access) -> bool:
         """Return whether a command counts one more as the first write of every attempt of its client,
         besides other counters and what takes work: it counts the attempts.
@@ -294,39 +132,11 @@ class Evidence:
                     first.setdefault(other.strand, other)
         return all((write.name, write.keys, write.fields) == counted for write in first.values())
 
-    @property
-    def left_keys(self) -> list[Touch]:
-        """The keys that the disturbed client left, and that are gone without the disturbance."""
-        return [
-            access.keys[-1]
-            for access in self.own_accesses
-            if access.has_effect
-            and self.trial.effects.remaining.get(access.keys[-1])
-            and access.keys[-1] not in self.undisturbed.trial.effects.remaining
-        ]
-
 
 def _counts_one(access: Access) -> bool:
     """Return whether a command adds one to a counter."""
     is_number = access.name == "INCR" or access.bound.named("increment") == ("1",)
     return access.call is None and is_number and access.is_relative
-
-
-def lasts(access: Access, trial: Trial) -> bool:
-    """Return whether an effect remains at the end of a trial: something sent, or a key without TTL."""
-    if access.call is not None:
-        return access.has_effect and access.name in STORES
-    return access.has_effect and any(trial.effects.remaining.get(key, False) for key in access.keys)
-
-
-def _writes_by_root(trial: Trial) -> Counter[tuple[str, Touch]]:
-    """Count the changes of each key or other subject by each client, worker or delivery."""
-    return Counter(
-        (access.actor, key)
-        for access in trial.effects.accesses
-        if access.has_effect
-        for key in access.keys
-    )
 
 
 def effects_of(trial: Trial) -> Iterator[tuple[object, Access]]:

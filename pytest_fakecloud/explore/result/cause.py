@@ -256,7 +256,7 @@ def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[_Conflict]:
     if not trial.applied or not trial.applied.kinds <= ONLY_TIMING:
         return
     calls = _calls(trial)
-    places = _usual_places(trial, undisturbed)
+    places = _places_in(trial, undisturbed)
     for delayed, since in reversed(list(_delayed_strands(trial))):
         own = [
             at
@@ -332,7 +332,7 @@ def _conflicts_before(
             yield _Conflict(early, late, None, touch)
 
 
-def _usual_places(trial: Trial, undisturbed: Trial) -> _Places:
+def _places_in(trial: Trial, undisturbed: Trial) -> _Places:
     """Return the places of a trial's calls in the order of the undisturbed trial's calls."""
     positions: dict[_Key, int | None] = {}
     for at, (_, keys) in enumerate(_keyed(undisturbed)):
@@ -342,8 +342,8 @@ def _usual_places(trial: Trial, undisturbed: Trial) -> _Places:
     places: dict[Line, tuple[int, int]] = {}
     latest: dict[str, int] = {}
     for line, keys in _keyed(trial):
-        usual = (positions.get(key) for key in keys)
-        position = next((position for position in usual if position is not None), None)
+        candidates = (positions.get(key) for key in keys)
+        position = next((position for position in candidates if position is not None), None)
         if position is not None:
             latest[line.strand] = position
             places[line] = position, 0

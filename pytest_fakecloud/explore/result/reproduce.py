@@ -26,15 +26,15 @@ def replay_only(player: Player, schedule: Schedule) -> Tally:
     tally.only_schedule = schedule
     player = player.counting_last()
     if not player.judge.anomalies_break:
-        # No anomaly breaks the trial, so there is no reference to find any with.
+        # No anomaly breaks the trial, so none has to be compared with the undisturbed trial.
         trial = player.play(Plan.reported(schedule))
     elif schedule:
-        player, _ = player.play_reference(Plan())
+        player, _ = player.play_undisturbed(Plan())
         # The trials in one piece run for this one, and none runs after the trial that is kept.
         player.play(Plan(schedule))
         trial = player.play(Plan.reported(schedule))
     else:
-        player, trial = player.play_reference(Plan.reported(schedule))
+        player, trial = player.play_undisturbed(Plan.reported(schedule))
     missed = [disturbance for disturbance in schedule if disturbance not in trial.applied]
     if trial.broken is not None:
         trial = replace(trial, planned=schedule.without(missed))

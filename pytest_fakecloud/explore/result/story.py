@@ -402,17 +402,18 @@ def _with_telling_answers(trial: Trial, undisturbed: Trial | None) -> Iterator[L
     """Yield the calls that were refused, and those whose answers the undisturbed trial did not give to
     the same calls of the same strand.
     """
-    usual: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    undisturbed_answers: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     if undisturbed is not None:
         lookups = lookups_of_trial(undisturbed)
         for line in undisturbed.call_lines:
             assert line.call is not None
-            usual[_strand(line), call_text(line.call, lookups)].add(_answer(line.call, lookups))
+            call = _strand(line), call_text(line.call, lookups)
+            undisturbed_answers[call].add(_answer(line.call, lookups))
     lookups = lookups_of_trial(trial)
     for line in trial.call_lines:
         assert line.call is not None
         answer = _answer(line.call, lookups)
-        answers = usual.get((_strand(line), call_text(line.call, lookups)), {answer})
+        answers = undisturbed_answers.get((_strand(line), call_text(line.call, lookups)), {answer})
         if answer not in answers or _is_refusal(command_of(line.call), answer):
             yield line
 

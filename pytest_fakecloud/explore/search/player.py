@@ -21,7 +21,7 @@ from .in_one_piece import SerialPlayer
 @dataclass(frozen=True, eq=False)
 class Player:
     """Plays and judges trials of the subject. Of these, it keeps only those with which it compares
-    others: the reference, and the trials in one piece.
+    others: the undisturbed trial, and those in one piece.
     """
 
     world: World
@@ -30,7 +30,7 @@ class Player:
     learned: Learned
     _capture: TrialCapture
     _serial_player: SerialPlayer
-    _reference: Evidence | None = None
+    _undisturbed: Evidence | None = None
     """The evidence of the undisturbed trial with which this player compares its trials."""
 
     @classmethod
@@ -52,12 +52,12 @@ class Player:
     def play(self, plan: Plan) -> Trial:
         """Play a trial, and judge it unless its strategy ends it.
 
-        If its checks hold, and this player has a *reference*, which is an undisturbed trial, anomalies
-        are looked for: the trial is compared with trials in one piece, then with the reference.
+        If its checks hold, and this player has an undisturbed trial, anomalies are looked for: the trial
+        is compared with trials in one piece, then with the undisturbed one.
         """
-        trial, reference = self._play_checked(plan), self._reference
-        if reference is not None and _holds(trial):
-            trial = self._with_anomalies(self._evidence(trial, reference))
+        trial, undisturbed = self._play_checked(plan), self._undisturbed
+        if undisturbed is not None and _holds(trial):
+            trial = self._with_anomalies(self._evidence(trial, undisturbed))
         self.learned.add(trial.verdict)
         return trial
 
@@ -68,14 +68,14 @@ class Player:
             return trial
         return replace(trial, verdict=replace(trial.verdict, broken=broken))
 
-    def play_reference(self, plan: Plan) -> tuple[Player, Trial]:
-        """Play an undisturbed trial. Return it, after a player that has it as its reference."""
+    def play_undisturbed(self, plan: Plan) -> tuple[Player, Trial]:
+        """Play an undisturbed trial. Return it, after a player that compares its trials with it."""
         evidence = self._evidence(self._play_checked(plan), None)
         trial = evidence.trial
         if _holds(trial):
             trial = self._with_anomalies(evidence)
         self.learned.add(trial.verdict)
-        return replace(self, _reference=evidence), trial
+        return replace(self, _undisturbed=evidence), trial
 
     def _play_checked(self, plan: Plan) -> Trial:
         with self._capture.discarding(plan):
@@ -84,11 +84,11 @@ class Player:
                 trial = replace(trial, verdict=self.judge.checked(trial, history, plan))
             return trial
 
-    def _evidence(self, trial: Trial, reference: Evidence | None) -> Evidence:
+    def _evidence(self, trial: Trial, undisturbed: Evidence | None) -> Evidence:
         programs = self.subject.programs
         workers = frozenset(program.name for program in programs if program.is_worker)
         differences = self._serial_player.differences(trial) if _holds(trial) else ()
-        return Evidence(trial, reference, workers, differences)
+        return Evidence(trial, undisturbed, workers, differences)
 
     def _with_anomalies(self, evidence: Evidence) -> Trial:
         trial = evidence.trial

@@ -148,7 +148,7 @@ class Singles(Source):
         return Plan(self._latest, notes_points=True)
 
     def second_plan(self, trial: Outline) -> Plan | None:
-        """Return the plan with the usual random numbers if others led the code past its point."""
+        """Return the plan without other random numbers if these led the code past its point."""
         schedule = self._schedules[self._number - 1]
         if self._latest == schedule or schedule[0] in trial.applied:
             return None

@@ -110,7 +110,7 @@ class TrialLog:
         self.handlers[handler] = self.handlers.get(handler, False) or succeeded
 
     def note_numbers(self, series: int) -> None:
-        """Note that the code has drawn random numbers, of a series other than the usual one if not 0."""
+        """Note that the code has drawn random numbers, for 0 those of the undisturbed trial."""
         self.flags.add("numbers")
         if series:
             words = KINDS["numbers"].words.format(series)
