@@ -40,6 +40,7 @@ from pytest_fakecloud.explore.simulation.log import TrialLog
 from pytest_fakecloud.explore.simulation.scheduler import Scheduler
 from pytest_fakecloud.explore.simulation.simulation import Simulation
 from pytest_fakecloud.explore.simulation.turns import Turns
+from pytest_fakecloud.explore.subject.options import Options
 from pytest_fakecloud.explore.world.patches import explored
 from pytest_fakecloud.http.app import App
 from pytest_fakecloud.process import inprocess
@@ -230,7 +231,7 @@ def schedules_of_an_asynchronous_client() -> bool:
             cloud.explore([run, run], laps, budget=SCHEDULES // 4, trust=False)
             return laps.milliseconds()
 
-        with explored(cloud) as world, socket.socket() as client:
+        with explored(cloud, (), Options()) as world, socket.socket() as client:
             world.fakes.connections.connect(client, ("127.0.0.1", urlsplit(url).port))
             link = world.fakes.connections.link_of(client)
             assert link is not None
@@ -375,7 +376,7 @@ def back_to_the_baseline() -> bool:
     with Cloud(seed=1, delivery="driven", now=START) as cloud:
         small_cloud(cloud)
         spent = []
-        with explored(cloud) as world:
+        with explored(cloud, (), Options()) as world:
             for _ in range(200):
                 started = thread_time()  # exploration replaces the other clocks
                 world.fakes.reset()

@@ -26,6 +26,7 @@ from unittest import mock
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, History
 from pytest_fakecloud.explore.search.sources import Extending, NoPlan
+from pytest_fakecloud.explore.subject.options import Options
 from pytest_fakecloud.explore.subject.promises import Promises
 from pytest_fakecloud.explore.world.patches import explored
 from pytest_fakecloud.queue.fake import Queue
@@ -177,7 +178,7 @@ def by_every_failure(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, in
     """Fail each call in turn, with the clients one after the other."""
     subject = Subject(cloud, *args, **options)
     try:
-        with explored(cloud):
+        with explored(cloud, (), Options()):
             return False, len(cloud.every_failure(subject.everything, check=subject.check))
     except BrokenPromiseError as broken:
         return True, len(broken.failures)
@@ -243,7 +244,7 @@ def by_states(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int]:
                 subject.check()
 
     chosen = settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
-    with explored(cloud):
+    with explored(cloud, (), Options()):
         try:
             run_state_machine_as_test(Machine, settings=chosen)
         except AssertionError:

@@ -30,6 +30,7 @@ import pytest
 import time_machine
 
 from pytest_fakecloud import _PART_NAMES, _PUBLIC_NAMES, Cloud, KVServer
+from pytest_fakecloud.explore.subject.options import Options
 from pytest_fakecloud.explore.world.patches import explored
 from pytest_fakecloud.http import hub
 from pytest_fakecloud.http.app import FAULTS
@@ -286,7 +287,7 @@ def test_an_interrupted_exploration_leaves_nothing_registered_with_the_fakes() -
             return [list(registry()) for registry in registries]
 
         def explore() -> None:
-            with explored(cloud):
+            with explored(cloud, (), Options()):
                 assert all(map(ne, registered(), before))
 
         before = registered()

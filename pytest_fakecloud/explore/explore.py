@@ -132,7 +132,7 @@ def player_for(
     promises, allowed_anomalies = Promises(check), Allowed(options.allow)
     kinds = kinds_of(options.kinds)
     asserts = bool(promises.checks) or any(map(may_assert, functions_of_all(programs)))
-    with explored(cloud, programs, process_time=options.process_time, seed=options.seed) as world:
+    with explored(cloud, programs, options) as world:
         subject = Subject(
             programs,
             promises,

@@ -19,7 +19,7 @@ from upstash_redis.asyncio import Redis as AsyncRedis
 from pytest_fakecloud import Cloud, DeliveredRequest, History, KVServer, always, observed
 from pytest_fakecloud.explore.search.dpor import Branch, InterleavingTree, decided_switches
 from pytest_fakecloud.explore.simulation.simulation import Simulation
-from pytest_fakecloud.explore.subject.options import Subject
+from pytest_fakecloud.explore.subject.options import Options, Subject
 from pytest_fakecloud.explore.subject.programs import Program
 from pytest_fakecloud.explore.subject.promises import Promises
 from pytest_fakecloud.explore.values.disturbances import SWITCHES
@@ -120,7 +120,7 @@ def outcomes(
     late = "late" in strategy.switch_kinds
     fakes = frozenset(h.name for h in cloud.fakes())
     kinds = SWITCHES if late else SWITCHES - {"late"}
-    with explored(cloud, programs) as world:
+    with explored(cloud, programs, Options()) as world:
         subject = Subject(programs, Promises(None), fakes, kinds, PATIENCE_US)
         while strategy.next():
             world.fakes.reset()

@@ -21,14 +21,8 @@ from pytest_fakecloud.explore.simulation.delivery_strands import (
     LOST_ATTEMPTS,
     OF_DELIVERIES,
 )
-from pytest_fakecloud.explore.values.disturbances import (
-    EVENTS,
-    FAULTS,
-    KINDS,
-    PAUSES,
-    SLOW_ANSWERS,
-    SWITCHES,
-)
+from pytest_fakecloud.explore.subject.options import Options
+from pytest_fakecloud.explore.values.disturbances import EVENTS, FAULTS, KINDS, PAUSES, SWITCHES
 from pytest_fakecloud.explore.world.patches import explored
 
 from .conftest import failure, holds
@@ -69,7 +63,7 @@ def get(kv: KVServer, path: str, seen: Seen) -> None:
 
 
 def test_a_kind_is_applied_in_one_place_and_perhaps_to_deliveries() -> None:
-    places = [SWITCHES, PAUSES, EVENTS, FAULTS, SLOW_ANSWERS, {"numbers"}]
+    places = [SWITCHES, PAUSES, EVENTS, FAULTS, {"slow", "numbers"}]
     others = {kind for kind in KINDS if sum(kind in [*place] for place in places) != 1}
     assert others == OF_DELIVERIES - {"duplicate"}
     assert {*HAPPEN} == EVENTS
@@ -442,7 +436,7 @@ def test_a_repeated_hold_lasts_for_its_whole_span(cloud: Cloud, has_ended: bool)
         cloud.clock.advance(seconds)
         return [str(record["id"]) for record in index.pending()]
 
-    with explored(cloud) as world:
+    with explored(cloud, (), Options()) as world:
         held = LastingEvents(world.fakes.clock, [index])
         held.hold(index)
         index.client().upsert([("a", [1.0, 0.0])])
@@ -458,7 +452,7 @@ def test_a_repeated_hold_lasts_for_its_whole_span(cloud: Cloud, has_ended: bool)
 
 def test_signing_keys_that_the_application_rotates_are_kept(cloud: Cloud) -> None:
     queue = cloud.queue()
-    with explored(cloud) as world:
+    with explored(cloud, (), Options()) as world:
         rotated = LastingEvents(world.fakes.clock, [queue])
         rotated.rotate(queue)
         with rotated.old_tokens():
@@ -471,7 +465,7 @@ def test_tokens_of_every_service_return_after_their_rotation(cloud: Cloud) -> No
     fakes: list[Fake] = [cloud.kv_server(), cloud.vector_index(), cloud.broker(), cloud.queue()]
     before = [dict(fake.env) for fake in fakes]
     read_only = [getattr(fake, "read_only_token", None) for fake in fakes]
-    with explored(cloud) as world:
+    with explored(cloud, (), Options()) as world:
         rotated = LastingEvents(world.fakes.clock, fakes)
         for fake in fakes * 2:
             rotated.rotate(fake)

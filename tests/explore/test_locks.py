@@ -13,6 +13,7 @@ import pytest
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.explore.subject.options import Options
 from pytest_fakecloud.explore.subject.programs import Program
 from pytest_fakecloud.explore.world import patches
 
@@ -239,7 +240,7 @@ class Holder:
 def test_locks_of_the_object_of_a_method_are_found(cloud: Cloud) -> None:
     holder = Holder(lock=threading.Lock())
     real = holder.lock
-    with patches.explored(cloud, [Program("method", holder.use)]):
+    with patches.explored(cloud, [Program("method", holder.use)], Options()):
         assert holder.lock is not real
     assert holder.lock is real
 
@@ -251,7 +252,7 @@ def test_locks_are_found_by_the_shortest_way(cloud: Cloud, order: int) -> None:
     far = Holder(a=Holder(b=Holder(c=near)))
     programs = [Program("far", lambda: far), Program("near", lambda: near)]
     real = inner.lock
-    with patches.explored(cloud, programs[::order]):
+    with patches.explored(cloud, programs[::order], Options()):
         assert inner.lock is not real
     assert inner.lock is real
 

@@ -85,7 +85,7 @@ def test_a_thread_that_has_failed_before_it_began_holds_up_no_trial(
     thread = threading.Thread()
     monkeypatch.setitem(threading._limbo, thread, thread)  # type: ignore[attr-defined]
     assert thread in threading.enumerate()
-    others = real_waits.Outsiders()
+    others = real_waits.Outsiders(())
     assert thread not in others._idle
     assert thread not in others._all_threads()
 

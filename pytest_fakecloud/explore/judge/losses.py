@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _LOSSES = with_trait("loss")
 """Kinds of disturbances that can keep a client from having an effect."""
-_LOSSES_OF_ALL = with_trait("loss of all")
-"""Those that can keep all clients from their effects."""
 _PAUSES_OF_ALL = PAUSES - DELAYS
 """Kinds of disturbances that pause all clients, and so change no order."""
 
@@ -183,8 +181,8 @@ class Loss:
         """Return whether others could not write data that the disturbed client reads or takes without
         the disturbance, such as a record or an element: an effect of what does not exist is not lost.
         """
-        if self.disturbance.kind not in _LOSSES_OF_ALL:
-            return False
+        if self.disturbance.kind != "rotate_token":
+            return False  # Only the rotation of a token keeps others from their effects, too.
         own = [access for access in self._undisturbed.accesses if access.actor == self.client]
         sources = {key for access in own for key in access.keys}
         missing = _writes_by_actor(self._undisturbed.trial) - _writes_by_actor(self._trial)

@@ -14,7 +14,7 @@ from typing import Literal
 
 from ...core.calls import Call
 from ...core.touches import Touch
-from ..values.disturbances import KINDS, Disturbance
+from ..values.disturbances import Disturbance
 from ..values.schedule import Schedule
 from ..values.trial import Line, Trial
 
@@ -88,7 +88,7 @@ def request_of(call: Call) -> tuple[str, bytes]:
 def _other_calls(disturbance: Disturbance, without: Trial, applied: Trial) -> Iterator[_Pair]:
     """Yield the calls that the other side does not have: first those without the disturbance."""
     calls, others = calls_by_id(without), calls_by_id(applied)
-    is_hidden = "hidden effect" in KINDS[disturbance.kind].traits
+    is_hidden = disturbance.kind == "lose_response"
     for call_id in {**calls, **others}:
         call, other = calls.get(call_id), others.get(call_id)
         if call is None or other is None:

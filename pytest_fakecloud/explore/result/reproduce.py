@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ...core.errors import ContractError
+from ...core.journal import Results
 from ...core.touches import Touch
 from ..search.player import Player
 from ..search.tally import Tally
@@ -16,7 +18,8 @@ from ..values.schedule import Schedule
 from ..values.trial import Trial
 from .cause import find_cause
 from .changes import find_changes
-from .exploration import BrokenPromiseError
+from .exploration import NO_FAILURES, BrokenPromiseError
+from .failures import Failure
 
 
 def replay_only(player: Player, schedule: Schedule) -> Tally:
@@ -55,11 +58,10 @@ def replay_only(player: Player, schedule: Schedule) -> Tally:
     return tally
 
 
-def raise_broken(player: Player, tally: Tally, broken: Trial, **options: Any) -> NoReturn:
-    """Repeat a failing trial, and raise ``BrokenPromiseError`` with its story.
-
-    The options are those of the error.
-    """
+def raise_broken(
+    player: Player, tally: Tally, broken: Trial, failures: Results[Failure] = NO_FAILURES
+) -> NoReturn:
+    """Repeat a failing trial, and raise ``BrokenPromiseError`` with its story."""
     __tracebackhide__ = True
     # A stuck trial takes seconds and leaves threads behind, so it is repeated only once.
     number = 1 if "stuck" in broken.flags else REPLAYS
@@ -73,11 +75,17 @@ def raise_broken(player: Player, tally: Tally, broken: Trial, **options: Any) ->
             f"{number} further trials of it: the code depends on a state outside the fakes. "
             f"{'; '.join(['Reset that state in setup=', *broken.notes])}"
         )
-    error = _error_of(player, tally, failing[-1], replays=replays, **options)
+    error = _error_of(player, tally, failing[-1], replays, failures)
     raise error from failing[-1].broken
 
 
-def _error_of(player: Player, tally: Tally, trial: Trial, **options: Any) -> BrokenPromiseError:
+def _error_of(
+    player: Player,
+    tally: Tally,
+    trial: Trial,
+    replays: Sequence[Trial] = (),
+    failures: Results[Failure] = NO_FAILURES,
+) -> BrokenPromiseError:
     undisturbed = None
     if trial.applied and "stuck" not in trial.flags:
         undisturbed = player.play(Plan(has_details=True))
@@ -91,5 +99,12 @@ def _error_of(player: Player, tally: Tally, trial: Trial, **options: Any) -> Bro
     changes = find_changes(trial, undisturbed, play)
     cause = find_cause(trial, undisturbed, changes, play_and_read)
     return BrokenPromiseError(
-        trial, tally, undisturbed, cause, changes=changes, inputs=player.subject.inputs, **options
+        trial,
+        tally,
+        undisturbed,
+        cause,
+        changes=changes,
+        inputs=player.subject.inputs,
+        replays=replays,
+        failures=failures,
     )

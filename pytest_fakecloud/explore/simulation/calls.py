@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ from ...kv.report.calls import SEVERAL
 from ...kv.touches import text_of
 from ..fakes.fingerprint import content_of
 from ..values.accesses import Access
-from ..values.disturbances import PAUSES, SLOW_ANSWERS, Disturbance
+from ..values.disturbances import PAUSES
 from ..values.footprint import CommandLine, times_in, touches_of_request
 from ..values.plan import SwitchKind
 from ..values.trial import Line
@@ -95,9 +95,8 @@ class Calls(Part):
         for rest in self._approach(strand, point, fake, request):
             self._turns.yield_turn(strand, rest)
         response = self._serve(strand, point, fake, request, proceed)
-        if self._script.is_late or self._script.schedule.at(strand.scheduled_name, point):
-            for rest in self._receive(strand, point):
-                self._turns.yield_turn(strand, rest)
+        for rest in self._receive(strand, point):
+            self._turns.yield_turn(strand, rest)
         return response
 
     def _serve_without_turn(
@@ -145,7 +144,9 @@ class Calls(Part):
     def _let_others_run(self, strand: Strand, point: int, fake: Fake) -> _Rests:
         """Yield for each pause of a point and, unless the fake is excluded, for a switch."""
         if disturbances := self._script.schedule.at(strand.scheduled_name, point):
-            yield from self._apply_pauses(strand, disturbances, PAUSES)
+            for disturbance in disturbances:
+                if disturbance.kind in PAUSES and self.pauses.apply(strand, disturbance):
+                    yield "switch"
         is_point = fake.name in self._script.subject.disturbable_fakes
         if is_point or self.decisions.has_switch(strand.scheduled_name, point):
             yield "switch"
@@ -159,20 +160,14 @@ class Calls(Part):
             target = Target(fake.fixture, route, node_faults, may_wait)
             self.pauses.note_point(strand, possible_disturbances(target))
 
-    def _apply_pauses(
-        self, strand: Strand, disturbances: Sequence[Disturbance], kinds: Collection[str]
-    ) -> _Rests:
-        """Apply the pauses among the disturbances of a point; yield after each."""
-        for disturbance in disturbances:
-            if disturbance.kind in kinds and self.pauses.apply(strand, disturbance):
-                yield "late" if disturbance.kind in SLOW_ANSWERS else "switch"
-
     def _receive(self, strand: Strand, point: int) -> _Rests:
         """Process the point before the code receives an answer; yield like ``_approach()``."""
         if self._fakes.clock.is_moving or strand.state == "ended":
             return
         if disturbances := self._script.schedule.at(strand.scheduled_name, point):
-            yield from self._apply_pauses(strand, disturbances, SLOW_ANSWERS)
+            for disturbance in disturbances:
+                if disturbance.kind == "slow" and self.pauses.apply(strand, disturbance):
+                    yield "late"
         if self._script.is_late:
             yield "late"
 

@@ -243,7 +243,7 @@ class Outsiders:
     A thread is idle while it waits at the place at which it is now, such as a pool's thread for work.
     """
 
-    def __init__(self, portals: tuple[str, ...] = ()) -> None:
+    def __init__(self, portals: tuple[str, ...]) -> None:
         """``portals`` begin the names of threads with the event loop of a running TestClient."""
         self._portals = portals
         self._idle: dict[threading.Thread, tuple[CodeType, ...]] = {}

@@ -187,19 +187,16 @@ _TICK = Detail("|".join(TICKS), f"has none of the spans {', '.join(TICKS)}", "pa
 _PAUSE_WORDS = "pauses for {} before its call"
 
 _Trait: TypeAlias = Literal[
-    # Where it is applied, and by which class or table: each kind has one of these, or two.
+    # Where it is applied, and by which class or table: each kind has one of these, or two, without
+    # ``slow``, which ``Pauses`` apply after a call, and ``numbers``, by ``Randomness`` in a whole trial.
     "switch",  # where several strands could run, by ``Decisions``: only changes the order of steps
     "pause",  # before a call, or a client's start, by ``Pauses``: pauses a strand, or all of them
     "event",  # before a call is served, by a function in ``call_disturbances.HAPPEN``
     "fault",  # as the call, by one in ``call_disturbances.SERVE``; the first one in ``KINDS`` wins
-    "slow answer",  # after a call, by ``Pauses``
     "delivery",  # at the start of a delivery, by ``DeliveryStrands``
-    "whole trial",  # in the whole trial, by ``Randomness``
     # What it does.
     "one strand",  # delays one strand while the others go on
     "loss",  # can keep a client from having an effect
-    "loss of all",  # can keep all clients from their effects
-    "hidden effect",  # a call has its effect, although its client sees a failure
     "repeat",  # lets code run, or a request arrive, a second time
     "lasting",  # begins what a timer ends
     "fake",  # happens in a fake, so its words are a whole sentence
@@ -275,7 +272,7 @@ KINDS: dict[Kind, _Spec] = {
     ),
     # The token of a fake changes, and the code learns it later; changes of an index stay pending.
     "rotate_token": _Spec(
-        20, ("event", "loss", "loss of all", "lasting", "fake"),
+        20, ("event", "loss", "lasting", "fake"),
         "the token of {} is rotated; the code has the new one after {}", at_calls=AtCalls(11)
     ),
     "hold": _Spec(
@@ -297,7 +294,7 @@ KINDS: dict[Kind, _Spec] = {
     "respond": _Spec(9, ("fault", "loss"), "is rejected with {}", _STATUS, at_calls=AtCalls(4)),
     "drop": _Spec(8, ("fault", "loss"), "is lost before it arrives", at_calls=AtCalls(5)),
     "lose_response": _Spec(
-        3, ("fault", "loss", "hidden effect", "repeat"), "succeeds, but its answer is lost",
+        3, ("fault", "loss", "repeat"), "succeeds, but its answer is lost",
         at_calls=AtCalls(6), effect="at a write"
     ),
     "failover": _Spec(
@@ -314,7 +311,7 @@ KINDS: dict[Kind, _Spec] = {
     ),
     # After a call: its answer is delayed, or another strand runs before the code receives it.
     "slow": _Spec(
-        13, ("slow answer", "one strand"), "receives its answer {} later", _SPAN, _delay_of_next_call,
+        13, ("one strand",), "receives its answer {} later", _SPAN, _delay_of_next_call,
         at_calls=AtCalls(10, "waits", tuple(map(str, SLOW)))
     ),
     "late": _Spec(
@@ -335,7 +332,7 @@ KINDS: dict[Kind, _Spec] = {
         5, ("delivery", "loss"), "", _ATTEMPTS, _fewer_attempts, ", which is unreachable"
     ),
     # In a whole trial: other random numbers.
-    "numbers": _Spec(21, ("whole trial",), "draws other random numbers, of series {}"),
+    "numbers": _Spec(21, words="draws other random numbers, of series {}"),
 }  # fmt: skip
 """All kinds. Their order says in which order disturbances of one point are applied (``Schedule.at()``),
 which of several counts that would determine the outcome of a call (the first one, in ``Schedule``), and
@@ -357,8 +354,6 @@ SWITCHES = with_trait("switch")
 """Kinds that only change the order of steps."""
 PAUSES = with_trait("pause")
 """Kinds that pause a strand before its call, and all others too if they are not among ``DELAYS``."""
-SLOW_ANSWERS = with_trait("slow answer")
-"""Kinds that pause a strand before its answer."""
 DELAYS = with_trait("one strand")
 """Kinds that delay one strand while the others go on."""
 EVENTS = with_trait("event")

@@ -36,6 +36,7 @@ from ..simulation.real_waits import Outsiders
 from ..simulation.simulation import Simulation
 from ..simulation.stacks import innermost
 from ..simulation.strand import Strand
+from ..subject.options import Options
 from ..subject.programs import Program
 from .interceptors import watch
 from .locks import StoredObjects, lock_patches
@@ -55,13 +56,7 @@ _LOCKS = frozenset({"redis.asyncio.lock", "redis.lock"})
 
 
 @contextlib.contextmanager
-def explored(
-    cloud: BaseCloud,
-    programs: Iterable[Program] = (),
-    *,
-    process_time: bool | None = None,
-    seed: int | str | None = None,
-) -> Iterator[World]:
+def explored(cloud: BaseCloud, programs: Iterable[Program], options: Options) -> Iterator[World]:
     """Explore a cloud within the block.
 
     The clock is frozen, the process's time follows the clock if time-machine is installed, requests
@@ -70,13 +65,14 @@ def explored(
     ``ContractError`` for a clock that cannot be frozen, for a queue that delivers in the background,
     and for sockets of another library whose methods cannot be replaced.
     """
+    process_time = options.process_time
     if process_time is not None and not isinstance(process_time, bool):
         raise ContractError(
             f"process_time={shown(process_time)} is not possible in explore(): pass True or "
             "False. Sleeps always move the clock"
         )
     check_sockets()
-    world = World(cloud, cloud.seed if seed is None else seed)
+    world = World(cloud, cloud.seed if options.seed is None else options.seed)
     with if_installed("explore.guests.trio_runs"):
         from ..guests.trio_runs import Trio
 
