@@ -86,10 +86,8 @@ class Operations(Part):
             operation.error = error
             raise
 
-    def begin_strand(self, strand: Strand) -> None:
+    def begin_client(self, strand: Strand) -> None:
         """Record the start of a client as that of an operation."""
-        if strand.type != "client":
-            return
         operation = self.begin(strand.name, strand.name, (), {})
         self._by_client[strand] = operation
         self._clients.append(operation)

@@ -92,7 +92,6 @@ class Simulation:
             callbacks = Callbacks(
                 advance=self.scheduler.advance,
                 advance_meanwhile=self.scheduler.advance_meanwhile,
-                begin_strand=self.operations.begin_strand,
                 run_code=self.run_code,
                 end_strand=self.end_strand,
                 abandon_strand=self.abandon_strand,
@@ -170,7 +169,9 @@ class Simulation:
     # -- the start and the end of a strand
 
     def run_code(self, strand: Strand) -> object:
-        """Run a strand's code, and return what it returns or, for a coroutine, awaits."""
+        """Run the code of a strand, and return what it returns or, for a coroutine, awaits."""
+        if strand.type == "client":
+            self.operations.begin_client(strand)
         result = self._world.awaited(strand.body())
         if strand.type != "delivery":
             check_has_run(result, strand.name)

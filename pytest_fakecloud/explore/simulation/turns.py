@@ -172,8 +172,6 @@ class Callbacks:
     """Let the trial go on until a strand has to run; return the strand, or None at the end."""
     advance_meanwhile: Callable[[], Strand | None]
     """The same while a strand is blocked in the middle of a step."""
-    begin_strand: Callable[[Strand], object]
-    """Record the start of a strand's code in its thread."""
     run_code: Callable[[Strand], object]
     """Run the code of a strand in a thread of the pool, and return its result."""
     end_strand: Callable[[Strand], object]
@@ -197,7 +195,7 @@ class Turns:
         self._finished = Gate()
         self._lock = threading.Lock()
         self.has_ended = False
-        self.failure: BaseException | None = None
+        self._failure: BaseException | None = None
         self.holder: Strand | None = None
         """The strand to which the turn was given last, unless it was taken. In an event loop, another
         task may be running.
@@ -229,8 +227,8 @@ class Turns:
             if not self._live:
                 # Without circles of references, the data of the trial need no garbage collection.
                 del self._callbacks, self._context
-        if self.failure is not None:
-            raise self.failure
+        if self._failure is not None:
+            raise self._failure
 
     def _await_threads(self) -> None:
         """Wait for the threads, because one that goes on would call the fakes after their reset."""
@@ -419,7 +417,7 @@ class Turns:
             if self.has_ended:
                 return
             self.has_ended = True
-            self.failure = error
+            self._failure = error
             self.holder = None
         for strand in self._live_strands():
             strand.release()
@@ -463,7 +461,6 @@ class Turns:
             try:
                 strand.thread.gate.acquire()
                 self._resume(strand)
-                self._callbacks.begin_strand(strand)
                 body()
             except BaseException as error:
                 strand.note_error(error)
@@ -486,7 +483,6 @@ class Turns:
             context = self._context.copy()
             context.run(carried_strand.set, strand)
             try:
-                context.run(self._callbacks.begin_strand, strand)
                 strand.result = context.run(self._callbacks.run_code, strand)
             except BaseException as error:
                 strand.note_error(error)
