@@ -12,10 +12,9 @@ from ...core.errors import ContractError, Crash, report_failure
 from ...http.messages import AnyResponse, ConnectionEffect, Proceed, Request
 from ...kv.report.calls import SEVERAL
 from ...kv.touches import text_of
-from ..fakes.fingerprint import content_of
 from ..values.accesses import Access
 from ..values.disturbances import PAUSES
-from ..values.footprint import CommandLine, times_in, touches_of_request
+from ..values.footprint import times_in, touches_of_request
 from ..values.plan import SwitchKind
 from ..values.trial import Line
 from .call_disturbances import CallDisturbances, Target, faults_of_nodes, possible_disturbances
@@ -48,8 +47,6 @@ class Calls(Part):
     decisions: Decisions
     call_disturbances: CallDisturbances
     workers: Workers
-    _running: tuple[Access, Any, Sequence[bytes], list[str]] | None = None
-    """The latest command that writes, its database, and the contents of its keys before it."""
 
     def at_call(self, fake: Fake, request: Request, proceed: Proceed) -> AnyResponse:
         """Handle a request at its endpoint, in the strand's own thread or in the fake's."""
@@ -191,29 +188,6 @@ class Calls(Part):
         if is_served and interrupted and call and call.route not in SEVERAL:
             lines.insert(lines.index(interrupted), lines.pop())
 
-    def note_access(self, session: Any, line: CommandLine) -> None:
-        """Record a command with the values of its keys, for the search for anomalies."""
-        self.note_changes()
-        strand = self._current_thread.executing()
-        if strand is None or not line.keys:
-            return
-        name, now = strand.scheduled_name, self._fakes.now_us()
-        unit = strand.line if session.in_script else object()
-        before = tuple(map(session.db.find, line.key_names))
-        access = Access(
-            name, unit, line.words, line.keys, before, line.writes, now, bound=line.bound
-        )
-        self._log.accesses.append(access)
-        if line.writes:
-            self._running = access, session.db.values, line.key_names, [*map(content_of, before)]
-
-    def note_changes(self) -> None:
-        """Note whether the latest command has changed its keys, now that it has run."""
-        if self._running is not None:
-            access, values, names, contents = self._running
-            access.has_changed = [content_of(values.get(name)) for name in names] != contents
-            self._running = None
-
     def at_gap(self, fake: Fake) -> None:
         """Let other strands run between two commands of a pipeline, as at a call."""
         strand = self._current_thread.executing()
@@ -245,7 +219,7 @@ class Calls(Part):
                 return self.call_disturbances.serve(fault, fake, request, proceed, line)
             return proceed()
         finally:
-            self.note_changes()
+            self._log.note_changes()
 
     def _record(self, strand: Strand, point: int, fake: Fake, request: Request) -> Line:
         """Add a call to the journal, the story and the accesses; return its line."""

@@ -6,17 +6,17 @@ import functools
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...core.calls import Call
 from ...core.errors import broken_promise
 from ...core.touches import Touch
 from ...queue.touches import touches_of_delivery
 from ..fakes.fakes import DueDelivery, Fakes
-from ..fakes.fingerprint import Fingerprints
+from ..fakes.fingerprint import Fingerprints, content_of
 from ..values.accesses import Access
 from ..values.disturbances import DELAYS, KINDS, RANDOM, Disturbance, Kind
-from ..values.footprint import CHECKS_PROMISE
+from ..values.footprint import CHECKS_PROMISE, CommandLine
 from ..values.trial import Choices, Flag, Handler, Line, ReachedPoint, Step
 from .current_thread import ThreadInTrial
 
@@ -40,6 +40,8 @@ class TrialLog:
     steps: list[Step] = field(default_factory=list)
     points: list[ReachedPoint] = field(default_factory=list)
     accesses: list[Access] = field(default_factory=list)
+    _running: tuple[Access, Any, Sequence[bytes], list[str]] | None = None
+    """The latest command that writes, its database, its keys, and their contents before it."""
     silent_calls: list[Call] = field(default_factory=list)
     call_counts: Counter[str] = field(default_factory=Counter)
     """The number of calls of each strand, by name, in the order of the first calls."""
@@ -73,6 +75,29 @@ class TrialLog:
 
     def touch_lock(self, name: str) -> None:
         self.touch([Touch("", "lock", name, True)])
+
+    def note_access(self, session: Any, line: CommandLine) -> None:
+        """Record a command with the values of its keys, for the search for anomalies."""
+        self.note_changes()
+        strand = self._current_thread.executing()
+        if strand is None or not line.keys:
+            return
+        name, now = strand.scheduled_name, self._fakes.now_us()
+        unit = strand.line if session.in_script else object()
+        before = tuple(map(session.db.find, line.key_names))
+        access = Access(
+            name, unit, line.words, line.keys, before, line.writes, now, bound=line.bound
+        )
+        self.accesses.append(access)
+        if line.writes:
+            self._running = access, session.db.values, line.key_names, [*map(content_of, before)]
+
+    def note_changes(self) -> None:
+        """Note whether the latest command has changed its keys, now that it has run."""
+        if self._running is not None:
+            access, values, names, contents = self._running
+            access.has_changed = [content_of(values.get(name)) for name in names] != contents
+            self._running = None
 
     def add_point(self, strand: str, point: int, choices: Choices, switch_kind: str = "") -> None:
         """Record a point, and the fingerprint of the state in which the trial reaches it."""

@@ -107,7 +107,7 @@ class Simulation:
         self._fakes.deliveries.resume_queue_schedules()
         if "redundant" not in self.log.flags:
             self._end()
-        self.calls.note_changes()
+        self.log.note_changes()
 
     def _end(self) -> None:
         """Complete the steps and the history of a trial that has run to its end."""

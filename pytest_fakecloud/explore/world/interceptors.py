@@ -111,7 +111,7 @@ def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list
     simulation.log.touch(touches)
     if session.interface == "local":
         simulation.calls.add_command_of_test(argv)
-    simulation.calls.note_access(session, line)
+    simulation.log.note_access(session, line)
     simulation.known_times.note_data(line.times_us)
     if line.claims is not None:
         simulation.known_times.note_idle_time(session.db, line.claims)
