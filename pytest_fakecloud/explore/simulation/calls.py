@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -23,7 +22,7 @@ from .clock import KnownTimes
 from .decisions import Decisions
 from .part import Part
 from .pauses import Pauses
-from .stacks import CallSite, CallSites, call_site_of, carried_call_site, describe_places
+from .stacks import CallSites, describe_places
 from .strand import Strand
 from .workers import Workers
 
@@ -244,14 +243,6 @@ class Calls(Part):
             lines: list[str] = []
             # A search for lines must not change the trial whose lines it adds.
             with report_failure("the line of a call could not be found", lines.append):
-                lines += self._call_site(strand, request)
+                lines += self.call_sites.of_call(strand, request)
             line.call_site = tuple(lines)
         return line
-
-    def _call_site(self, strand: Strand, request: Request) -> CallSite:
-        port = request.client[1] if request.client else 0
-        sites = self.call_sites
-        lines = carried_call_site.get() or sites.current() or sites.by_port.get(port, ())
-        if not lines and strand.host.loop is None:
-            lines = call_site_of(sys._current_frames().get(strand.thread.ident))
-        return lines

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ...core.errors import report_failure
 from ...core.frames import stack_of
 from ...core.libraries import is_library
+from ...http.messages import Request
 from .strand import Strand
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class CallSites:
     def __init__(self, world: Surroundings, *, are_noted: bool) -> None:
         self._world = world
         self._are_noted = are_noted
-        self.by_port: dict[int, CallSite] = {}
+        self._by_port: dict[int, CallSite] = {}
         self._by_task: weakref.WeakKeyDictionary[Any, CallSite] = weakref.WeakKeyDictionary()
 
     def note(self, port: int) -> None:
@@ -56,7 +57,7 @@ class CallSites:
         # A loop can send the end of a request outside of a task.
         library = None if site else self._world.async_library()
         if library is None or library.current_task() is not None:
-            self.by_port[port] = site
+            self._by_port[port] = site
 
     def note_task(self, task: object) -> None:
         if self._are_noted:
@@ -68,6 +69,14 @@ class CallSites:
         library = None if site else self._world.async_library()
         task = None if library is None else library.current_task()
         return site if task is None else self._by_task.get(task, ())
+
+    def of_call(self, strand: Strand, request: Request) -> CallSite:
+        """Return the application's lines that make a call, which this thread handles for a strand."""
+        port = request.client[1] if request.client else 0
+        site = carried_call_site.get() or self.current() or self._by_port.get(port, ())
+        if not site and strand.host.loop is None:
+            site = call_site_of(sys._current_frames().get(strand.thread.ident))
+        return site
 
 
 def innermost(frame: FrameType | None) -> str:
