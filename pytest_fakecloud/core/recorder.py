@@ -31,7 +31,6 @@ from .calls import (
     shorten,
     weight_of,
 )
-from .errors import report_failure
 from .field_types import either
 from .frames import ELSEWHERE, CodePlace, place_at
 from .matching import Field
@@ -95,19 +94,15 @@ class Look(NamedTuple):
     number: int
 
 
-FindSite: TypeAlias = Callable[[tuple[str, int] | None], CallSite]
-"""A function that finds the site of the current call, given the client's address."""
+NoteCaller: TypeAlias = "Callable[[SharedRecords, Call], None]"
+"""A function that notes in ``stacks`` or ``sites`` who makes a call, while it is recorded."""
 
 
 class SharedRecords:
     """The state that the recorders of one cloud and of its fakes share."""
 
-    find_stack: Callable[[tuple[str, int] | None], CallStack | None] | None = None
-    """Returns the stack that may make the current call, given the client's address; None if no report
-    needs it, or the exact places are recorded instead.
-    """
-    find_site: FindSite | None = None
-    """Returns the site of the current call; None if call sites are not recorded."""
+    note_caller: NoteCaller | None = None
+    """Notes the stack that may make a call, or the exact places that do; None if no report needs it."""
     records_scripts = False
     """Whether the commands that scripts execute are recorded."""
     reads: Reads | None = None
@@ -136,7 +131,7 @@ class SharedRecords:
         self.sites: dict[int, CallSite] = {}
         """The places that made each call, by the call's number."""
         self.stacks: dict[int, CallStack] = {}
-        """What ``find_stack`` returned for each call."""
+        """The stack that may have made each call, by the call's number."""
         self.scripts: dict[int, list[ScriptCommand]] = {}
         """The commands that the scripts of each call executed, by the call's number."""
         self.cut_numbers: dict[int, dict[float, int]] = {}
@@ -154,7 +149,7 @@ class SharedRecords:
         self.looks: deque[Look] = deque(maxlen=_LOOKS)
         """The test's looks at the data of fakes."""
         self.failures: list[str] = []
-        """Descriptions of the exceptions of ``find_site``, for the report of a failing test."""
+        """Descriptions of the exceptions of ``note_caller``, for the report of a failing test."""
 
     @property
     def of_calls(self) -> tuple[dict[int, Any], ...]:
@@ -326,22 +321,10 @@ class Recorder:
         shared = self.shared
         if shared.reads is not None:
             shared.reads.append((threading.get_ident(), -call.number))
-        if shared.find_stack is not None:
-            if (stack := shared.find_stack(call.client)) is not None:
-                shared.stacks[call.number] = stack
-        elif shared.find_site is not None:
-            self._note_site(call, shared.find_site)
+        if shared.note_caller is not None:
+            shared.note_caller(shared, call)
         if weight > LIGHT:
             self._update_size(call)
-
-    def _note_site(self, call: Call, find_site: FindSite) -> None:
-        """Note the exact place of the code that makes the current call."""
-        shared = self.shared
-        # A search through other threads' stacks must not change the answer to the call.
-        with report_failure("the line of a call could not be found", shared.failures.append):
-            site = find_site(call.client)
-            if site != CallSite():
-                shared.sites[call.number] = site
 
     def close_call(self, call: Call) -> None:
         """Record the end of a call, whose outcome is set: its time and size; call the listeners."""

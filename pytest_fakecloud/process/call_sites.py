@@ -28,9 +28,11 @@ from itertools import islice, takewhile
 from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
+from ..core.calls import Call
+from ..core.errors import report_failure
 from ..core.frames import code_place, frames_of_coroutine, is_own, stack_of
 from ..core.libraries import is_library
-from ..core.recorder import CallSite
+from ..core.recorder import CallSite, SharedRecords
 from .clocks import module_of
 from .stacks import Stacks
 
@@ -56,11 +58,18 @@ _MOST_PLACES = 6  # to record for a call
 _Future: TypeAlias = "asyncio.Future[object] | concurrent.futures.Future[object]"
 
 
-def call_site(client: tuple[str, int] | None, stacks: Stacks) -> CallSite:
-    """Return the places of the application that make the current call, given the address of the
-    client's socket, if it has one, and the stacks that have sent on sockets.
-    """
-    if client is not None and (sent := stacks(client)) is not None:
+def note_site(records: SharedRecords, call: Call, stacks: Stacks) -> None:
+    """Note the places of the application that make a call, given the stacks that send on sockets."""
+    # A search through other threads' stacks must not change the answer to the call.
+    with report_failure("the line of a call could not be found", records.failures.append):
+        site = _call_site(call.client, stacks)
+        if site.places:
+            records.sites[call.number] = site
+
+
+def _call_site(client: tuple[str, int] | None, stacks: Stacks) -> CallSite:
+    """Return the places that make the current call, given the address of its client's socket."""
+    if client is not None and (sent := stacks.of(client)) is not None:
         places = [place for place in sent.places if _is_application(place[0].co_filename)]
         if places:
             return CallSite(tuple(places))

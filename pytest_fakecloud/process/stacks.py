@@ -23,9 +23,10 @@ from types import FrameType
 from typing import Any, Literal
 from weakref import ref
 
+from ..core.calls import Call
 from ..core.exits import Exits
 from ..core.frames import CodePlace, frames_of_coroutine
-from ..core.recorder import CallStack
+from ..core.recorder import CallStack, SharedRecords
 from .replace import Function, swap
 
 _MOST = 6
@@ -56,7 +57,7 @@ class _Sent:
 
 
 class Stacks:
-    """Returns the stack that makes the current call, given the address of its client, if it has one.
+    """Finds and notes the stack that makes the current call.
 
     All clouds of a test share it: of two that watch the sockets, one would see only the other send.
     For clients that send in other processes, over TLS or on the sockets of gevent, none is known.
@@ -68,7 +69,13 @@ class Stacks:
         self._sent_on: dict[int, _Sent] = {}
         """The same by the descriptor of the socket, because asking for its port is a system call."""
 
-    def __call__(self, client: tuple[str, int] | None) -> CallStack | None:
+    def note(self, records: SharedRecords, call: Call) -> None:
+        """Note the stack that makes a call, if it is known."""
+        if (stack := self.of(call.client)) is not None:
+            records.stacks[call.number] = stack
+
+    def of(self, client: tuple[str, int] | None) -> CallStack | None:
+        """Return the stack that makes the current call, given its client's address, if it has one."""
         if client is None:  # The call skips the socket.
             return stack_above(sys._getframe(1))
         sent = self._sent.get(client[1])

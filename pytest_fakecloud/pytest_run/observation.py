@@ -88,14 +88,13 @@ class Observation:
         if self._has_report:
             self._test_exits.callback(setattr, recorded, "records_scripts", False)
             recorded.records_scripts = True
-        if stacks is not None and self._has_call_sites:
-            from ..process.call_sites import call_site
+        if stacks is not None:
+            self._test_exits.callback(setattr, recorded, "note_caller", None)
+            recorded.note_caller = stacks.note
+            if self._has_call_sites:
+                from ..process.call_sites import note_site
 
-            self._test_exits.callback(setattr, recorded, "find_site", None)
-            recorded.find_site = partial(call_site, stacks=stacks)
-        elif stacks is not None:
-            self._test_exits.callback(setattr, recorded, "find_stack", None)
-            recorded.find_stack = stacks
+                recorded.note_caller = partial(note_site, stacks=stacks)
         if self._options.timelines is not None:
             record_times(cloud)
 

@@ -18,7 +18,7 @@ from pytest_fakecloud.core.field_types import TEXT, URL
 from pytest_fakecloud.core.frames import code_place, place_at
 from pytest_fakecloud.core.journal import Journal
 from pytest_fakecloud.core.matching import Field
-from pytest_fakecloud.core.recorder import CallSite, Recorder
+from pytest_fakecloud.core.recorder import CallSite, Recorder, SharedRecords
 
 from ..harness import error_of, in_threads
 
@@ -330,8 +330,11 @@ def test_a_failure_without_any_call_says_so(journal: Both) -> None:
 
 
 def test_a_dropped_call_takes_its_source_line_along() -> None:
+    def note_here(records: SharedRecords, call: Call) -> None:
+        records.sites[call.number] = CallSite((code_place(sys._getframe()),))
+
     cloud = Both(lambda: 0)
-    cloud.shared.find_site = lambda client: CallSite((code_place(sys._getframe()),))
+    cloud.shared.note_caller = note_here
     first, second = Both(lambda: 0, fake="one", parent=cloud), Both(lambda: 0, parent=cloud)
     cloud.keep = 4
     for _ in range(9):

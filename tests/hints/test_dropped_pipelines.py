@@ -130,7 +130,7 @@ def test_functions_on_the_stacks_of_errors_and_calls_are_named(load: Load) -> No
     shop = load("shop", SHOP).Shop()
     hint = "shop.py:12: drop() does not execute the pipeline that it creates"
     with Cloud(seed=1, transport="inprocess") as cloud:
-        cloud.journal._recorder.shared.find_stack = Stacks()
+        cloud.journal._recorder.shared.note_caller = Stacks().note
         client = cloud.kv_server().client()
         with pytest.raises(ValueError) as caught:
             shop.fail(client)

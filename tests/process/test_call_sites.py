@@ -26,7 +26,7 @@ from asgiref import sync as asgiref
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.exits import Exits
 from pytest_fakecloud.process import call_sites
-from pytest_fakecloud.process.call_sites import call_site
+from pytest_fakecloud.process.call_sites import note_site
 from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.reporting.lookups import Lookups
 from pytest_fakecloud.reporting.render.as_json import as_json
@@ -49,7 +49,7 @@ def cloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
         seed="seed", now="2026-03-01T12:00:00Z", delivery="driven", transport=transport
     ) as opened:
         # These stacks know no client, as for one that sends over TLS.
-        opened.journal._recorder.shared.find_site = partial(call_site, stacks=Stacks())
+        opened.journal._recorder.shared.note_caller = partial(note_site, stacks=Stacks())
         yield opened
 
 
@@ -100,7 +100,7 @@ def test_no_other_thread_is_searched_if_the_client_sends_on_a_socket(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stacks = Stacks()
-    cloud.journal._recorder.shared.find_site = partial(call_site, stacks=stacks)
+    cloud.journal._recorder.shared.note_caller = partial(note_site, stacks=stacks)
     monkeypatch.setattr(sys, "_current_frames", lambda: pytest.fail("it walks running threads"))
     server = cloud.kv_server()
 

@@ -22,8 +22,9 @@ from pytest_fakecloud.process.stacks import Stacks
 @pytest.fixture(params=["inprocess", "socket"])
 def kv(request: pytest.FixtureRequest) -> Iterator[KVServer]:
     with Cloud(transport=request.param) as cloud, exiting() as exits:
-        cloud.journal._recorder.shared.find_stack = stacks = Stacks()
+        stacks = Stacks()
         stacks.watch_sockets(exits)
+        cloud.journal._recorder.shared.note_caller = stacks.note
         yield cloud.kv_server()
 
 
@@ -148,7 +149,7 @@ class Connection:
 
     def sent_from(self) -> list[int]:
         """Return the lines of this file that sent what a call has received."""
-        stack = self.stacks(self.client)
+        stack = self.stacks.of(self.client)
         return [] if stack is None else [int(place_at(stack.places[0])["line"])]
 
 

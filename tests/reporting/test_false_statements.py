@@ -20,7 +20,8 @@ from pytest_fakecloud.explore.simulation import stacks
 from pytest_fakecloud.explore.simulation.stacks import describe_places, describe_stuck
 from pytest_fakecloud.hints.missing_requests import hints_about_error
 from pytest_fakecloud.hints.mistakes import mistakes
-from pytest_fakecloud.process.call_sites import call_site
+from pytest_fakecloud.process import call_sites
+from pytest_fakecloud.process.call_sites import note_site
 from pytest_fakecloud.process.stacks import Stacks
 from pytest_fakecloud.reporting.readable import readable
 from pytest_fakecloud.reporting.render.text import section
@@ -93,9 +94,12 @@ def raises(*args: object) -> None:
     raise AttributeError("'function' object has no attribute 'f_code'")
 
 
-def test_a_search_for_the_line_of_a_call_never_fails_the_call(cloud: Cloud) -> None:
+def test_a_search_for_the_line_of_a_call_never_fails_the_call(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = cloud.kv_server()
-    cloud.journal._recorder.shared.find_site = raises
+    cloud.journal._recorder.shared.note_caller = partial(note_site, stacks=Stacks())
+    monkeypatch.setattr(call_sites, "_call_site", raises)
     for _ in range(2):
         answer = httpx.post(server.url, json=["PING"], headers=server.headers)
         assert answer.json() == {"result": "PONG"}
@@ -126,7 +130,7 @@ class Proxy:
 def test_a_task_that_awaits_a_proxy_has_no_line_of_the_proxy(cloud: Cloud) -> None:
     server = cloud.kv_server()
     shared = cloud.journal._recorder.shared
-    shared.find_site = partial(call_site, stacks=Stacks())
+    shared.note_caller = partial(note_site, stacks=Stacks())
 
     async def waits() -> None:
         await Proxy()

@@ -21,7 +21,7 @@ def cloud() -> Iterator[Cloud]:
     with Cloud(
         seed=1, now="2026-03-01T12:00:00Z", transport="inprocess", delivery="driven"
     ) as opened:
-        opened.journal._recorder.shared.find_stack = Stacks()
+        opened.journal._recorder.shared.note_caller = Stacks().note
         yield opened
 
 

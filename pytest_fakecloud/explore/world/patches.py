@@ -87,7 +87,7 @@ def explored(cloud: BaseCloud, programs: Iterable[Program], options: Options) ->
         exits.callback(world.fakes.reset)
         _stop_garbage_collection(exits)
         # Each of thousands of trials would search the stacks of all strands at each call.
-        swap(exits, context_of(cloud).recorder.shared, "find_stack", None)
+        swap(exits, context_of(cloud).recorder.shared, "note_caller", None)
         # redis-py reads its version from its metadata file for each new connection.
         swap(exits, importlib.metadata, "version", functools.cache(importlib.metadata.version))
         functions = _let_time_follow(world, exits, clocks=process_time is not False)

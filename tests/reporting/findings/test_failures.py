@@ -25,7 +25,7 @@ from pytest_fakecloud.reporting.statement.read_data import LookedAt
 @pytest.fixture
 def cloud() -> Iterator[Cloud]:
     with Cloud(seed=1, now="2026-03-01T12:00:00Z") as opened:
-        opened.journal._recorder.shared.find_stack = Stacks()
+        opened.journal._recorder.shared.note_caller = Stacks().note
         yield opened
 
 

@@ -34,7 +34,7 @@ def cloud() -> Iterator[Cloud]:
     with Cloud(
         seed=1, now="2026-03-01T12:00:00Z", transport="inprocess", delivery="driven"
     ) as opened:
-        opened.journal._recorder.shared.find_stack = Stacks()
+        opened.journal._recorder.shared.note_caller = Stacks().note
         yield opened
 
 
@@ -795,7 +795,7 @@ def test_the_handler_around_a_helper_in_a_loop(
     kv.faults.respond(503, command="SET", times=1)
     stacks, exits = Stacks(), Exits()
     stacks.watch_sockets(exits)
-    cloud.journal._recorder.shared.find_stack = stacks
+    cloud.journal._recorder.shared.note_caller = stacks.note
     put_all()
     exits.close()
     port.close()
