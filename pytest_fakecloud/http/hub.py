@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import ssl
 
 
-Owner: TypeAlias = "Mount | Watch | LoopConnection"
+Owner: TypeAlias = "Mount | Watch | LoopConnection | _Loop"
 """An object whose socket the hub watches."""
 # On Linux, a socket can stop listening, so that connections are refused, and still keep its port.
 CAN_STOP_LISTENING = sys.platform.startswith("linux")
@@ -216,6 +216,7 @@ class Mount:
                     sock, address = self.listener.accept()
                 except (BlockingIOError, InterruptedError, ConnectionError):
                     return
+                self.hub.is_scarce = False
                 connection = self._connection_type(sock, address, self)
                 self.live.add(connection)
             connection.begin()
@@ -295,17 +296,35 @@ PATIENCE_SECONDS = 0.1
 """Maximum real seconds for which a call waits for commands that have arrived before it."""
 
 
-class _Loop(NamedTuple):
+class _Loop:
     """What the thread that leads waits on: the selector, and the socket by which others wake it."""
 
-    selector: selectors.BaseSelector
-    inner: socket.socket
-    over: threading.Event
-    """Set when the selector is closed."""
+    def __init__(self, hub: Hub, selector: selectors.BaseSelector, inner: socket.socket) -> None:
+        self._hub = hub
+        self.selector = selector
+        self.inner = inner
+        self.over = threading.Event()
+        """Set when the selector is closed."""
+        inner.setblocking(False)
+        selector.register(inner, selectors.EVENT_READ, weakref.ref(self))
+
+    def ready(self, events: int) -> None:
+        """Call the functions of ``Hub.later()``, or end if ``Hub.stop()`` has closed the other end."""
+        try:
+            is_over = not self.inner.recv(4096)
+        except BlockingIOError:
+            is_over = False
+        except OSError:
+            is_over = True
+        if is_over:
+            self._hub.stop_leading()
+            self.close()
+        else:
+            self._hub.run_later()
 
     def close(self) -> None:
         for key in [*self.selector.get_map().values()]:
-            owner = key.data and key.data()
+            owner = key.data()
             if isinstance(owner, LoopConnection):
                 owner.close()
         self.selector.close()
@@ -340,7 +359,8 @@ class Hub:
         self._selector: selectors.BaseSelector | None = None
         self._wakes = self._lists_arrivals = False
         self._wake: socket.socket | None = None
-        self._scarce = False
+        self.is_scarce = False
+        """Whether no connection could be accepted since this was reported."""
         self._loop: _Loop | None = None
         self._leader = 0
         """The thread that leads; 0 until the next one has begun."""
@@ -354,7 +374,7 @@ class Hub:
         """The connections with something to send, in order."""
         self._unfinished: deque[LoopConnection] = deque()
         """The connections with further commands, which have used up their turn."""
-        self._awaited: list[_Pass] = []
+        self._awaited: deque[_Pass] = deque()
         """The calls that wait until the connections have been read."""
         self.workers = WorkerPool()
         self.handler_returned = Signal()
@@ -566,11 +586,8 @@ class Hub:
         lock = threading.Lock()
         lock.acquire()
         awaited = _Pass(lock, monotonic() + PATIENCE_SECONDS)
-        self.later(partial(self._await_pass, awaited))
+        self.later(partial(self._awaited.append, awaited))
         lock.acquire(timeout=PATIENCE_SECONDS)
-
-    def _await_pass(self, call: _Pass) -> None:
-        self._awaited.append(call)
 
     # -- the thread ------------------------------------------------------------------------------
 
@@ -580,14 +597,12 @@ class Hub:
                 return
             selector = new_selector()
             inner, self._wake = socket.socketpair()
-            inner.setblocking(False)
             self._wake.setblocking(False)
-            selector.register(inner, selectors.EVENT_READ, None)
             # epoll and kqueue notice sockets added while they wait; others must be woken.
             self._lists_arrivals = isinstance(selector, ArrivalSelector)
             is_kqueue = type(selector).__name__ == "KqueueSelector"
             self._wakes = not (self._lists_arrivals or is_kqueue)
-            self._loop = _Loop(selector, inner, threading.Event())
+            self._loop = _Loop(self, selector, inner)
             DaemonThread("hub", self._lead, (self._loop,)).start()
             self._selector = selector
 
@@ -600,108 +615,102 @@ class Hub:
 
     def _lead(self, loop: _Loop) -> None:
         """Wait on the sockets, and serve those that are ready, until the hub stops or this thread has
-        stepped aside.
+        stepped aside, which it may do wherever it serves or closes a connection.
         """
         me = self._leader = threading.get_ident()
         leading.pass_on = self._pass_on
+        select, ready, unsent, unfinished = (
+            loop.selector.select,
+            self._ready,
+            self._unsent,
+            self._unfinished,
+        )
         while self._leader == me:
-            self._current = None
-            if self._unsent:
+            # Keep no owner alive while waiting.
+            self._current = owner = None
+            if unsent:
                 self._send_unsent(me)
-            elif not self._serve_ready(loop, me):
-                self._leader = 0
-                loop.close()
+                continue
+            # Calls that begin to wait from now on wait until the sockets have been listed once more.
+            awaited = len(self._awaited)
+            try:
+                ready.extend(select(0 if ready or unfinished or awaited else None))
+            except (OSError, ValueError):
+                _drop_closed(loop.selector)
+            while ready and self._leader == me:
+                key, events = ready.popleft()
+                owner = self._current = key.data()
+                if owner is not None:
+                    try:
+                        owner.ready(events)
+                    except Exception as error:
+                        self._go_on_after(error, loop, key, owner)
+            if unfinished or awaited:
+                self._go_on(me, awaited)
         leading.pass_on = None
-
-    def _serve_ready(self, loop: _Loop, me: int) -> bool:
-        """Serve the sockets that are ready, while this thread leads; return whether the hub goes on."""
-        awaited, self._awaited = self._awaited, []
-        ready = self._ready
-        try:
-            ready.extend(loop.selector.select(0 if ready or awaited or self._unfinished else None))
-        except (OSError, ValueError):
-            _drop_closed(loop.selector)
-        while ready and self._leader == me:
-            if not self._handle_ready(loop, *ready.popleft()):
-                return False
-        for _ in range(len(self._unfinished)):
-            if self._leader == me:
-                self._go_on(self._unfinished.popleft())
-        for call in awaited:
-            # A thread that has stepped aside leaves sockets to the next one.
-            is_over = self._leader == me and not self._unfinished
-            if is_over or monotonic() > call.deadline:
-                call.lock.release()
-            else:
-                self.later(partial(self._await_pass, call))
-        return True
 
     def _send_unsent(self, me: int) -> None:
         """Send what the served requests have caused, after all of them, as a real server does. The
         failure of one connection affects no other.
         """
-        # Closing a connection may wait, so that another thread leads.
         while self._unsent and self._leader == me:
             try:
                 self._unsent.popitem()[0].flush()
             except Exception as error:
                 print_error(error)
 
-    def _go_on(self, connection: LoopConnection) -> None:
-        self._current = connection
-        try:
-            connection.go_on()
-        except Exception as error:
-            print_error(error)
+    def _go_on(self, me: int, awaited: int) -> None:
+        """Serve the connections with further commands once, and wake those of the first ``awaited``
+        calls that need not wait any longer.
+        """
+        for _ in range(len(self._unfinished)):
+            if self._leader != me:
+                return
+            connection = self._current = self._unfinished.popleft()
+            try:
+                connection.go_on()
+            except Exception as error:
+                print_error(error)
+        if self._leader == me:
+            for _ in range(awaited):
+                call = self._awaited.popleft()
+                if self._unfinished and monotonic() <= call.deadline:
+                    self._awaited.append(call)
+                else:
+                    call.lock.release()
 
-    def _handle_ready(self, loop: _Loop, key: selectors.SelectorKey, events: int) -> bool:
-        """Handle one ready socket; return whether the thread continues."""
-        if key.data is None:
-            return self._run_later(loop.inner)
-        owner: Owner | None = key.data()
-        if owner is None:
-            return True
-        self._current = owner
-        try:
-            owner.ready(events)
-            self._scarce = False
-        except OSError as error:
-            if error.errno in _NO_SOCKET:
-                _drop(loop.selector, key)
-            else:
-                # The system is out of file descriptors or memory. Clients stay in the backlog and
-                # can be accepted after others disconnect.
-                self._report_scarce(owner, error)
-                give_way(SCARCE_SECONDS)
-        except Exception as error:
-            # Continue, because a failing socket must not affect the others. It may work again
-            # later, e.g. when a tool that forbids creating sockets is switched off.
+    def _go_on_after(
+        self, error: Exception, loop: _Loop, key: selectors.SelectorKey, owner: Owner
+    ) -> None:
+        """Continue after an error of a socket, which must not affect the others."""
+        if not isinstance(error, OSError):
+            # It may work again later, e.g. when a tool that forbids creating sockets is switched off.
             print_error(error)
             give_way(0.01)
-        return True
+        elif error.errno in _NO_SOCKET:
+            _drop(loop.selector, key)
+        else:
+            # The system is out of file descriptors or memory. Clients stay in the backlog and can be
+            # accepted after others disconnect.
+            self._report_scarce(owner, error)
+            give_way(SCARCE_SECONDS)
 
-    def _run_later(self, inner: socket.socket) -> bool:
-        """Call the functions of ``later()``; return False if ``stop()`` has closed the other end."""
-        try:
-            if not inner.recv(4096):
-                return False
-        except BlockingIOError:
-            pass
-        except OSError:
-            return False
-        self._current = None
+    def stop_leading(self) -> None:
+        self._leader = 0
+
+    def run_later(self) -> None:
+        """Call the functions of ``later()``."""
         me = self._leader
         while self._later and self._leader == me:
             try:
                 self._later.popleft()()
             except BaseException as error:
                 print_error(error)
-        return True
 
     def _report_scarce(self, owner: object, error: OSError) -> None:
-        if self._scarce:
+        if self.is_scarce:
             return  # report each shortage only once
-        self._scarce = True
+        self.is_scarce = True
         advice = ""
         if error.errno in _SCARCE:
             advice = ". Close unused clients, or raise the limit (ulimit -n)"
@@ -714,16 +723,13 @@ class Hub:
     # -- fork and exit ---------------------------------------------------------------------------
 
     def after_fork(self) -> None:
-        mounts, selector, wake = self.open_mounts(), self._selector, self._wake
+        mounts, loop, wake = self.open_mounts(), self._loop, self._wake
         for mount in mounts:
             mount.after_fork()
-        if selector is not None:
-            keys = list((selector.get_map() or {}).values())
-            # Close only this process's copy of the socket; the parent's stays open.
-            selector.close()
-            for key in keys:
-                if key.data is None and isinstance(key.fileobj, socket.socket):
-                    key.fileobj.close()
+        if loop is not None:
+            # Close only this process's copies; the parent's stay open.
+            loop.selector.close()
+            loop.inner.close()
         if wake is not None:
             wake.close()
         self._reset()

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -662,11 +663,17 @@ def test_no_job_is_lost_while_the_pool_shrinks() -> None:
     assert len(pool.idle) == 0
 
 
-def test_a_dropped_mount_gives_its_address_up(hub: Hub) -> None:
+@pytest.mark.parametrize("is_used", [False, True])
+def test_a_dropped_mount_gives_its_address_up(hub: Hub, is_used: bool) -> None:
     mount = hub.mount(hello)
-    address = mount.address
+    address, live, reference = mount.address, mount.live, weakref.ref(mount)
+    if is_used:
+        with Raw(address) as raw:  # The hub has served nothing else since.
+            assert raw.get("/").body == b"hello"
+        wait_until(lambda: not live)
     del mount
     gc.collect()
+    wait_until(lambda: reference() is None)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(address).close()
 
