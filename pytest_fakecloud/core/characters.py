@@ -70,3 +70,13 @@ def shortened(text: str, most: int = 48) -> str:
     tail = 0 if text.startswith(("{", "[")) else room // 3
     check = zlib.crc32(text.encode("utf-8", "surrogatepass")) & 0xFFFF
     return f"{text[: room - tail]}…{text[len(text) - tail :]} #{check:04x}"
+
+
+def first_words(description: str, most: int) -> str:
+    """Return the first words of a description, in at most so many characters. Its values may be
+    shortened, so a checksum of the whole would be one of nothing.
+    """
+    if len(description) <= most:
+        return description
+    beginning = description[: most - 4]
+    return f"{beginning.rpartition(' ')[0] or beginning} ..."

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...core.bodies import compact, parsed, scalar
 from ...core.calls import on_connection
-from ...core.characters import shortened
+from ...core.characters import first_words, shortened
 from ...core.errors import counted, listed
 from ...core.secrets import HIDDEN
 from ...core.timers import clock_time
@@ -113,7 +113,7 @@ def _watched(change: WatchedChange | None) -> str:
     """Return the change of a watched key; the words of a command may name the key itself."""
     if change is None:
         return "a watched key was changed"
-    command = shortened(command_text(change.words), 80)
+    command = first_words(command_text(change.words), 80)
     return f"the watched {shortened(change.key)} was changed by {command}"
 
 

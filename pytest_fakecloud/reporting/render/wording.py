@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from ...core.bodies import compact
-from ...core.characters import shortened, visible
+from ...core.characters import first_words, shortened, visible
 from ...core.errors import counted, describe_error, listed
 from ...core.statements import handler_at, source_at, source_of, statements_beside
 from ..contract import IN_USE
@@ -106,7 +106,7 @@ def writes_in_short(report: Report, *, with_code: bool = False) -> list[str]:
         if parent is not None and parent.rules.surrounds:
             words = describe(parent, lookups)
             words = words if with_code else words.with_short(words.repeated)
-            within = f" in {shortened(words.what, 100)}"
+            within = f" in {first_words(words.what, 100)}"
         most = 160 if with_code else 80  # The row has the whole, and seldom decides alone.
         texts.append(f"last written by {_in_short(written[0], lookups, within, with_code, most)}")
     if refused is not None and not report.findings:
@@ -120,8 +120,9 @@ def writes_in_short(report: Report, *, with_code: bool = False) -> list[str]:
 def _in_short(row: ReportRow, lookups: Lookups, within: str, with_code: bool, most: int) -> str:
     words = describe(row, lookups)
     # The commands of a pipeline are below it, each with its own answer. The deciding one may be any.
-    commands = "; ".join(shortened(command, 60) for command in words.below)
-    what = shortened(f"{words.what}: {commands}", 260) if commands else shortened(words.what, most)
+    commands = "; ".join(first_words(command, 60) for command in words.below)
+    what, most = (f"{words.what}: {commands}", 260) if commands else (words.what, most)
+    what = first_words(what, most)
     answer = f" <-- {words.answer}" if words.answer and not commands else ""
     if row.where is None:
         return f"{what}{answer}{within}"
@@ -202,8 +203,8 @@ def _differs_from_pass(values: Values) -> str:
     if not values["what"]:
         return "the last passing run of this test had ended before this row"
     differs = "then went on with" if values["ended"] else "first did otherwise here:"
-    answer = f" <-- {shortened(values['answer'])}" if values["answer"] else ""
-    return f"the last passing run of this test {differs} {shortened(values['what'])}{answer}"
+    answer = f" <-- {first_words(values['answer'], 60)}" if values["answer"] else ""
+    return f"the last passing run of this test {differs} {first_words(values['what'], 80)}{answer}"
 
 
 def _rejected(values: Values) -> str:

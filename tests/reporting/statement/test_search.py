@@ -18,6 +18,7 @@ from upstash_vector.types import MetadataUpdateMode
 from upstash_workflow.flask import Serve
 
 from pytest_fakecloud import Cloud, KVServer, always, at_most_one, eventually, nothing_lost, once
+from pytest_fakecloud.core.characters import shortened
 from pytest_fakecloud.core.exits import Exits
 from pytest_fakecloud.core.statements import handler_at, source_at, source_of, statements_beside
 from pytest_fakecloud.process.stacks import Stacks
@@ -830,6 +831,32 @@ def test_the_last_write_of_what_was_read_stands_before_the_rows(
     head = text(report(cloud, fail_with_several), width=140).partition("\n> ")[0]
     assert "used a, b" in head
     assert "last written" not in head
+
+
+@pytest.mark.parametrize("is_pipeline", [False, True])
+@pytest.mark.parametrize("length", range(40, 130, 7))
+def test_the_values_before_the_rows_are_shortened_as_in_the_rows(
+    cloud: Cloud, kv: KVServer, client: Redis, length: int, is_pipeline: bool
+) -> None:
+    """Each checksum is that of a value, so that of a shortened value would be of nothing."""
+    values = [letter * length for letter in "xyz"]
+    if is_pipeline:
+        with_pipeline = client.pipeline()
+        with_pipeline.rpush("list", *values)
+        with_pipeline.rpush("other", *values)
+        with_pipeline.exec()
+    else:
+        client.rpush("list", *values)
+
+    def fail() -> None:
+        assert kv.value("list") == ["w"]
+
+    result = report(cloud, fail)
+    expected = {word for value in values for word in shortened(value).split()}
+    for head in (headline(result), text(result, width=140).partition("\n> ")[0]):
+        called = head.partition("last written by ")[2].partition("(test_search")[0]
+        words = called.partition("; test_search")[0].split()
+        assert {word for word in words if "…" in word or word[0] == "#"} <= expected
 
 
 @pytest.mark.parametrize("line", ["SETNX a 2", "SET a 2 NX", "LPUSH a 2", "EXEC"])
