@@ -72,6 +72,10 @@ class DataAccess:
     """
     returns_value: bool = False
     """Whether a write returned the value before it."""
+    adds: bool = False
+    """Whether a write only changes the value, to which earlier writes have led, and neither replaces nor
+    removes it.
+    """
     order: JournalNumber = 0
     """When it happened. `rows` sets it, and no service."""
     is_named: bool = False

@@ -8,7 +8,7 @@ row 10 cannot set ``stock``, and the statement read ``stock`` in row 11.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 from .accesses import DataAccess, JournalNumber, ReportSubject
 from .model import Marks, OrderedAccess, ReportRow
@@ -28,9 +28,12 @@ def marks_of_rows(test: ObservedTest, read_data: ReadData | None) -> Marks:
     touched.update(read_data.row_numbers)
     linked = _Links(test).linked_with(touched)
     touched = _with_events(touched, rows)
+    writes = list(_writes_of_values(accesses, read_data))
+    last_writers = {own[-1].row.number for own in writes}
     return Marks(
         touched=frozenset(touched), linked=frozenset(_with_events(linked, rows) - touched),
-        refused=refused, writers=frozenset(_writers(accesses, read_data)),
+        refused=refused, writers=frozenset(write.row.number for own in writes for write in own),
+        last_writer=last_writers.pop() if len(last_writers) == 1 else 0,
         refused_write=_refused_write(accesses, read_data),
     )  # fmt: skip
 
@@ -55,19 +58,28 @@ def _with_events(numbers: set[int], rows: Iterable[ReportRow]) -> set[int]:
 # -- writes of what was read -----------------------------------------------------------------------
 
 
-def _writers(accesses: Iterable[OrderedAccess], read_data: ReadData) -> Iterable[int]:
-    """Return the numbers of the last rows that wrote the values which a statement read: of rows 2, 6 and
-    12, which wrote ``stock``, only 6. Of a hash, each field has its own last row.
+def _writes_of_values(
+    accesses: Iterable[OrderedAccess], read_data: ReadData
+) -> Iterable[list[OrderedAccess]]:
+    """Return the writes that led to each value which a statement read: of rows 2, 6 and 12, which wrote
+    ``stock``, 2 and 6, because 6 only changed the value that 2 had set. Fields have values of their own.
     """
-    last: dict[tuple[ReportSubject, str], int] = {}
+    writes: dict[tuple[ReportSubject, str], list[OrderedAccess]] = {}
     for ordered in accesses if read_data.read_values else ():
         access = ordered.access
         if access.is_effective_write and _writes_read_value(ordered, read_data):
-            if not access.part:
-                last = {(subject, part): number for (subject, part), number in last.items()
-                        if not access.subject.includes(subject)}  # fmt: skip
-            last[access.subject, access.part] = ordered.row.number
-    return last.values()
+            if not (access.part or access.adds):
+                writes = {(subject, part): own for (subject, part), own in writes.items()
+                          if not access.subject.includes(subject)}  # fmt: skip
+            before = writes.get((access.subject, access.part), [])
+            keeps = access.adds and not _has_expired(before, ordered.row.at_us)
+            writes[access.subject, access.part] = [*(before if keeps else ()), ordered]
+    return writes.values()
+
+
+def _has_expired(writes: Sequence[OrderedAccess], now_us: int) -> bool:
+    ends = [write.access.expires_us for write in writes if write.access.expires_us is not None]
+    return bool(ends) and ends[-1] <= now_us
 
 
 def _writes_read_value(ordered: OrderedAccess, read_data: ReadData) -> bool:

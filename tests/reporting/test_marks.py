@@ -241,6 +241,61 @@ def test_a_write_of_the_whole_value_replaces_its_parts(scene: Scene) -> None:
     assert scene.marks("key:h").writers == {flushed}
 
 
+@pytest.mark.parametrize(
+    ("lines", "contributed"),
+    [
+        # Those of a value that the last of them only changed.
+        ("INCR k; SET k 1; INCR k; INCRBY k 2", ".xxx"), ("RPUSH k a; RPUSH k b; LPUSH k c", "xxx"),
+        ("SET k 1; APPEND k 2; SETRANGE k 0 3; EXPIRE k 60", "xxxx"),
+        ("RPUSH k a; DEL k; XADD k * a 1; XADD k * a 2", ".xxx"),
+        ("RPUSH k a; LPOP k; RPUSH k b; LSET k 0 c", "xxxx"), ("PFADD k a; PFMERGE k l", "xx"),
+        ("HINCRBY k f 1; HINCRBY k f 1; HINCRBY k g 1", "xxx"),
+        ("HSET k f 1; HEXPIRE k 60 FIELDS 1 f", "xx"),
+        ("HSET k f 1; EXPIRE k 60; HSET k g 1", "xxx"), ("ZADD k 1 a; ZINCRBY k 1 a; ZADD k 2 b", "xxx"),
+        ("SADD k a; SADD k b", "xx"), ("JSON.SET k $ {}; JSON.SET k $.a 1; JSON.MERGE k $ {}", "xxx"),
+        # A write that replaces the value, or removes it.
+        ("INCR k; SET k 1", ".x"), ("INCR k; GETSET k 1", ".x"), ("INCR k; GETDEL k; INCR k", ".xx"),
+        ("RPUSH k a; RENAME k l; RPUSH k b", ".xx"), ("RPUSH l a; RPUSH k b; RENAME l k", "..x"),
+        ("SADD k a; SADD l b; SUNIONSTORE k k l", "..x"),
+        ("HSET k f 1; HSET k f 2", ".x"), ("HINCRBY k f 1; HDEL k f; HINCRBY k f 1", ".xx"),
+        ("ZADD k 1 a; ZADD k 2 a", ".x"), ("JSON.SET k $ {}; JSON.DEL k; JSON.SET k $ {}", "..x"),
+        ("INCR k; FLUSHALL; INCR k", ".xx"), ("SADD k a; SADD k b; SREM k a", ".xx"),
+        # One of what has expired.
+        ("INCR k; EXPIRE k 5; +5; INCR k", "..x"), ("INCR k; EXPIRE k 5; +4; INCR k", "xxx"),
+        ("SET k 1 EX 5; EXPIRE k 9; +6; INCR k", "xxx"),
+    ],
+)  # fmt: skip
+def test_all_writes_that_led_to_the_value_were_read(
+    cloud: Cloud, lines: str, contributed: str
+) -> None:
+    kv = cloud.kv_server()
+    client: Any = kv.client(allow_telemetry=False)
+    for line in lines.split("; "):
+        if line[0] == "+":
+            cloud.clock.advance(int(line[1:]))
+        else:
+            client.execute(line.split())
+    calls = [call.number for call in cloud.journal.calls()]
+    expected = {number for number, mark in zip(calls, contributed, strict=True) if mark == "x"}
+    with pytest.raises(AssertionError) as failed:
+        assert kv.ttl("k") == "other"
+    marks = report_of(cloud, raised=failed.value).marks
+    assert marks.writers == expected
+
+
+def test_a_vector_that_was_updated_has_two_writers(cloud: Cloud) -> None:
+    index = cloud.vector_index(dimension=1)
+    client = index.client()
+    for vector in ([1.0], [2.0]):
+        client.upsert([("a", vector)])
+    client.update("a", metadata={"x": 1})
+    with pytest.raises(AssertionError) as failed:
+        assert index.vectors() == []
+    marks = report_of(cloud, raised=failed.value).marks
+    numbers = [call.number for call in cloud.journal.calls()]
+    assert (marks.writers, marks.last_writer) == ({*numbers[1:]}, numbers[-1])
+
+
 # -- answers that say that nothing happened ---------------------------------------------------------
 
 

@@ -70,7 +70,7 @@ export function partsOf(one, trace, columns) {
   const lines = wrapped(what, columns, MOST_LINES), isBeside = answer && !answer.includes("\n") && lines.at(-1).length + answer.length + 5 <= columns;
   if (narrow) add("trace-ends soft", ends, MOST_LINES);
   parts.push(...lines.map((line, index) => ["trace-what", line, isBeside && index === lines.length - 1 ? answer : null]));
-  if (row.writer) add("trace-writer", "the statement read this value", 1);
+  if (row.writer) add("trace-writer", "led to what the statement read", 1);
   if (answer && !isBeside) add(colour(one), answer, MOST_OF_ANSWER);
   for (const line of row.text.lines ?? []) add("soft", line, MOST_BELOW);
   for (const fault of row.faults ?? []) add("trace-fault", `fault: ${fault.description}`, MOST_BELOW);

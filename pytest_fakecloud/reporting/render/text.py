@@ -81,7 +81,7 @@ def _addresses(report: Report) -> Iterator[str]:
 
 _GUTTER = {"refused": "! ", "touched": "> ", "linked": "- "}
 """The beginning of a line by the marks of its row, of which the first of these wins."""
-_LEGEND = "> touched what {}, - linked, ! failed or did nothing, <== read: last write"
+_LEGEND = "> touched what {}, - linked, ! failed or did nothing, <== read: wrote it"
 _LONGEST_CODE = 600
 """Maximum length of the lines of code below a row, in characters. Only a table in code is longer."""
 

@@ -91,28 +91,27 @@ def headline(report: Report) -> str:
 
 
 def writes_in_short(report: Report, *, with_code: bool = False) -> list[str]:
-    """Return the row that wrote what a failing statement read, with the request or delivery around it,
-    unless several rows did, any of which may be wrong; and the last write that did nothing, unless a
-    finding may explain the value. Each has the code that made it, or only the place of the code.
+    """Return the row that wrote what a failing statement read last, with the request or delivery around
+    it, and the last write that did nothing, unless a finding may explain the value. Each has the code
+    that made it, or only the place of the code.
     """
     marks, lookups = report.marks, report.lookups
     rows = {row.number: row for row in report.rows}
-    written = [row for row in report.rows if row.number in marks.writers]
-    refused = rows.get(marks.refused_write)
+    written, refused = rows.get(marks.last_writer), rows.get(marks.refused_write)
     texts = []
-    if len(written) == 1:
-        parent = rows.get(written[0].parent)
+    if written is not None:
+        parent = rows.get(written.parent)
         within = ""
         if parent is not None and parent.rules.surrounds:
             words = describe(parent, lookups)
             words = words if with_code else words.with_short(words.repeated)
             within = f" in {first_words(words.what, 100)}"
         most = 160 if with_code else 80  # The row has the whole, and seldom decides alone.
-        texts.append(f"last written by {_in_short(written[0], lookups, within, with_code, most)}")
+        texts.append(f"last written by {_in_short(written, lookups, within, with_code, most)}")
     if refused is not None and not report.findings:
         did = "did nothing" if refused.ok else "failed"
         text = _in_short(refused, lookups, "", with_code, 160)
-        is_later = bool(written) and refused.number > written[-1].number
+        is_later = bool(marks.writers) and refused.number > max(marks.writers)
         texts.append(f"a{' later' * is_later} write {did}: {text}")
     return texts
 

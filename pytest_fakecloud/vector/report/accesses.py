@@ -41,7 +41,8 @@ def of_call(call: MaskedCall, lookups: Lookups) -> Iterator[DataAccess]:
     if call.route in UPSERTS or call.route == "update":
         for item in body if isinstance(body, list) else [body]:
             part = str(item.get("id", "")) if isinstance(item, dict) else ""
-            yield DataAccess(subject, True, part, succeeded, value=_metadata(call.route, item))
+            changed = DataAccess(subject, True, part, succeeded, adds=call.route == "update")
+            yield replace(changed, value=_metadata(call.route, item))
     elif call.route in REMOVALS:
         removed, record_ids = lookups.of(VectorLookups).removed.get(call.number), ids_of(body)
         for record_id in removed or record_ids or [""]:

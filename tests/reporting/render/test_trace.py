@@ -602,7 +602,7 @@ def test_rows_have_their_marks_and_only_an_answer_that_did_something_is_green(
     assert above["y"] + above["height"] <= page.locator("p.statement").bounding_box()["y"]
     for number, marks in enumerate(["touched", "linked", "refused", "refused"], 1):
         assert page.locator(f"#row-{number}.trace-{marks}").count() == 1
-    assert "the statement read this value" in page.locator("#row-1").inner_text()
+    assert "led to what the statement read" in page.locator("#row-1").inner_text()
     greens = [page.locator(f"#row-{number} .trace-ok").count() for number in range(1, 5)]
     assert greens == [1, 1, 0, 0]
     assert page.locator("#row-4 .trace-bad").count() == 1

@@ -225,14 +225,14 @@ def test_a_statement_whose_calls_returned_no_value_of_before(
 @pytest.mark.parametrize(
     ("promise_of", "look", "name", "writes"),
     [
-        (lambda number: once("n"), "kv_server.value('n')", "n", ["INCR n"]),
+        (lambda number: once("n"), "kv_server.value('n')", "n", ["INCR n", "INCR n"]),
         (lambda number: always(lambda: number() < 1), "kv_server.integer('n')", "n", ["INCR n"]),
-        (at_most_one, "kv_server.integer('n')", "n", ["INCR n"]),
+        (at_most_one, "kv_server.integer('n')", "n", ["INCR n", "INCR n"]),
         (
             lambda number: eventually(lambda: number() < 1, within=1),
             "kv_server.integer('n')",
             "n",
-            ["INCR n"],
+            ["INCR n", "INCR n"],
         ),
         (lambda number: nothing_lost("orders", list), "broker.records('orders')", "orders", []),
     ],
@@ -271,7 +271,9 @@ def test_a_promise_that_holds_again_has_read_what_broke_it(cloud: Cloud, kv: KVS
     def fail() -> None:
         cloud.explore(buy, always(lambda: kv.integer("stock") >= 0), budget=20)
 
-    assert read(report(cloud, fail)) == ["DECR stock"]
+    assert read(report(cloud, fail)) == [
+        "kv_server.load({'stock': 1})", "DECR stock", "DECR stock"
+    ]  # fmt: skip
 
 
 # -- lists that functions of the application filled ---------------------------------------------------
