@@ -85,7 +85,9 @@ class DataAccess:
     expires_us: int | None = None
     """When what it wrote expires; None if it does not, or if that is not known."""
     answered_error: bool = False
-    """Whether its command was answered with an error. A call can have several commands."""
+    """Whether its command was answered with an error."""
+    command: int = 0
+    """A number that tells its command from others of the same call."""
 
     @classmethod
     def named(cls, kind: SubjectKind, name: object, fake: str) -> DataAccess:
@@ -97,6 +99,11 @@ class DataAccess:
     @property
     def is_effective_write(self) -> bool:
         return self.writes and self.succeeded is not False
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it failed, or is a write that did nothing. That a read found nothing is an answer."""
+        return self.answered_error or (self.writes and self.succeeded is False)
 
     @property
     def reads(self) -> bool:

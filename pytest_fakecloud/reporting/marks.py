@@ -21,9 +21,9 @@ def marks_of_rows(test: ObservedTest, read_data: ReadData | None) -> Marks:
     refused.
     """
     rows, accesses = test.rows, test.accesses
-    refused = frozenset(_refused(rows, accesses))
+    refused, partly_refused = _refused(rows, accesses)
     if read_data is None:
-        return Marks(refused=refused)
+        return Marks(refused=refused, partly_refused=partly_refused)
     touched = {ordered.row.number for ordered in accesses if read_data.covers(ordered.access)}
     touched.update(read_data.row_numbers)
     linked = _Links(test).linked_with(touched)
@@ -32,22 +32,31 @@ def marks_of_rows(test: ObservedTest, read_data: ReadData | None) -> Marks:
     last_writers = {own[-1].row.number for own in writes}
     return Marks(
         touched=frozenset(touched), linked=frozenset(_with_events(linked, rows) - touched),
-        refused=refused, writers=frozenset(write.row.number for own in writes for write in own),
+        refused=refused, partly_refused=partly_refused,
+        writers=frozenset(write.row.number for own in writes for write in own),
         last_writer=last_writers.pop() if len(last_writers) == 1 else 0,
         refused_write=_refused_write(accesses, read_data),
     )  # fmt: skip
 
 
-def _refused(rows: Iterable[ReportRow], accesses: Iterable[OrderedAccess]) -> Iterator[int]:
-    """Yield the numbers of the rows that failed, to which a fault was applied, of which a write did not
-    succeed, as of row 10, or of which a command was answered with an error. That a read found nothing is
-    an answer, as is an error that the client expects.
+def _refused(
+    rows: Iterable[ReportRow], accesses: Iterable[OrderedAccess]
+) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the numbers of the rows that failed, to which a fault was applied, or of which each command
+    was refused, as of row 10, and those of which only some commands were. An error that the client
+    expects is an answer.
     """
-    refused = {row.number: row for row in rows if not row.ok or row.faults}
+    commands: defaultdict[int, defaultdict[int, bool]] = defaultdict(lambda: defaultdict(bool))
     for row, access in accesses:
-        if access.answered_error or (access.writes and access.succeeded is False):
-            refused[row.number] = row
-    yield from (row.number for row in refused.values() if row.faults or not row.expects_error)
+        commands[row.number][access.command] |= access.is_refused
+    refused, partly = set[int](), set[int]()
+    for row in rows:
+        are_refused = commands[row.number].values()
+        if row.faults or (not row.ok and not row.expects_error):
+            refused.add(row.number)
+        elif any(are_refused) and not row.expects_error:
+            (refused if all(are_refused) else partly).add(row.number)
+    return frozenset(refused), frozenset(partly)
 
 
 def _with_events(numbers: set[int], rows: Iterable[ReportRow]) -> set[int]:

@@ -293,9 +293,9 @@ Mark: TypeAlias = Literal["touched", "linked", "refused"]
 
 ``touched``: it accessed what the failing statement read. ``linked``: it is connected with such a row, by
 an id, such as that of a message, by the request, delivery or line of the test that made both, or by data
-that both accessed (`SubjectKind`). ``refused``: it failed, a fault was applied to it, it should have
-changed something and did not, or a command of it was answered with an error. That nothing was found is a
-plain answer, as is an error that its client expects.
+that both accessed (`SubjectKind`). ``refused``: it failed, a fault was applied to it, or each of its
+commands was answered with an error, or should have changed something and did not. That nothing was found
+is a plain answer, as is an error that its client expects.
 """
 
 
@@ -306,6 +306,8 @@ class Marks:
     touched: frozenset[int] = frozenset()
     linked: frozenset[int] = frozenset()
     refused: frozenset[int] = frozenset()
+    partly_refused: frozenset[int] = frozenset()
+    """The rows of which some commands were refused, and not all."""
     writers: frozenset[int] = frozenset()
     """The rows whose writes led to the values which the failing statement read."""
     last_writer: JournalNumber = 0
@@ -363,6 +365,14 @@ class Summary:
     """Its last line. Services set it for deliveries only; calls and events have that of their entry."""
     repeated: Sequence[Repeated] = ()
     """Parts of ``what`` and ``answer`` that a text shortens where rows above have shown them."""
+    refused: Sequence[str] = ()
+    """The lines of ``below`` and ``remarks`` with commands that failed or did nothing."""
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines below the row, those with refused commands with their mark."""
+        return [f"! {line}" if line in self.refused else line
+                for line in (*self.below, *self.remarks)]  # fmt: skip
 
     def with_short(self, parts: Iterable[Repeated]) -> Summary:
         what, answer = self.what, self.answer

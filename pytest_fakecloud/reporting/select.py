@@ -84,8 +84,9 @@ def selected(
     else:
         # Without a touched row, nothing tells the rows apart that were successful.
         listed.update(numbers[-LAST:] if marks.touched else numbers[-MOST_ROWS:])
-        for with_mark in (marks.touched, marks.linked, marks.refused):
-            most = _REFUSED if with_mark is marks.refused else _MARKED
+        refused = marks.refused | marks.partly_refused
+        for with_mark in (marks.touched, marks.linked, refused):
+            most = _REFUSED if with_mark is refused else _MARKED
             listed.update([number for number in numbers if number in with_mark][-most:])
     return frozenset(_with_surrounding(rows, listed))
 

@@ -9,6 +9,7 @@ from hashlib import sha1
 from typing import Any
 
 import pytest
+import redis
 from upstash_redis.errors import UpstashError
 
 from pytest_fakecloud import Cloud
@@ -19,10 +20,11 @@ from pytest_fakecloud.kv.report.effects import did_something
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from pytest_fakecloud.queue.report.accesses import MESSAGE, RUN, SCHEDULE
 from pytest_fakecloud.reporting.accesses import EVERY_KIND, DataAccess, ReportSubject, Sought
-from pytest_fakecloud.reporting.lookups import Lookups
+from pytest_fakecloud.reporting.lookups import Lookups, records_of
 from pytest_fakecloud.reporting.marks import marks_of_rows
 from pytest_fakecloud.reporting.model import AppliedFault, Kind, Marks, OrderedAccess, ReportRow
 from pytest_fakecloud.reporting.observed import ObservedTest
+from pytest_fakecloud.reporting.render.wording import describe
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.statement.read_data import ReadByRows
 from pytest_fakecloud.vector.report.accesses import NAMESPACE
@@ -351,6 +353,48 @@ def test_results_of_writes_that_are_no_counts(
 ) -> None:
     words = line.split()
     assert did_something(COMMANDS[words[0]], words, result) is expected
+
+
+@pytest.mark.parametrize("route", ["pipeline", "multi", "script", "connection"])
+@pytest.mark.parametrize(
+    ("commands", "is_refused", "refused"),
+    [
+        ("SET a 1; SETNX a 2; DEL other", False, ["SETNX a 2", "DEL other"]),
+        ("GET other; SET a 1", False, []),
+        ("SETNX stock 2; DEL other", True, ["SETNX stock 2", "DEL other"]),
+        ("SET a 1; INCR text", False, ["INCR text"]),
+        ("GET stock; SET stock 2 NX", False, ["SET stock 2 NX"]),
+    ],
+)
+def test_the_refused_commands_of_a_call(
+    cloud: Cloud, route: str, commands: str, is_refused: bool, refused: list[str]
+) -> None:
+    kv = cloud.kv_server()
+    kv.load({"stock": 1, "text": "x"})
+    lines = [command.split() for command in commands.split("; ")]
+    if route == "connection":
+        pipeline: Any = redis.Redis.from_url(kv.database_url).pipeline()
+        for line in lines:
+            pipeline.execute_command(*line)
+        pipeline.execute(raise_on_error=False)
+    elif route == "script":
+        records_of(cloud).records_scripts = True
+        calls = [", ".join(f"'{word}'" for word in line) for line in lines]
+        kv.client(allow_telemetry=False).eval("; ".join(f"redis.pcall({call})" for call in calls))
+    else:
+        client: Any = kv.client(allow_telemetry=False)
+        pipeline = getattr(client, route)()
+        for line in lines:
+            pipeline.execute(line)
+        with suppress(UpstashError):
+            pipeline.exec()
+    report = report_of(cloud)
+    row = report.rows[-1]
+    assert (row.number in report.marks.refused) is is_refused
+    assert (row.number in report.marks.partly_refused) is bool(refused and not is_refused)
+    marked = [line.removeprefix("! ").removeprefix("executed ").partition(" <--")[0]
+              for line in describe(row, report.lookups).lines if line.startswith("! ")]  # fmt: skip
+    assert marked == refused
 
 
 def cancels_twice(cloud: Cloud) -> None:

@@ -40,9 +40,10 @@ _RETURNS_VALUE = (kinds.TAKES | kinds.MOVES) - {"SMOVE"} | {
 
 
 def of_call(call: MaskedCall, lookups: Lookups) -> Iterator[DataAccess]:
-    for words, answer in () if hides_words(call) else executed_commands(call, lookups):
+    commands = () if hides_words(call) else executed_commands(call, lookups)
+    for number, (words, answer) in enumerate(commands):
         for access in of_command(call.fake, words, answer):
-            yield _with_value(access, words, call)
+            yield replace(_with_value(access, words, call), command=number)
     if command_of(call) == "EXEC" and has_full_answer(call) and result_of(call) is None:
         for step in lookups.grouped_calls.get(call.number, ()):
             for name, *arguments in lines_of(step):

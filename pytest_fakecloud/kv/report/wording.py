@@ -24,6 +24,7 @@ from ..resp.replies import is_error
 from ..table import kinds
 from ..table.registry import spec_of
 from ..table.ttl import find_ttl
+from .accesses import of_command
 from .background import NOTHING_KNOWN, KVBackground, WatchedChange
 from .calls import SEVERAL, command_of, decoded_answer, hash_of, hides_words, lines_of, result_of
 from .lookups import KVLookups
@@ -31,7 +32,7 @@ from .lookups import KVLookups
 ROOM = 240
 """Maximum length of a command's arguments, in characters."""
 _PIPELINED = 12
-"""Maximum number of commands of a pipeline that are shown; failed commands are always shown."""
+"""Maximum number of commands of a pipeline that are shown; refused ones are always shown."""
 _WITH_FIELDS = 3
 """Maximum number of hits of a search that are shown with their fields."""
 _END_OF_TIME_US = 253_402_300_800_000_000
@@ -46,11 +47,12 @@ def summary(call: MaskedCall, lookups: Lookups) -> Summary | None:
     if words is None:
         return None
     executed = scripts.script_commands.get(call.number, ())
-    texts = _shown([(command.words, command.answer) for command in executed], NOTHING_KNOWN)
-    texts[:1] = [f"executed {text}" for text in texts[:1]]
+    commands = [(command.words, command.answer) for command in executed]
+    texts, refused = _shown(commands, NOTHING_KNOWN, "executed ")
     cut_numbers = scripts.cut_numbers.get(call.number, {}).items()
     cuts = [f"the script returned {number!r}, which is cut to {cut}" for number, cut in cut_numbers]
-    return replace(words, remarks=[*words.remarks, *texts, *cuts])
+    remarks = [*words.remarks, *texts, *cuts]
+    return replace(words, remarks=remarks, refused=[*words.refused, *refused])
 
 
 def _summary(call: MaskedCall, lookups: Lookups) -> Summary | None:
@@ -123,23 +125,34 @@ def _several_commands(
     """Describe several commands with their replies, which are ignored if their number differs."""
     if len(replies) != len(lines):
         replies = ()
-    texts = _shown(list(zip_longest(lines, replies)), background)
+    texts, refused = _shown(list(zip_longest(lines, replies)), background)
     answer = counted(len(replies), "answer") if replies else ""
     if errors := sum(map(_has_failed, replies)):
         answer += f", {counted(errors, 'error')}"
-    return Summary(what, answer, texts, next(filter(None, map(_sent_script, lines)), None))
+    script = next(filter(None, map(_sent_script, lines)), None)
+    return Summary(what, answer, texts, script, refused=refused)
 
 
-def _shown(exchanges: Sequence[tuple[Sequence[str], Any]], background: KVBackground) -> list[str]:
-    """Describe the first commands, and those that failed, with their replies."""
-    texts = []
+def _shown(
+    exchanges: Sequence[tuple[Sequence[str], Any]], background: KVBackground, lead: str = ""
+) -> tuple[list[str], list[str]]:
+    """Describe the first commands, after a ``lead``, and those that were refused, with their replies;
+    return the descriptions, and those of refused commands again.
+    """
+    texts, refused = list[str](), list[str]()
     for number, (line, reply) in enumerate(exchanges):
-        if number < _PIPELINED or _has_failed(reply):
+        words = [line[0].upper(), *line[1:]]
+        is_refused = _has_failed(reply) or any(
+            own.is_refused for own in of_command("", words, reply)
+        )
+        if number < _PIPELINED or is_refused:
             answer = _reply_text(line, reply, background)
-            texts.append(command_text(line) + (f" <-- {answer}" if answer else ""))
+            text = command_text(line) + (f" <-- {answer}" if answer else "")
+            texts.append(text if texts else lead + text)
+            refused += texts[-1:] if is_refused else ()
     if len(exchanges) > len(texts):
         texts.append(f"and {len(exchanges) - len(texts)} more commands")
-    return texts
+    return texts, refused
 
 
 def _reply_text(line: Sequence[str], reply: Any, background: KVBackground) -> str:

@@ -282,7 +282,8 @@ class _Writer:
         parts[-1] += " <== read" if wrote else ""
         lines = self._first_lines([*parts, *_faults(row, nests)], indent)
         if not is_known:
-            lines = self._continued(lines, [*words.below, *words.remarks], indent, LINES_OF_A_TEXT)
+            texts = words.lines if self._has_gutter else [*words.below, *words.remarks]
+            lines = self._continued(lines, texts, indent, LINES_OF_A_TEXT)
         is_explained = bool(words.script or explanation_of(words))
         is_short = not (nests or row.faults or is_explained)
         note = f"{indent}note: {words.note}" if words.note and not is_known else ""

@@ -38,6 +38,7 @@ def describe(row: ReportRow, lookups: Lookups, last: ReportRow | None = None) ->
         script=words.script and words.script._replace(source=mask(words.script.source)),
         remarks=tuple(map(mask, words.remarks)), note=mask(words.note),
         repeated=[Repeated(mask(text), short, shown_by) for text, short, shown_by in words.repeated],
+        refused=tuple(map(mask, words.refused)),
     )  # fmt: skip
 
 
@@ -110,16 +111,24 @@ def writes_in_short(report: Report, *, with_code: bool = False) -> list[str]:
         texts.append(f"last written by {_in_short(written, lookups, within, with_code, most)}")
     if refused is not None and not report.findings:
         did = "did nothing" if refused.ok else "failed"
-        text = _in_short(refused, lookups, "", with_code, 160)
+        text = _in_short(refused, lookups, "", with_code, 160, is_refused=True)
         is_later = bool(marks.writers) and refused.number > max(marks.writers)
         texts.append(f"a{' later' * is_later} write {did}: {text}")
     return texts
 
 
-def _in_short(row: ReportRow, lookups: Lookups, within: str, with_code: bool, most: int) -> str:
+def _in_short(
+    row: ReportRow,
+    lookups: Lookups,
+    within: str,
+    with_code: bool,
+    most: int,
+    is_refused: bool = False,
+) -> str:
     words = describe(row, lookups)
-    # The commands of a pipeline are below it, each with its own answer. The deciding one may be any.
-    commands = "; ".join(first_words(command, 60) for command in words.below)
+    # The commands of a pipeline are below it, each with its own answer. Any of these may have decided.
+    deciding = [line for line in words.below if (line in words.refused) is is_refused]
+    commands = "; ".join(first_words(command, 60) for command in deciding or words.below)
     what, most = (f"{words.what}: {commands}", 260) if commands else (words.what, most)
     what = first_words(what, most)
     answer = f" <-- {words.answer}" if words.answer and not commands else ""
