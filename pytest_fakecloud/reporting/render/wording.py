@@ -71,7 +71,9 @@ def read_data_text(read_data: ReadData, lookups: Lookups, most: int = 4) -> str:
     """Return what a failing statement read, and which of it nothing has written, with at most so many
     names of each.
     """
-    at = "" if read_data.place is None else f" ({_name_of(read_data.place)})"
+    place, line = read_data.place, read_data.assigned_at
+    value = f", value from line {line}" if line else ""
+    at = "" if place is None else f" ({_name_of(place)}{value})"
     described = read_data.described(f"failing statement{at}", lookups, most)
     return visible(lookups.mask.text(described + unwritten_text(read_data, lookups, most)))
 

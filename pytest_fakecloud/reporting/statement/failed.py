@@ -67,6 +67,16 @@ class FailedStatement:
     repeats: bool
     """Whether it may look at the same data several times, in a comprehension."""
 
+    def assigned_at(self, read_at: Iterable[CodePlace]) -> int:
+        """Return the first line of the only statement of its groups that called from these places; 0 if
+        this is itself.
+        """
+        read_at = list(read_at)
+        spans = {span for group in self.groups for span in group.spans
+                 if any(map(span.has, read_at))}  # fmt: skip
+        lines = {span.first for span in spans}
+        return lines.pop() if len(lines) == 1 and spans.isdisjoint(self.groups[0].spans) else 0
+
 
 def failed_statements(raised: BaseException | None) -> Iterator[FailedStatement]:
     """Yield the statements of the test and the application that failed, the innermost first."""

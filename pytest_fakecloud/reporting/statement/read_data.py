@@ -24,6 +24,8 @@ class ReadData:
     sought: tuple[Sought, ...]
     place: Place | None = None
     """The line of the statement."""
+    assigned_at: int = 0
+    """The line of the only assignment in its function whose calls or looks it used; 0 without one."""
     row_numbers: tuple[JournalNumber, ...] = ()
     """The calls or deliveries whose results it compared."""
     until: Mapping[Sought, JournalNumber] = field(default_factory=dict)

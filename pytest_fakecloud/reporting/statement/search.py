@@ -78,8 +78,12 @@ def _looked_or_called(
     """
     looks, numbers = _looks_and_calls(statement, promised, test)
     called = read_by_rows(numbers, test)
+    read_at = [look.place for look in looks]
+    read_at += [place for number in numbers for place in test.places.get(number, ())]
+    assigned_at = statement.assigned_at(read_at)
     if not looks:
-        return replace(called, place=statement.place) if called.sought else None
+        found = replace(called, place=statement.place, assigned_at=assigned_at)
+        return found if called.sought else None
     sought = tuple(dict.fromkeys([*sought_by(looks, test), *called.sought]))
     if not sought:
         return None
@@ -88,8 +92,9 @@ def _looked_or_called(
     until = {data: max(called.until.get(data, 0), last) for data in sought}
     texts = tuple(dict.fromkeys(look_text(look, test.lookups.mask) for look in looks))
     return LookedAt(
-        sought=sought, place=statement.place, row_numbers=numbers, until=until, looks=texts
-    )
+        sought=sought, place=statement.place, assigned_at=assigned_at, row_numbers=numbers,
+        until=until, looks=texts,
+    )  # fmt: skip
 
 
 def _looks_and_calls(

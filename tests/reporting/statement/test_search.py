@@ -128,6 +128,54 @@ def test_a_look_from_which_a_name_was_assigned(cloud: Cloud, kv: KVServer, clien
     assert names(cloud, fail) == ["a"]
 
 
+def second_line(function: Any) -> int:
+    return int(function.__code__.co_firstlineno) + 1
+
+
+def test_the_line_of_the_assignment_that_read_a_variable(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def calls() -> None:
+        value = client.get("a")
+        length = len(str(value))
+        assert length == 0
+
+    def looks() -> None:
+        value = kv.value("a")
+        assert value == "other"
+
+    def stock() -> object:
+        return client.get("a")
+
+    def calls_function() -> None:
+        value = stock()
+        assert value == "other"
+
+    for fail in (calls, looks, calls_function):
+        result = report(cloud, fail)
+        assert result.read_data is not None
+        assert result.read_data.assigned_at == second_line(fail)
+        assert f", value from line {second_line(fail)})" in text(result, width=140)
+
+
+def test_no_line_of_an_assignment(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def itself() -> None:
+        expected = "other"
+        assert client.get("a") == expected
+
+    def several() -> None:
+        first = kv.value("a")
+        second = kv.value("b")
+        assert first == second
+
+    def both() -> None:
+        first = kv.value("a")
+        assert first == kv.value("b")
+
+    for fail in (itself, several, both):
+        assert statement(cloud, fail).assigned_at == 0
+
+
 def test_a_call_of_a_client_in_the_statement(cloud: Cloud, kv: KVServer, client: Redis) -> None:
     def fail() -> None:
         assert client.get("b") is None
