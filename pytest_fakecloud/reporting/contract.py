@@ -10,21 +10,14 @@ exploration passes raw calls to ``summary``. What has another type, such as `Cal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..cloud import services
 from ..core.calls import Arguments, Call, Entry, Event
 from .accesses import DataAccess, Sought
-from .errors import (
-    FunctionGroup,
-    iterates_over_call,
-    nothing,
-    reads_call,
-    required_of_call,
-    tolerant,
-)
+from .errors import FunctionGroup, iterates_over_call, nothing, reads_call, tolerant
 from .model import (
     Delivery,
     Finding,
@@ -38,7 +31,7 @@ from .model import (
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
-    from .lookups import DeliveryExchange, Lookups, ServiceLookups
+    from .lookups import DeliveryExchange, Lookups
     from .mask import Mask
     from .observed import ObservedTest
 
@@ -54,6 +47,28 @@ class ExchangedValues(NamedTuple):
     sent: Sequence[Any]
     returned: Sequence[Any]
     accesses: Sequence[DataAccess]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceLookups:
+    """Lookups that a service contributes (`ReportFunctions`). A service with further ones than these,
+    which all modules use, has a class of its own for them.
+    """
+
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """The short forms of the ids that fakes made, which applications may store."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """The short forms of other long names, such as those of consumers."""
+    grouped_calls: Mapping[int, Sequence[MaskedCall]] = field(default_factory=dict)
+    """The calls in the row of another one, by that one's number, such as those of a transaction."""
+    without_row: Set[int] = frozenset()
+    """The numbers of the calls without a row of their own: those in another one's row, or in none."""
+    expected_errors: Set[int] = frozenset()
+    """The numbers of the calls whose error their client expects, and answers itself."""
+    details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What an entry does not say about an ID in it, for words and the console: of a message, the step of
+    a workflow run whose result it has.
+    """
 
 
 class ConnectionExchange(NamedTuple):
@@ -79,7 +94,7 @@ class SpanNames(NamedTuple):
 class CallFunctions(FunctionGroup):
     """The functions about calls to the fakes of a service."""
 
-    summary: Callable[[MaskedCall, Lookups], Summary | None] = required_of_call(if_malformed=None)
+    summary: Callable[[MaskedCall, Lookups], Summary | None] = reads_call(if_malformed=None)
     """The words of a request and its answer. None lets the row show the request as it is."""
     accesses: Callable[[MaskedCall, Lookups], Iterable[DataAccess]] = iterates_over_call()
     """The data that a call read and wrote, whether it did something, and what it only names
@@ -189,7 +204,7 @@ class ReportFunctions(FunctionGroup):
     service does what their description says. `errors` says where the exceptions of each end.
     """
 
-    calls: CallFunctions
+    calls: CallFunctions = CallFunctions()
     sought: Callable[[OwnFake, str, Arguments], Iterable[Sought]] = nothing
     """The data at which the test looked with a ``@look`` of a fake, given its name and raw arguments."""
     protocol: CommandFunctions = CommandFunctions()
@@ -200,7 +215,9 @@ class ReportFunctions(FunctionGroup):
     """Needed if the test can change the data of a fake, with methods that are an ``@action``."""
     deliveries: DeliveryFunctions = DeliveryFunctions()
     """Needed if a fake sends requests itself."""
-    lookups: Callable[[BaseCloud, Sequence[Entry], Mask], ServiceLookups] | None = None
+    lookups: Callable[[BaseCloud, Sequence[Entry], Mask], ServiceLookups] = (
+        lambda cloud, entries, mask: ServiceLookups()
+    )
     """What is looked up in several entries, and in the data of its fakes: needed if one entry does not
     have all words of its row.
     """
@@ -220,7 +237,6 @@ class ReportFunctions(FunctionGroup):
     """Its names in traces of OpenTelemetry."""
 
 
-_WITHOUT_REPORTS = ReportFunctions(calls=CallFunctions(summary=lambda call, lookups: None))
 IN_USE: dict[str, ReportFunctions] = {}
 """The functions of the services that a report of this process has asked for something."""
 
@@ -231,7 +247,7 @@ def functions_of(service_name: str) -> ReportFunctions:
     """
     service = services.named(service_name)
     if service is None or not service.report:
-        return _WITHOUT_REPORTS
+        return ReportFunctions()
     if service.fixture not in IN_USE:
         IN_USE[service.fixture] = tolerant(services.imported(service.report))
     return IN_USE[service.fixture]

@@ -60,16 +60,10 @@ def nothing(*arguments: object) -> tuple[()]:
     return ()
 
 
-def required_of_call(*, if_malformed: object) -> Any:
-    """Declare a function that reads a call, which each service has. If the call was rejected or
-    cut, it returns ``if_malformed`` in place of an exception of `MALFORMED`.
-    """
-    return field(metadata={"tolerant": partial(_returning, if_malformed)})
-
-
 def reads_call(*, if_malformed: object, absent: Callable[..., Any] | None = None) -> Any:
-    """Declare such a function. A service without it has the function ``absent``, or else one that always
-    returns ``if_malformed``.
+    """Declare a function that reads a call. If the call was rejected or cut, it returns ``if_malformed``
+    in place of an exception of `MALFORMED`. A service without it has the function ``absent``, or else
+    one that always returns ``if_malformed``.
     """
     default = absent or (lambda *arguments: if_malformed)
     return field(default=default, metadata={"tolerant": partial(_returning, if_malformed)})

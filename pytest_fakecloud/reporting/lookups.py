@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import reduce
+from operator import or_
 from typing import Any, NamedTuple, TypeVar
 
 from ..cloud.base import BaseCloud, context_of
 from ..core.calls import Entry
 from ..core.recorder import SharedRecords
-from .contract import functions_of
+from .contract import ServiceLookups, functions_of
 from .errors import contained
 from .mask import Mask
-from .model import MaskedCall, ReplacedValue
+from .model import ReplacedValue
 
 _WORD = re.compile(r"\b\w{20,}")
 """A word that is as long as an id."""
@@ -28,31 +30,7 @@ class DeliveryExchange(NamedTuple):
     response_body: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceLookups:
-    """Lookups that a service contributes (`ReportFunctions`). A service with further ones than these,
-    which all modules use, has a class of its own for them.
-    """
-
-    ids: Mapping[str, str] = field(default_factory=dict)
-    """The short forms of the ids that fakes made, which applications may store."""
-    names: Mapping[str, str] = field(default_factory=dict)
-    """The short forms of other long names, such as those of consumers."""
-    grouped_calls: Mapping[int, Sequence[MaskedCall]] = field(default_factory=dict)
-    """The calls in the row of another one, by that one's number, such as those of a transaction."""
-    without_row: Set[int] = frozenset()
-    """The numbers of the calls without a row of their own: those in another one's row, or in none."""
-    expected_errors: Set[int] = frozenset()
-    """The numbers of the calls whose error their client expects, and answers itself."""
-    details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What an entry does not say about an ID in it, for words and the console: of a message, the step of
-    a workflow run whose result it has.
-    """
-
-
 _Own = TypeVar("_Own", bound=ServiceLookups)
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,27 +71,19 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], errors: list[str]) ->
     """
     mask = Mask(cloud)
     of_fakes = (fake.service for fake in cloud.fakes())
-    contributed: list[ServiceLookups] = []
+    contributed = [ServiceLookups()]
     for service in dict.fromkeys((*of_fakes, *(entry.service for entry in entries))):
         with contained("lookups failed", errors):
-            if (function := functions_of(service).lookups) is not None:
-                contributed.append(function(cloud, entries, mask))
+            contributed.append(functions_of(service).lookups(cloud, entries, mask))
     exchanges: dict[int, DeliveryExchange] = {}
     with contained("what deliveries sent cannot be shown", errors):
         exchanges = exchanges_of(cloud)
-    return Lookups(
-        ids=_merged(lookups.ids for lookups in contributed),
-        names=_merged(lookups.names for lookups in contributed),
-        grouped_calls=_merged(lookups.grouped_calls for lookups in contributed),
-        without_row=frozenset().union(*(lookups.without_row for lookups in contributed)),
-        expected_errors=frozenset().union(*(lookups.expected_errors for lookups in contributed)),
-        details=_merged(lookups.details for lookups in contributed), exchanges=exchanges,
-        services={type(lookups): lookups for lookups in contributed}, mask=mask,
-    )  # fmt: skip
-
-
-def _merged(mappings: Iterable[Mapping[_Key, _Value]]) -> dict[_Key, _Value]:
-    return {key: value for mapping in mappings for key, value in mapping.items()}
+    every: dict[str, Any] = {
+        own.name: reduce(or_, (getattr(lookups, own.name) for lookups in contributed))
+        for own in fields(ServiceLookups)
+    }
+    services = {type(lookups): lookups for lookups in contributed}
+    return Lookups(**every, exchanges=exchanges, services=services, mask=mask)
 
 
 def exchanges_of(cloud: BaseCloud) -> dict[int, DeliveryExchange]:

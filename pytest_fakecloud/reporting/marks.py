@@ -8,7 +8,7 @@ row 10 cannot set ``stock``, and the statement read ``stock`` in row 11.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 from .accesses import DataAccess, JournalNumber, ReportSubject
 from .model import Marks, OrderedAccess, ReportRow
@@ -80,15 +80,11 @@ def _writes_of_values(
             if not (access.part or access.adds):
                 writes = {(subject, part): own for (subject, part), own in writes.items()
                           if not access.subject.includes(subject)}  # fmt: skip
-            before = writes.get((access.subject, access.part), [])
-            keeps = access.adds and not _has_expired(before, ordered.row.at_us)
-            writes[access.subject, access.part] = [*(before if keeps else ()), ordered]
+            before = writes.get((access.subject, access.part), []) if access.adds else []
+            ends = [end for write in before if (end := write.access.expires_us) is not None]
+            has_expired = bool(ends) and ends[-1] <= ordered.row.at_us
+            writes[access.subject, access.part] = [*(() if has_expired else before), ordered]
     return writes.values()
-
-
-def _has_expired(writes: Sequence[OrderedAccess], now_us: int) -> bool:
-    ends = [write.access.expires_us for write in writes if write.access.expires_us is not None]
-    return bool(ends) and ends[-1] <= now_us
 
 
 def _writes_read_value(ordered: OrderedAccess, read_data: ReadData) -> bool:
@@ -136,12 +132,14 @@ class _Links:
     """The rows with what connects them, by which those are found that are linked with touched ones."""
 
     def __init__(self, test: ObservedTest) -> None:
-        self._rows, places = test.by_number, test.outermost_places
+        self._rows = test.by_number
+        # The line of the test that called the application's function; none if it made the call itself.
+        lines = {number: stack[-1] for number, stack in test.places.items() if len(stack) > 1}
         self._accesses = [
             ordered for ordered in test.accesses
             if ordered.access.subject.kind.links_accesses and not ordered.access.subject.is_all
         ]  # fmt: skip
-        self._activities = {row.number: self._activity(row, places) for row in test.rows}
+        self._activities = {row.number: self._activity(row, lines) for row in test.rows}
         self._bonds = {
             row.number: {self._activities[row.number], *_ids_of(row)} for row in test.rows
         }

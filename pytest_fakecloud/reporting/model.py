@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NewType, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NewType, TypeAlias, get_args
 
 from ..core.calls import Action, Call, Event, began
 from ..core.traces import TraceParent
@@ -316,10 +316,7 @@ class Marks:
     """The last write of what it read that did nothing, if no effective one followed; 0 without one."""
 
     def of(self, number: int) -> tuple[Mark, ...]:
-        numbers: dict[Mark, frozenset[int]] = {
-            "touched": self.touched, "linked": self.linked, "refused": self.refused
-        }  # fmt: skip
-        return tuple(mark for mark in numbers if number in numbers[mark])
+        return tuple(mark for mark in get_args(Mark) if number in getattr(self, mark))
 
 
 # -- words -----------------------------------------------------------------------------------------

@@ -62,13 +62,6 @@ class ObservedTest:
                     if (request := row.source.request) and request.stack}  # fmt: skip
         return requests | places_of(records_of(self.cloud))
 
-    @property
-    def outermost_places(self) -> dict[int, CodePlace]:
-        """The outermost of several ``places``: that in the test, if it called the application's function
-        that made the call. Of a call that the test made itself, none.
-        """
-        return {number: stack[-1] for number, stack in self.places.items() if len(stack) > 1}
-
     def calls_of(self, fake: Fake) -> list[Call]:
         return [call for call in self.calls if call.fake == fake.name]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ...cloud.base import BaseCloud
 from ...core.calls import Entry
 from ...reporting.calls import calls_in
-from ...reporting.lookups import ServiceLookups
+from ...reporting.contract import ServiceLookups
 from ...reporting.mask import Mask
 from ..fake import Broker
 

@@ -27,7 +27,7 @@ from .calls import (
     result_of,
     word_of,
 )
-from .effects import CLAIMS, adds_to, did_something
+from .effects import CLAIMS, did_something
 from .lookups import executed_commands
 
 KEY = SubjectKind("key", has_value=True, links_accesses=True)
@@ -118,7 +118,7 @@ def of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess]
                 yield DataAccess(subject, False, "", False)
         else:
             for part in parts or [""]:
-                adds = writes and adds_to(spec, key_spec, words, part)
+                adds = writes and kinds.adds_to(spec, key_spec, words, part)
                 yield DataAccess(
                     subject, writes, part, succeeded, returns, adds, answered_error=bool(error)
                 )

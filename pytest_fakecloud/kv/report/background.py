@@ -112,15 +112,12 @@ def _before_start(commands: Iterable[tuple[int, Line, Any]]) -> Iterator[tuple[i
         if line[0] == "XADD" and isinstance(result, str):
             added.setdefault(line[1], []).append(result)
         elif line[0] == "XGROUP" and line[1].upper() == "CREATE" and result == "OK":
-            before = [entry for entry in added.get(line[2], ()) if _is_before(entry, line[4])]
+            before = [entry for entry in added.get(line[2], ())
+                      if line[4] == "$" or _parts(entry) <= _parts(line[4])]  # fmt: skip
             if before:
                 yield number, line, len(before)
         elif line[0] in ("DEL", "UNLINK", "FLUSHALL", "FLUSHDB", "XTRIM"):
             added.clear()
-
-
-def _is_before(entry: str, start: str) -> bool:
-    return start == "$" or _parts(entry) <= _parts(start)
 
 
 def _parts(entry_id: str) -> tuple[int, ...]:

@@ -1,6 +1,4 @@
-"""What a command did: whether it did something, as its result says, and whether it kept the value that
-it changed. No other module decides this.
-"""
+"""Whether a command did something, as its result says: the only place that decides it."""
 
 from __future__ import annotations
 
@@ -8,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..table import kinds
-from ..table.keys import KeySpec
 from ..table.registry import CommandSpec
 
 _REMOVES = (kinds.ONLY_DELETES | kinds.TAKES | kinds.MOVES) - {"XGROUP DELCONSUMER"}
@@ -19,8 +16,6 @@ _COUNTS_CHANGES = kinds.IF_NEW | kinds.EXPIRIES | {
     "COPY", "LINSERT", "LPUSHX", "MOVE", "PERSIST", "PFADD", "RENAMENX", "RPUSHX", "SADD", "XACK",
 }  # fmt: skip
 """Writes whose answer 0 says that nothing changed. That of others, such as HSET, is no such number."""
-_ROOTS = frozenset({"$", "."})
-"""The paths of whole documents."""
 _ZERO_IS_FOUND = {"GETBIT", "JSON.ARRINDEX", "LPOS", "PTTL", "TTL", "ZRANK", "ZREVRANK"}
 """Reads whose answer 0 is a value or a position, and not the number of what they found."""
 
@@ -39,23 +34,6 @@ def did_something(spec: CommandSpec, words: Sequence[str], result: Any) -> bool 
     items = result if isinstance(result, list) else [result]
     is_zero = type(result) is int and result == 0 and spec.name not in _ZERO_IS_FOUND
     return not is_zero and any(item is not None for item in items)
-
-
-def adds_to(spec: CommandSpec, key: KeySpec, words: Sequence[str], part: str) -> bool:
-    """Return whether a write changes the value of a key, or of a part of it, as RPUSH and INCR do, and
-    neither replaces nor removes all of it, as SET, DEL and HSET do.
-    """
-    if part:
-        # HEXPIRE changes a field, of which SADD has nothing else than that it is there.
-        is_kept = spec.repetition == "idempotent" and "update" in key.flags
-        return is_kept or spec.repetition == "again"
-    if "RW" not in key.flags or spec.value_at or spec.other_ttl:
-        return False
-    if spec.repetition == "derives":
-        return "insert" in key.flags  # PFMERGE
-    if "path" in spec.roles and (spec.repetition == "overwrites" or key.only_deletes):
-        return not _ROOTS.issuperset(spec.bound(words).with_role("path"))
-    return spec.name not in kinds.DELETIONS | kinds.IF_EQUAL
 
 
 def _has_written(spec: CommandSpec, words: Sequence[str], result: Any) -> bool | None:

@@ -111,14 +111,8 @@ def _whole(text: str) -> int:
 
 
 def expire_not_executed(database: Database) -> Iterator[Finding]:
-    """Find keys without a TTL because a fault prevented the command that sets it, or it was rejected."""
-    for command in _missed_expires(database).values():
-        yield command.finding("expire_not_executed", command=command.name)
-
-
-def _missed_expires(database: Database) -> dict[str, Command]:
-    """Return the last command such as EXPIRE of each key that was not executed, if its key has no TTL
-    and no later command replaced the key.
+    """Find keys without a TTL because a fault prevented the command that sets it, or it was rejected:
+    the last one of each key that no later command replaced.
     """
     executed = {(command.entry.number, *command.words) for command in database.known_commands}
     later = {command.key: command for command in database.known_commands if command.replaces}
@@ -132,10 +126,10 @@ def _missed_expires(database: Database) -> dict[str, Command]:
             sets = len(arguments) > 1 and command.changes_only_ttl and command.ttl is not None
             if sets and (call.number, *command.words) not in executed:
                 missed[command.key] = command
-    return {
-        key: command for key, command in missed.items() if database.ttl_ms(key) == -1
-        and (key not in later or later[key].entry.number <= command.entry.number)
-    }  # fmt: skip
+    for key, command in missed.items():
+        is_kept = key not in later or later[key].entry.number <= command.entry.number
+        if database.ttl_ms(key) == -1 and is_kept:
+            yield command.finding("expire_not_executed", command=command.name)
 
 
 def lock_of_another(database: Database) -> Iterator[Finding]:

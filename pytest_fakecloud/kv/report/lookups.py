@@ -11,7 +11,8 @@ from ...cloud.base import BaseCloud
 from ...core.calls import Call, Entry, on_connection
 from ...core.recorder import ScriptCommand
 from ...reporting.calls import calls_in
-from ...reporting.lookups import Lookups, ServiceLookups, records_of
+from ...reporting.contract import ServiceLookups
+from ...reporting.lookups import Lookups, records_of
 from ...reporting.mask import Mask
 from ..table import kinds
 from .calls import QUEUED, command_of, commands_of, hash_of, hides_words, lines_of

@@ -7,10 +7,11 @@ group, its flags, the flags of its keys, its arguments and its effects.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from .exceptions import DELETES_RANGES, READ_OTHERS, RELEASES_ENTRIES
 from .groups import GROUPS
+from .keys import KeySpec
 from .registry import COMMANDS, CommandSpec
 from .synopsis import all_arguments
 
@@ -122,3 +123,25 @@ CONSUMES = TAKES | FINISHES
 
 FIELDS = _all(lambda spec: spec.has_fields and spec.only_key > 0) - READ_OTHERS
 """Commands that access only the fields, members or indexes in their arguments."""
+
+# -- what a write leaves of the value before it ----------------------------------------------------
+
+_ROOTS = frozenset({"$", "."})
+"""The paths of whole documents."""
+
+
+def adds_to(spec: CommandSpec, key: KeySpec, words: Sequence[str], part: str) -> bool:
+    """Return whether a write changes the value of a key, or of a part of it, as RPUSH and INCR do, and
+    neither replaces nor removes all of it, as SET, DEL and HSET do.
+    """
+    if part:
+        # HEXPIRE changes a field, of which SADD has nothing else than that it is there.
+        is_kept = spec.repetition == "idempotent" and "update" in key.flags
+        return is_kept or spec.repetition == "again"
+    if "RW" not in key.flags or spec.value_at or spec.other_ttl:
+        return False
+    if spec.repetition == "derives":
+        return "insert" in key.flags  # PFMERGE
+    if "path" in spec.roles and (spec.repetition == "overwrites" or key.only_deletes):
+        return not _ROOTS.issuperset(spec.bound(words).with_role("path"))
+    return spec.name not in DELETIONS | IF_EQUAL

@@ -21,13 +21,12 @@ from .accesses import MESSAGE, of_call
 from .lookups import message_name
 
 
-def _only_message(call: Call) -> tuple[Mapping[str, Any], str]:
-    """Return the headers and the body of the message in a request; empty if there are several."""
+def _headers_of_message(call: Call) -> Mapping[str, Any]:
+    """Return the headers of the message in a request; empty if there are several."""
     if call.route != "batch":
-        return call.request_headers, call.request_body.decode("utf-8", "backslashreplace")
+        return call.request_headers
     items = items_of(call.request_body)
-    item = items[0] if len(items) == 1 else {}
-    return item.get("headers") or {}, str(item.get("body") or "")
+    return items[0].get("headers") or {} if len(items) == 1 else {}
 
 
 def wrong_signature(test: ObservedTest, queue: Queue) -> Iterator[Finding]:
@@ -81,7 +80,7 @@ def unlikely_duration(test: ObservedTest, queue: Queue) -> Iterator[Finding]:
     for call in test.calls_of(queue):
         if call.route not in PUBLISHING_OR_SCHEDULING or not has_full_answer(call):
             continue
-        headers = {name.lower(): value for name, value in _only_message(call)[0].items()}
+        headers = {name.lower(): value for name, value in _headers_of_message(call).items()}
         for setting in ("retry-delay", "delay", "timeout"):
             duration, is_ms = str(headers.get(f"upstash-{setting}") or ""), setting == "retry-delay"
             digits = duration.removesuffix("s")

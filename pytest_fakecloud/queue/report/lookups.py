@@ -12,7 +12,8 @@ from ...core.bodies import compact, items_of
 from ...core.calls import Call, Entry, began
 from ...core.errors import listed
 from ...reporting.calls import calls_in, events_in, executed_without_its_answer, has_full_answer
-from ...reporting.lookups import DeliveryExchange, Lookups, ServiceLookups
+from ...reporting.contract import ServiceLookups
+from ...reporting.lookups import DeliveryExchange, Lookups
 from ...reporting.mask import Mask
 from ...reporting.model import MaskedEvent
 from ..fake import Queue, finished_deliveries

@@ -8,7 +8,8 @@ from typing import Any
 
 from ...cloud.base import BaseCloud
 from ...core.calls import Call, Entry
-from ...reporting.lookups import ServiceLookups, records_of
+from ...reporting.contract import ServiceLookups
+from ...reporting.lookups import records_of
 from ...reporting.mask import Mask
 from .. import QUERIES
 

@@ -44,7 +44,7 @@ def summary(call: MaskedCall, lookups: Lookups) -> Summary | None:
     what = f"{call.route} {_content(call.route, body)}".strip() + where
     score = _SCORES.get(background.similarity, "")
     repeated = [Repeated(score, "", (score,))] if score else []
-    return Summary(what, _answer(call, body, background), repeated=repeated)
+    return Summary(what, _answer(call, body, background, score), repeated=repeated)
 
 
 def _content(route: str, body: Any) -> str:
@@ -98,7 +98,7 @@ def _named(body: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _answer(call: MaskedCall, body: Any, background: VectorBackground) -> str:
+def _answer(call: MaskedCall, body: Any, background: VectorBackground, score: str) -> str:
     if not has_full_answer(call):
         return ""
     result = parsed(call.response_body)["result"]
@@ -107,7 +107,8 @@ def _answer(call: MaskedCall, body: Any, background: VectorBackground) -> str:
         lists = hits if hits and isinstance(hits[0], list) else [hits]
         items = [*(body if isinstance(body, list) else [body]), *[{} for _ in lists]]
         return "; ".join(
-            _hits(own_hits, item, background) + _cut_off(background.cut_off.get(at, ()), item)
+            _hits(own_hits, item, background, score)
+            + _cut_off(background.cut_off.get(at, ()), item)
             for at, (own_hits, item) in enumerate(zip(lists, items, strict=False))
         )
     if call.route == "info" and isinstance(result, dict):
@@ -137,9 +138,11 @@ def _info(result: dict[str, Any]) -> str:
     return f"{text}, {_pairs(settings)}" if settings else text
 
 
-def _hits(hits: list[dict[str, Any]], query: dict[str, Any], background: VectorBackground) -> str:
-    """Describe the hits of a query by the similarity function of the index, with the lengths of the
-    vectors if these differ, and how many vectors there are if the query returns not all of them.
+def _hits(
+    hits: list[dict[str, Any]], query: dict[str, Any], background: VectorBackground, score: str
+) -> str:
+    """Describe the hits of a query and their ``score``, with the lengths of the vectors if these differ,
+    and how many vectors there are if the query returns not all of them.
     """
     if not hits:
         return "no hits"
@@ -154,8 +157,7 @@ def _hits(hits: list[dict[str, Any]], query: dict[str, Any], background: VectorB
     if background.count > len(hits) and not query.get("filter"):
         text = f"{len(hits)} of {counted(background.count, 'vector')}"
         text += "" if "topK" in query else ", no topK: default 10"
-    text += _SCORES.get(background.similarity, "")
-    text += f", query of length {lengths['']:.3g}" if "" in lengths else ""
+    text += score + (f", query of length {lengths['']:.3g}" if "" in lengths else "")
     return f"{text}: {listed(texts)}"
 
 
