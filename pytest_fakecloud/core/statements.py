@@ -48,19 +48,39 @@ def source_at(file: str, line: int) -> str:
 
 def statements_beside(file: str, line: int) -> tuple[list[Span], list[Span]]:
     """Return the lines of the statements above and of those below the one at a line, in its function and
-    outside functions in it; of a compound statement, those of its head. Statements that use no name,
-    such as docstrings, are left out, and above also those that leave the function: they have not run.
+    outside functions in it; of a compound statement, those of its head. Left out are statements that use
+    no name, such as docstrings, and those that have not run with it: those of other branches around it,
+    and above those that leave the function.
     """
     around = statements_around(file, line)
     functions = [statement for statement in around if isinstance(statement, FUNCTIONS)]
     own = list(filter(_uses_name, _own_statements(functions[-1]))) if functions else []
+    others = {
+        inner for branch in _other_branches(around) for node in branch for inner in ast.walk(node)
+    }
     above, below = list[Span](), list[Span]()
     for statement in own:
+        if statement in others:
+            continue
         if statement.lineno > around[-1].lineno:
             below.append(span_of(file, statement))
         elif statement is not around[-1] and not isinstance(statement, (ast.Return, ast.Raise)):
             above.append(span_of(file, statement))
     return above, below
+
+
+def _other_branches(around: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
+    """Yield the branches beside those in which a statement is, given the statements around it."""
+    for statement in around:
+        branches = (
+            [case.body for case in statement.cases] if isinstance(statement, ast.Match) else []
+        )
+        if isinstance(statement, ast.If):
+            branches = [statement.body, statement.orelse]
+        if any(inner in branch for branch in branches for inner in around):
+            yield from (
+                branch for branch in branches if not any(inner in branch for inner in around)
+            )
 
 
 def _own_statements(node: ast.AST) -> Iterator[ast.stmt]:

@@ -34,7 +34,7 @@ def marks_of_rows(test: ObservedTest, read_data: ReadData | None) -> Marks:
         touched=frozenset(touched), linked=frozenset(_with_events(linked, rows) - touched),
         refused=refused, partly_refused=partly_refused,
         writers=frozenset(write.row.number for own in writes for write in own),
-        last_writer=last_writers.pop() if len(last_writers) == 1 else 0,
+        last_writer=last_writers.pop() if len(last_writers) == 1 and not read_data.unwritten else 0,
         refused_write=_refused_write(accesses, read_data),
     )  # fmt: skip
 

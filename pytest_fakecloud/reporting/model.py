@@ -311,7 +311,7 @@ class Marks:
     writers: frozenset[int] = frozenset()
     """The rows whose writes led to the values which the failing statement read."""
     last_writer: JournalNumber = 0
-    """The row that wrote all of these values last; 0 if several did, any of which may be wrong."""
+    """The row that last wrote all that was read; 0 if none or several did, any of which may be wrong."""
     refused_write: JournalNumber = 0
     """The last write of what it read that did nothing, if no effective one followed; 0 without one."""
 

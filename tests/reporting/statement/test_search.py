@@ -806,6 +806,35 @@ def test_the_statements_beside_a_call(tmp_path: Path) -> None:
     assert beside(12) == [[], []]
 
 
+def test_the_statements_of_other_branches_are_not_beside_a_call(tmp_path: Path) -> None:
+    file = tmp_path / "app.py"
+    file.write_text(
+        "def rate(redis, look):\n"
+        "    if look > 1:\n"
+        "        redis.set(look, 1)\n"
+        "        redis.incr(look)\n"
+        "    elif look:\n"
+        "        redis.set(look, 2)\n"
+        "    else:\n"
+        "        redis.set(look, 3)\n"
+        "    match look:\n"
+        "        case 1:\n"
+        "            look.first()\n"
+        "        case 2:\n"
+        "            look.second()\n",
+        encoding="utf-8",
+    )
+
+    def beside(line: int) -> list[list[int]]:
+        return [[span.first for span in spans] for spans in statements_beside(str(file), line)]
+
+    assert beside(2) == [[], [3, 4, 5, 6, 8, 9, 11, 13]]
+    assert beside(3) == [[2], [4, 9, 11, 13]]
+    assert beside(6) == [[2, 5], [9, 11, 13]]
+    assert beside(8) == [[2, 5], [9, 11, 13]]
+    assert beside(11) == [[2, 3, 4, 5, 6, 8, 9], []]
+
+
 def test_the_handler_of_the_try_around_a_line(tmp_path: Path) -> None:
     file = tmp_path / "app.py"
     source = (
@@ -881,6 +910,11 @@ def test_the_last_write_of_what_was_read_stands_before_the_rows(
     head = text(report(cloud, fail_with_several), width=140).partition("\n> ")[0]
     assert "used a, b" in head
     assert "last written" not in head
+
+    def fail_without_a_write() -> None:
+        assert client.mget("a", "unknown") == ["other", None]
+
+    assert report(cloud, fail_without_a_write).marks.last_writer == 0
 
 
 @pytest.mark.parametrize("is_pipeline", [False, True])
