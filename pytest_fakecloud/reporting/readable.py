@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from ..cloud.services import SERVICES
@@ -60,15 +59,11 @@ def _decoded(value: Any) -> Any:
         return [_decoded(item) for item in value]
     if not isinstance(value, dict):
         return value
-    base64_fields = _base64_fields(value)
+    # A service may define fields of its objects as Base64.
+    declared = [item for service in SERVICES.values() for item in service.base64_fields.items()]
+    base64_fields = {name for of_object, names in declared if of_object in value for name in names}
     return {name: (_of_base64_field(name, item) if name in base64_fields else _decoded(item))
             for name, item in value.items()}  # fmt: skip
-
-
-def _base64_fields(value: Mapping[str, Any]) -> set[str]:
-    """Return the fields of a JSON object that are Base64 by the definition of a service."""
-    declared = [item for service in SERVICES.values() for item in service.base64_fields.items()]
-    return {name for of_object, names in declared if of_object in value for name in names}
 
 
 def _of_base64_field(name: str, item: Any) -> Any:

@@ -85,8 +85,8 @@ def selected(
         # Without a touched row, nothing tells the rows apart that were successful.
         listed.update(numbers[-LAST:] if marks.touched else numbers[-MOST_ROWS:])
         refused = marks.refused | marks.partly_refused
-        for with_mark in (marks.touched, marks.linked, refused):
-            most = _REFUSED if with_mark is refused else _MARKED
+        most_of = ((marks.touched, _MARKED), (marks.linked, _MARKED), (refused, _REFUSED))
+        for with_mark, most in most_of:
             listed.update([number for number in numbers if number in with_mark][-most:])
     return frozenset(_with_surrounding(rows, listed))
 

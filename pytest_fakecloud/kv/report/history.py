@@ -73,15 +73,6 @@ class Command:
         return BoundLine() if self.spec is None else self.spec.bound(self.words)
 
     @cached_property
-    def options(self) -> frozenset[str]:
-        """The option words of the command, in capitals."""
-        return self.bound.options
-
-    @cached_property
-    def at_us(self) -> int:
-        return self.entry.at_us
-
-    @cached_property
     def succeeded(self) -> bool:
         """Whether the command certainly did something."""
         return self._did_something is True
@@ -114,7 +105,9 @@ class Command:
     @cached_property
     def replaces(self) -> bool:
         """Whether the command may have removed or replaced keys."""
-        has_condition = self.name in _CONDITIONAL or not kinds.CONDITIONS.isdisjoint(self.options)
+        has_condition = self.name in _CONDITIONAL or not kinds.CONDITIONS.isdisjoint(
+            self.bound.options
+        )
         if has_condition and self._did_something is False:
             return False
         return self.changes and (self.spec is None or not self.spec.keeps_key)
@@ -154,7 +147,7 @@ class Command:
     def deadline_us(self) -> int | None:
         """Return the time at which the command lets its keys expire; None if it sets no TTL."""
         ttl = self.ttl
-        return None if ttl is None else ttl.deadline_us(self.at_us)
+        return None if ttl is None else ttl.deadline_us(self.entry.at_us)
 
     def finding(self, kind: str, key: str | None = None, /, **values: Any) -> Finding:
         """Return a finding about a key of the command, by default the first."""
@@ -171,19 +164,21 @@ class Expiries(dict[str, Command]):
 
     def follow(self, command: Command) -> None:
         for key in command.words[1:] if command.changes else ():
-            if self.expired(key, command.at_us):
+            if self.expired(key, command.entry.at_us):
                 del self[key]
         setter = self.get(command.key) if command.name in _MOVING else None
         if command.deadline_us is not None and command.succeeded:
-            if not ("ENX" in command.options and command.key in self):
+            if not ("ENX" in command.bound.options and command.key in self):
                 self.update(dict.fromkeys(command.keys, command))
-        elif command.name == "INCREX" and "PERSIST" in command.options and command.succeeded:
+        elif command.name == "INCREX" and "PERSIST" in command.bound.options and command.succeeded:
             self.pop(command.key, None)
         elif command.changes_only_ttl:
             keeps = command.name == "GETEX" and len(command.words) == 2
             if not keeps and (command.result is UNKNOWN or command.succeeded):
                 self.pop(command.key, None)
-        elif not (command.name == "SET" and command.succeeded and "KEEPTTL" in command.options):
+        elif not (
+            command.name == "SET" and command.succeeded and "KEEPTTL" in command.bound.options
+        ):
             command.drop_replaced(self)
         if setter is not None and command.succeeded:
             self[command.words[2]] = setter

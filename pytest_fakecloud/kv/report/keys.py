@@ -10,8 +10,6 @@ from ...reporting.model import Finding
 from .calls import QUEUED, lines_of
 from .history import UNKNOWN, Command, Database, Expiries
 
-# -- TTL -------------------------------------------------------------------------------------------
-
 _DAY_US = 24 * 3600 * 1_000_000
 _SAME_CLOCK_US = _DAY_US
 """Difference below which two times are taken to come from the same clock."""
@@ -23,7 +21,7 @@ def ttl_removed(database: Database) -> Iterator[Finding]:
     expiries = Expiries()
     for command in database.history:
         had_ttl = [key for key in command.keys_kept
-                   if key in expiries and not expiries.expired(key, command.at_us)]  # fmt: skip
+                   if key in expiries and not expiries.expired(key, command.entry.at_us)]  # fmt: skip
         expiries.follow(command)
         removed |= {key: command for key in had_ttl if key not in expiries}
         removed = {key: command for key, command in removed.items() if key not in expiries}
@@ -40,13 +38,13 @@ def expired(database: Database) -> Iterator[Finding]:
     expiries = Expiries()
     for command, expiries in database.with_expiries():
         for key in command.keys:
-            if expiries.expired(key, command.at_us):
+            if expiries.expired(key, command.entry.at_us):
                 setters.setdefault((key, expiries[key].deadline_us or 0), expiries[key])
     now_us = database.test.cloud.clock.now_us()
     for key in [key for key in expiries if expiries.expired(key, now_us)]:
         setters.setdefault((key, expiries[key].deadline_us or 0), expiries[key])
     for (key, at_us), setter in setters.items():
-        yield setter.finding("expired", key, at=clock_time(at_us, setter.at_us))
+        yield setter.finding("expired", key, at=clock_time(at_us, setter.entry.at_us))
 
 
 _TIMES = {"seconds": range(10**8, 10**11), "milliseconds": range(10**11, 10**14)}
@@ -67,7 +65,7 @@ def wrong_time(database: Database) -> Iterator[Finding]:
         if command.name == "ZADD":
             scores.setdefault(command.key, []).extend(command.bound.named("score"))
         elif ttl is not None and deadline is not None:
-            now_us = command.at_us
+            now_us = command.entry.at_us
             is_real = abs(deadline - real_us) < _SAME_CLOCK_US <= abs(now_us - real_us)
             if ttl.unit.is_absolute and is_real and abs(deadline - now_us) > _SAME_CLOCK_US:
                 times_us = deadline, now_us
@@ -84,7 +82,8 @@ def wrong_time(database: Database) -> Iterator[Finding]:
                 values = {"given": str(ttl), "seconds": (deadline - now_us) / 1e6}
                 yield command.finding("unlikely_ttl", **values)
         elif earlier_scores := scores.get(command.key):
-            by_score = command.name.endswith(("BYSCORE", "ZCOUNT")) or "BYSCORE" in command.options
+            by_score = command.name.endswith(("BYSCORE", "ZCOUNT"))
+            by_score |= "BYSCORE" in command.bound.options
             bounds = command.words[2:4] if by_score else []
             for unit, in_unit in _TIMES.items():
                 bound = next((edge for edge in bounds if _whole(edge) in in_unit), "")
@@ -105,9 +104,6 @@ def _is_unlikely(number: int, unit: str) -> bool:
 def _whole(text: str) -> int:
     digits = text.removeprefix("(").partition(".")[0]
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else 0
-
-
-# -- commands that were not executed, and locks --------------------------------------------------
 
 
 def expire_not_executed(database: Database) -> Iterator[Finding]:
@@ -139,13 +135,13 @@ def lock_of_another(database: Database) -> Iterator[Finding]:
         key = command.key
         for removed in holders.keys() - expiries.keys():
             del holders[removed]
-        if command.name == "SET" and "NX" in command.options and command.succeeded:
-            earlier = holders.get(key, []) if expiries.expired(key, command.at_us) else []
+        if command.name == "SET" and "NX" in command.bound.options and command.succeeded:
+            earlier = holders.get(key, []) if expiries.expired(key, command.entry.at_us) else []
             holders[key] = [*earlier, command.words[2]]
             continue
         values = holders.get(key, [])
         deletes = command.name == "DEL" and command.result == 1 and len(command.words) == 2
-        if deletes and len(set(values)) > 1 and not expiries.expired(key, command.at_us):
+        if deletes and len(set(values)) > 1 and not expiries.expired(key, command.entry.at_us):
             yield command.finding("lock_of_another", holder=values[-1], earlier=values[0])
         command.drop_replaced(holders)
 

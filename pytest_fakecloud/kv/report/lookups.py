@@ -41,8 +41,10 @@ def make(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> KVLookups:
     calls = calls_in(entries, "kv")
     groups, without_row = gathered(calls)
     sent = {
-        hash_of(source)[:8]: (source, call.number) for call in calls for source in _scripts_of(call)
-    }
+        hash_of(source)[:8]: (source, call.number)
+        for call in calls for name, *arguments in lines_of(call)
+        for source in {"EVAL": arguments[:1], "SCRIPT": arguments[1:2]}.get(name.upper(), ())
+    }  # fmt: skip
     return KVLookups(
         grouped_calls={number: list(map(mask.call, group)) for number, group in groups.items()},
         without_row=without_row,
@@ -58,11 +60,6 @@ def make(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> KVLookups:
 
 def _masked(command: ScriptCommand, mask: Mask) -> ScriptCommand:
     return command._replace(words=mask.value(command.words), answer=mask.value(command.answer))
-
-
-def _scripts_of(call: Call) -> Iterator[str]:
-    for name, *arguments in lines_of(call):
-        yield from {"EVAL": arguments[:1], "SCRIPT": arguments[1:2]}.get(name.upper(), ())
 
 
 def _sends_script_after(call: Call, sent: Mapping[str, tuple[str, int]]) -> bool:

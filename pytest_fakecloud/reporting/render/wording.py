@@ -84,7 +84,7 @@ def headline(report: Report) -> str:
     if read_data is None:
         return ""
     if isinstance(read_data, LastAccess):
-        parts = [f"last call: {_in_short(row, lookups, '', True, 160)}" for row in report.rows
+        parts = [f"last call: {_in_short(row, lookups, True)}" for row in report.rows
                  if row.number in read_data.row_numbers]  # fmt: skip
     else:
         described = read_data.described("failing statement", lookups, 4)
@@ -109,35 +109,30 @@ def writes_in_short(report: Report, *, with_code: bool = False) -> list[str]:
             words = describe(parent, lookups)
             words = words if with_code else words.with_short(words.repeated)
             within = f" in {first_words(words.what, 100)}"
-        most = 160 if with_code else 80  # The row has the whole, and seldom decides alone.
-        texts.append(f"last written by {_in_short(written, lookups, within, with_code, most)}")
+        texts.append(f"last written by {_in_short(written, lookups, with_code, within)}")
     if refused is not None and not report.findings:
         did = "did nothing" if refused.ok else "failed"
-        text = _in_short(refused, lookups, "", with_code, 160, is_refused=True)
+        text = _in_short(refused, lookups, with_code, is_refused=True)
         is_later = bool(marks.writers) and refused.number > max(marks.writers)
         texts.append(f"a{' later' * is_later} write {did}: {text}")
     return texts
 
 
 def _in_short(
-    row: ReportRow,
-    lookups: Lookups,
-    within: str,
-    with_code: bool,
-    most: int,
-    is_refused: bool = False,
+    row: ReportRow, lookups: Lookups, with_code: bool, within: str = "", is_refused: bool = False
 ) -> str:
     words = describe(row, lookups)
     # The commands of a pipeline are below it, each with its own answer. Any of these may have decided.
     deciding = [line for line in words.below if (line in words.refused) is is_refused]
     commands = "; ".join(first_words(command, 60) for command in deciding or words.below)
+    # The row has the whole, and the last write seldom decides alone.
+    most = 160 if with_code or is_refused else 80
     what, most = (f"{words.what}: {commands}", 260) if commands else (words.what, most)
-    what = first_words(what, most)
     answer = f" <-- {words.answer}" if words.answer and not commands else ""
     if row.where is None:
-        return f"{what}{answer}{within}"
+        return f"{first_words(what, most)}{answer}{within}"
     place = shortened(f"; {code_at(row.where)}", 180) if with_code else f" ({_name_of(row.where)})"
-    return f"{what}{answer}{within}{place}"
+    return f"{first_words(what, most)}{answer}{within}{place}"
 
 
 def code_beside(place: Place) -> list[list[str]]:

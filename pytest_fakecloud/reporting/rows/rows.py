@@ -340,9 +340,6 @@ def _is_delivery_of(row: ReportRow, request: ServedRequest) -> bool:
     return path.endswith(request.path)
 
 
-# -- details ---------------------------------------------------------------------------------------
-
-
 def _faults_of(call: Call) -> tuple[AppliedFault, ...]:
     # The entry of a fault can have further fields, which only a replay reads.
     names = [own_field.name for own_field in fields(AppliedFault)]

@@ -20,15 +20,11 @@ def calls_from(group: CodeGroup, test: ObservedTest) -> tuple[int, ...]:
     numbers = {number for number, stack in places.items() if any(map(group.spans_have, stack))}
     if not numbers:
         # What a delivery made is not of the statement, also if a function that it calls received it.
-        numbers = {number for number, stack in places.items()
-                   if any(map(group.has, stack)) and not _is_in_delivery(number, test)}  # fmt: skip
+        deliveries = {row.number for row in test.rows if row.kind == "delivery"}
+        numbers = {number for number, stack in places.items() if any(map(group.has, stack))
+                   and test.by_number[number].parent not in deliveries}  # fmt: skip
     caused = (row.number for row in test.rows if row.parent in numbers)
     return tuple(sorted(numbers.union(caused)))
-
-
-def _is_in_delivery(number: JournalNumber, test: ObservedTest) -> bool:
-    parent = test.by_number.get(test.by_number[number].parent)
-    return parent is not None and parent.kind == "delivery"
 
 
 def read_by_rows(numbers: tuple[int, ...], test: ObservedTest) -> ReadByRows:

@@ -71,11 +71,11 @@ class FailedStatement:
         """Return the first line of the only statement of its groups that called from these places; 0 if
         this is itself.
         """
-        read_at = list(read_at)
-        spans = {span for group in self.groups for span in group.spans
-                 if any(map(span.has, read_at))}  # fmt: skip
-        lines = {span.first for span in spans}
-        return lines.pop() if len(lines) == 1 and spans.isdisjoint(self.groups[0].spans) else 0
+        spans = {span for place in read_at for group in self.groups for span in group.spans
+                 if span.has(place)}  # fmt: skip
+        return (
+            spans.pop().first if len(spans) == 1 and spans.isdisjoint(self.groups[0].spans) else 0
+        )
 
 
 def failed_statements(raised: BaseException | None) -> Iterator[FailedStatement]:
@@ -126,7 +126,9 @@ def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> Fail
             *(codes_called(frame, expressions_of(n)) for n in level.values())
         )
         groups.append(CodeGroup(tuple(level), frozenset(called - inner)))
-        names.update(*map(_names_and_attributes, level.values()))
+        names.update(*map(_names, level.values()))
+        nodes = (node for own in level.values() for node in expressions_of(own))
+        names.update(node.attr for node in nodes if isinstance(node, ast.Attribute))
     repeats = any(isinstance(node, _REPEATING) for node in ast.walk(statement))
     place = Place(file, line, frame.f_code.co_name)
     return FailedStatement(place, tuple(groups), frame.f_code, frozenset(names), repeats)
@@ -159,11 +161,6 @@ _REPEATING = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 def _names(statement: ast.stmt) -> set[str]:
     names = (node for node in expressions_of(statement) if isinstance(node, ast.Name))
     return {name.id for name in names if isinstance(name.ctx, ast.Load)}
-
-
-def _names_and_attributes(statement: ast.stmt) -> set[str]:
-    nodes = expressions_of(statement)
-    return _names(statement) | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
 
 
 def changing(
