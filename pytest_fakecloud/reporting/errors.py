@@ -53,9 +53,6 @@ def collected(
     return items
 
 
-# -- functions that read a call --------------------------------------------------------------------
-
-
 def nothing(*arguments: object) -> tuple[()]:
     return ()
 

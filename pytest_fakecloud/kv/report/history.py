@@ -9,7 +9,6 @@ from typing import Any
 
 from ...cloud.fake import core_of
 from ...core.calls import Action, Call
-from ...core.recorder import ScriptCommand
 from ...reporting.accesses import ReportSubject
 from ...reporting.findings import about
 from ...reporting.model import Finding
@@ -305,19 +304,15 @@ def _of_call(test: ObservedTest, call: Call) -> Iterator[Command]:
         if (rejected or "error" in envelope) and words[0] not in kinds.SCRIPTS:
             continue
         if words[0] in kinds.RUNS_SCRIPT and len(lines_of(call)) == 1 and call.number in in_scripts:
-            yield from _of_script(call, in_scripts[call.number])
+            for database, (name, *arguments), own_answer in in_scripts[call.number]:
+                if own_answer is None or not is_error(own_answer):
+                    result = UNKNOWN if own_answer is None else own_answer["result"]
+                    yield Command(call, [name.upper(), *arguments], result, database)
             continue
         result = envelope.get("result", UNKNOWN)
         command = Command(call, words, result, _database_of(test, words, selected))
         selected = _selected_after(command, selected)
         yield command
-
-
-def _of_script(call: Call, executed: Iterable[ScriptCommand]) -> Iterator[Command]:
-    for database, (name, *arguments), answer in executed:
-        if answer is None or not is_error(answer):
-            result = UNKNOWN if answer is None else answer["result"]
-            yield Command(call, [name.upper(), *arguments], result, database)
 
 
 def _of_action(test: ObservedTest, action: Action, selected: int) -> Iterator[Command]:

@@ -51,15 +51,12 @@ def make(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask) -> KVLookups:
         expected_errors={call.number for call in calls if _sends_script_after(call, sent)},
         scripts={sha: source for sha, (source, _) in sent.items()},
         script_commands={
-            number: [_masked(command, mask) for command in commands]
+            number: [own._replace(words=mask.value(own.words), answer=mask.value(own.answer))
+                     for own in commands]
             for number, commands in records_of(cloud).scripts.items()
         },
         cut_numbers=records_of(cloud).cut_numbers,
-    )
-
-
-def _masked(command: ScriptCommand, mask: Mask) -> ScriptCommand:
-    return command._replace(words=mask.value(command.words), answer=mask.value(command.answer))
+    )  # fmt: skip
 
 
 def _sends_script_after(call: Call, sent: Mapping[str, tuple[str, int]]) -> bool:
@@ -79,9 +76,6 @@ def executed_commands(call: Call, lookups: Lookups) -> Iterator[tuple[list[str],
             yield words, answer
     for _, (name, *arguments), answer in in_scripts or ():
         yield [name.upper(), *arguments], answer
-
-
-# -- calls that are one row ------------------------------------------------------------------------
 
 
 def gathered(calls_of_servers: Iterable[Call]) -> tuple[dict[int, list[Call]], set[int]]:

@@ -67,7 +67,9 @@ def _summary(call: MaskedCall, lookups: Lookups) -> Summary | None:
     if on_connection(call) and call.number in lookups.grouped_calls:
         steps = [step.facts["words"][0] for step in lookups.grouped_calls[call.number]]
         if command_of(call) not in ("EXEC", "DISCARD"):
-            return _connection_setup(steps)
+            clients = [own[3] for own in steps if own[1:3] and own[1].upper() == "SETINFO"]
+            what = f"connect with {shortened(' '.join(clients))}" if clients else "connect"
+            return Summary(what, "OK")
         return _transaction(call, steps, background)
     answer = _answer(call, lines[0], background)
     if call.route in SEVERAL:  # of a client that makes pipelines automatically
@@ -91,11 +93,6 @@ def _answer(call: MaskedCall, line: Sequence[str], background: KVBackground) -> 
             return f"{size} bytes"
         return "subscribed" if line[0].upper() in _SUBSCRIBING else "no reply"
     return _result(line, decoded_answer(call, result_of(call)), background)
-
-
-def _connection_setup(lines: Sequence[Sequence[str]]) -> Summary:
-    clients = [line[3] for line in lines if line[1:3] and line[1].upper() == "SETINFO"]
-    return Summary(f"connect with {shortened(' '.join(clients))}" if clients else "connect", "OK")
 
 
 def _transaction(
@@ -285,9 +282,6 @@ def _stored_scores(words: Sequence[str]) -> list[str]:
             if Decimal(repr(float(sent))) != Decimal(sent):
                 stored.append(f"{float(sent):.17g}")
     return stored
-
-
-# -- findings -------------------------------------------------------------------------------------
 
 
 def _never_executed(values: Values) -> str:

@@ -112,9 +112,6 @@ def explanation_of(words: Summary) -> str:
     return "\n".join([*words.below, *words.remarks, *note])
 
 
-# -- lines of code ---------------------------------------------------------------------------------
-
-
 def _callers(rows: Iterable[ReportRow]) -> dict[Place, set[Place]]:
     """Return the lines that called the function of each line which made a call."""
     callers: dict[Place, set[Place]] = {}

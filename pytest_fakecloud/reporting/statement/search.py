@@ -63,9 +63,6 @@ def read_by_other_process(test: ObservedTest, read: Iterable[object]) -> ReadDat
     return _with_unwritten(read_data, test.accesses)
 
 
-# -- the ways in which a statement can have read data ----------------------------------------------
-
-
 def _looked_or_called(
     statement: FailedStatement, promised: Sequence[Look], test: ObservedTest
 ) -> ReadData | None:

@@ -66,12 +66,11 @@ def background(
     for call in calls:
         name = namespace_of(call)
         is_query = call.route in QUERIES and executed(call)
-        backgrounds[call.number] = VectorBackground(has_named, similarity if is_query else "")
+        known = VectorBackground(has_named, similarity if is_query else "")
         if is_query and changed.get(name, 0) < call.number and name in counts:
-            backgrounds[call.number] = VectorBackground(
-                has_named, similarity, counts[name], lengths.get(name, {})
-            )
+            known = replace(known, count=counts[name], lengths=lengths.get(name, {}))
             unchanged += [call] if call.route in _QUERIES and counts[name] <= _MOST else []
+        backgrounds[call.number] = known
     for call in unchanged[-_MOST_REPEATED:]:
         cut_off = dict(_cut_off(fake, call))
         backgrounds[call.number] = replace(backgrounds[call.number], cut_off=cut_off)
