@@ -21,7 +21,7 @@ def marks_of_rows(test: ObservedTest, read_data: ReadData | None) -> Marks:
     refused.
     """
     rows, accesses = test.rows, test.accesses
-    refused, partly_refused = _refused(rows, accesses)
+    refused, partly_refused = _refused(test)
     if read_data is None:
         return Marks(refused=refused, partly_refused=partly_refused)
     touched = {ordered.row.number for ordered in accesses if read_data.covers(ordered.access)}
@@ -39,18 +39,16 @@ def marks_of_rows(test: ObservedTest, read_data: ReadData | None) -> Marks:
     )  # fmt: skip
 
 
-def _refused(
-    rows: Iterable[ReportRow], accesses: Iterable[OrderedAccess]
-) -> tuple[frozenset[int], frozenset[int]]:
+def _refused(test: ObservedTest) -> tuple[frozenset[int], frozenset[int]]:
     """Return the numbers of the rows that failed, to which a fault was applied, or of which each command
     was refused, as of row 10, and those of which only some commands were. An error that the client
     expects is an answer.
     """
     commands: defaultdict[int, defaultdict[int, bool]] = defaultdict(lambda: defaultdict(bool))
-    for row, access in accesses:
+    for row, access in test.accesses:
         commands[row.number][access.command] |= access.is_refused
     refused, partly = set[int](), set[int]()
-    for row in rows:
+    for row in test.rows:
         are_refused = commands[row.number].values()
         if row.faults or (not row.ok and not row.expects_error):
             refused.add(row.number)
@@ -77,14 +75,19 @@ def _writes_of_values(
     for ordered in accesses if read_data.read_values else ():
         access = ordered.access
         if access.is_effective_write and _writes_read_value(ordered, read_data):
-            if not (access.part or access.adds):
+            replaces = not (access.part or access.adds)
+            if replaces or _had_expired(writes.get((access.subject, ""), ()), ordered):
                 writes = {(subject, part): own for (subject, part), own in writes.items()
                           if not access.subject.includes(subject)}  # fmt: skip
-            before = writes.get((access.subject, access.part), []) if access.adds else []
-            ends = [end for write in before if (end := write.access.expires_us) is not None]
-            has_expired = bool(ends) and ends[-1] <= ordered.row.at_us
-            writes[access.subject, access.part] = [*(() if has_expired else before), ordered]
+            before = writes.get((access.subject, access.part), ())
+            kept = before if access.adds and not _had_expired(before, ordered) else ()
+            writes[access.subject, access.part] = [*kept, ordered]
     return writes.values()
+
+
+def _had_expired(writes: Iterable[OrderedAccess], later: OrderedAccess) -> bool:
+    ends = [end for write in writes if (end := write.access.expires_us) is not None]
+    return bool(ends) and ends[-1] <= later.row.at_us
 
 
 def _writes_read_value(ordered: OrderedAccess, read_data: ReadData) -> bool:

@@ -365,10 +365,9 @@ class Summary:
     refused: Sequence[str] = ()
     """The lines of ``below`` and ``remarks`` with commands that failed or did nothing."""
 
-    @property
-    def lines(self) -> list[str]:
-        """The lines below the row, those with refused commands with their mark."""
-        return [f"! {line}" if line in self.refused else line
+    def lines(self, *, with_marks: bool) -> list[str]:
+        """Return the lines below the row, those of refused commands with their mark."""
+        return [f"! {line}" if with_marks and line in self.refused else line
                 for line in (*self.below, *self.remarks)]  # fmt: skip
 
     def with_short(self, parts: Iterable[Repeated]) -> Summary:

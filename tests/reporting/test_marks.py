@@ -265,6 +265,8 @@ def test_a_write_of_the_whole_value_replaces_its_parts(scene: Scene) -> None:
         # One of what has expired.
         ("INCR k; EXPIRE k 5; +5; INCR k", "..x"), ("INCR k; EXPIRE k 5; +4; INCR k", "xxx"),
         ("SET k 1 EX 5; EXPIRE k 9; +6; INCR k", "xxx"),
+        ("HSET k f 1; EXPIRE k 5; +6; HSET k g 1", "..x"),
+        ("HSET k f 1 g 1; HEXPIRE k 5 FIELDS 1 f; +6; HINCRBY k f 1", "x.x"),
     ],
 )  # fmt: skip
 def test_all_writes_that_led_to_the_value_were_read(
@@ -392,8 +394,9 @@ def test_the_refused_commands_of_a_call(
     row = report.rows[-1]
     assert (row.number in report.marks.refused) is is_refused
     assert (row.number in report.marks.partly_refused) is bool(refused and not is_refused)
-    marked = [line.removeprefix("! ").removeprefix("executed ").partition(" <--")[0]
-              for line in describe(row, report.lookups).lines if line.startswith("! ")]  # fmt: skip
+    texts = describe(row, report.lookups).lines(with_marks=True)
+    marked = [text.removeprefix("! ").removeprefix("executed ").partition(" <--")[0]
+              for text in texts if text.startswith("! ")]  # fmt: skip
     assert marked == refused
 
 

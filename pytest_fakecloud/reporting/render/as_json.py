@@ -99,7 +99,7 @@ def row_json(
         shown_data = row.source.data().items()
         data = _plain({name: value for name, value in shown_data if name not in _LEFT_OUT})
         request, response = row.source.messages(row, lookups)
-    lines = [*words.lines, *errors]
+    lines = [*words.lines(with_marks=True), *errors]
     text = {"what": words.what, "answer": words.answer, "lines": lines, "note": words.note}
     if words.script is not None:
         text["script"] = words.script.source

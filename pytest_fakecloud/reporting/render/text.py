@@ -282,8 +282,8 @@ class _Writer:
         parts[-1] += " <== read" if wrote else ""
         lines = self._first_lines([*parts, *_faults(row, nests)], indent)
         if not is_known:
-            texts = words.lines if self._has_gutter else [*words.below, *words.remarks]
-            lines = self._continued(lines, texts, indent, LINES_OF_A_TEXT)
+            below = words.lines(with_marks=self._has_gutter)
+            lines = self._continued(lines, below, indent, LINES_OF_A_TEXT)
         is_explained = bool(words.script or explanation_of(words))
         is_short = not (nests or row.faults or is_explained)
         note = f"{indent}note: {words.note}" if words.note and not is_known else ""

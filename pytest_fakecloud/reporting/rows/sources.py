@@ -215,7 +215,7 @@ class ActionSource(RowSource):
         return [ExchangedValues([*positional, *by_name.values()], (), accesses)]
 
 
-# -- words -----------------------------------------------------------------------------------------
+# -- words and bodies -------------------------------------------------------------------------------
 
 
 def summarise(call: Call, lookups: Lookups) -> Summary | None:
@@ -280,9 +280,6 @@ def _status_line(call: Call) -> str:
         return call.outcome
     ending = "" if call.outcome == "answered" else f" ({call.outcome})"
     return f"{call.status} {responses.get(call.status, '')}".strip() + ending
-
-
-# -- bodies ----------------------------------------------------------------------------------------
 
 
 def _message(
