@@ -74,25 +74,25 @@ MOST_SCHEDULES = 1_700, 150
 """The most schedules that the bugs of the cookbook need together with five seeds, and one alone."""
 COMPARED = 100
 """How many bugs of the cookbook are searched for by all tools, at most."""
-PARTS: dict[str, tuple[tuple[object, str], ...]] = {
-    "client library": ((Redis, "execute"),),
+PARTS: dict[str, tuple[tuple[object, Callable[..., Any]], ...]] = {
+    "client library": ((Redis, Redis.execute),),
     "in-process transport": (
-        (inprocess, "_planned"),
-        (inprocess._HttpxRequest, "exchange"),
-        (Shortcut, "send"),
+        (inprocess, inprocess._planned),
+        (inprocess._HttpxRequest, inprocess._HttpxRequest.exchange),
+        (Shortcut, Shortcut.send),
     ),
-    "HTTP pipeline and journal": ((App, "respond"),),
-    "engine": ((App, "call_endpoint"),),
-    "points and disturbances of calls": ((Calls, "at_call"),),
-    "accesses of steps": ((TrialLog, "touch"),),
-    "choice of the next strand": ((Scheduler, "choose"),),
-    "turns of the threads": ((Turns, "play"), (Turns, "yield_turn")),
-    "start and end of a trial": ((Simulation, "__init__"), (Simulation, "play")),
-    "return to the baseline": ((Fakes, "reset"),),
-    "check of the promise": ((Judge, "_broken_promise"),),
-    "search": ((Explorer, "search"),),
+    "HTTP pipeline and journal": ((App, App.respond),),
+    "engine": ((App, App.call_endpoint),),
+    "points and disturbances of calls": ((Calls, Calls.at_call),),
+    "accesses of steps": ((TrialLog, TrialLog.touch),),
+    "choice of the next strand": ((Scheduler, Scheduler.advance),),
+    "turns of the threads": ((Turns, Turns.run), (Turns, Turns.yield_turn)),
+    "start and end of a trial": ((Simulation, Simulation.__init__), (Simulation, Simulation.run_strands)),
+    "return to the baseline": ((Fakes, Fakes.reset),),
+    "check of the promise": ((Judge, Judge._broken_promise),),
+    "search": ((Explorer, Explorer.search),),
 }
-"""The parts of a schedule, with the functions that belong to each."""
+"""The parts of a schedule, with the owners and the functions that belong to each."""
 
 
 def small_cloud(cloud: Cloud) -> Redis:
@@ -321,9 +321,10 @@ def print_shares(cloud: Cloud, runs: list[Callable[[], None]]) -> None:
 
     with ExitStack() as patches:
         for part, functions in PARTS.items():
-            for owner, name in functions:
-                timed_method = timed(part, getattr(owner, name))
-                patches.enter_context(mock.patch.object(owner, name, timed_method))
+            for owner, function in functions:
+                patches.enter_context(
+                    mock.patch.object(owner, function.__name__, timed(part, function))
+                )
         busy = process_time()
         tried = cloud.explore(runs, holds, budget=SCHEDULES // 2, trust=False).tried
         busy = process_time() - busy
