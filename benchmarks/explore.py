@@ -87,7 +87,10 @@ PARTS: dict[str, tuple[tuple[object, Callable[..., Any]], ...]] = {
     "accesses of steps": ((TrialLog, TrialLog.touch),),
     "choice of the next strand": ((Scheduler, Scheduler.advance),),
     "turns of the threads": ((Turns, Turns.run), (Turns, Turns.yield_turn)),
-    "start and end of a trial": ((Simulation, Simulation.__init__), (Simulation, Simulation.run_strands)),
+    "start and end of a trial": (
+        (Simulation, Simulation.__init__),
+        (Simulation, Simulation.run_strands),
+    ),
     "return to the baseline": ((Fakes, Fakes.reset),),
     "check of the promise": ((Judge, Judge._broken_promise),),
     "search": ((Explorer, Explorer.search),),

@@ -13,6 +13,8 @@ from .frames import CodePlace, place_at
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 """The statements that define functions."""
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+"""The statements that repeat others."""
 
 
 class Span(NamedTuple):
@@ -46,11 +48,20 @@ def source_at(file: str, line: int) -> str:
     return source_of(span)
 
 
-def statements_beside(file: str, line: int) -> tuple[list[Span], list[Span]]:
-    """Return the lines of the statements above and of those below the one at a line, in its function and
-    outside functions in it; of a compound statement, those of its head. Left out are statements that use
-    no name, such as docstrings, and those that have not run with it: those of other branches around it,
-    and above those that leave the function.
+class Beside(NamedTuple):
+    """The lines of the statements above another one, of those below it that follow it at once, and of
+    those that follow the end of the loop around it.
+    """
+
+    above: list[Span]
+    below: list[Span]
+    after_loop: list[Span]
+
+
+def statements_beside(file: str, line: int) -> Beside:
+    """Return the statements beside the one at a line, in its function and outside functions in it; of a
+    compound statement, its head. Left out are statements that use no name, such as docstrings, and those
+    that have not run with it: of other branches around it, and above those that leave the function.
     """
     around = statements_around(file, line)
     functions = [statement for statement in around if isinstance(statement, FUNCTIONS)]
@@ -58,15 +69,17 @@ def statements_beside(file: str, line: int) -> tuple[list[Span], list[Span]]:
     others = {
         inner for branch in _other_branches(around) for node in branch for inner in ast.walk(node)
     }
-    above, below = list[Span](), list[Span]()
+    loops = [statement for statement in around[:-1] if isinstance(statement, LOOPS)]
+    beside = Beside([], [], [])
     for statement in own:
         if statement in others:
             continue
         if statement.lineno > around[-1].lineno:
-            below.append(span_of(file, statement))
+            is_in_loop = not loops or statement.lineno <= (loops[-1].end_lineno or 0)
+            (beside.below if is_in_loop else beside.after_loop).append(span_of(file, statement))
         elif statement is not around[-1] and not isinstance(statement, (ast.Return, ast.Raise)):
-            above.append(span_of(file, statement))
-    return above, below
+            beside.above.append(span_of(file, statement))
+    return beside
 
 
 def _other_branches(around: list[ast.stmt]) -> Iterator[list[ast.stmt]]:

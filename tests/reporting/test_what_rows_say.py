@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import runpy
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -285,3 +288,43 @@ def test_the_line_that_called_a_function_which_several_lines_call(cloud: Cloud) 
         "return self.redis.execute(list(words))", shelf, 'self.ask("SET", f"stock:{name.upper()}", "5")',
     ):  # fmt: skip
         assert shown.count("".join(source.split())) == 1
+
+
+APPLICATION = """
+def tell(redis, animal, advice):
+    redis.sadd(animal, advice)
+
+def check(redis, weights):
+    for animal, grams in weights.items():
+        if grams > 9000:
+            tell(redis, animal, "diet")
+        elif grams > 5000:
+            tell(redis, animal, "walks")
+
+def number_of_advice(databases):
+    found = 0
+    for redis in databases:
+        found += redis.scard("Rex")
+    return found * 2
+"""
+
+
+def test_each_call_has_the_code_beside_it(cloud: Cloud, tmp_path: Path) -> None:
+    file = tmp_path / "app.py"
+    file.write_text(APPLICATION, encoding="utf-8")
+    app = runpy.run_path(str(file))
+    one, two = (cloud.kv_server().client(allow_telemetry=False) for _ in range(2))
+
+    def fail() -> None:
+        app["check"](one, {"Rex": 34000, "Tom": 7000})
+        told = [one.smembers(animal) for animal in ("Rex", "Tom")]
+        assert told == app["number_of_advice"]([one, two])
+
+    shown = text(failed(cloud, fail), width=300)
+    # What decided a call stands before it, and what follows a loop behind the last call in it.
+    lines = re.findall(r"SCARD|app.py:\d+", shown)
+    assert [line.removeprefix("app.py:") for line in lines] == [
+        "3", "6", "7", "8", "9", "10", "SCARD", "13", "14", "15", "SCARD", "16"
+    ]  # fmt: skip
+    # The lines of the test, also of its comprehension, are in the output of pytest.
+    assert shown.count("test_what_rows_say.py") == 1

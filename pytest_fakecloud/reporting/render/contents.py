@@ -23,8 +23,8 @@ _TRACE_DIGITS = 8
 
 
 class GroupContent(NamedTuple):
-    """What is shown of a group of rows. ``is_known`` if an earlier group has the same explanation, which
-    is not repeated. ``code`` are lines of the application.
+    """What is shown of a group of rows, with lines of the application's ``code``. ``is_known`` if an
+    earlier group has the same explanation, which is not repeated.
     """
 
     group: RowGroup
@@ -39,6 +39,7 @@ def contents_of(report: Report) -> list[GroupContent | str]:
     apart = finding_numbers(report).keys()
     groups = without_unlisted(folded(merged(report.rows, apart)), report.listed)
     seen, callers = _Seen(report), _callers(report.rows)
+    last = {replace(row.where, callers=()): row.number for row in report.rows if row.where}
     contents: list[GroupContent | str] = []
     for group in groups:
         if isinstance(group, str):
@@ -46,9 +47,9 @@ def contents_of(report: Report) -> list[GroupContent | str]:
             continue
         words = describe(group.row, lookups, group.rows[-1])
         words = _with_effects(group, seen.without_shown(words), lookups)
-        code = [line for row in group.rows for line in _code_of(row, callers, report)]
-        content = GroupContent(group, words, seen.has_explained(words), seen.without_known(code))
-        contents.append(content)
+        code = [line for row in group.rows for line in _code_of(row, callers, last, report)]
+        is_known, code = seen.has_explained(words), seen.without_known(code)
+        contents.append(GroupContent(group, words, is_known, code))
     return contents
 
 
@@ -122,22 +123,29 @@ def _callers(rows: Iterable[ReportRow]) -> dict[Place, set[Place]]:
     return callers
 
 
-def _code_of(row: ReportRow, callers: Mapping[Place, set[Place]], report: Report) -> Iterator[str]:
+def _code_of(
+    row: ReportRow, callers: Mapping[Place, set[Place]], last: Mapping[Place, int], report: Report
+) -> Iterator[str]:
     """Yield the line of the application that made a call, and those beside it; if several lines called
-    its function, the one that did; of a call that was refused or found nothing also the line that
-    catches an error of it. Lines of the test's function are left out.
+    its function, the one that did, and those above that; of a call that was refused or found nothing the
+    line that catches an error of it. Left out are lines of the test's function, and what follows the
+    loop around the call, if it is not the ``last`` one of its line.
     """
     if row.where is None or row.kind == "action" or row.library:
         return
     places = [replace(row.where, callers=())]
     if len(callers[places[0]]) > 1:
         places += [replace(place, callers=()) for place in row.where.callers[:1]]
-    texts = [code_at(place) for place in places if not _is_of_test(place, report)]
-    if not _is_of_test(place := places[0], report):
-        above, below = code_beside(place)
-        own = [other for other in callers if replace(other, line=place.line) == place]
-        is_last = all(other.line <= place.line for other in own)
-        texts = [*above[-_BESIDE:], *texts, *(below[:_BESIDE] if is_last else ())]
+    texts = list[str]()
+    for place in places:
+        if _is_of_test(place, report):
+            continue
+        above, below, after_loop = code_beside(place)
+        texts += [*above[-_BESIDE:], code_at(place)]
+        same_function = [other for other in callers if replace(other, line=place.line) == place]
+        if place is places[0] and all(other.line <= place.line for other in same_function):
+            after_loop = after_loop if last[place] == row.number else []
+            texts += [*below, *after_loop][:_BESIDE]
     if row.number in report.marks.refused or any(own.succeeded is False for own in row.accesses):
         around = [*places, *row.where.callers]
         handlers = (handler_text(place) for place in around if not _is_of_test(place, report))

@@ -310,8 +310,8 @@ class _Writer:
             yield TextLine(f"script {sha}:")
             for line in source_lines[:LINES_OF_A_SCRIPT]:
                 lead = " " * (len(line) - len(line.lstrip()))
-                wrapped = _wrapped(f"  {line}", f"    {lead}", self._width) or [""]
-                yield from map(TextLine, wrapped)
+                wrapped = _wrapped(f"  {line}", f"    {lead}", self._width)
+                yield from map(TextLine, wrapped or [""])
             more = len(source_lines) - LINES_OF_A_SCRIPT
             if more > 0:
                 yield TextLine(f"  ... {counted(more, 'more line')}")

@@ -136,7 +136,7 @@ def _in_short(
 
 
 def code_beside(place: Place) -> list[list[str]]:
-    """Return the statements above and those below a place in its function, each as by `code_at()`."""
+    """Return the statements above a place, below it, and after the loop around it, as by `code_at()`."""
     beside = statements_beside(place.file, place.line)
     name = PurePath(place.file).name
     return [[f"{name}:{span.first} {source_of(span)}" for span in spans] for spans in beside]

@@ -295,10 +295,14 @@ def places_of(records: SharedRecords) -> dict[int, tuple[CodePlace, ...]]:
     return stacks | {number: site.places for number, site in records.sites.items()}
 
 
+_COMPREHENSIONS = {"<listcomp>", "<setcomp>", "<dictcomp>"}
+"""The functions that Python 3.11 has for comprehensions, which belong to the function around them."""
+
+
 def _place_of(code_places: Sequence[CodePlace]) -> Place | None:
     """Return the place that made a call, with its callers; None if it is not known."""
     place_values: list[Any] = [place_at(code_place) for code_place in code_places]
-    places = [Place(**values) for values in place_values]
+    places = [Place(**own) for own in place_values if own["function"] not in _COMPREHENSIONS]
     return replace(places[0], callers=tuple(places[1:])) if places else None
 
 

@@ -305,11 +305,8 @@ def _message(
 
 def _digits(body: bytes) -> dict[str, str]:
     """Return the hexadecimal digits of a body that is not UTF-8; nothing for another body."""
-    try:
-        body.decode("utf-8")
-    except UnicodeDecodeError:
-        return {"hex": body[:_MOST_BYTES].hex()}
-    return {}
+    is_text = body.decode("utf-8", "replace").encode() == body
+    return {} if is_text else {"hex": body[:_MOST_BYTES].hex()}
 
 
 def _content(body: bytes) -> list[object]:

@@ -107,11 +107,9 @@ def _unchanged_records(
 
 def query_of(fake: VectorIndex, options: dict[str, Any]) -> VectorQuery:
     """Return the query that a client requested with these options, its text embedded."""
-    fields = VectorFields(options, core_of(fake).engine.limits)
-    query: VectorQuery = (
-        fields.query() if options.get("data") is None else core_of(fake).app.text_query(fields)
-    )
-    return query
+    core = core_of(fake)
+    fields = VectorFields(options, core.engine.limits)
+    return fields.query() if options.get("data") is None else core.app.text_query(fields)
 
 
 def _ids_found(fake: VectorIndex, query: VectorQuery, records: Iterable[VectorRecord]) -> list[str]:

@@ -792,7 +792,7 @@ def test_the_statements_beside_a_call(tmp_path: Path) -> None:
         "        key('rows'), 0, most)\n"
         "    for row in rows:\n"
         "        print(row)\n"
-        "    return None\n"
+        "    return rows\n"
         "print(page)\n",
         encoding="utf-8",
     )
@@ -800,10 +800,13 @@ def test_the_statements_beside_a_call(tmp_path: Path) -> None:
     def beside(line: int) -> list[list[str]]:
         return [[source_of(span) for span in spans] for spans in statements_beside(str(file), line)]
 
-    assert beside(7) == [["if most > 10:"], ["for row in rows:", "print(row)"]]
+    assert beside(7) == [["if most > 10:"], ["for row in rows:", "print(row)", "return rows"], []]
     assert beside(8) == beside(7)
-    assert beside(4) == [[], []]
-    assert beside(12) == [[], []]
+    assert beside(9) == [["if most > 10:", "rows = redis.lrange(key('rows'), 0, most)"],
+                         ["print(row)", "return rows"], []]  # fmt: skip
+    assert beside(10)[1:] == [[], ["return rows"]]
+    assert beside(4) == [[], [], []]
+    assert beside(12) == [[], [], []]
 
 
 def test_the_statements_of_other_branches_are_not_beside_a_call(tmp_path: Path) -> None:
@@ -828,11 +831,11 @@ def test_the_statements_of_other_branches_are_not_beside_a_call(tmp_path: Path) 
     def beside(line: int) -> list[list[int]]:
         return [[span.first for span in spans] for spans in statements_beside(str(file), line)]
 
-    assert beside(2) == [[], [3, 4, 5, 6, 8, 9, 11, 13]]
-    assert beside(3) == [[2], [4, 9, 11, 13]]
-    assert beside(6) == [[2, 5], [9, 11, 13]]
-    assert beside(8) == [[2, 5], [9, 11, 13]]
-    assert beside(11) == [[2, 3, 4, 5, 6, 8, 9], []]
+    assert beside(2) == [[], [3, 4, 5, 6, 8, 9, 11, 13], []]
+    assert beside(3) == [[2], [4, 9, 11, 13], []]
+    assert beside(6) == [[2, 5], [9, 11, 13], []]
+    assert beside(8) == [[2, 5], [9, 11, 13], []]
+    assert beside(11) == [[2, 3, 4, 5, 6, 8, 9], [], []]
 
 
 def test_the_handler_of_the_try_around_a_line(tmp_path: Path) -> None:
