@@ -88,6 +88,8 @@ class DataAccess:
     """Whether its command was answered with an error."""
     command: int = 0
     """A number that tells its command from others of the same call."""
+    pattern: str = ""
+    """That of a read of all subjects whose names match it (see `Sought`)."""
 
     @classmethod
     def named(cls, kind: SubjectKind, name: object, fake: str) -> DataAccess:

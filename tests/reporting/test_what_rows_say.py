@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -328,3 +328,36 @@ def test_each_call_has_the_code_beside_it(cloud: Cloud, tmp_path: Path) -> None:
     ]  # fmt: skip
     # The lines of the test, also of its comprehension, are in the output of pytest.
     assert shown.count("test_what_rows_say.py") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "sought"),
+    [
+        ("KEYS cart:12:*", "cart:12:*"),
+        ("SCAN 0 MATCH cart:12:* COUNT 9", "cart:12:*"),
+        ("SCAN 0", "*"),
+    ],
+)
+def test_a_read_of_keys_by_their_pattern_is_a_read_of_these_keys(
+    cloud: Cloud, line: str, sought: str
+) -> None:
+    client: Any = cloud.kv_server().client(allow_telemetry=False)
+
+    def fail() -> None:
+        client.mset({"cart:1:tea": "2", "cart:12:tea": "1"})
+        client.set("stock:tea", "7")
+        client.delete("cart:1:tea", "cart:12:tea")
+        client.delete("nothing")
+        assert "tea" in str(client.execute(line.split())).replace("stock:tea", "")
+
+    report = failed(cloud, fail)
+    assert f"used {sought};" in text(report, width=250)
+
+    def operations(numbers: Iterable[int]) -> list[str]:
+        return [row.operation for row in report.rows if row.number in numbers]
+
+    is_all = sought == "*"
+    assert operations(report.marks.touched) == [
+        "MSET", *["SET"] * is_all, *["DEL"] * (1 + is_all), line.split()[0]
+    ]  # fmt: skip
+    assert operations(report.marks.writers) == [*["SET"] * is_all, "DEL"]

@@ -101,6 +101,9 @@ def of_command(fake: str, words: list[str], answer: Any) -> Iterator[DataAccess]
     is_set_get = spec.name == "SET" and "GET" in map(str.upper, words[3:])
     returns_value = spec.name in _RETURNS_VALUE or is_set_get
     took_nothing = succeeded is False and not error and (returns_value or spec.name in CLAIMS)
+    if spec.name in ("KEYS", "SCAN"):
+        pattern = next(iter(spec.bound(words).named("pattern")), "*")
+        yield DataAccess(ReportSubject(KEY, pattern, fake), False, "", succeeded, pattern=pattern)
     if spec.changes_any_key:
         yield DataAccess(ReportSubject.all_of(KEY, fake), True, "", succeeded)
     for index, (key, key_spec) in enumerate(spec.keys_of(words)):

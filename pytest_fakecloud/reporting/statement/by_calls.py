@@ -67,4 +67,5 @@ def _request_of(row: ReportRow) -> object:
 def sought_of(accesses: Iterable[DataAccess]) -> Iterator[Sought]:
     """Yield the data of accesses: of a kind without a value the whole subject, of others the part."""
     for access in accesses:
-        yield Sought(access.subject, access.part if access.subject.kind.has_value else "")
+        part = access.part if access.subject.kind.has_value else ""
+        yield Sought(access.subject, part, access.pattern)
