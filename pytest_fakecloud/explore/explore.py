@@ -105,8 +105,8 @@ def _raise_failure(result: SearchResult, inputs: InputSearch, whole: Player) -> 
     __tracebackhide__ = True
     assert result.failing is not None
     player, failing = inputs.shrink_inputs(whole, result.player, result.failing)
-    if result.failing is result.undisturbed:
-        check_undisturbed(player, result.tally, failing)
+    if result.failing.trial is result.undisturbed:
+        check_undisturbed(player, result.tally, failing.trial)
     raise_broken(player, result.tally, failing)
 
 

@@ -16,7 +16,7 @@ from .search.tally import SearchBudget, Tally, merged
 from .undisturbed import REPEATED, check_repeats, check_undisturbed, own_errors
 from .values.plan import Plan
 from .values.schedule import Schedule
-from .values.trial import Trial
+from .values.trial import FailingTrial, Trial
 from .without_guests import InputSearch, Processes
 
 
@@ -28,7 +28,7 @@ class SearchResult(NamedTuple):
     player: Player
     tally: Tally
     undisturbed: Trial
-    failing: Trial | None = None
+    failing: FailingTrial | None = None
     """The trial of the smallest schedule found that breaks the promise, if any."""
 
 
@@ -74,28 +74,32 @@ def find_failure(
     if player.subject.inputs:
         if undisturbed.broken is not None and not own_errors(undisturbed):
             # Smaller inputs may break the promise, too.
-            return SearchResult(player, tally, undisturbed, undisturbed)
+            first = FailingTrial.of(undisturbed, undisturbed.planned)
+            return SearchResult(player, tally, undisturbed, first)
         if not (undisturbed.calls or undisturbed.errors):
             return SearchResult(player, tally, undisturbed)  # Other inputs may lead to calls.
     check_undisturbed(player, tally, undisturbed)
     tally.record(REPEATED, check_repeats(player, undisturbed, "the second time"))
     _check_can_fail(player, undisturbed)
     store = Store.of(player.subject, cache)
+    failing: FailingTrial | None = None
     with contextlib.closing(processes.plan_player(player, tally, undisturbed)) as plan_player:
         began = monotonic()
         explorer = Explorer(plan_player, undisturbed, budget, seed)
-        failing = _stored_failure(player, tally, store) or explorer.search()
-        if failing is not None:
-            failing = smallest(player, failing, undisturbed, tally.outcomes)
-            if "stuck" not in failing.flags:
-                store.save(failing.planned)
+        trial = _stored_failure(player, tally, store) or explorer.search()
+        if trial is not None:
+            first = FailingTrial.of(trial, trial.applied)
+            failing = smallest(player, first, undisturbed, tally.outcomes)
+            if "stuck" not in failing.trial.flags:
+                store.save(failing.schedule)
         tally.seconds = monotonic() - began
     if failing is None and tally.anomalies and player.judge.anomalies_break:
         # Trials that only show one of the patterns that are reported last have counted as held.
         player = player.counting_last()
         anomaly, schedule, _ = next(iter(tally.anomalies.values()))
-        failing = player.play_again(schedule, AnomalyError(anomaly))
-        failing = smallest(player, failing, undisturbed, {})
+        trial = player.play(Plan(schedule))
+        again = FailingTrial(trial, trial.applied, trial.broken or AnomalyError(anomaly))
+        failing = smallest(player, again, undisturbed, {})
     if failing is None:
         tally.record(REPEATED, check_repeats(player, undisturbed, "after the search"))
     return SearchResult(player, tally, undisturbed, failing)

@@ -13,7 +13,7 @@ from .search.tally import Tally
 from .subject.clients import text_of_inputs
 from .values.plan import Plan
 from .values.schedule import UNDISTURBED
-from .values.trial import Line, Trial
+from .values.trial import FailingTrial, Line, Trial
 
 REPEATED = Plan(has_details=True)
 """The plan of the trials that repeat the undisturbed one."""
@@ -40,7 +40,8 @@ def check_undisturbed(player: Player, tally: Tally, trial: Trial) -> None:
     if trial.broken is not None:
         again = trial if "stuck" in trial.flags else player.play(Plan.reported(UNDISTURBED))
         shown_trial = again if again.broken is not None else trial
-        raise BrokenPromiseError(shown_trial, tally, inputs=inputs) from shown_trial.broken
+        failing = FailingTrial.of(shown_trial, shown_trial.planned)
+        raise BrokenPromiseError(failing, tally, inputs=inputs) from failing.error
     if not trial.calls:
         raise ContractError("the code made no call to any fake, so there is nothing to explore")
 

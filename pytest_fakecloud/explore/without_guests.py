@@ -9,7 +9,7 @@ from .result.exploration import Trust
 from .search.explorer import PlanPlayer
 from .search.player import Player
 from .search.tally import SearchBudget, Tally
-from .values.trial import Trial
+from .values.trial import FailingTrial, Trial
 from .world.world import World
 
 
@@ -24,7 +24,9 @@ class InputSearch:
         """Return the part of a budget for the next player, after so many trials with others."""
         return budget
 
-    def shrink_inputs(self, whole: Player, part: Player, failing: Trial) -> tuple[Player, Trial]:
+    def shrink_inputs(
+        self, whole: Player, part: Player, failing: FailingTrial
+    ) -> tuple[Player, FailingTrial]:
         """Return the player of the part, or one with smaller inputs, and its smallest failing trial."""
         return part, failing
 

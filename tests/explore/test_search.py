@@ -28,7 +28,7 @@ from pytest_fakecloud.explore.subject.options import Options
 from pytest_fakecloud.explore.subject.programs import programs_of
 from pytest_fakecloud.explore.values.plan import Plan
 from pytest_fakecloud.explore.values.schedule import Schedule
-from pytest_fakecloud.explore.values.trial import Outline
+from pytest_fakecloud.explore.values.trial import FailingTrial, Outline
 from pytest_fakecloud.explore.world.asyncio_loops import FakeTimeLoop
 
 from .conftest import failure, holds, outline
@@ -268,8 +268,8 @@ def test_a_disturbance_is_replaced_by_one_that_is_easier_to_explain(
         undisturbed = player.play(Plan(notes_points=True))
         assert undisturbed.broken is None
         trial = player.play(Plan(Schedule.parse(found)))
-        assert trial.broken is not None
-        assert str(smallest(player, trial, undisturbed, {}).planned) == plainest
+        failing = FailingTrial.of(trial, trial.applied)
+        assert str(smallest(player, failing, undisturbed, {}).schedule) == plainest
 
 
 def test_a_plainer_disturbance_can_make_another_one_needless(cloud: Cloud, kv: KVServer) -> None:
@@ -295,7 +295,8 @@ def test_a_plainer_disturbance_can_make_another_one_needless(cloud: Cloud, kv: K
         undisturbed = player.play(Plan(notes_points=True))
         trial = player.play(Plan(Schedule.parse("run.1 rotate_token, run.2 respond")))
         assert len(trial.applied) == 2
-        assert str(smallest(player, trial, undisturbed, {}).planned) == "run.3 drop"
+        found = FailingTrial.of(trial, trial.applied)
+        assert str(smallest(player, found, undisturbed, {}).schedule) == "run.3 drop"
 
 
 def test_a_success_of_a_handler_is_remembered_after_many_failures(

@@ -19,7 +19,7 @@ from ..undisturbed import check_repeats, check_undisturbed
 from ..values.disturbances import Disturbance
 from ..values.plan import Plan
 from ..values.schedule import Schedule
-from ..values.trial import Trial
+from ..values.trial import FailingTrial, Trial
 
 if TYPE_CHECKING:
     from ...cloud.base import BaseCloud
@@ -90,8 +90,9 @@ def every_failure(
         if broken:
             first, error = broken[0], broken[0].broken
             assert error is not None
-            trial = player.play_again(Schedule.parse(first.schedule), error)
-            raise_broken(player, tally, trial, failures=failures)
+            trial = player.play(Plan(Schedule.parse(first.schedule)))
+            failing = FailingTrial(trial, trial.planned, trial.broken or error)
+            raise_broken(player, tally, failing, failures=failures)
     return failures
 
 

@@ -36,9 +36,11 @@ class Judge:
     """Whether the patterns that are reported last count, because nothing else was found."""
 
     def checked(self, trial: Trial, history: TrialHistory, plan: Plan) -> Verdict:
-        """Call the checks of a trial that has just ended, while the fakes have the data that it left."""
+        """Call the checks of a trial that has just ended, while the fakes have the data that it left,
+        unless it has broken the promise already.
+        """
         recorder = context_of(self.world.cloud).recorder
-        broken, number = trial.broken, recorder.reserve()
+        broken, number = trial.broken_in_run, recorder.reserve()
         schedule = trial.applied if plan.strategy_factory is not None else plan.schedule
         history.schedule = str(schedule)
         for check in self.promises.at_end:

@@ -24,7 +24,7 @@ from ...kv.report.calls import command_of
 from ..values.disturbances import ONLY_TIMING, SWITCHES, Disturbance
 from ..values.names import StrandName
 from ..values.schedule import Schedule
-from ..values.trial import Line, Trial
+from ..values.trial import FailingTrial, Line, Trial
 from .changes import Change, calls_by_id, request_of
 
 _Key: TypeAlias = tuple[str, int, object]
@@ -62,7 +62,7 @@ class Cause:
 
 
 def find_cause(
-    trial: Trial,
+    failing: FailingTrial,
     undisturbed: Trial | None,
     changes: Sequence[Change],
     play_and_read: Callable[[Schedule, Touch], tuple[Trial, object]],
@@ -75,6 +75,7 @@ def find_cause(
     only a cause if the promise holds in the trial of those before it. A stuck trial has no undisturbed
     one beside it: then the cause is its last disturbance.
     """
+    trial = failing.trial
     if not trial.applied:
         return None
     if undisturbed is None:
@@ -82,7 +83,7 @@ def find_cause(
     number = next((number for number, change in enumerate(changes, 1) if change.breaks), 0)
     if not number:
         return None
-    experiments = _Experiments(trial, play_and_read)
+    experiments = _Experiments(trial, failing.schedule, play_and_read)
     conflicts = list(itertools.islice(_conflicts(trial, undisturbed), _MOST_CONFLICTS))
     for conflict in conflicts:
         if experiments.holds_if_later(conflict):
@@ -149,6 +150,7 @@ class _Experiments:
     """Trials under other schedules, which show whether the order of two calls decides."""
 
     trial: Trial
+    schedule: Schedule
     play_and_read: Callable[[Schedule, Touch], tuple[Trial, object]]
 
     def holds_if_later(self, conflict: _Conflict) -> bool:
@@ -204,7 +206,7 @@ class _Experiments:
             return False
         if any(line.breaks for line in self.trial.lines):
             return True  # The promise is about data between two calls.
-        failing, failing_data = self.play_and_read(self.trial.planned, touch)
+        failing, failing_data = self.play_and_read(self.schedule, touch)
         return data != failing_data or _seen(trial) != _seen(failing)
 
 

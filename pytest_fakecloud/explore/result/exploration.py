@@ -13,7 +13,8 @@ from ...core.journal import Results
 from ..search.tally import CounterName, Extent, ShownAnomaly, Tally
 from ..subject.clients import Inputs, replay_text, text_of_inputs
 from ..values.disturbances import SWITCHES
-from ..values.trial import Trial
+from ..values.schedule import Schedule
+from ..values.trial import FailingTrial, Trial
 from .cause import Cause
 from .changes import Change
 from .failures import Failure
@@ -177,7 +178,7 @@ class BrokenPromiseError(FakecloudError, AssertionError):
 
     def __init__(
         self,
-        trial: Trial,
+        failing: FailingTrial,
         tally: Tally,
         undisturbed: Trial | None = None,
         cause: Cause | None = None,
@@ -187,9 +188,10 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         replays: Sequence[Trial] = (),
         failures: Results[Failure] = NO_FAILURES,
     ) -> None:
+        trial, schedule = failing.trial, failing.schedule
         self.trials = trial, undisturbed
-        self.schedule = str(trial.planned)
-        self.disturbances = tuple(map(str, trial.planned))
+        self.schedule = str(schedule)
+        self.disturbances = tuple(map(str, schedule))
         self.inputs = dict(inputs or {})
         self._cause = cause
         self._changes = changes
@@ -199,7 +201,7 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         self.seconds = tally.seconds
         self.failures = failures
         what = "an anomaly was found" if tally.anomalies_break else "the promise was broken"
-        text = f"{what} by {self._schedule_text(tally)}"
+        text = f"{what} by {_schedule_text(tally, schedule)}"
         if failures:
             text = f"{what} in {_list_of_broken(failures)}\nthe first of them"
         failed = sum(replay.broken is not None for replay in replays)
@@ -235,16 +237,17 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         """Return the data of the report's page, which shows both trials."""
         return page_of_broken_promise(str(self), *self.trials, self._cause, cloud, report, states)
 
-    def _schedule_text(self, tally: Tally) -> str:
-        if tally.only_schedule is not None and len(self.disturbances) == len(tally.only_schedule):
-            return "the given schedule"
-        if tally.only_schedule is not None:
-            missed = tally.only_schedule.without(self.trials[0].planned)
-            return f"the given schedule, of which these disturbances were not applied: {missed}"
-        if not self.disturbances:
-            return "the undisturbed trial: no disturbance was applied"
-        disturbances = counted(len(self.disturbances), "disturbance")
-        return f"a schedule of {disturbances}, after {_summary(tally)}"
+
+def _schedule_text(tally: Tally, schedule: Schedule) -> str:
+    if tally.only_schedule is not None and len(schedule) == len(tally.only_schedule):
+        return "the given schedule"
+    if tally.only_schedule is not None:
+        missed = tally.only_schedule.without(schedule)
+        return f"the given schedule, of which these disturbances were not applied: {missed}"
+    if not schedule:
+        return "the undisturbed trial: no disturbance was applied"
+    disturbances = counted(len(schedule), "disturbance")
+    return f"a schedule of {disturbances}, after {_summary(tally)}"
 
 
 def _replay(shown_anomaly: ShownAnomaly) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NoReturn
 
 from ...core.errors import ContractError
@@ -15,7 +14,7 @@ from ..search.tuning import REPLAYS
 from ..values.names import actor_of
 from ..values.plan import Plan
 from ..values.schedule import Schedule
-from ..values.trial import Trial
+from ..values.trial import FailingTrial, Trial
 from .cause import find_cause
 from .changes import find_changes
 from .exploration import NO_FAILURES, BrokenPromiseError
@@ -40,8 +39,8 @@ def replay_only(player: Player, schedule: Schedule) -> Tally:
         player, trial = player.play_undisturbed(Plan.reported(schedule))
     missed = [disturbance for disturbance in schedule if disturbance not in trial.applied]
     if trial.broken is not None:
-        trial = replace(trial, planned=schedule.without(missed))
-        raise _error_of(player, tally, trial) from trial.broken
+        failing = FailingTrial.of(trial, schedule.without(missed))
+        raise _error_of(player, tally, failing) from failing.error
     if missed:
         names = {disturbance.strand for disturbance in missed}
         starts = sorted(
@@ -59,34 +58,34 @@ def replay_only(player: Player, schedule: Schedule) -> Tally:
 
 
 def raise_broken(
-    player: Player, tally: Tally, broken: Trial, failures: Results[Failure] = NO_FAILURES
+    player: Player, tally: Tally, failing: FailingTrial, failures: Results[Failure] = NO_FAILURES
 ) -> NoReturn:
     """Repeat a failing trial, and raise ``BrokenPromiseError`` with its story."""
     __tracebackhide__ = True
     # A stuck trial takes seconds and leaves threads behind, so it is repeated only once.
-    number = 1 if "stuck" in broken.flags else REPLAYS
-    plans = [Plan(broken.planned)] * (number - 1)
-    replays = [player.play(plan) for plan in (*plans, Plan.reported(broken.planned))]
-    failing = [trial for trial in replays if trial.broken is not None]
-    assert broken.broken is not None
-    if not failing:
+    number = 1 if "stuck" in failing.trial.flags else REPLAYS
+    plans = [Plan(failing.schedule)] * (number - 1)
+    replays = [player.play(plan) for plan in (*plans, Plan.reported(failing.schedule))]
+    broken = [trial for trial in replays if trial.broken is not None]
+    if not broken:
         raise ContractError(
-            f"the schedule {broken.planned} broke the promise ({broken.broken}), but not in "
+            f"the schedule {failing.schedule} broke the promise ({failing.error}), but not in "
             f"{number} further trials of it: the code depends on a state outside the fakes. "
-            f"{'; '.join(['Reset that state in setup=', *broken.notes])}"
+            f"{'; '.join(['Reset that state in setup=', *failing.trial.notes])}"
         )
-    error = _error_of(player, tally, failing[-1], replays, failures)
-    raise error from failing[-1].broken
+    repeated = FailingTrial.of(broken[-1], broken[-1].planned)
+    error = _error_of(player, tally, repeated, replays, failures)
+    raise error from repeated.error
 
 
 def _error_of(
     player: Player,
     tally: Tally,
-    trial: Trial,
+    failing: FailingTrial,
     replays: Sequence[Trial] = (),
     failures: Results[Failure] = NO_FAILURES,
 ) -> BrokenPromiseError:
-    undisturbed = None
+    trial, undisturbed = failing.trial, None
     if trial.applied and "stuck" not in trial.flags:
         undisturbed = player.play(Plan(has_details=True))
 
@@ -97,9 +96,9 @@ def _error_of(
         return play(schedule), player.world.fakes.state_of(touch)
 
     changes = find_changes(trial, undisturbed, play)
-    cause = find_cause(trial, undisturbed, changes, play_and_read)
+    cause = find_cause(failing, undisturbed, changes, play_and_read)
     return BrokenPromiseError(
-        trial,
+        failing,
         tally,
         undisturbed,
         cause,

@@ -11,7 +11,6 @@ from ..subject.clients import Inputs, with_inputs
 from ..subject.options import Subject
 from ..values.learned import Learned
 from ..values.plan import Plan
-from ..values.schedule import Schedule
 from ..values.trial import Trial
 from ..world.world import World
 from .capture import TrialCapture
@@ -60,13 +59,6 @@ class Player:
             trial = self._with_anomalies(self._evidence(trial, undisturbed))
         self.learned.add(trial.verdict)
         return trial
-
-    def play_again(self, schedule: Schedule, broken: BaseException) -> Trial:
-        """Play a schedule that has broken the promise; one that holds now has the error of before."""
-        trial = self.play(Plan(schedule))
-        if trial.broken is not None:
-            return trial
-        return replace(trial, verdict=replace(trial.verdict, broken=broken))
 
     def play_undisturbed(self, plan: Plan) -> tuple[Player, Trial]:
         """Play an undisturbed trial. Return it, after a player that compares its trials with it."""

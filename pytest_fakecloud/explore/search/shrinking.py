@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import replace
 from typing import TypeAlias
 
 from ..values.disturbances import ONLY_TIMING, RANKS, SIMPLEST_FIRST, Disturbance, Kind
 from ..values.plan import Plan
 from ..values.schedule import Schedule
-from ..values.trial import ReachedPoint, Trial
+from ..values.trial import FailingTrial, ReachedPoint, Trial
 from .player import Player
 from .tally import Outcomes
 from .tuning import MOST_PARTS, MOST_REPLACEMENTS, NEAR_POINTS
@@ -24,9 +23,11 @@ _Breaks: TypeAlias = Callable[[Schedule], Schedule | None]
 """Plays a schedule; returns the disturbances that were applied, or None if the promise held."""
 
 
-def smallest(player: Player, trial: Trial, undisturbed: Trial, known: Outcomes) -> Trial:
-    """Shrink a failing trial's schedule; return the trial of the smallest one found."""
-    trial, outcomes = replace(trial, planned=trial.applied), {**known}
+def smallest(
+    player: Player, failing: FailingTrial, undisturbed: Trial, known: Outcomes
+) -> FailingTrial:
+    """Shrink the schedule of a failing trial; return the trial of the smallest schedule found."""
+    outcomes = {**known}
 
     def breaks(schedule: Schedule) -> Schedule | None:
         if schedule not in outcomes:
@@ -35,29 +36,30 @@ def smallest(player: Player, trial: Trial, undisturbed: Trial, known: Outcomes) 
         return outcomes[schedule]
 
     # Each trial that is stuck takes seconds, so it is not replaced by a plainer one.
-    is_stuck = "stuck" in trial.flags
-    if not is_stuck and breaks(trial.planned) is None:
-        return trial
-    best, replacements = minimal(trial.planned, breaks), 0
+    is_stuck = "stuck" in failing.trial.flags
+    if not is_stuck and breaks(failing.schedule) is None:
+        return failing
+    best, replacements = minimal(failing.schedule, breaks), 0
     while True:
-        if is_stuck and best == trial.planned:
-            return trial
+        if is_stuck and best == failing.schedule:
+            return failing
         repeated = player.play(Plan(best, notes_points=True))
         if repeated.broken is None:
-            return trial
+            return failing
+        smaller = FailingTrial.of(repeated, repeated.planned)
         if is_stuck:
-            return repeated
+            return smaller
         for replacement in _replacements(repeated, undisturbed, player.subject.kinds):
             replacements += 1
             if replacements > MOST_REPLACEMENTS:
-                return repeated
+                return smaller
             applied = breaks(replacement)
             if applied is not None and _rank(applied) < _rank(best):
                 # The plainer disturbance may make another one needless.
                 best = minimal(applied, breaks)
                 break
         else:
-            return repeated
+            return smaller
 
 
 def minimal(schedule: Schedule, breaks: _Breaks) -> Schedule:

@@ -11,7 +11,7 @@ from ..values.disturbances import CLOCK
 from ..values.learned import Learned
 from ..values.plan import Plan, Redundant
 from ..values.schedule import Schedule
-from ..values.trial import CloudState, Effects, StrandRecord, Trial, Verdict, Wording
+from ..values.trial import NOT_JUDGED, CloudState, Effects, StrandRecord, Trial, Wording
 from .call_disturbances import CallDisturbances
 from .callers import Callers
 from .calls import Calls
@@ -146,8 +146,7 @@ class Simulation:
         names = dict.fromkeys((*log.call_counts, *sorted(begun), *errors))
         return Trial(
             planned=plan.schedule if "numbers" in log.flags else plan.schedule.with_series(0),
-            # A trial that repeats a known order has no result.
-            verdict=Verdict() if "redundant" in log.flags else Verdict(log.broken),
+            verdict=NOT_JUDGED,
             applied=Schedule(log.applied),
             points=tuple(log.points),
             strands={
@@ -161,6 +160,7 @@ class Simulation:
             lines=tuple(log.lines),
             steps=tuple(log.steps),
             errors=errors,
+            broken_in_run=log.broken,
             effects=effects or Effects(),
             state=state,
             wording=Wording(self._fakes.deliveries.names(), log.silent_calls, log.idle_restarts),

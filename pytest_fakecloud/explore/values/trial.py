@@ -225,6 +225,10 @@ class Verdict:
     """The entries of ``allow=`` that contain anomalies of the trial."""
 
 
+NOT_JUDGED = Verdict()
+"""The verdict of a trial that has no result, or that is not judged yet."""
+
+
 Flag = Literal["redundant", "stuck", "limited", "timers", "numbers", "overlap"]
 """A fact about a trial.
 
@@ -243,14 +247,14 @@ CloudState: TypeAlias = tuple[BaseCloud, Snapshot]
 class Outline:
     """What a search learns from a trial, and counts: a value that another process can send.
 
-    ``planned`` is the schedule of its plan, without other random numbers if the code drew none; of a
-    failure that is shrunk or replayed, only what was applied. ``strands`` have begun.
-    ``handlers`` are the destination handlers that were called, and whether any call succeeded.
-    ``notes`` describe code that was not explored. ``lesson`` is that of the strategy.
+    ``planned`` is the schedule of its plan, without other random numbers if the code drew none.
+    ``strands`` have begun. ``handlers`` are the destination handlers that were called, and whether any
+    call succeeded. ``notes`` describe code that was not explored. ``lesson`` is that of the strategy.
     """
 
     planned: Schedule
     verdict: Verdict
+    """``NOT_JUDGED`` until the ``Judge`` has judged the trial."""
     applied: Schedule
     """The disturbances that were applied, also faults of calls that a partition cuts off, and each
     decision of a strategy that is not the default, as a switch. It alone repeats the trial.
@@ -282,6 +286,8 @@ class Trial(Outline):
     its fakes at the end, if the plan asks for it.
     """
 
+    broken_in_run: BaseException | None
+    """The first error by which the code, or a promise after a step, broke the promise."""
     start_us: int
     lines: tuple[Line, ...]
     steps: tuple[Step, ...]
@@ -298,3 +304,17 @@ class Trial(Outline):
     @property
     def call_lines(self) -> list[Line]:
         return [line for line in self.lines if line.call is not None]
+
+
+class FailingTrial(NamedTuple):
+    """A trial that has broken the promise, with its error, and the schedule that repeats it."""
+
+    trial: Trial
+    schedule: Schedule
+    error: BaseException
+    """The error of the trial. That of an earlier one if this trial, which repeats it, holds."""
+
+    @classmethod
+    def of(cls, trial: Trial, schedule: Schedule) -> FailingTrial:
+        assert trial.broken is not None
+        return cls(trial, schedule, trial.broken)

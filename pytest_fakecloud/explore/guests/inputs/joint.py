@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from time import process_time
 
 from ....core.errors import broken_promise
@@ -15,7 +14,7 @@ from ...subject.clients import Inputs
 from ...values.disturbances import Disturbance
 from ...values.plan import Plan
 from ...values.schedule import Schedule
-from ...values.trial import Trial
+from ...values.trial import FailingTrial, Trial
 from .drawing import Drawing, InputSource, inputs_with_operations, number_of_operations, shrunk
 
 SECONDS = 10.0
@@ -34,36 +33,36 @@ class JointShrinking:
     def __init__(
         self,
         player: Player,
-        trial: Trial,
+        failing: FailingTrial,
         player_for: Callable[[Inputs], Player],
         sources: Mapping[str, InputSource],
         drawing: Drawing,
     ) -> None:
         self._player = player
-        self._trial = trial
+        self._failing = failing
         self._player_for = player_for
         self._sources = sources
         self._drawing = drawing
         self._until = process_time() + SECONDS
         self._until_real = monotonic() + _REAL_SECONDS
 
-    def shrink_inputs(self) -> tuple[Player, Trial]:
+    def shrink_inputs(self) -> tuple[Player, FailingTrial]:
         """Return the smallest failing trial that was found, and the player with its inputs."""
         self._shrink()
-        if "stuck" not in self._trial.flags and self._draw_fewer_operations():
+        if "stuck" not in self._failing.trial.flags and self._draw_fewer_operations():
             self._shrink()
-        return self._player, self._trial
+        return self._player, self._failing
 
     def _shrink(self) -> None:
         """Leave out operations and disturbances, and simplify arguments, as long as that succeeds."""
-        while "stuck" not in self._trial.flags and self._has_time():
+        while "stuck" not in self._failing.trial.flags and self._has_time():
             inputs = self._player.subject.inputs
             shrunk(inputs, self._sources, self._breaks, self._drawing)
             if self._player.subject.inputs == inputs:
                 break
             # Fewer disturbances may need fewer operations, so both are shrunk again.
             undisturbed = self._player.play(Plan(notes_points=True))
-            self._trial = smallest(self._player, self._trial, undisturbed, {})
+            self._failing = smallest(self._player, self._failing, undisturbed, {})
 
     def _draw_fewer_operations(self) -> bool:
         """Draw fewer operations with other arguments; return whether a trial breaks the promise.
@@ -71,7 +70,7 @@ class JointShrinking:
         Leaving out operations ends where each of them is needed with these arguments: a withdrawal
         of 20 needs two deposits of 10, but only one of 50. One disturbance is tried at a time.
         """
-        has_disturbances, trials = bool(self._trial.planned), 0
+        has_disturbances, trials = bool(self._failing.schedule), 0
 
         def with_one_disturbance(undisturbed: Trial) -> Iterator[Schedule]:
             nonlocal trials
@@ -92,7 +91,7 @@ class JointShrinking:
         return process_time() < self._until and monotonic() < self._until_real
 
     def _breaks(self, inputs: Inputs) -> bool:
-        schedule = self._trial.planned
+        schedule = self._failing.schedule
         return self._breaks_under(inputs, lambda _: _with_fewer_calls(schedule))
 
     def _breaks_under(
@@ -119,7 +118,7 @@ class JointShrinking:
             return False  # The check cannot handle these inputs.
         if trial.broken is None:
             return False
-        self._player, self._trial = player, replace(trial, planned=trial.applied)
+        self._player, self._failing = player, FailingTrial.of(trial, trial.applied)
         return True
 
 

@@ -12,7 +12,7 @@ from ...search.player import Player
 from ...search.tally import SearchBudget
 from ...subject.clients import Inputs
 from ...subject.programs import Program
-from ...values.trial import Trial
+from ...values.trial import FailingTrial
 from ...without_guests import InputSearch
 from .drawing import Drawing, check_inputs, distinct_inputs, sources_of
 from .joint import JointShrinking
@@ -63,7 +63,9 @@ class DrawnInputSearch(InputSearch):
         has_inputs = any(self._first_inputs)
         return budget.for_inputs(used, len(self._first_inputs)) if has_inputs else budget
 
-    def shrink_inputs(self, whole: Player, part: Player, failing: Trial) -> tuple[Player, Trial]:
+    def shrink_inputs(
+        self, whole: Player, part: Player, failing: FailingTrial
+    ) -> tuple[Player, FailingTrial]:
         return JointShrinking(
             part, failing, whole.with_inputs, self._sources, self._drawing
         ).shrink_inputs()
