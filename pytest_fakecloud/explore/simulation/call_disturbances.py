@@ -19,9 +19,9 @@ from ...kv.faults import happen_to_nodes, possible_faults, served_slot, target_o
 from ..fakes.fakes import ROTATED_US, Fakes
 from ..values.disturbances import EVENTS, FAULTS, HOLD_US, KINDS, Disturbance, Kind
 from ..values.trial import Choices, Line
-from .log import seconds
-from .part import Part
+from .log import TrialLog, seconds
 from .strand import Strand
+from .turns import Turns
 
 if TYPE_CHECKING:
     from ...kv.engine.replication import Node
@@ -60,9 +60,12 @@ _Serve: TypeAlias = Callable[[_FaultyCall], AnyResponse]
 
 
 @dataclass(eq=False)
-class CallDisturbances(Part):
+class CallDisturbances:
     """Applies the events and faults of calls in a trial."""
 
+    _fakes: Fakes
+    _turns: Turns
+    _log: TrialLog
     _partitions: dict[tuple[str, str], tuple[int, Disturbance]] = field(default_factory=dict)
 
     def partition(self, strand: Strand, fake: Fake) -> Disturbance | None:

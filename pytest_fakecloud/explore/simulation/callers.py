@@ -14,9 +14,12 @@ from ...http.messages import Request
 from ...kv.command_fields import only_prepares
 from ...kv.report.calls import command_of
 from .call_disturbances import session_of
-from .current_thread import Origin
-from .part import Part
-from .strand import Strand
+from .current_thread import Origin, ThreadInTrial
+from .log import TrialLog
+from .real_waits import Outsiders
+from .script import Script
+from .strand import Strand, Strands
+from .turns import Turns
 
 Way: TypeAlias = Literal[
     "not explored",  # as without a trial: no strand makes it
@@ -42,9 +45,15 @@ class Caller(NamedTuple):
 
 
 @dataclass(eq=False)
-class Callers(Part):
+class Callers:
     """Says for each call of a trial whose it is, from its thread and its connection."""
 
+    _script: Script
+    _strands: Strands
+    _turns: Turns
+    _current_thread: ThreadInTrial
+    _log: TrialLog
+    _outsiders: Outsiders
     _by_port: dict[int, Strand] = field(default_factory=dict)
     """The strand that uses each connection, by the client's port."""
     _senders: dict[int, Origin] = field(default_factory=dict)
@@ -140,7 +149,7 @@ class Callers(Part):
         """
         origin = self._current_thread.origin()
         if origin == "outsider":
-            description = self._world.outsiders.note_use(threading.current_thread())
+            description = self._outsiders.note_use(threading.current_thread())
             self._log.note(f"not explored: {description}, which began before explore()")
         if origin == "pool":
             raise Crash
@@ -154,7 +163,7 @@ class Callers(Part):
         self._outside.add(strand)
         could_run = any(other is not strand and other.is_ready(now_us) for other in self._strands)
         if could_run or len(self._outside) > 1 or len(self._script.subject.programs) > 1:
-            self._turns.fail_trial(self._world.outsiders.error_of_sharing())
+            self._turns.fail_trial(self._outsiders.error_of_sharing())
 
 
 def _is_outside(strand: Strand, origins: Sequence[Origin], is_in_strand_thread: bool) -> bool:

@@ -11,6 +11,7 @@ from ...core.errors import ContractError, Crash, report_failure
 from ...http.messages import AnyResponse, ConnectionEffect, Proceed, Request
 from ...kv.report.calls import SEVERAL
 from ...kv.touches import text_of
+from ..fakes.fakes import Fakes
 from ..values.accesses import Access
 from ..values.disturbances import PAUSES
 from ..values.footprint import times_in, touches_of_request
@@ -19,11 +20,14 @@ from ..values.trial import Line
 from .call_disturbances import CallDisturbances, Target, faults_of_nodes, possible_disturbances
 from .callers import Caller, Callers
 from .clock import KnownTimes
+from .current_thread import ThreadInTrial
 from .decisions import Decisions
-from .part import Part
+from .log import TrialLog
 from .pauses import Pauses
+from .script import Script
 from .stacks import CallSites, describe_places
 from .strand import Strand
+from .turns import Turns
 from .workers import Workers
 
 MOST_POINTS = 2_000
@@ -36,20 +40,25 @@ after a call are the same code for callers that block and for those that await.
 
 
 @dataclass(eq=False)
-class Calls(Part):
+class Calls:
     """Lets other strands run at the points of calls, and serves each call with its disturbances."""
 
-    known_times: KnownTimes
-    call_sites: CallSites
-    callers: Callers
-    pauses: Pauses
-    decisions: Decisions
-    call_disturbances: CallDisturbances
-    workers: Workers
+    _fakes: Fakes
+    _script: Script
+    _turns: Turns
+    _current_thread: ThreadInTrial
+    _log: TrialLog
+    _known_times: KnownTimes
+    _call_sites: CallSites
+    _callers: Callers
+    _pauses: Pauses
+    _decisions: Decisions
+    _call_disturbances: CallDisturbances
+    _workers: Workers
 
     def at_call(self, fake: Fake, request: Request, proceed: Proceed) -> AnyResponse:
         """Handle a request at its endpoint, in the strand's own thread or in the fake's."""
-        caller = self.callers.caller_of(fake, request)
+        caller = self._callers.caller_of(fake, request)
         try:
             if caller.strand is not None:
                 self._turns.check_alive(caller.strand)
@@ -64,7 +73,7 @@ class Calls(Part):
                     with self._current_thread.serving(strand):
                         return self._serve(strand, point, fake, request, proceed)
                 case Caller("outside", Strand() as strand):
-                    self.callers.admit_outside(strand, self._fakes.now_us())
+                    self._callers.admit_outside(strand, self._fakes.now_us())
                     return self._serve_without_turn(strand, fake, request, proceed)
                 case Caller("silent"):
                     if self._script.plan.has_details:
@@ -112,7 +121,7 @@ class Calls(Part):
         point = self._next_point(strand)
         for rest in self._approach(strand, point, fake, None):
             await self._turns.yield_turn_async(strand, rest)
-        with self.callers.awaiting(strand, point):
+        with self._callers.awaiting(strand, point):
             response = send()  # comes to ``at_call()`` in this thread
         for rest in self._receive(strand, point):
             await self._turns.yield_turn_async(strand, rest)
@@ -141,10 +150,10 @@ class Calls(Part):
         """Yield for each pause of a point and, unless the fake is excluded, for a switch."""
         if disturbances := self._script.schedule.at(strand.scheduled_name, point):
             for disturbance in disturbances:
-                if disturbance.kind in PAUSES and self.pauses.apply(strand, disturbance):
+                if disturbance.kind in PAUSES and self._pauses.apply(strand, disturbance):
                     yield "switch"
         is_point = fake.name in self._script.subject.disturbable_fakes
-        if is_point or self.decisions.has_switch(strand.scheduled_name, point):
+        if is_point or self._decisions.has_switch(strand.scheduled_name, point):
             yield "switch"
 
     def _note_disturbances(
@@ -154,7 +163,7 @@ class Calls(Part):
             route = "" if request is None else request.call.route
             node_faults = () if request is None else faults_of_nodes(fake, request)
             target = Target(fake.fixture, route, node_faults, may_wait)
-            self.pauses.note_point(strand, possible_disturbances(target))
+            self._pauses.note_point(strand, possible_disturbances(target))
 
     def _receive(self, strand: Strand, point: int) -> _Rests:
         """Process the point before the code receives an answer; yield like ``_approach()``."""
@@ -162,7 +171,7 @@ class Calls(Part):
             return
         if disturbances := self._script.schedule.at(strand.scheduled_name, point):
             for disturbance in disturbances:
-                if disturbance.kind == "slow" and self.pauses.apply(strand, disturbance):
+                if disturbance.kind == "slow" and self._pauses.apply(strand, disturbance):
                     yield "late"
         if self._script.is_late:
             yield "late"
@@ -171,7 +180,7 @@ class Calls(Part):
         """Add a call without valid credentials to the story; it has no point for disturbances."""
         if not self._script.plan.has_details:
             return
-        strand = self.callers.of_rejected(request)
+        strand = self._callers.of_rejected(request)
         if strand is not None:
             self._add_line(strand, request)
 
@@ -196,7 +205,7 @@ class Calls(Part):
             return
         point = strand.next_point()
         if self._script.plan.notes_points and fake.name in self._script.subject.disturbable_fakes:
-            self.pauses.note_point(strand)
+            self._pauses.note_point(strand)
         for rest in self._let_others_run(strand, point, fake):
             self._turns.yield_turn(strand, rest)
 
@@ -204,18 +213,18 @@ class Calls(Part):
         self, strand: Strand, point: int, fake: Fake, request: Request, proceed: Proceed
     ) -> AnyResponse:
         """Apply the disturbances of a call, add the call to the story, and return its outcome."""
-        self.workers.note_call(strand, fake, request)
+        self._workers.note_call(strand, fake, request)
         if fake.fixture != "kv_server":  # which reports its commands
-            self.known_times.note_data(times_in(request.body))
+            self._known_times.note_data(times_in(request.body))
         planned = self._script.schedule.at(strand.scheduled_name, point)
-        fault = self.call_disturbances.apply(planned, strand, fake, request) if planned else None
+        fault = self._call_disturbances.apply(planned, strand, fake, request) if planned else None
         line = strand.line = self._record(strand, point, fake, request)
-        if (partition := self.call_disturbances.partition(strand, fake)) is not None:
+        if (partition := self._call_disturbances.partition(strand, fake)) is not None:
             line.disturbances, line.words = (partition,), f"does not reach {fake.name}"
             return ConnectionEffect("drop")
         try:
             if fault is not None:
-                return self.call_disturbances.serve(fault, fake, request, proceed, line)
+                return self._call_disturbances.serve(fault, fake, request, proceed, line)
             return proceed()
         finally:
             self._log.note_changes()
@@ -243,6 +252,6 @@ class Calls(Part):
             lines: list[str] = []
             # A search for lines must not change the trial whose lines it adds.
             with report_failure("the line of a call could not be found", lines.append):
-                lines += self.call_sites.of_call(strand, request)
+                lines += self._call_sites.of_call(strand, request)
             line.call_site = tuple(lines)
         return line

@@ -18,9 +18,11 @@ from ..values.disturbances import CLOCK
 from ..values.footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
 from ..values.limits import CHECKS_OF_SLEEPERS
 from ..values.trial import Step
-from .part import Part
+from .log import TrialLog
+from .script import Script
 from .stacks import describe_places
-from .strand import Strand
+from .strand import Strand, Strands
+from .turns import Turns
 
 if TYPE_CHECKING:
     from .pauses import Pauses
@@ -128,11 +130,13 @@ class _Sleeper(NamedTuple):
 
 
 @dataclass(eq=False)
-class Sleepers(Part):
+class Sleepers:
     """Sleeps of threads and tasks that are not explored, such as those of an application. They end when
     the clock has moved far enough, one after the other.
     """
 
+    _strands: Strands
+    _turns: Turns
     _sleepers: list[_Sleeper] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -165,12 +169,16 @@ class Sleepers(Part):
 
 
 @dataclass(eq=False)
-class TrialClock(Part):
+class TrialClock:
     """Moves the fake time of a trial: by a choice, if no strand can run, or in a sleep during a turn."""
 
-    known_times: KnownTimes
-    sleepers: Sleepers
-    pauses: Pauses
+    _fakes: Fakes
+    _script: Script
+    _strands: Strands
+    _log: TrialLog
+    _known_times: KnownTimes
+    _sleepers: Sleepers
+    _pauses: Pauses
     moves: list[tuple[int, int]] = field(default_factory=list)
     """The index of each step that moved the clock, with the time to which it moved."""
     barrier: int = -1
@@ -186,7 +194,9 @@ class TrialClock(Part):
             return frozenset()
         waits = [strand.waiting.wake_us for strand in self._strands if strand.state == "waiting"]
         wakes = [wake_us for wake_us in waits if wake_us is not None]
-        return frozenset(self.known_times.upcoming(self._fakes.now_us(), MOST_CHOSEN_MOVES) + wakes)
+        return frozenset(
+            self._known_times.upcoming(self._fakes.now_us(), MOST_CHOSEN_MOVES) + wakes
+        )
 
     def possible_move(self, options: Sequence[Option]) -> ClockMove | None:
         """Return the move to the next time before the strands and deliveries that can run; None if
@@ -207,7 +217,7 @@ class TrialClock(Part):
         for option in options:
             may_wait = True
             if isinstance(option, Strand):
-                may_wait = option.state == "new" or self.pauses.may_pause(option, span_us)
+                may_wait = option.state == "new" or self._pauses.may_pause(option, span_us)
             elif isinstance(option, DueDelivery):
                 may_wait = at_us - option.timer.due_us <= self._script.subject.patience_us
             if not may_wait:
@@ -222,7 +232,7 @@ class TrialClock(Part):
                 option.slow_down(move.at_us - now)
         if options:
             self.chosen_moves += 1
-        ends = list(self.known_times.ends_until(move.at_us)) if self._script.has_steps else []
+        ends = list(self._known_times.ends_until(move.at_us)) if self._script.has_steps else []
         fired = self._move_to_next(move.at_us)
         if self._script.has_steps:
             index = len(self._log.steps) - 1
@@ -236,10 +246,10 @@ class TrialClock(Part):
         now = self._fakes.now_us()
         if self.chosen_moves >= MOST_CHOSEN_MOVES:
             return
-        for at_us in self.known_times.upcoming(now, MOST_CHOSEN_MOVES - self.chosen_moves):
+        for at_us in self._known_times.upcoming(now, MOST_CHOSEN_MOVES - self.chosen_moves):
             if at_us > now + self._script.subject.patience_us:
                 return
-            touched = Footprint([MOVES_CLOCK, *self.known_times.ends_until(at_us)])
+            touched = Footprint([MOVES_CLOCK, *self._known_times.ends_until(at_us)])
             if self._script.subject.promises.at_step:
                 touched.add(CHECKS_PROMISE)
             _, timers = self._fakes.clock.planned(MOST_TIMERS)
@@ -267,7 +277,7 @@ class TrialClock(Part):
     def next_us(self) -> int | None:
         """Return the time of the next wake-up, delivery, timer or end of a TTL, or None."""
         now = self._fakes.now_us()
-        times = self._next_times(now).earliest(now), *self.known_times.upcoming(now, 1)
+        times = self._next_times(now).earliest(now), *self._known_times.upcoming(now, 1)
         return min((at for at in times if at is not None), default=None)
 
     def end_unawaited_schedules(self) -> None:
@@ -287,7 +297,7 @@ class TrialClock(Part):
 
     def _next_wake_up(self, now: int) -> int | None:
         """Return the next time at which a strand goes on; daemons count only beside others."""
-        times = [self.pauses.all_until_us, *self.sleepers.times()]
+        times = [self._pauses.all_until_us, *self._sleepers.times()]
         for strand in self._strands:
             if strand.state == "ended" or (strand.is_daemon and self._are_only_daemons_left()):
                 continue
@@ -324,5 +334,5 @@ class TrialClock(Part):
         """Move the clock, fire the engines' own timers on the way, and return whether any fired."""
         target = max(instant_us, self._fakes.now_us())
         fired = bool(self._fakes.clock.fire(lambda: target, ("state",)))
-        self.sleepers.wake(self._fakes.now_us())
+        self._sleepers.wake(self._fakes.now_us())
         return fired

@@ -5,25 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..fakes.fakes import DueDelivery
+from ..fakes.fakes import DueDelivery, Fakes
 from ..values.disturbances import CLOCK, KINDS, SWITCHES, Disturbance, Kind
 from ..values.footprint import MEMORY, Footprint
 from ..values.names import StrandName
 from ..values.plan import SwitchKind
 from ..values.trial import Step
 from .clock import ClockMove, Option, TrialClock
-from .log import seconds
-from .part import Part
-from .strand import Strand
+from .log import TrialLog, seconds
+from .script import Script
+from .strand import Strand, Strands
 
 
 @dataclass(eq=False)
-class Decisions(Part):
+class Decisions:
     """Decides where several options could run: the first one does, unless the schedule or the strategy
     wants another. Records a step for each decision, if the search needs them.
     """
 
-    clock: TrialClock
+    _fakes: Fakes
+    _script: Script
+    _strands: Strands
+    _log: TrialLog
+    _clock: TrialClock
     _switches: dict[tuple[str, int], list[Disturbance]] = field(default_factory=dict)
     """The disturbances that have not run another strand first yet, by strand and point."""
     _noted: set[tuple[str, int, Kind]] = field(default_factory=set)
@@ -105,7 +109,7 @@ class Decisions(Part):
 
     def end_step(self, options: Sequence[str]) -> None:
         """Record which options and clock times the last step made impossible."""
-        before, self._times = self._times, self.clock.all_times()
+        before, self._times = self._times, self._clock.all_times()
         if not self._log.steps:
             return
         last = self._log.steps[-1]
@@ -114,10 +118,10 @@ class Decisions(Part):
             last.disabled.add(CLOCK)
 
     def _begin_step(self, option: Option, options: Sequence[str]) -> None:
-        if "timers" not in self._log.flags and self.clock.next_us() is not None:
+        if "timers" not in self._log.flags and self._clock.next_us() is not None:
             self._log.flags.add("timers")
         kind, point = _continuation(option)
-        enabled_by, barrier = self._enabled_by(option), self.clock.barrier
+        enabled_by, barrier = self._enabled_by(option), self._clock.barrier
         step = Step(
             option.scheduled_name, kind, point, tuple(options), Footprint(), enabled_by, barrier
         )
@@ -136,7 +140,7 @@ class Decisions(Part):
             due_us = option.waiting.wake_us
         if due_us is None:
             return created_by
-        moved_by = next((index for index, at_us in self.clock.moves if at_us >= due_us), -1)
+        moved_by = next((index for index, at_us in self._clock.moves if at_us >= due_us), -1)
         return max(created_by, moved_by)
 
 

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Literal
 from ...core.errors import counted, shown
 from ...queue.delivery.routes import parts_of
 from ...queue.model import SUCCESS, Outcome
-from ..fakes.fakes import DueDelivery
+from ..fakes.fakes import DueDelivery, Fakes
 from ..values.disturbances import KINDS, Disturbance, Kind, with_trait
 from ..values.trial import Choices
-from .part import Part
-from .strand import PauseState, Strand
+from .current_thread import ThreadInTrial
+from .log import TrialLog
+from .script import Script
+from .strand import PauseState, Strand, Strands
 
 if TYPE_CHECKING:
     from ...queue.delivery.routes import DestinationRoute
@@ -30,9 +32,14 @@ LOST_ATTEMPTS: tuple[Kind, ...] = ("fail", "unreachable")
 
 
 @dataclass(eq=False)
-class DeliveryStrands(Part):
+class DeliveryStrands:
     """Begins deliveries as strands, and performs them."""
 
+    _fakes: Fakes
+    _script: Script
+    _strands: Strands
+    _current_thread: ThreadInTrial
+    _log: TrialLog
     planned_faults: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The faults of the next delivery of each message, by the message's internal ID."""
     _losses: dict[str, list[_Loss]] = field(default_factory=dict)

@@ -21,7 +21,7 @@ from ..values.trial import Choices, Flag, Handler, Line, ReachedPoint, Step
 from .current_thread import ThreadInTrial
 
 if TYPE_CHECKING:
-    from .part import Script
+    from .script import Script
 
 
 @dataclass(slots=True)

@@ -11,10 +11,14 @@ from typing import Any
 
 from ...core.errors import broken_by_check
 from ...core.touches import ALL, Touch
+from ..fakes.fakes import Fakes
 from ..values.schedule import Schedule, add_schedule
 from ..values.trial import History, Operation
-from .part import Part
+from .current_thread import ThreadInTrial
+from .log import TrialLog
+from .script import Script
 from .strand import Strand
+from .turns import Turns
 
 
 def _noted(name: str) -> Any:
@@ -36,11 +40,16 @@ class TrialHistory(History):
 
 
 @dataclass(eq=False)
-class Operations(Part):
+class Operations:
     """Records the calls of observed functions, the clients, and how each strand has ended: the history,
     with which it checks the promises after each step.
     """
 
+    _fakes: Fakes
+    _script: Script
+    _turns: Turns
+    _current_thread: ThreadInTrial
+    _log: TrialLog
     _observed: list[Operation] = field(default_factory=list)
     _clients: list[Operation] = field(default_factory=list)
     """The lists of the history, which only checks read there."""

@@ -6,6 +6,7 @@ import functools
 from bisect import bisect_right
 from dataclasses import dataclass
 
+from ..fakes.fakes import Fakes
 from ..values.disturbances import (
     DELAY,
     DELAYS,
@@ -20,9 +21,9 @@ from ..values.disturbances import (
 )
 from ..values.trial import Choices
 from .clock import KnownTimes
-from .log import seconds
-from .part import Part
-from .strand import Strand
+from .log import TrialLog, seconds
+from .script import Script
+from .strand import Strand, Strands
 
 _LATE_STARTS: Choices = (
     ("delay", str(DELAY)),
@@ -34,10 +35,14 @@ _LATE_STARTS: Choices = (
 
 
 @dataclass(eq=False)
-class Pauses(Part):
+class Pauses:
     """Pauses one strand or all strands, within the patience of those that have begun."""
 
-    known_times: KnownTimes
+    _fakes: Fakes
+    _script: Script
+    _strands: Strands
+    _log: TrialLog
+    _known_times: KnownTimes
     all_until_us: int = 0
     """The end of a pause of all strands; until then, no delivery begins."""
 
@@ -95,13 +100,13 @@ class Pauses(Part):
         """Return the time at which a pause that begins now ends, or None without such a time."""
         now = self._fakes.now_us()
         if disturbance.is_until_due:
-            return self.known_times.next_in_data(now)
+            return self._known_times.next_in_data(now)
         if disturbance.kind in DELAYS or disturbance.kind == "tick":
             return now + disturbance.span_us
         if disturbance.is_at_edge:
             target = _edge(now)
         else:
-            times = self.known_times.upcoming(now, JUMPS)
+            times = self._known_times.upcoming(now, JUMPS)
             if disturbance.known_time > len(times):
                 return None
             target = times[disturbance.known_time - 1]
@@ -124,9 +129,9 @@ class Pauses(Part):
         """Record the disturbances that are possible at a point: these, and pauses until times."""
         if not self._fakes.clock.is_moving:
             now = self._fakes.now_us()
-            due_us, latest_us = (self.known_times.next_in_data(now), self._latest_us(strand, now))
+            due_us, latest_us = (self._known_times.next_in_data(now), self._latest_us(strand, now))
             choices += _pauses(
-                bisect_right(self.known_times.upcoming(now, JUMPS), latest_us),
+                bisect_right(self._known_times.upcoming(now, JUMPS), latest_us),
                 has_due=due_us is not None and due_us <= latest_us,
                 has_edge=_edge(now) <= latest_us,
             )

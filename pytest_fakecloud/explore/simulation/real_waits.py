@@ -51,10 +51,10 @@ from ..values.limits import (
 )
 from .clock import Sleepers
 from .current_thread import OF_FAKES
-from .part import Part
+from .log import TrialLog
 from .pool import is_of_a_strand
 from .stacks import application_frame, describe_places, describe_stuck
-from .strand import Strand
+from .strand import Strand, Strands
 from .turns import HOOK_ADVICE, Turns
 
 _OF_STRANDS = ("explore", "abandoned")
@@ -153,10 +153,14 @@ def _may_wait_for_real(strand: Strand, seconds: float) -> bool:
 
 
 @dataclass(eq=False)
-class RealWaits(Part):
+class RealWaits:
     """The waits of a trial in which no strand can run, or in which outsiders have to be idle first."""
 
-    sleepers: Sleepers
+    _strands: Strands
+    _turns: Turns
+    _log: TrialLog
+    _outsiders: Outsiders
+    _sleepers: Sleepers
 
     def await_threads(self, has_options: Callable[[], bool]) -> bool:
         """Wait for blocked strands or, without any, for outsiders; return whether a strand or a delivery
@@ -170,9 +174,9 @@ class RealWaits(Part):
                 CHECKS_OF_BLOCKED,
             )
             return is_over and not self._turns.has_ended
-        if not self._world.outsiders:
+        if not self._outsiders:
             return False
-        self._world.outsiders.await_idle(lambda: self._turns.has_ended or has_options())
+        self._outsiders.await_idle(lambda: self._turns.has_ended or has_options())
         return has_options()
 
     def await_release(self, has_options: Callable[[], bool]) -> bool:
@@ -182,7 +186,8 @@ class RealWaits(Part):
         blocked = [strand for strand in self._blocked() if not strand.is_daemon]
         waiting = [] if blocked else self._waiting_in_vain()
         if waiting and wait_really(
-            lambda: bool(self.sleepers) or self._turns.has_ended or has_options(), CHECKS_OF_WAITING
+            lambda: bool(self._sleepers) or self._turns.has_ended or has_options(),
+            CHECKS_OF_WAITING,
         ):
             return True
         if blocked or waiting:
@@ -197,8 +202,8 @@ class RealWaits(Part):
         with an error if one goes on.
         """
         try:
-            if self._world.outsiders:
-                self._world.outsiders.await_idle(lambda: self._turns.has_ended)
+            if self._outsiders:
+                self._outsiders.await_idle(lambda: self._turns.has_ended)
         except ContractError as error:
             self._turns.fail_trial(error)  # The explored code could catch the exception.
 

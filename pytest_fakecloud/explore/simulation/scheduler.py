@@ -6,15 +6,18 @@ from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
 
 from ...core.errors import ContractError
+from ..fakes.fakes import Fakes
 from .clock import MOST_CHOSEN_MOVES, ClockMove, Option, TrialClock
 from .decisions import Decisions
 from .delivery_strands import DeliveryStrands
+from .log import TrialLog
 from .operations import Operations
-from .part import Part
 from .pauses import Pauses
 from .real_waits import RealWaits
+from .script import Script
 from .stacks import describe_places
-from .strand import Strand
+from .strand import Strand, Strands
+from .turns import Turns
 from .workers import Workers
 
 MOST_TURNS = 20_000
@@ -24,7 +27,7 @@ _LATEST_STEPS = 1_000
 
 
 @dataclass(eq=False)
-class Scheduler(Part):
+class Scheduler:
     """Lets the steps of a trial happen, and checks the promises after each: turns of strands, starts of
     deliveries, and moves of the clock, by choice or because no strand can run.
 
@@ -35,13 +38,18 @@ class Scheduler(Part):
     put last, and workers, which start at most ``MOST_STARTS`` times. ``Decisions`` applies the schedule.
     """
 
-    real_waits: RealWaits
-    operations: Operations
-    pauses: Pauses
-    clock: TrialClock
-    decisions: Decisions
-    delivery_strands: DeliveryStrands
-    workers: Workers
+    _fakes: Fakes
+    _script: Script
+    _strands: Strands
+    _turns: Turns
+    _log: TrialLog
+    _real_waits: RealWaits
+    _operations: Operations
+    _pauses: Pauses
+    _clock: TrialClock
+    _decisions: Decisions
+    _delivery_strands: DeliveryStrands
+    _workers: Workers
     _continuing_root: Strand | None = None
     """The client, worker or delivery of the strand that ran last, unless the clock has moved."""
     _last_root: Strand | None = None
@@ -53,17 +61,17 @@ class Scheduler(Part):
         """Let the trial go on until a strand has to run; return the strand, or None at the end."""
         strands = self._strands
         if any(strand.is_waiting_for_thread() for strand in strands):
-            self.real_waits.await_idle()
+            self._real_waits.await_idle()
         if self._turns.count > MOST_TURNS:
             raise ContractError(self._endless())
         while True:
-            self.operations.check_promises()
+            self._operations.check_promises()
             for strand in strands:
                 if strand.root.crashed and strand.can_crash():
                     return strand
             options = self._runnable() or self._restart_worker()
             if options := self._add_clock_move(options):
-                chosen = self._take(self.decisions.decide(options, self._last_root))
+                chosen = self._take(self._decisions.decide(options, self._last_root))
                 if chosen is not None:
                     return chosen
             elif self._wait():
@@ -84,22 +92,22 @@ class Scheduler(Part):
         if not self._script.may_move_clock:
             return options
         if not options:
-            self.clock.end_unawaited_schedules()
-        move = self.clock.possible_move(options)
+            self._clock.end_unawaited_schedules()
+        move = self._clock.possible_move(options)
         if move is None:
             return options
-        if options and self.clock.chosen_moves >= MOST_CHOSEN_MOVES:
+        if options and self._clock.chosen_moves >= MOST_CHOSEN_MOVES:
             self._log.flags.add("limited")
             return options
         return [*options, move]
 
     def _has_options(self) -> bool:
-        return bool(self._runnable()) or self.workers.to_restart(self._fakes.now_us()) is not None
+        return bool(self._runnable()) or self._workers.to_restart(self._fakes.now_us()) is not None
 
     def _restart_worker(self) -> list[Option]:
         """Restart a worker that may have work, if there is one; return its new strand."""
-        worker = self.workers.to_restart(self._fakes.now_us())
-        return [] if worker is None else [self.workers.restart(worker)]
+        worker = self._workers.to_restart(self._fakes.now_us())
+        return [] if worker is None else [self._workers.restart(worker)]
 
     def _runnable(self) -> list[Option]:
         """Return the strands and deliveries that can run, in the default order."""
@@ -114,10 +122,10 @@ class Scheduler(Part):
         # A client that waits for its thread goes on there, so one switch lets it make its calls.
         strands.sort(key=lambda s: s.root is not self._continuing_root)
         options: list[Option] = [*strands, *groups["client"]]
-        if self.pauses.all_until_us <= now:
+        if self._pauses.all_until_us <= now:
             options += self._fakes.deliveries.due(now)
         workers, last = groups["worker"], groups["last"]
-        if workers and (options or last or self.workers.may_begin(now)):
+        if workers and (options or last or self._workers.may_begin(now)):
             # A paused worker lets other workers start before it continues.
             paused = [strand for strand in last if strand.root.type == "worker"]
             last = [*(strand for strand in last if strand not in paused), *workers, *paused]
@@ -126,10 +134,10 @@ class Scheduler(Part):
     def _take(self, option: Option) -> Strand | None:
         """Let an option happen; return the strand that runs for it, if any."""
         if isinstance(option, ClockMove):
-            self.clock.move(option, self._runnable())
+            self._clock.move(option, self._runnable())
             self._continuing_root = None
             return None
-        strand = option if isinstance(option, Strand) else self.delivery_strands.begin(option)
+        strand = option if isinstance(option, Strand) else self._delivery_strands.begin(option)
         if strand is not None:
             self._continuing_root = self._last_root = strand.root
             self._latest.append(strand)
@@ -139,9 +147,9 @@ class Scheduler(Part):
         """Wait or move the clock until something may run; return False at the end of the trial."""
         # Time must not pass while another thread may still work for a strand.
         return (
-            self.real_waits.await_threads(self._has_options)
-            or self.clock.pass_time()
-            or self.real_waits.await_release(self._has_options)
+            self._real_waits.await_threads(self._has_options)
+            or self._clock.pass_time()
+            or self._real_waits.await_release(self._has_options)
         )
 
     def advance_meanwhile(self) -> Strand | None:
@@ -153,7 +161,7 @@ class Scheduler(Part):
                 if chosen is not None:
                     self._log.note(note)
                     return chosen
-            if not self.clock.pass_time():
+            if not self._clock.pass_time():
                 return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ...core.errors import ContractError, Crash, broken_promise, ends_the_test
 from ..subject.options import Subject
@@ -22,67 +23,80 @@ from .delivery_strands import DeliveryStrands
 from .log import TrialLog
 from .loops import Loops
 from .operations import Operations
-from .part import Script, Surroundings
 from .pauses import Pauses
 from .real_waits import RealWaits, Watchdog
 from .scheduler import Scheduler
+from .script import Script
 from .stacks import CallSites, describe_places, distinct_places
 from .strand import Strand, Strands
 from .strand_waits import StrandWaits
 from .turns import MOST_CRASHES, Callbacks, Turns
 from .workers import MOST_STARTS, Workers
 
+if TYPE_CHECKING:
+    from ..world.world import World
+
 
 class Simulation:
     """Runs clients, workers, deliveries and the clock under one schedule, one strand at a time.
 
-    It makes the parts. A ``Part`` gets the first ones and those that it calls, and calls none that is
-    made after it. Only the ``Turns`` do that, through ``Callbacks``.
+    It makes the parts. A part gets those that it uses, and calls none that is made after it. Only the
+    ``Turns`` do that, through ``Callbacks``.
     What is replaced in the process, and the interceptors of the fakes, call the public parts.
     """
 
-    def __init__(self, world: Surroundings, subject: Subject, plan: Plan, learned: Learned) -> None:
-        self._world, self._fakes = world, world.fakes
+    def __init__(self, world: World, subject: Subject, plan: Plan, learned: Learned) -> None:
+        self._world = world
+        self._fakes = fakes = world.fakes
         self.script = script = Script(subject, plan, learned)
         self.strands = strands = Strands(subject.programs)
-        self.turns = turns = Turns(world, strands)
+        self.turns = turns = Turns(world.threads, fakes.connections, strands)
         self.current_thread = current = ThreadInTrial(turns, strands, world.outsiders)
-        self.log = log = TrialLog(world.fakes, script, current)
-        self.call_sites = CallSites(world, are_noted=plan.has_details)
-        self.known_times = KnownTimes(world.fakes)
-        shared = world, world.fakes, script, strands, turns, current, log
-        self.operations = Operations(*shared)
-        self.callers = Callers(*shared)
-        self._workers = Workers(*shared)
-        self._sleepers = Sleepers(*shared)
-        self.real_waits = RealWaits(*shared, sleepers=self._sleepers)
-        self._pauses = Pauses(*shared, known_times=self.known_times)
-        self.clock = TrialClock(
-            *shared, known_times=self.known_times, sleepers=self._sleepers, pauses=self._pauses
+        self.log = log = TrialLog(fakes, script, current)
+        self.call_sites = CallSites(world.async_library, are_noted=plan.has_details)
+        self.known_times = known_times = KnownTimes(fakes)
+        self.operations = Operations(fakes, script, turns, current, log)
+        self.callers = Callers(script, strands, turns, current, log, world.outsiders)
+        self._workers = Workers(fakes, strands, log)
+        self._sleepers = Sleepers(strands, turns)
+        self.real_waits = RealWaits(strands, turns, log, world.outsiders, self._sleepers)
+        self._pauses = Pauses(fakes, script, strands, log, known_times)
+        self.clock = clock = TrialClock(
+            fakes, script, strands, log, known_times, self._sleepers, self._pauses
         )
-        self._decisions = Decisions(*shared, clock=self.clock)
-        self.strand_waits = StrandWaits(*shared, sleepers=self._sleepers, clock=self.clock)
+        self._decisions = Decisions(fakes, script, strands, log, clock)
+        self.strand_waits = StrandWaits(
+            fakes, strands, turns, current, log, world.outsiders, self._sleepers, clock
+        )
         self.calls = Calls(
-            *shared,
-            known_times=self.known_times,
-            call_sites=self.call_sites,
-            callers=self.callers,
-            pauses=self._pauses,
-            decisions=self._decisions,
-            call_disturbances=CallDisturbances(*shared),
-            workers=self._workers,
+            fakes,
+            script,
+            turns,
+            current,
+            log,
+            known_times,
+            self.call_sites,
+            self.callers,
+            self._pauses,
+            self._decisions,
+            CallDisturbances(fakes, turns, log),
+            self._workers,
         )
-        self.delivery_strands = DeliveryStrands(*shared)
-        self.loops = Loops(*shared)
+        self.delivery_strands = DeliveryStrands(fakes, script, strands, current, log)
+        self.loops = Loops(fakes, strands, turns, current, log)
         self.scheduler = Scheduler(
-            *shared,
-            real_waits=self.real_waits,
-            operations=self.operations,
-            pauses=self._pauses,
-            clock=self.clock,
-            decisions=self._decisions,
-            delivery_strands=self.delivery_strands,
-            workers=self._workers,
+            fakes,
+            script,
+            strands,
+            turns,
+            log,
+            self.real_waits,
+            self.operations,
+            self._pauses,
+            clock,
+            self._decisions,
+            self.delivery_strands,
+            self._workers,
         )
 
     def run_strands(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from types import FrameType
@@ -18,7 +18,7 @@ from ...http.messages import Request
 from .strand import Strand
 
 if TYPE_CHECKING:
-    from .part import Surroundings
+    from .loops import AsyncLibrary
 
 _DEPTH = 4
 """Maximum number of lines to keep of a stack."""
@@ -44,8 +44,10 @@ def call_site_of(frame: FrameType | None) -> CallSite:
 class CallSites:
     """The application's lines that make each call, by local port: another thread may serve the call."""
 
-    def __init__(self, world: Surroundings, *, are_noted: bool) -> None:
-        self._world = world
+    def __init__(
+        self, async_library: Callable[[], AsyncLibrary | None], *, are_noted: bool
+    ) -> None:
+        self._async_library = async_library
         self._are_noted = are_noted
         self._by_port: dict[int, CallSite] = {}
         self._by_task: weakref.WeakKeyDictionary[Any, CallSite] = weakref.WeakKeyDictionary()
@@ -55,7 +57,7 @@ class CallSites:
             return
         site = self.current()
         # A loop can send the end of a request outside of a task.
-        library = None if site else self._world.async_library()
+        library = None if site else self._async_library()
         if library is None or library.current_task() is not None:
             self._by_port[port] = site
 
@@ -66,7 +68,7 @@ class CallSites:
     def current(self) -> CallSite:
         """Return the application's lines that lead here, or that created the current task."""
         site = call_site_of(sys._getframe())
-        library = None if site else self._world.async_library()
+        library = None if site else self._async_library()
         task = None if library is None else library.current_task()
         return site if task is None else self._by_task.get(task, ())
 

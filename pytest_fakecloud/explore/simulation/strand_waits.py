@@ -10,19 +10,28 @@ from functools import partial
 from ...core.errors import Crash
 from ...core.signals import Signal
 from ...core.touches import READS_CLOCK
+from ..fakes.fakes import Fakes
 from ..fakes.gate import Gate
 from .clock import Sleepers, TrialClock
-from .part import Part
-from .strand import Strand
-from .turns import Waiting, Wakeup
+from .current_thread import ThreadInTrial
+from .log import TrialLog
+from .real_waits import Outsiders
+from .strand import Strand, Strands
+from .turns import Turns, Waiting, Wakeup
 
 
 @dataclass(eq=False)
-class StrandWaits(Part):
+class StrandWaits:
     """Lets a strand wait for a condition or a time. Then other strands run."""
 
-    sleepers: Sleepers
-    clock: TrialClock
+    _fakes: Fakes
+    _strands: Strands
+    _turns: Turns
+    _current_thread: ThreadInTrial
+    _log: TrialLog
+    _outsiders: Outsiders
+    _sleepers: Sleepers
+    _clock: TrialClock
 
     def sleep_of_strand(self, seconds: float) -> bool:
         """Sleep in fake time; return False for a thread that does not work for a strand."""
@@ -85,14 +94,14 @@ class StrandWaits(Part):
             return False
         if not self._passes(strand, seconds):
             gate, me = Gate(), threading.get_ident()
-            sleeping = self._world.outsiders.sleeping
+            sleeping = self._outsiders.sleeping
 
             def wake() -> None:
                 sleeping.discard(me)
                 gate.release()
 
             sleeping.add(me)
-            self.sleepers.add(self._fakes.time_after(seconds), strand, wake)
+            self._sleepers.add(self._fakes.time_after(seconds), strand, wake)
             gate.acquire()
             if self._turns.has_ended:
                 raise RuntimeError("the trial has ended in which this thread began to sleep")
@@ -110,7 +119,7 @@ class StrandWaits(Part):
         if not self._passes(strand, seconds):
             wakeup = new_wakeup()
             wake = partial(wakeup.wake_elsewhere, lambda: self._turns.has_ended)
-            self.sleepers.add(self._fakes.time_after(seconds), strand, wake)
+            self._sleepers.add(self._fakes.time_after(seconds), strand, wake)
             await wakeup
         return True
 
@@ -122,5 +131,5 @@ class StrandWaits(Part):
             return True
         if self._turns.holder is not strand and not strand.thread.real_waits:
             return False
-        self.clock.move_to(self._fakes.time_after(seconds))
+        self._clock.move_to(self._fakes.time_after(seconds))
         return True

@@ -71,7 +71,8 @@ from ..values.plan import SwitchKind
 from .current_thread import carried_strand
 
 if TYPE_CHECKING:
-    from .part import Surroundings
+    from ..fakes.connections import Connections
+    from .pool import Threads
     from .real_waits import Watchdog
     from .strand import Strand
 
@@ -188,9 +189,9 @@ class Turns:
     _callbacks: Callbacks
     _context: contextvars.Context
 
-    def __init__(self, world: Surroundings, strands: list[Strand]) -> None:
-        self._threads = world.threads
-        self._connections = world.fakes.connections
+    def __init__(self, threads: Threads, connections: Connections, strands: list[Strand]) -> None:
+        self._threads = threads
+        self._connections = connections
         self._strands = strands
         self._finished = Gate()
         self._lock = threading.Lock()

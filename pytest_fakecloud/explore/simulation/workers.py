@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from ...cloud.fake import Fake
 from ...core.errors import ContractError
 from ...http.messages import Request
+from ..fakes.fakes import Fakes
 from ..values.names import StrandName
-from .part import Part
-from .strand import Strand, Work
+from .log import TrialLog
+from .strand import Strand, Strands, Work
 
 MOST_STARTS = 12
 """Maximum number of times that one worker is started."""
@@ -18,9 +19,12 @@ MOST_RESTARTS_WITHOUT_PROGRESS = 3
 
 
 @dataclass(eq=False)
-class Workers(Part):
+class Workers:
     """Starts workers again while there may be work for them."""
 
+    _fakes: Fakes
+    _strands: Strands
+    _log: TrialLog
     _starts: dict[tuple[object, ...], set[int]] = field(default_factory=dict)
     """The starts that left the same records, by program and backlog."""
     _calls: int = 0

@@ -216,7 +216,7 @@ class StoredObjects:
             for function in functions_of(program.function):
                 self.visit(function, _DEPTH)
         locks = self.locks.values()
-        self._world.free_locks = [lock.free for lock in locks if not lock.locked()]
+        self._world.free_locks += [lock.free for lock in locks if not lock.locked()]
 
     def visit(self, value: Any, depth: int) -> None:
         """Replace what a value refers to, following ``depth`` further references from there."""

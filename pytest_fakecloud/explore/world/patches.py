@@ -32,7 +32,7 @@ from ...process.clocks import (
 )
 from ...process.process_time import ProcessTime
 from ...process.replace import Everywhere, Function, Patch, swap
-from ..simulation.real_waits import Outsiders
+from ..simulation.loops import AsyncLibrary
 from ..simulation.simulation import Simulation
 from ..simulation.stacks import innermost
 from ..simulation.strand import Strand
@@ -72,11 +72,8 @@ def explored(cloud: BaseCloud, programs: Iterable[Program], options: Options) ->
             "False. Sleeps always move the clock"
         )
     check_sockets()
-    world = World(cloud, cloud.seed if options.seed is None else options.seed)
-    with if_installed("explore.guests.trio_runs"):
-        from ..guests.trio_runs import Trio
-
-        world.async_libraries.append(Trio(world))
+    seed = cloud.seed if options.seed is None else options.seed
+    world = World(cloud, seed, _guest_libraries())
     with exiting() as exits:
         _stop_time(world, exits)
         _steer_process(world, exits, process_time)
@@ -110,7 +107,6 @@ def explored(cloud: BaseCloud, programs: Iterable[Program], options: Options) ->
         stored.replace_in(programs)
         # Threads end before the data is restored: code that catches everything may still send requests.
         exits.callback(world.threads.close)
-        world.outsiders = Outsiders(tuple(library.portal for library in world.async_libraries))
         yield world
 
 
@@ -257,6 +253,13 @@ def _signal_patches(world: World) -> Iterator[Patch]:
     for name, result in results.items():
         if hasattr(signal, name):
             yield signal, name, skips(getattr(signal, name), result)
+
+
+def _guest_libraries() -> Iterator[Callable[[World], AsyncLibrary]]:
+    with if_installed("explore.guests.trio_runs"):
+        from ..guests.trio_runs import Trio
+
+        yield Trio
 
 
 def _guest_patches(world: World) -> Iterator[Patch]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
@@ -18,8 +18,8 @@ from ..simulation.current_thread import CurrentThread, ThreadBetweenTrials
 from ..simulation.log import TrialLog
 from ..simulation.loops import AsyncLibrary
 from ..simulation.operations import TrialHistory
-from ..simulation.part import Surroundings
 from ..simulation.pool import Threads
+from ..simulation.real_waits import Outsiders
 from ..simulation.simulation import Simulation
 from ..simulation.strand import Strand
 from ..subject.options import Subject
@@ -37,10 +37,16 @@ _MOST_REQUESTS = 1_000
 """Maximum number of threads for requests of event loops that several strands share."""
 
 
-class World(Surroundings):
+class World:
     """A cloud while it is explored, with the simulation to which all that is replaced leads."""
 
-    def __init__(self, cloud: BaseCloud, seed: int | str) -> None:
+    def __init__(
+        self,
+        cloud: BaseCloud,
+        seed: int | str,
+        libraries: Iterable[Callable[[World], AsyncLibrary]] = (),
+    ) -> None:
+        """``libraries`` make the libraries with event loops that are supported beside asyncio."""
         self.cloud, self.fakes = cloud, Fakes(cloud)
         self.randomness = Randomness(seed, lambda: self.current_thread.drawing_for())
         self.simulation: Simulation | None = None
@@ -49,13 +55,17 @@ class World(Surroundings):
         self.waits = ThreadWaits(self)
         # The trials of a search repeat the same commands.
         self.command_line = lru_cache(maxsize=256)(command_line)
-        self.free_locks: Sequence[Callable[[], None]] = ()
+        self.free_locks: list[Callable[[], None]] = []
         """Free the replaced locks that were free, before each trial: a crash may leave them held."""
         self.request_pool = ThreadPoolExecutor(_MOST_REQUESTS, "fakecloud-explore")
         """Threads for requests of event loops that several strands share."""
         self.threads = Threads()
+        """Threads for strands."""
         self._asyncio = Asyncio(self)
-        self.async_libraries: list[AsyncLibrary] = [self._asyncio]
+        self.async_libraries = [self._asyncio, *(library(self) for library in libraries)]
+        portals = tuple(library.portal for library in self.async_libraries)
+        self.outsiders = Outsiders(portals)
+        """The threads that began before the exploration."""
 
     def after_fork(self) -> None:
         """Let clients reach the copies of the fakes in a forked process, which lacks the threads."""
@@ -116,9 +126,11 @@ class World(Surroundings):
         return Effects(log.accesses, remaining, left, left_with_ttl, pending, log.acknowledged)
 
     def awaited(self, value: Any) -> Any:
+        """Return a value or, if it is a coroutine, its result in a loop that runs on fake time."""
         return self._asyncio.run(value) if inspect.iscoroutine(value) else value
 
     def async_library(self) -> AsyncLibrary | None:
+        """Return the library whose event loop this thread runs, if any; the loop may be unexplored."""
         libraries = self.async_libraries
         return next((library for library in libraries if library.is_running()), None)
 
