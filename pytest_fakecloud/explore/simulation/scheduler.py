@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
+from functools import partial
 
 from ...core.errors import ContractError
 from ..fakes.fakes import Fakes
@@ -24,6 +25,7 @@ MOST_TURNS = 20_000
 """Maximum number of turns that strands have in one trial."""
 _LATEST_STEPS = 1_000
 """Number of steps by which the strand is found that does not end."""
+_BLOCKED_NOTE = "not all interleavings: the code waited for a lock that explore() does not control"
 
 
 @dataclass(eq=False)
@@ -31,11 +33,8 @@ class Scheduler:
     """Lets the steps of a trial happen, and checks the promises after each: turns of strands, starts of
     deliveries, and moves of the clock, by choice or because no strand can run.
 
-    By default a strand runs until it ends or waits, and tasks of one loop take turns at their calls. The
-    next one is of the thread that gave up its turn last, of its tasks the one that did so first; then
-    those whose wait is over, by their times, and new threads. Those of the client that ran last come
-    first. Then come new clients in their order, deliveries by their due times, strands that a pause has
-    put last, and workers, which start at most ``MOST_STARTS`` times. ``Decisions`` applies the schedule.
+    By default a strand runs until it ends or waits, and tasks of one loop take turns at their calls: the
+    first option of the default order (``_place()``) comes next. ``Decisions`` applies the schedule.
     """
 
     _fakes: Fakes
@@ -69,12 +68,16 @@ class Scheduler:
             for strand in strands:
                 if strand.root.crashed and strand.can_crash():
                     return strand
-            options = self._runnable() or self._restart_worker()
-            if options := self._add_clock_move(options):
+            options = self._runnable()
+            if not options:
+                options = self._restart_worker()
+            if self._script.may_move_clock:
+                options = self._add_clock_move(options)
+            if options:
                 chosen = self._take(self._decisions.decide(options, self._last_root))
                 if chosen is not None:
                     return chosen
-            elif self._wait():
+            elif self._wait_or_move_clock():
                 self._continuing_root = None
             else:
                 return None
@@ -89,8 +92,6 @@ class Scheduler:
 
     def _add_clock_move(self, options: list[Option]) -> list[Option]:
         """Add the move of the clock to what can run, if it is one to order with other steps."""
-        if not self._script.may_move_clock:
-            return options
         if not options:
             self._clock.end_unawaited_schedules()
         move = self._clock.possible_move(options)
@@ -112,24 +113,13 @@ class Scheduler:
     def _runnable(self) -> list[Option]:
         """Return the strands and deliveries that can run, in the default order."""
         now = self._fakes.now_us()
-        groups: defaultdict[str, list[Strand]] = defaultdict(list)
-        for strand in self._strands:
-            if group := _group_of(strand, now):
-                groups[group].append(strand)
-        groups["parked"].sort(key=lambda s: (-s.host.rested_at, s.rested_at))
-        groups["waiting"].sort(key=lambda s: -1 if s.waiting.wake_us is None else s.waiting.wake_us)
-        strands = [*groups["parked"], *groups["waiting"], *groups["thread"]]
-        # A client that waits for its thread goes on there, so one switch lets it make its calls.
-        strands.sort(key=lambda s: s.root is not self._continuing_root)
-        options: list[Option] = [*strands, *groups["client"]]
+        options: list[Option] = [strand for strand in self._strands if strand.can_run(now)]
         if self._pauses.all_until_us <= now:
             options += self._fakes.deliveries.due(now)
-        workers, last = groups["worker"], groups["last"]
-        if workers and (options or last or self._workers.may_begin(now)):
-            # A paused worker lets other workers start before it continues.
-            paused = [strand for strand in last if strand.root.type == "worker"]
-            last = [*(strand for strand in last if strand not in paused), *workers, *paused]
-        return options + last
+        if all(map(_is_new_worker, options)) and not self._workers.may_begin(now):
+            return []
+        options.sort(key=partial(_place, self._continuing_root))
+        return options
 
     def _take(self, option: Option) -> Strand | None:
         """Let an option happen; return the strand that runs for it, if any."""
@@ -143,32 +133,66 @@ class Scheduler:
             self._latest.append(strand)
         return strand
 
-    def _wait(self) -> bool:
+    def _wait_or_move_clock(self) -> bool:
         """Wait or move the clock until something may run; return False at the end of the trial."""
         # Time must not pass while another thread may still work for a strand.
-        return (
-            self._real_waits.await_threads(self._has_options)
-            or self._clock.pass_time()
-            or self._real_waits.await_release(self._has_options)
-        )
+        if self._real_waits.await_threads(self._has_options):
+            return True
+        if self._clock.pass_time():
+            return True
+        return self._real_waits.await_release(self._has_options)
 
     def advance_meanwhile(self) -> Strand | None:
-        """Like ``advance()``, while a strand is blocked in the middle of a step: check no promise."""
-        note = "not all interleavings: the code waited for a lock that explore() does not control"
+        """Like ``advance()``, while a strand is blocked in the middle of a step: check no promise, ask
+        no schedule, and wait for no thread.
+        """
         while True:
-            for option in self._runnable() or self._restart_worker():
-                chosen = self._take(option)
+            options = self._runnable()
+            if not options:
+                options = self._restart_worker()
+            if options:
+                chosen = self._take(options[0])
                 if chosen is not None:
-                    self._log.note(note)
+                    self._log.note(_BLOCKED_NOTE)
                     return chosen
-            if not self._clock.pass_time():
+            elif not self._clock.pass_time():
                 return None
 
 
-def _group_of(strand: Strand, now: int) -> str:
-    """Return ``last``, the state of a strand that can run, or the type of a new one; else ``''``."""
-    if not strand.can_run(now):
-        return ""
-    if strand.state == "new":
-        return strand.type
-    return "last" if strand.pause.lets_others_first else strand.state
+def _is_new_worker(option: Option) -> bool:
+    return isinstance(option, Strand) and option.type == "worker" and option.state == "new"
+
+
+def _place(continuing_root: Strand | None, option: Option) -> tuple[int, ...]:
+    """Return the place of a strand or a delivery in the default order, in which they come next:
+
+    1. Strands that go on, and new threads: first those of the client, worker or delivery that ran last,
+       the ``continuing_root``. It may wait for its thread, so that one switch lets it make its calls.
+       Of these
+
+       1. those at a point: first those of the thread that gave up its turn last, of its tasks the one
+          that did so first;
+       2. those whose wait is over, by their times;
+       3. new threads.
+    2. New clients, in their order.
+    3. Deliveries, by their due times.
+    4. Strands that a pause has put last, unless they are of a worker.
+    5. Workers that start, at most ``MOST_STARTS`` times each.
+    6. Strands of workers that a pause has put last, so that other workers start before they go on.
+    """
+    if not isinstance(option, Strand):
+        return (3,)
+    is_other = option.root is not continuing_root
+    match option.state, option.type:
+        case "new", "client":
+            return (2,)
+        case "new", "worker":
+            return (5,)
+        case "new", _:
+            return 1, is_other, 3
+    if option.pause.lets_others_first:
+        return (6 if option.root.type == "worker" else 4,)
+    if option.state == "waiting":
+        wake_us = option.waiting.wake_us
+        return 1, is_other, 2, -1 if wake_us is None else wake_us
+    return 1, is_other, 1, -option.host.rested_at, option.rested_at
