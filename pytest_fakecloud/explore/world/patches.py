@@ -74,23 +74,36 @@ def explored(cloud: BaseCloud, programs: Iterable[Program], options: Options) ->
     check_sockets()
     seed = cloud.seed if options.seed is None else options.seed
     world = World(cloud, seed, _guest_libraries())
+    # What begins later ends earlier:
+    #
+    # 1. The clock stops, and then the process's time follows it. Fakes set their baseline at this time,
+    #    and start over at it in the end.
+    # 2. The fakes are watched, and have their baseline. In the end, they return to it while they are
+    #    still watched, after all that follows has ended.
+    # 3. Nothing slows down or disturbs trials: garbage is collected between them only.
+    # 4. Sleeps and clocks are replaced, in all modules. Their replacements are found for 6.
+    # 5. Sockets, threads, locks and the rest of the process are replaced. In the end, this comes before
+    #    the connections of the fakes close, so that what closes them uses the originals.
+    # 6. What the code has stored is replaced: sleeps and clocks of 4, and locks with the classes of 5.
+    # 7. The threads of trials end first, before anything is restored: code that catches everything may
+    #    still send requests.
     with exiting() as exits:
-        _stop_time(world, exits)
+        _stop_time(world, exits)  # 1
         _steer_process(world, exits, process_time)
-        for fake in world.fakes.members:
+        for fake in world.fakes.members:  # 2
             watch(world, fake, exits)
         world.fakes.set_baseline()
         exits.callback(world.randomness.restore)
         exits.callback(world.fakes.reset)
-        _stop_garbage_collection(exits)
+        _stop_garbage_collection(exits)  # 3
         # Each of thousands of trials would search the stacks of all strands at each call.
         swap(exits, context_of(cloud).recorder.shared, "note_caller", None)
         # redis-py reads its version from its metadata file for each new connection.
         swap(exits, importlib.metadata, "version", functools.cache(importlib.metadata.version))
-        functions = _let_time_follow(world, exits, clocks=process_time is not False)
+        functions = _let_time_follow(world, exits, clocks=process_time is not False)  # 4
         exits.callback(world.request_pool.shutdown, wait=False)
         exits.callback(world.fakes.connections.close)
-        for owner, name, value in (
+        for owner, name, value in (  # 5
             *socket_patches(world),
             *(patch for library in world.async_libraries for patch in library.patches()),
             *lock_patches(world),
@@ -103,10 +116,9 @@ def explored(cloud: BaseCloud, programs: Iterable[Program], options: Options) ->
             swap(exits, owner, name, value)
         # Silence this logger, because it would report a pool's threads that the end of the trial stops.
         swap(exits, logging.getLogger("concurrent.futures"), "disabled", True)
-        stored = StoredObjects(world, exits, functions)
+        stored = StoredObjects(world, exits, functions)  # 6
         stored.replace_in(programs)
-        # Threads end before the data is restored: code that catches everything may still send requests.
-        exits.callback(world.threads.close)
+        exits.callback(world.threads.close)  # 7
         yield world
 
 
