@@ -94,8 +94,8 @@ def find_failure(
                 store.save(failing.schedule)
         tally.seconds = monotonic() - began
     if failing is None and tally.anomalies and player.judge.anomalies_break:
-        # Trials that only show one of the patterns that are reported last have counted as held.
-        player = player.counting_last()
+        # Trials that only show a doubtful pattern have counted as held.
+        player = player.counting_doubtful()
         anomaly, schedule, _ = next(iter(tally.anomalies.values()))
         trial = player.play(Plan(schedule))
         again = FailingTrial(trial, trial.applied, trial.broken or AnomalyError(anomaly))

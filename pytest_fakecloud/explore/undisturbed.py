@@ -72,13 +72,15 @@ def check_repeats(player: Player, first: Trial, when: str) -> Trial:
             difference = (
                 f"call {number} {was}, and {'was ' if other and not line else ''}{now} {when}"
             )
-            raise _remembers(difference, dict.fromkeys((*first.notes, *second.notes)))
+            raise _error_of_memory(difference, dict.fromkeys((*first.notes, *second.notes)))
     if first.broken is None and second.broken is not None:
-        raise _remembers(f"the promise held, and was broken {when} ({reason(second.broken)})", {})
+        raise _error_of_memory(
+            f"the promise held, and was broken {when} ({reason(second.broken)})", {}
+        )
     return second
 
 
-def _remembers(difference: str, notes: Iterable[str]) -> ContractError:
+def _error_of_memory(difference: str, notes: Iterable[str]) -> ContractError:
     text = (
         f"two trials in which no disturbance was applied differ: {difference}. The code remembers an "
         "earlier trial, for example in a cache, a counter or a client that it keeps, or depends on "

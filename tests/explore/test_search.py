@@ -308,7 +308,7 @@ def test_a_success_of_a_handler_is_remembered_after_many_failures(
         for outcomes in ([False] * 100, [True], [False]):
             log = Simulation(player.world, player.subject, Plan(), player.learned).log
             for succeeded in outcomes:
-                log.handled(handler, succeeded=succeeded)
+                log.note_handler_call(handler, succeeded=succeeded)
             coverage.merge(Coverage.of(outline(Schedule(), handlers=log.handlers)))
     assert coverage.succeeded == {handler: True}
 

@@ -115,9 +115,11 @@ class Fingerprints:
         text = self._text(subject)
         part = self._parts.pop(subject, 0)
         if text != self._before[subject]:
-            varied = _VARYING.sub(self._name, text) if _SHORTEST < len(text) < _LONGEST else text
-            self._parts[subject] = new = hash((subject, varied))
+            varies = _SHORTEST < len(text) < _LONGEST
+            normalised = _VARYING.sub(self._name, text) if varies else text
+            self._parts[subject] = new = hash((subject, normalised))
             part ^= new
+        # A part is added and removed by XOR: the order in which data was written does not count.
         self._data ^= part
 
     def _subjects(self, touch: Touch) -> Sequence[_Subject]:

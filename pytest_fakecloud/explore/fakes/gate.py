@@ -5,7 +5,7 @@ from __future__ import annotations
 import _thread
 from collections.abc import Callable
 
-from ..values.limits import ASIDE_WAIT, CHECK, MOST_ASIDE_WAITS
+from ..values.limits import ASIDE_WAIT, MOST_ASIDE_WAITS, POLL
 
 
 class Gate:
@@ -55,7 +55,7 @@ class Aside:
 
 def nap() -> None:
     """Wait for a moment, before a condition is checked again."""
-    Gate().acquire(CHECK)
+    Gate().acquire(POLL)
 
 
 def wait_really(is_over: Callable[[], bool], checks: int | None) -> bool:

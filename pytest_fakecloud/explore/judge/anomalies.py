@@ -323,13 +323,13 @@ def _comparing_units(accesses: Sequence[Access]) -> Iterator[object]:
 class Pattern(NamedTuple):
     """A pattern of anomalies: the function that finds it, and when it does no harm.
 
-    A search without a promise reports one that ``is_last`` only if it has found no other: what is
-    correct depends on whether the caller of a client that failed tries again.
+    A search without a promise reports one that ``is_doubtful`` only if it has found no other: whether it
+    is wrong depends on what the caller of a client that failed does next.
     """
 
     find: Callable[[Evidence], Findings]
     harmless_if: str
-    is_last: bool = False
+    is_doubtful: bool = False
 
 
 PATTERNS = {
@@ -341,7 +341,7 @@ PATTERNS = {
         partial(_early_end, of_delivery=True), "the effect may be lost"
     ),
     "partial update": Pattern(
-        _partial_update, "a later request or a person repairs the difference", is_last=True
+        _partial_update, "a later request or a person repairs the difference", is_doubtful=True
     ),
     "repeated effect": Pattern(_repeated_effect, "the number counts attempts"),
 }

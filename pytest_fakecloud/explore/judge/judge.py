@@ -32,12 +32,12 @@ class Judge:
     """Whether an anomaly breaks a trial: in ``explore()``, if there is no check, and the code asserts
     nothing.
     """
-    counts_last: bool = False
-    """Whether the patterns that are reported last count, because nothing else was found."""
+    counts_doubtful: bool = False
+    """Whether doubtful patterns count, because nothing else was found."""
 
     def checked(self, trial: Trial, history: TrialHistory, plan: Plan) -> Verdict:
-        """Call the checks of a trial that has just ended, while the fakes have the data that it left,
-        unless it has broken the promise already.
+        """Return the verdict of a trial that has just ended. Call the checks, which read the data that
+        it has left in the fakes, unless the promise was broken while it ran.
         """
         recorder = context_of(self.world.cloud).recorder
         broken, number = trial.broken_in_run, recorder.reserve()
@@ -60,7 +60,9 @@ class Judge:
         entries = {anomaly: self.allowed.entry_for(anomaly) for anomaly in found_anomalies}
         anomalies = [anomaly for anomaly, entry in entries.items() if entry is None]
         used_allowances = frozenset(entry for entry in entries.values() if entry is not None)
-        reported = [a for a in anomalies if self.counts_last or not PATTERNS[a.name].is_last]
+        reported = [
+            a for a in anomalies if self.counts_doubtful or not PATTERNS[a.name].is_doubtful
+        ]
         broken = AnomalyError(reported[0]) if reported and self.anomalies_break else None
         return replace(verdict, broken=broken, anomalies=anomalies, used_allowances=used_allowances)
 

@@ -26,7 +26,7 @@ def replay_only(player: Player, schedule: Schedule) -> Tally:
     __tracebackhide__ = True
     tally = Tally.of(player)
     tally.only_schedule = schedule
-    player = player.counting_last()
+    player = player.counting_doubtful()
     if not player.judge.anomalies_break:
         # No anomaly breaks the trial, so none has to be compared with the undisturbed trial.
         trial = player.play(Plan.reported(schedule))

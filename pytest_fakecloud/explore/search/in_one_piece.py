@@ -84,6 +84,8 @@ class InOnePiece(Strategy):
 
     def pick(self, steps: Sequence[Step], options: Sequence[str], kind: SwitchKind) -> str:
         programs = {StrandName.of(option).program for option in options}
+        # If others may run between the first writes of a client, it does not go on by itself: the next
+        # strand is chosen again at each step.
         goes_on = self._order.begin == "start" or len(programs) == 1
         if self._latest not in options or not goes_on:
             at = len(self._choices_made)

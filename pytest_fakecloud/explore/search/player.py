@@ -44,9 +44,9 @@ class Player:
         subject = replace(self.subject, programs=programs, inputs=inputs)
         return Player.of(self.world, subject, self.judge, self.learned)
 
-    def counting_last(self) -> Player:
-        """Return a player for which the patterns that are reported last count."""
-        return replace(self, judge=replace(self.judge, counts_last=True))
+    def counting_doubtful(self) -> Player:
+        """Return a player for which doubtful patterns of anomalies count, too."""
+        return replace(self, judge=replace(self.judge, counts_doubtful=True))
 
     def play(self, plan: Plan) -> Trial:
         """Play a trial, and judge it unless its strategy ends it.

@@ -57,18 +57,18 @@ def _likeness(trial: Trial) -> Callable[[Disturbance], bool]:
     def is_like_another(disturbance: Disturbance) -> bool:
         footprint = touched.get(disturbance.point_id)
         before = touched.get((disturbance.strand, disturbance.point - 1))
-        effect = KINDS[disturbance.kind].effect
-        if effect == "on readers of the clock" or disturbance.is_at_edge:
+        tried_first = KINDS[disturbance.kind].tried_first
+        if tried_first == "in readers of the clock" or disturbance.is_at_edge:
             return not reads_clock
-        if effect == "at the first known time":
+        if tried_first == "at the first known time":
             return disturbance.known_time > 1
-        if effect == "at a write":
+        if tried_first == "at a write":
             return footprint is not None and not _writes(footprint)
-        if effect == "after a write":
+        if tried_first == "after a write":
             return before is not None and not _writes(before)
-        if effect == "at the last call":
+        if tried_first == "at the last call":
             return (disturbance.strand, disturbance.point + 1) in points
-        if effect == "after a dependent call":
+        if tried_first == "after a dependent call":
             other = strands.get(disturbance.runs_first, Footprint())
             return before is not None and not before.depends_on(other)
         return False

@@ -147,7 +147,9 @@ class TriedInterleavings:
 
     @property
     def has_all(self) -> bool:
-        """Whether no search for interleavings could find another one."""
+        """Whether no search for interleavings could find another one. While one goes on, this is known
+        only if an earlier one has run all interleavings, also those of late answers and timers.
+        """
         return self.extent > (Extent.ALL_OF_KINDS if self.is_unfinished else Extent.SOME)
 
     @classmethod

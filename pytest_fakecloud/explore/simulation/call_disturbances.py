@@ -19,7 +19,7 @@ from ...kv.faults import happen_to_nodes, possible_faults, served_slot, target_o
 from ..fakes.fakes import ROTATED_US, Fakes
 from ..values.disturbances import EVENTS, FAULTS, HOLD_US, KINDS, Disturbance, Kind
 from ..values.trial import Choices, Line
-from .log import TrialLog, seconds
+from .log import TrialLog, span_text
 from .strand import Strand
 from .turns import Turns
 
@@ -117,12 +117,12 @@ def _crash(event: _Event) -> _Gaps:
 
 def _rotate_token(event: _Event) -> _Gaps:
     event.fakes.lasting_events.rotate(event.fake)
-    return event.fake.name, seconds(ROTATED_US)
+    return event.fake.name, span_text(ROTATED_US)
 
 
 def _hold(event: _Event) -> _Gaps:
     event.fakes.lasting_events.hold(event.fake)
-    return event.fake.name, seconds(HOLD_US)
+    return event.fake.name, span_text(HOLD_US)
 
 
 def _partition(event: _Event) -> _Gaps:

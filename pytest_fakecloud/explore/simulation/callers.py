@@ -57,9 +57,11 @@ class Callers:
     _by_port: dict[int, Strand] = field(default_factory=dict)
     """The strand that uses each connection, by the client's port."""
     _senders: dict[int, Origin] = field(default_factory=dict)
-    """The threads that send over each connection without being explored, by the client's port."""
+    """The origin of the thread that sends over each connection, if it is not explored, by the client's
+    port.
+    """
     _awaited: dict[Strand, int] = field(default_factory=dict)
-    """The points of the calls that tasks make between their turns before and after them."""
+    """The point of the call that each task makes now, within ``awaiting()``."""
     _outside: set[Strand] = field(default_factory=set)
     """The strands for which threads make calls that are not explored."""
 

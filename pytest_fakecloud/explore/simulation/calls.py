@@ -202,6 +202,8 @@ class Calls:
         if strand is None or self._fakes.clock.is_moving:
             return
         if strand.type == "task" and self._current_thread.role().is_explored:
+            # The request of a task that awaits is handled in the thread of its event loop. To rest here
+            # would block the loop, and with it the other tasks.
             return
         point = strand.next_point()
         if self._script.plan.notes_points and fake.name in self._script.subject.disturbable_fakes:

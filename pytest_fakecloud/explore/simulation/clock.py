@@ -170,7 +170,9 @@ class Sleepers:
 
 @dataclass(eq=False)
 class TrialClock:
-    """Moves the fake time of a trial: by a choice, if no strand can run, or in a sleep during a turn."""
+    """Moves the fake time of a trial: as an option that is chosen (``move()``), because no strand can
+    run (``pass_time()``), or for a thread that sleeps while a strand waits for it (``move_to()``).
+    """
 
     _fakes: Fakes
     _script: Script
@@ -199,9 +201,10 @@ class TrialClock:
         )
 
     def possible_move(self, options: Sequence[Option]) -> ClockMove | None:
-        """Return the move to the next time before the strands and deliveries that can run; None if
-        nothing is due, if the patience of one of them is less, or if schedules of queues may not fire.
-        If none can run, the move is one to order with others only if the trial goes on then.
+        """Return the move of the clock to the next time, as an option beside the strands and deliveries
+        that can run. None if nothing is due, if one of these cannot wait for so long, or if the schedule
+        of a queue would fire that may not. None also if no strand can run, and the search does not order
+        the moves of the clock, or the trial is over.
         """
         now = self._fakes.now_us()
         goes_on = bool(options) or self._next_times(now).earliest(now) is not None

@@ -48,7 +48,7 @@ PROMISE = Role("promise")
 """A promise that is checked after a step."""
 HALTED = Role("halted")
 """The code of a strand, which goes on although another thread checks a promise."""
-CHECK = Role("check", moves_clock=True)
+IN_CHECK = Role("check", moves_clock=True)
 """A check, between trials."""
 SETUP = Role("setup", moves_clock=True)
 """``setup=``: the locks that this thread creates are for explored code."""
@@ -98,7 +98,7 @@ class ThreadBetweenTrials(CurrentThread):
 
     def __init__(self) -> None:
         self._player = threading.get_ident()
-        self._roles = {self._player: CHECK}
+        self._roles = {self._player: IN_CHECK}
         """The roles of threads, by their identifiers."""
 
     def role(self) -> Role:
@@ -111,12 +111,12 @@ class ThreadBetweenTrials(CurrentThread):
         try:
             yield
         finally:
-            self._roles[self._player] = CHECK
+            self._roles[self._player] = IN_CHECK
 
     def run_in_check(self, run: Callable[[], object]) -> None:
         """Run the code of a thread that a check or ``setup=`` has started."""
         me = threading.get_ident()
-        self._roles[me] = CHECK
+        self._roles[me] = IN_CHECK
         try:
             run()
         finally:
@@ -224,7 +224,7 @@ class ThreadInTrial(CurrentThread):
         return self.carried() if origin in ("carried", "outsider") else None
 
     def working_for(self) -> Strand | None:
-        waiting = (strand for strand in self._strands if strand.is_waiting_for_thread())
+        waiting = (strand for strand in self._strands if strand.is_waiting_for_other_thread())
         return self.strand() or self.carried() or self._turns.holder or next(waiting, None)
 
     def drawing_for(self) -> Strand | None:

@@ -12,7 +12,7 @@ from ..values.names import StrandName
 from ..values.plan import SwitchKind
 from ..values.trial import Step
 from .clock import ClockMove, Option, TrialClock
-from .log import TrialLog, seconds
+from .log import TrialLog, span_text
 from .script import Script
 from .strand import Strand, Strands
 
@@ -29,7 +29,7 @@ class Decisions:
     _log: TrialLog
     _clock: TrialClock
     _switches: dict[tuple[str, int], list[Disturbance]] = field(default_factory=dict)
-    """The disturbances that have not run another strand first yet, by strand and point."""
+    """The switches of the schedule that are not applied yet, by strand and point."""
     _noted: set[tuple[str, int, Kind]] = field(default_factory=set)
     """The points that are recorded, at which other strands could run first."""
     _times: frozenset[int] = frozenset()
@@ -98,7 +98,7 @@ class Decisions:
         if planned := self._switches.get(switch.point_id):
             planned.remove(switch)
         if isinstance(chosen, ClockMove):
-            span = seconds(chosen.at_us - self._fakes.now_us())
+            span = span_text(chosen.at_us - self._fakes.now_us())
             self._log.note_applied([switch], "clock", f"moves by {span}")
             return
         is_start = switch.kind == "switch" and not switch.point

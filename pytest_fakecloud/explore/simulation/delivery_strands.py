@@ -95,7 +95,7 @@ class DeliveryStrands:
         where = "" if route is None else parts_of(route).where
         if route is not None and where in ("call", "wsgi", "asgi"):
             # Count only exceptions as failures, because a handler may answer 500 on purpose.
-            self._log.handled((where, route.prefix), succeeded=outcome.exception is None)
+            self._log.note_handler_call((where, route.prefix), succeeded=outcome.exception is None)
         strand = self._current_thread.strand()
         if outcome.status in SUCCESS and loss is None and strand is not None:
             self._log.acknowledged.add(strand.name)

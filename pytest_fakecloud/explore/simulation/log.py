@@ -130,7 +130,7 @@ class TrialLog:
         self.broken = self.broken or failed
         return failed is not None
 
-    def handled(self, handler: Handler, *, succeeded: bool) -> None:
+    def note_handler_call(self, handler: Handler, *, succeeded: bool) -> None:
         """Note a call of a destination handler."""
         self.handlers[handler] = self.handlers.get(handler, False) or succeeded
 
@@ -172,5 +172,6 @@ def _allowed(choices: Choices, kinds: frozenset[Kind]) -> Choices:
     return tuple(choice for choice in choices if choice[0] in kinds)
 
 
-def seconds(span_us: int) -> str:
+def span_text(span_us: int) -> str:
+    """Return a span in seconds, such as ``"0.5 s"``."""
     return f"{span_us / 1e6:.6g} s"

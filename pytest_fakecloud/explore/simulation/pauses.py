@@ -21,7 +21,7 @@ from ..values.disturbances import (
 )
 from ..values.trial import Choices
 from .clock import KnownTimes
-from .log import TrialLog, seconds
+from .log import TrialLog, span_text
 from .script import Script
 from .strand import Strand, Strands
 
@@ -73,7 +73,7 @@ class Pauses:
         is_last = is_for_all or disturbance.is_until_due
         for other in paused:
             other.pause_until(until_us, span_us, lets_others_first=is_last and other is strand)
-        words = KINDS[disturbance.kind].words.format(seconds(span_us))
+        words = KINDS[disturbance.kind].words.format(span_text(span_us))
         if is_for_all:
             self.all_until_us = until_us
             due_us = self._fakes.deliveries.next_us()
@@ -93,7 +93,7 @@ class Pauses:
             for disturbance in self._script.schedule.at(strand.scheduled_name, 0):
                 if disturbance.kind in PAUSES and (end_us := self._end_us(disturbance)) is not None:
                     strand.start_at(end_us)
-                    words = f"starts {seconds(end_us - self._fakes.now_us())} later"
+                    words = f"starts {span_text(end_us - self._fakes.now_us())} later"
                     self._log.note_applied([disturbance], strand.scheduled_name, words)
 
     def _end_us(self, disturbance: Disturbance) -> int | None:

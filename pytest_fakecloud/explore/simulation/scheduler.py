@@ -24,7 +24,7 @@ from .workers import Workers
 MOST_TURNS = 20_000
 """Maximum number of turns that strands have in one trial."""
 _LATEST_STEPS = 1_000
-"""Number of steps by which the strand is found that does not end."""
+"""Number of latest steps that are remembered, to name the strand that goes on and on."""
 _BLOCKED_NOTE = "not all interleavings: the code waited for a lock that explore() does not control"
 
 
@@ -59,7 +59,7 @@ class Scheduler:
     def advance(self) -> Strand | None:
         """Let the trial go on until a strand has to run; return the strand, or None at the end."""
         strands = self._strands
-        if any(strand.is_waiting_for_thread() for strand in strands):
+        if any(strand.is_waiting_for_other_thread() for strand in strands):
             self._real_waits.await_idle()
         if self._turns.count > MOST_TURNS:
             raise ContractError(self._endless())

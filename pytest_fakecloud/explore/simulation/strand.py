@@ -100,7 +100,9 @@ class Strand:
     waiting: Waiting = NOT_WAITING
     pause: PauseState = field(default_factory=PauseState)
     rested_at: int = 0
-    """Number of times that strands had rested when this strand began to rest."""
+    """The ordinal of the strand's latest rest among the rests of all strands: the greatest one is the
+    latest.
+    """
 
     # What makes the names and the numbers of the strand the same in every trial.
     locks_created: int = 0
@@ -302,9 +304,9 @@ class Strand:
     def is_paused(self, now_us: int) -> bool:
         return self.pause.until_us > now_us
 
-    def is_waiting_for_thread(self) -> bool:
+    def is_waiting_for_other_thread(self) -> bool:
         """Return whether the strand waits for a lock, or for the end of a thread."""
-        return self.state == "waiting" and self.waiting.is_for_thread
+        return self.state == "waiting" and self.waiting.is_for_other_thread
 
 
 class Strands(list[Strand]):

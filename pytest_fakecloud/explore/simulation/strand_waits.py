@@ -50,15 +50,17 @@ class StrandWaits:
         ready: Callable[[], bool] | None,
         until_us: int | None,
         *,
-        for_thread: bool = False,
+        for_other_thread: bool = False,
     ) -> None:
-        """Let others run until ``ready()`` or a time. ``for_thread``: for a lock or a thread's end."""
+        """Let others run until ``ready()`` or a time. ``for_other_thread``: for a lock or the end of a
+        thread.
+        """
         if until_us is not None:
             self._log.touch([READS_CLOCK])
             # In another order, the time could pass while another strand can run.
             if len(self._strands) > 1:
                 self._log.flags.add("timers")
-        self._turns.yield_turn(strand, Waiting(ready, until_us, for_thread))
+        self._turns.yield_turn(strand, Waiting(ready, until_us, for_other_thread))
 
     def yield_in_command(
         self, strand: Strand, signal: Signal, poll: Callable[[], object], until_us: int

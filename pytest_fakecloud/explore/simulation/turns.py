@@ -66,7 +66,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from ...core.errors import ContractError, Crash
 from ...core.timers import monotonic
 from ..fakes.gate import Aside, Gate
-from ..values.limits import CHECK, END_OF_THREADS, TURN_CHECK, WATCH
+from ..values.limits import END_OF_THREADS, POLL, TURN_CHECK, WATCH
 from ..values.plan import SwitchKind
 from .current_thread import carried_strand
 
@@ -90,7 +90,7 @@ class Waiting:
 
     ready: Callable[[], bool] | None = None
     wake_us: int | None = None
-    is_for_thread: bool = False
+    is_for_other_thread: bool = False
     """Whether it waits for a lock, or for the end of a thread."""
     is_of_loop: bool = False
     """Whether the event loop of the thread has nothing to do, so that its tasks can have the turn."""
@@ -237,7 +237,7 @@ class Turns:
         for strand in self._live_strands():
             strand.thread.resume()
         while self._live and monotonic() < deadline:
-            self._finished.acquire(timeout=CHECK)
+            self._finished.acquire(timeout=POLL)
             if self._live and all(strand.state == "blocked" for strand in self.by_thread.values()):
                 break
 

@@ -187,8 +187,9 @@ _TICK = Detail("|".join(TICKS), f"has none of the spans {', '.join(TICKS)}", "pa
 _PAUSE_WORDS = "pauses for {} before its call"
 
 _Trait: TypeAlias = Literal[
-    # Where it is applied, and by which class or table: each kind has one of these, or two, without
-    # ``slow``, which ``Pauses`` apply after a call, and ``numbers``, by ``Randomness`` in a whole trial.
+    # Where it is applied, and by which class or table. Each kind has one or two of these, except for
+    # ``slow``, which ``Pauses`` apply after a call, and ``numbers``, which ``Randomness`` applies to a
+    # whole trial.
     "switch",  # where several strands could run, by ``Decisions``: only changes the order of steps
     "pause",  # before a call, or a client's start, by ``Pauses``: pauses a strand, or all of them
     "event",  # before a call is served, by a function in ``call_disturbances.HAPPEN``
@@ -203,10 +204,10 @@ _Trait: TypeAlias = Literal[
 ]
 
 
-_Effect: TypeAlias = Literal[
-    "of its own",
+_Where: TypeAlias = Literal[
+    "everywhere",
     "at the first known time",
-    "on readers of the clock",
+    "in readers of the clock",
     "at a write",  # else like a lost request, or a single one
     "after a write",  # else like a crash at the call before
     "after a dependent call",  # else like a switch at the call before
@@ -240,7 +241,7 @@ class _Spec(NamedTuple):
     of_delivery: str = ""
     """How the story describes it behind the destination of a delivery."""
     at_calls: AtCalls | None = None
-    effect: _Effect = "of its own"
+    tried_first: _Where = "everywhere"
     """Where to try it first: elsewhere, it probably acts as a disturbance that is tried anyway."""
 
 
@@ -248,22 +249,27 @@ KINDS: dict[Kind, _Spec] = {
     # Before a call. The clock moves to the next known time, to a millisecond before or a second after
     # it, or by a short span.
     "jump": _Spec(
-        7, ("pause",), _PAUSE_WORDS, _KNOWN_TIME, _next_known_time, effect="at the first known time"
+        7, ("pause",), _PAUSE_WORDS, _KNOWN_TIME, _next_known_time,
+        tried_first="at the first known time"
     ),
     "nearly": _Spec(
-        14, ("pause",), _PAUSE_WORDS, _KNOWN_TIME, _next_known_time, effect="at the first known time"
+        14, ("pause",), _PAUSE_WORDS, _KNOWN_TIME, _next_known_time,
+        tried_first="at the first known time"
     ),
     "past": _Spec(
-        7, ("pause",), _PAUSE_WORDS, _KNOWN_TIME, _next_known_time, effect="at the first known time"
+        7, ("pause",), _PAUSE_WORDS, _KNOWN_TIME, _next_known_time,
+        tried_first="at the first known time"
     ),
-    "tick": _Spec(16, ("pause",), _PAUSE_WORDS, _TICK, effect="on readers of the clock"),
+    "tick": _Spec(16, ("pause",), _PAUSE_WORDS, _TICK, tried_first="in readers of the clock"),
     # One strand pauses.
     "delay": _Spec(
         13, ("pause", "one strand"), _PAUSE_WORDS, _SPAN_OR_DUE,
         at_calls=AtCalls(9, "waits", (str(DELAY),))
     ),
     # Another strand runs first.
-    "switch": _Spec(4, ("switch",), "before {} continues", _STRAND, effect="after a dependent call"),
+    "switch": _Spec(
+        4, ("switch",), "before {} continues", _STRAND, tried_first="after a dependent call"
+    ),
     # The members of a consumer group change, or its last commit is lost.
     "rebalance": _Spec(18, ("event", "repeat", "fake"), "{} rebalances", at_calls=AtCalls(1, "broker")),
     "redeliver": _Spec(
@@ -288,14 +294,14 @@ KINDS: dict[Kind, _Spec] = {
         at_calls=AtCalls(12, details=(str(PARTITION),))
     ),
     "crash": _Spec(
-        2, ("event", "loss", "repeat"), "crashes", at_calls=AtCalls(7), effect="after a write"
+        2, ("event", "loss", "repeat"), "crashes", at_calls=AtCalls(7), tried_first="after a write"
     ),
     # At a call: faults.
     "respond": _Spec(9, ("fault", "loss"), "is rejected with {}", _STATUS, at_calls=AtCalls(4)),
     "drop": _Spec(8, ("fault", "loss"), "is lost before it arrives", at_calls=AtCalls(5)),
     "lose_response": _Spec(
         3, ("fault", "loss", "repeat"), "succeeds, but its answer is lost",
-        at_calls=AtCalls(6), effect="at a write"
+        at_calls=AtCalls(6), tried_first="at a write"
     ),
     "failover": _Spec(
         10, ("fault",), "is lost, because its node fails and a replica takes over",
@@ -307,7 +313,7 @@ KINDS: dict[Kind, _Spec] = {
     ),
     "duplicate": _Spec(
         6, ("fault", "delivery", "repeat"), "arrives twice", of_delivery=" twice",
-        at_calls=AtCalls(8, "requests"), effect="at a write"
+        at_calls=AtCalls(8, "requests"), tried_first="at a write"
     ),
     # After a call: its answer is delayed, or another strand runs before the code receives it.
     "slow": _Spec(
@@ -316,7 +322,7 @@ KINDS: dict[Kind, _Spec] = {
     ),
     "late": _Spec(
         4, ("switch",), "before {} receives its answer", _STRAND, _switch_at_next_call,
-        effect="at the last call"
+        tried_first="at the last call"
     ),
     # Another strand runs before the code continues after a sleep or a lock.
     "wake": _Spec(4, ("switch",), "before {} continues", _STRAND),

@@ -7,8 +7,8 @@ of drawn inputs and of checks with trio are in ``guests/``.
 
 from __future__ import annotations
 
-CHECK = 0.001
-"""Seconds between two checks of a condition that other threads change."""
+POLL = 0.001
+"""Seconds between two looks at a condition that other threads change."""
 
 # -- a strand that does not go on in its turn ----------------------------------------------------------
 
@@ -27,7 +27,7 @@ CHECKS_OF_WAITING = 500
 CHECKS_OF_BLOCKED = 1_500
 """Number of checks before a blocked strand counts as stuck, when no other can run."""
 TURN_CHECK = 0.5
-"""Seconds between two checks of whether a strand has ended that waits for its turn."""
+"""Seconds after which a thread that waits for the turn of a strand looks if the strand has ended."""
 
 # -- threads that are not explored ---------------------------------------------------------------------
 

@@ -96,7 +96,7 @@ def thread_patches(world: World) -> Iterator[Patch]:
             until = world.fakes.time_after(max(0.0, timeout))
         while child.state != "ended" and (until is None or world.fakes.now_us() < until):
             simulation.strand_waits.yield_until(
-                strand, lambda: child.state == "ended", until, for_thread=True
+                strand, lambda: child.state == "ended", until, for_other_thread=True
             )
         if child.state == "ended":
             # It has handed over the turn. The thread itself is alive a moment longer.

@@ -14,7 +14,7 @@ from ...core.touches import READS_CLOCK, Touch
 from ...kv.touches import key_of_touch
 from ...process.replace import Function
 from ..fakes.fakes import Fakes
-from ..simulation.current_thread import CurrentThread, ThreadBetweenTrials
+from ..simulation.current_thread import OF_FAKES, CurrentThread, ThreadBetweenTrials
 from ..simulation.log import TrialLog
 from ..simulation.loops import AsyncLibrary
 from ..simulation.operations import TrialHistory
@@ -57,8 +57,10 @@ class World:
         self.command_line = lru_cache(maxsize=256)(command_line)
         self.free_locks: list[Callable[[], None]] = []
         """Free the replaced locks that were free, before each trial: a crash may leave them held."""
-        self.request_pool = ThreadPoolExecutor(_MOST_REQUESTS, "fakecloud-explore")
-        """Threads for requests of event loops that several strands share."""
+        self.request_pool = ThreadPoolExecutor(_MOST_REQUESTS, f"{OF_FAKES}-explore")
+        """Threads for requests of event loops that several strands share. By their names, they count as
+        threads of the fakes: their calls are made for the strand of the connection.
+        """
         self.threads = Threads()
         """Threads for strands."""
         self._asyncio = Asyncio(self)
@@ -69,7 +71,7 @@ class World:
 
     def after_fork(self) -> None:
         """Let clients reach the copies of the fakes in a forked process, which lacks the threads."""
-        self.request_pool = ThreadPoolExecutor(_MOST_REQUESTS, "fakecloud-explore")
+        self.request_pool = ThreadPoolExecutor(_MOST_REQUESTS, f"{OF_FAKES}-explore")
         self.threads.after_fork()
         self.fakes.connections.after_fork()
 
