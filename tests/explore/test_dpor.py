@@ -17,7 +17,7 @@ from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 
 from pytest_fakecloud import Cloud, DeliveredRequest, History, KVServer, always, observed
-from pytest_fakecloud.explore.search.dpor import Branch, InterleavingTree, decided_switches
+from pytest_fakecloud.explore.search.dpor import Branch, InterleavingTree
 from pytest_fakecloud.explore.simulation.simulation import Simulation
 from pytest_fakecloud.explore.subject.options import Options, Subject
 from pytest_fakecloud.explore.subject.programs import Program
@@ -41,7 +41,7 @@ class Everything(Strategy):
 
     def __init__(self, *, late: bool, moves_clock: bool = False) -> None:
         self.moves_clock = moves_clock
-        self.switch_kinds = decided_switches(late=late)
+        self.switch_kinds = frozenset({"switch", "wake", "late"} if late else {"switch", "wake"})
         self._trail: list[tuple[int, int]] = []
         self._depth = 0
         self._begun = False
@@ -84,8 +84,8 @@ class Reduced(Strategy):
     def __init__(self, *, late: bool, moves_clock: bool = False) -> None:
         self.tree = InterleavingTree(Branch(late=late, moves_clock=moves_clock))
         self.moves_clock = moves_clock
-        self.switch_kinds = decided_switches(late=late)
         self._interleaving = self.tree.root.strategy()
+        self.switch_kinds = self._interleaving.switch_kinds
 
     def strategy(self) -> Reduced:
         return self

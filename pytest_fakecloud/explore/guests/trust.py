@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
@@ -12,7 +12,7 @@ from typing import Any
 
 from ...cloud.base import BaseCloud
 from ...cloud.fake import Fake, core_of
-from ...core.errors import ContractError
+from ...core.errors import ContractError, counted, did_you_mean
 from ...core.exits import exiting
 from ...core.touches import ALL, Touch
 from ...http.app import EXPLORATION
@@ -175,35 +175,29 @@ class PromiseExamination(Examination):
         }
         # A key that the promise writes itself, for example through the application, exists.
         own = {touch.read for touch in self._reads if touch.writes}
-        trust = Trust(
-            _named(self._reads),
-            tuple(sorted({touch.name for touch in unwritten if touch.read not in own})),
-            tuple(touch.name for touch in touches if touch.kind.startswith(KEY_OF_DB)),
-        )
-        missed: list[str] = []
+        reads = _named(self._reads)
+        unwritten_names = tuple(sorted({key.name for key in unwritten if key.read not in own}))
+        written = [touch.name for touch in touches if touch.kind.startswith(KEY_OF_DB)]
+        left_out, missed = 0, list[str]()
         lookups = lookups_of_trial(undisturbed)
         writes = [line for line in undisturbed.call_lines if line.writes]
         for line in writes[:MOST_LEFT_OUT]:
             is_noticed = self._notices(player, line, undisturbed)
             if is_noticed is None:
                 continue
-            trust.writes += 1
+            left_out += 1
             if not is_noticed:
                 missed.append(line_text(line, lookups, with_answer=False))
-        trust.unnoticed = tuple(missed)
         checks = player.subject.promises.checks
-        trust.is_outside = not trust.reads and bool(checks)
         asserting = map(may_assert, functions_of_all(player.subject.programs))
         is_checked = bool(checks) and not any(asserting)
         reads_data = any(touch not in unwritten for touch in self._reads) or any(
             map(names_data, checks)
         )
         # Without writes, a key that stays as it was may be all that there is to promise.
-        says_nothing = not reads_data and bool(trust.writes or not trust.reads)
-        if is_checked and says_nothing and len(missed) == trust.writes:
-            text = (
-                f"it read {trust.reads}, which no trial wrote" if trust.reads else "it read nothing"
-            )
+        says_nothing = not reads_data and bool(left_out or not reads)
+        if is_checked and says_nothing and len(missed) == left_out:
+            text = f"it read {reads}, which no trial wrote" if reads else "it read nothing"
             if missed:
                 text += f", and it does not notice if a write is lost, such as {missed[0]}"
             raise ContractError(
@@ -211,7 +205,11 @@ class PromiseExamination(Examination):
                 "fakes or the history, or leave out trust=True if the promise is meant to say so "
                 "little"
             )
-        return trust
+        lines = (
+            *_lines_of_reads(reads, unwritten_names, written, has_checks=bool(checks)),
+            *_lines_of_writes(left_out, missed),
+        )
+        return Trust(reads, unwritten_names, left_out, tuple(missed), lines)
 
     def _notices(self, player: Player, line: Line, undisturbed: Trial) -> bool | None:
         """Return whether the promise breaks without the effect of a call; None if that is unknown."""
@@ -228,6 +226,32 @@ class PromiseExamination(Examination):
             return True
         # The promise may allow that the code gives up.
         return None if trial.errors.keys() - undisturbed.errors.keys() else False
+
+
+def _lines_of_reads(
+    reads: str, unwritten: Sequence[str], written: Sequence[str], *, has_checks: bool
+) -> Iterator[str]:
+    """Yield the lines of the summary about what the promise read."""
+    if reads:
+        yield f"the promise read: {reads}"
+    elif has_checks:
+        yield (
+            "the promise read nothing of the fakes: what memory, files and other servers hold is "
+            "outside of the exploration, and only setup= restores it"
+        )
+    if unwritten:
+        hints = [did_you_mean(key, written) for key in unwritten]
+        named = ", ".join(map("".join, zip(unwritten, hints, strict=True)))
+        is_meant = "" if hints[-1] else " (correct if it must not exist)"
+        yield f"no trial wrote a key that the promise read: {named}{is_meant}"
+
+
+def _lines_of_writes(left_out: int, missed: Sequence[str]) -> Iterator[str]:
+    """Yield the line of the summary about lost writes."""
+    if left_out:
+        noticed = left_out - len(missed)
+        unnoticed = f"; not {', '.join(missed)}" if missed else ""
+        yield f"the promise notices {noticed} of {counted(left_out, 'lost write')}{unnoticed}"
 
 
 def _read_attribute(owner: Any, name: str) -> Iterator[Touch]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import FakecloudError, counted, did_you_mean, shown
+from ...core.errors import FakecloudError, counted, shown
 from ...core.journal import Results
 from ..search.tally import CounterName, Extent, ShownAnomaly, Tally
 from ..subject.clients import Inputs, replay_text, text_of_inputs
@@ -36,41 +36,20 @@ _MOST_LISTED = 20
 """Maximum number of trials of ``every_failure()`` that an error lists."""
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Trust:
     """What the promise read, and how many lost writes it notices.
 
-    ``unwritten`` are the keys that it read and that neither it nor any trial wrote, ``written``
-    those that the undisturbed trial wrote. ``unnoticed`` are the writes whose loss it does not
-    notice, of the ``writes`` that were left out.
+    ``unwritten`` are the keys that it read and that neither it nor any trial wrote. ``unnoticed`` are
+    the writes whose loss it does not notice, of the ``writes`` that were left out.
     """
 
     reads: str = ""
     unwritten: tuple[str, ...] = ()
-    written: tuple[str, ...] = ()
     writes: int = 0
     unnoticed: tuple[str, ...] = ()
-    is_outside: bool = False
-    """Whether it reads nothing of the fakes."""
-
-    def lines(self) -> Iterator[str]:
-        """Yield the lines of a verdict."""
-        if self.reads:
-            yield f"the promise read: {self.reads}"
-        if self.is_outside:
-            yield (
-                "the promise read nothing of the fakes: what memory, files and other servers hold is "
-                "outside of the exploration, and only setup= restores it"
-            )
-        if self.unwritten:
-            hints = [did_you_mean(key, self.written) for key in self.unwritten]
-            named = ", ".join(map("".join, zip(self.unwritten, hints, strict=True)))
-            is_meant = "" if hints[-1] else " (correct if it must not exist)"
-            yield f"no trial wrote a key that the promise read: {named}{is_meant}"
-        if self.writes:
-            noticed = self.writes - len(self.unnoticed)
-            missed = f"; not {', '.join(self.unnoticed)}" if self.unnoticed else ""
-            yield f"the promise notices {noticed} of {counted(self.writes, 'lost write')}{missed}"
+    lines: tuple[str, ...] = ()
+    """The same in the words of the summary."""
 
 
 class Exploration:
@@ -118,7 +97,7 @@ class Exploration:
         self._one_process_reason = tally.one_process_reason
         self.reads, self.unwritten = trust.reads, trust.unwritten
         self.writes, self.unnoticed = trust.writes, trust.unnoticed
-        self._trust = tuple(trust.lines())
+        self._trust = trust.lines
         anomalies = tally.anomalies.values()
         self.anomalies = tuple(
             f"{shown_anomaly.anomaly}; {_replay(shown_anomaly)}" for shown_anomaly in anomalies

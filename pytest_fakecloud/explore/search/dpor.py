@@ -26,10 +26,6 @@ from ..values.plan import Redundant, Strategy, SwitchKind
 from ..values.trial import Outline, Step
 
 
-def decided_switches(*, late: bool) -> frozenset[SwitchKind]:
-    return frozenset({"switch", "wake", "late"} if late else {"switch", "wake"})
-
-
 class Decision(NamedTuple):
     """A decision of a trial: the index of the next step, the strands that could run, and one of them."""
 
@@ -187,7 +183,9 @@ class BranchStrategy(Strategy):
     """A strategy that begins with the decisions of a branch, and then makes no step that sleeps."""
 
     def __init__(self, branch: Branch) -> None:
-        self.switch_kinds = decided_switches(late=branch.late)
+        self.switch_kinds = frozenset(
+            {"switch", "wake", "late"} if branch.late else {"switch", "wake"}
+        )
         self.moves_clock = branch.moves_clock
         self._branch = branch
         self._repeated = 0

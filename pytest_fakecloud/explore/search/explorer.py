@@ -95,7 +95,6 @@ class Explorer:
         self._plan_player = plan_player
         self._undisturbed = undisturbed
         self._tally = plan_player.tally
-        self._kinds = self._tally.kinds
         self._tally.seed = seed
         self._budget = budget
         self._chance = random.Random(str(seed))
@@ -116,7 +115,7 @@ class Explorer:
         tally, orders = self._tally, self._orders()
 
         # 1. Orders of calls alone, if ``kinds=`` asks for nothing else.
-        if self._kinds <= SWITCHES:
+        if self._tally.kinds <= SWITCHES:
             for share in orders:
                 yield Phase([share], self._budget.part(tally.tried, ORDERS_ALONE_SHARE))
         if self._has_tried_all():
@@ -142,8 +141,8 @@ class Explorer:
         single.go_on_with(others)
         beside = [*(Share(share.source, is_over=share.is_over) for share in orders)]
         beside += map(Share, numbers)
-        if tally.has_timers and {"switch", "jump"} <= self._kinds:
-            beside.append(self._interleavings(late="late" in self._kinds, moves_clock=True))
+        if tally.has_timers and {"switch", "jump"} <= self._tally.kinds:
+            beside.append(self._interleavings(late="late" in self._tally.kinds, moves_clock=True))
         beside.append(Share(extending, EXTENDING_WEIGHTS[1], EXTENDING_HEAD_STARTS[1]))
         part = self._part_for_singles()
         weight = part / (1 - part) * sum(share.weight for share in beside)
@@ -191,7 +190,7 @@ class Explorer:
     def _has_tried_all(self) -> bool:
         """Return whether the search ran all that ``kinds`` allows, which is only orders of calls."""
         extent = self._tally.interleavings.extent
-        return extent >= Extent.ALL_OF_KINDS and self._kinds <= SWITCHES
+        return extent >= Extent.ALL_OF_KINDS and self._tally.kinds <= SWITCHES
 
     def _single_disturbances(self) -> tuple[list[Schedule], list[Schedule]]:
         """Return the schedules with one disturbance: the likely ones, and others."""
@@ -213,14 +212,14 @@ class Explorer:
         """Return the searches for orders of calls, if these can differ: one without late answers and, if
         ``kinds`` contain them, one with them after a head start.
         """
-        if "switch" not in self._kinds:
+        if "switch" not in self._tally.kinds:
             return []
         can_differ = any(len(step.options) > 1 for step in self._undisturbed.steps)
-        has_clients = self._kinds <= SWITCHES and len(self._undisturbed.strands) > 1
+        has_clients = self._tally.kinds <= SWITCHES and len(self._undisturbed.strands) > 1
         if not can_differ and not has_clients:
             return []
         searches = [self._interleavings(late=False)]
-        if "late" in self._kinds:
+        if "late" in self._tally.kinds:
             searches.append(self._interleavings(late=True, head_start=HEAD_START))
         return searches
 

@@ -17,7 +17,6 @@ from ..values.plan import Plan
 from ..values.schedule import Schedule
 from ..values.trial import Anomaly, Outline, ReachedPoint
 from .player import Player
-from .tuning import LEAST_TRIALS_OF_INPUT
 
 
 @dataclass(frozen=True)
@@ -44,14 +43,6 @@ class SearchBudget:
         if self.began is None:
             return replace(self, end=used + round(self.remaining(used) * share))
         return replace(self, end=monotonic() + max(0.0, self.remaining(used)) * share)
-
-    def for_inputs(self, used: int, count: int) -> SearchBudget:
-        """Return the part for one of ``count`` inputs, after ``used`` trials with other inputs."""
-        left = self.remaining(used)
-        if self.began is None:
-            return replace(self, end=min(left, max(LEAST_TRIALS_OF_INPUT, self.end / count)))
-        now = monotonic()
-        return replace(self, end=now + min(left, (self.end - self.began) / count), began=now)
 
 
 def budget_of(argument: int | Duration) -> SearchBudget:

@@ -39,8 +39,6 @@ SPARE_FOR_SINGLES = 1.25
 """Factor for the number of remaining singles, so that others can follow. Not measured."""
 LEAST_SINGLES_SHARE, MOST_SINGLES_SHARE = 0.3, 0.8
 """Limits of the share of single disturbances in phase 3. Not measured."""
-LEAST_TRIALS_OF_INPUT = 10
-"""Minimum number of trials with each of several inputs. No program has drawn inputs."""
 
 # -- which schedules extend others -------------------------------------------------------------------
 

@@ -57,11 +57,6 @@ from .stacks import application_frame, describe_places, describe_stuck
 from .strand import Strand, Strands
 from .turns import HOOK_ADVICE, Turns
 
-_OF_STRANDS = ("explore", "abandoned")
-"""How the names of the threads begin that run strands, or have run them."""
-_OWN = (OF_FAKES, *_OF_STRANDS)
-"""How the names of this package's own threads begin."""
-
 
 class Watchdog:
     """Lets other strands run while one is blocked, and ends a trial that is stuck."""
@@ -263,9 +258,10 @@ class Outsiders:
         self.sleeping: set[int] = set()
         """The threads that sleep in fake time, by their identifiers."""
         for thread in threading.enumerate():
-            is_own = thread is threading.current_thread() or thread.name.startswith(_OWN)
+            is_own = thread is threading.current_thread() or thread.name.startswith(OF_FAKES)
+            is_excluded = is_own or is_of_a_strand(thread) or _is_of_infrastructure(thread)
             # Python also lists a thread that has failed before it began.
-            if thread.is_alive() and not is_own and not _is_of_infrastructure(thread):
+            if thread.is_alive() and not is_excluded:
                 self._idle[thread] = ()
         for _ in range(CHECKS_AT_START if self._idle else 0):
             # A thread may still be on the way to the place where it is idle.
@@ -351,8 +347,8 @@ class Outsiders:
         """Return those of these threads that are alive, and those that may work for them."""
         for thread in threading.enumerate():
             if thread not in self._idle and thread not in self._helpers:
-                is_explored = is_of_a_strand(thread) or thread.name.startswith(_OF_STRANDS)
-                self._helpers[thread] = not is_explored and not _is_of_infrastructure(thread)
+                is_excluded = is_of_a_strand(thread) or _is_of_infrastructure(thread)
+                self._helpers[thread] = not is_excluded
         helpers = [thread for thread, helps in self._helpers.items() if helps]
         return [thread for thread in [*self._idle, *helpers] if thread.is_alive()]
 

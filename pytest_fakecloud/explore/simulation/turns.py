@@ -266,12 +266,12 @@ class Turns:
             self._rest_in_thread(strand, rest)
         self.check_alive(strand)
 
-    async def yield_turn_async(self, strand: Strand, rest: Rest) -> None:
+    async def yield_turn_async(self, strand: Strand, kind: SwitchKind) -> None:
         """Like ``yield_turn()``, for a task whose event loop must not be blocked."""
         loop = strand.host.loop
         assert loop is not None
         with strand.carried_by(loop.new_wakeup()) as wakeup:
-            self._begin_rest(strand, rest)
+            self._begin_rest(strand, kind)
             try:
                 await wakeup
             finally:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from ....core.errors import ContractError
+from ....core.timers import monotonic
 from ...search.player import Player
 from ...search.tally import SearchBudget
 from ...subject.clients import Inputs
@@ -19,6 +21,8 @@ from .joint import JointShrinking
 
 INPUTS = 40
 """Number of drawn inputs among which the budget is divided (decided here)."""
+_LEAST_TRIALS = 10
+"""Minimum number of trials with each of several inputs. Not measured."""
 
 
 class DrawnInputSearch(InputSearch):
@@ -60,8 +64,13 @@ class DrawnInputSearch(InputSearch):
             yield player.with_inputs(values)
 
     def budget_of_next(self, budget: SearchBudget, used: int) -> SearchBudget:
-        has_inputs = any(self._first_inputs)
-        return budget.for_inputs(used, len(self._first_inputs)) if has_inputs else budget
+        if not any(self._first_inputs):
+            return budget
+        left, count = budget.remaining(used), len(self._first_inputs)
+        if budget.began is None:
+            return replace(budget, end=min(left, max(_LEAST_TRIALS, budget.end / count)))
+        now = monotonic()
+        return replace(budget, end=now + min(left, (budget.end - budget.began) / count), began=now)
 
     def shrink_inputs(
         self, whole: Player, part: Player, failing: FailingTrial
